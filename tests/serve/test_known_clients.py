@@ -1,12 +1,15 @@
-"""What chat front ends send, replayed: SillyTavern, Open WebUI, Home Assistant's OpenAI TTS.
+"""What OpenAI's clients and chat front ends send, replayed.
 
-The bodies (fields and their order) and the headers are those of the projects' own code, read in November 2026:
-SillyTavern ``src/endpoints/openai.js`` and ``public/scripts/extensions/tts/openai-compatible.js``, Open WebUI
+Those of SENT were recorded on 2026-11-27 by a server that only writes down what it gets, from the versions that stand
+beside them; wyoming-openai ran on Python 3.11 with its two generic functions rewritten. The other bodies (fields and
+their order) and headers are those of the projects' own code, read in November 2026: SillyTavern
+``src/endpoints/openai.js`` and ``public/scripts/extensions/tts/openai-compatible.js``, Open WebUI
 ``backend/open_webui/routers/audio.py`` and ``src/lib/apis/audio``, and the custom component ``sfortis/openai_tts``.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -57,9 +60,15 @@ def test_sillytavern(url: str) -> None:
     assert is_mp3(answer.content)
 
 
-def test_sillytavern_s_other_speeds_are_refused_in_words_that_it_logs(url: str) -> None:
-    answer = post(url, SILLYTAVERN.replace('"speed":1,', '"speed":1.25,'), NODE_FETCH)
-    assert answer.status_code == 400 and "speed is not 1" in answer.text
+@pytest.mark.parametrize("speed", ["0.25", "1.25", "4"])
+def test_sillytavern_s_slider(url: str, speed: str) -> None:
+    answer = post(url, SILLYTAVERN.replace('"speed":1,', f'"speed":{speed},'), NODE_FETCH)
+    assert answer.status_code == 200 and is_mp3(answer.content, least=1)
+
+
+def test_sillytavern_logs_the_words_of_an_error(url: str) -> None:
+    answer = post(url, SILLYTAVERN.replace('"speed":1,', '"speed":5,'), NODE_FETCH)
+    assert answer.status_code == 400 and "choose 0.25 to 4" in answer.text
 
 
 # The page sends input, voice and maybe model; the backend replaces the model, and merges its own parameters.
@@ -77,6 +86,13 @@ USER = {
 def test_open_webui_speaks(url: str, headers: dict[str, str]) -> None:
     answer = post(url, OPEN_WEBUI, headers)
     assert answer.status_code == 200 and is_mp3(answer.content)
+
+
+def test_open_webui_s_parameters(url: str) -> None:
+    """A user's own JSON is merged into the body."""
+    own = {"speed": 1.25, "instructions": "Speak calmly."}
+    answer = post(url, json.dumps({**json.loads(OPEN_WEBUI), **own}), AIOHTTP)
+    assert answer.status_code == 200 and answer.headers["x-speech-ignored"] == "instructions"
 
 
 def test_open_webui_lists_voices_and_models_without_a_key(url: str, client: Client) -> None:
@@ -101,6 +117,11 @@ HOME_ASSISTANT = {**JSON, "User-Agent": "HomeAssistant-OpenAI-TTS"}
 def home_assistant(response_format: str, **more: object) -> str:
     fields = {"model": "tts-1", "input": "The door is open.", "voice": "shimmer"}
     return json.dumps({**fields, "response_format": response_format, "speed": 1.0, **more})
+
+
+def test_home_assistant_s_options(url: str) -> None:
+    answer = post(url, home_assistant("mp3", speed=1.25, instructions="Speak calmly."), HOME_ASSISTANT)
+    assert answer.status_code == 200 and answer.headers["x-speech-ignored"] == "instructions"
 
 
 def test_home_assistant_gets_a_file(url: str) -> None:
@@ -131,7 +152,129 @@ def test_home_assistant_lists_voices(url: str, client: Client) -> None:
     assert [one["id"] for one in found] == client.speaker.model.speakers
 
 
-def is_mp3(content: bytes) -> bool:
+# What clients send: with their default settings, with a speed, with instructions.
+
+
+PYTHON = "OpenAI/Python 3.57.0"
+ASYNC_PYTHON = "AsyncOpenAI/Python 3.57.0"
+JS = "OpenAI/JS 6.49.0"
+AI_SDK = "ai/6.0.326 ai-sdk/provider-utils/4.0.66 runtime/node.js/v20.20.2"
+WYOMING = "CustomAsyncOpenAI/Python 3.57.0"
+AGENTS_WORDS = "You will receive partial sentences. Do not complete the sentence just read out the text."
+SENT = {
+    # openai 3.22.1 and 3.57.0 send the same.
+    "openai, default": (PYTHON, '{"input":"Hello there.","model":"tts-1","voice":"alloy"}'),
+    "openai, speed and instructions": (
+        PYTHON,
+        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","instructions":"Speak calmly.",'
+        '"speed":1.25}',
+    ),
+    "openai, streamed": (
+        PYTHON,
+        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","instructions":"Speak calmly.",'
+        '"response_format":"pcm","stream_format":"audio"}',
+    ),
+    "openai for npm 6.49.0, default": (JS, '{"model":"tts-1","voice":"alloy","input":"Hello there."}'),
+    "openai for npm 6.49.0, speed and instructions": (
+        JS,
+        '{"model":"gpt-4o-mini-tts","voice":"alloy","input":"Hello there.","speed":1.25,'
+        '"instructions":"Speak calmly."}',
+    ),
+    "openai-agents 0.24.0, default": (
+        ASYNC_PYTHON,
+        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"ash","response_format":"pcm",'
+        f'"instructions":"{AGENTS_WORDS}"}}',
+    ),
+    "openai-agents 0.24.0, speed and instructions": (
+        ASYNC_PYTHON,
+        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"coral","response_format":"pcm","speed":1.25,'
+        '"instructions":"Speak calmly."}',
+    ),
+    "livekit-plugins-openai 1.8.9, default": (
+        ASYNC_PYTHON,
+        '{"model":"gpt-4o-mini-tts","input":"Hello there.","voice":"ash","response_format":"mp3","speed":1.0,'
+        '"stream_format":"sse"}',
+    ),
+    "livekit-plugins-openai 1.8.9, speed and instructions": (
+        ASYNC_PYTHON,
+        '{"model":"gpt-4o-mini-tts","input":"Hello there.","voice":"ash","instructions":"Speak calmly.",'
+        '"response_format":"mp3","speed":1.25,"stream_format":"sse"}',
+    ),
+    "pipecat-ai 1.14.0, default": (
+        ASYNC_PYTHON,
+        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","response_format":"pcm"}',
+    ),
+    "pipecat-ai 1.14.0, speed and instructions": (
+        ASYNC_PYTHON,
+        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","instructions":"Speak calmly.",'
+        '"response_format":"pcm","speed":1.25}',
+    ),
+    "@ai-sdk/openai 3.0.141, default": (
+        AI_SDK,
+        '{"model":"tts-1","input":"Hello there.","voice":"alloy","response_format":"mp3"}',
+    ),
+    "@ai-sdk/openai 3.0.141, speed and instructions": (
+        AI_SDK,
+        '{"model":"gpt-4o-mini-tts","input":"Hello there.","voice":"alloy","response_format":"wav","speed":1.25,'
+        '"instructions":"Speak calmly."}',
+    ),
+    "litellm 1.110.2, default": (PYTHON, '{"input":"Hello there.","model":"tts-1","voice":"alloy"}'),
+    "litellm 1.110.2, speed and instructions": (
+        PYTHON,
+        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","instructions":"Speak calmly.",'
+        '"response_format":"wav","speed":1.25}',
+    ),
+    "realtimetts 0.8.10, default": (
+        PYTHON,
+        '{"model":"tts-1","input":"Hello there.","voice":"nova","instructions":null,"response_format":"mp3"}',
+    ),
+    "realtimetts 0.8.10, speed and instructions": (
+        PYTHON,
+        '{"model":"gpt-4o-mini-tts","input":"Hello there.","voice":"nova","instructions":"Speak calmly.",'
+        '"response_format":"pcm","speed":1.25}',
+    ),
+    "wyoming-openai 0.8.0, default": (
+        WYOMING,
+        '{"model":"tts-1","input":"Hello there.","voice":"alloy","response_format":"wav"}',
+    ),
+    "wyoming-openai 0.8.0, speed and instructions": (
+        WYOMING,
+        '{"model":"tts-1","input":"Hello there.","voice":"alloy","instructions":"Speak calmly.",'
+        '"response_format":"wav","speed":1.25}',
+    ),
+}
+BEGINS = {"mp3": b"\xff", "wav": b"RIFF", "pcm": b""}
+
+
+@pytest.mark.parametrize(("agent", "body"), SENT.values(), ids=SENT)
+def test_what_clients_send_is_spoken(url: str, agent: str, body: str) -> None:
+    accept = "*/*" if agent == AI_SDK else "application/octet-stream"
+    answer = post(
+        url, body, {**JSON, "Authorization": "Bearer sk-none", "Accept": accept, "User-Agent": agent}
+    )
+    fields = json.loads(body)
+    assert answer.status_code == 200 and answer.headers["x-request-id"]
+    assert answer.headers.get("x-speech-ignored") == ("instructions" if fields.get("instructions") else None)
+    sound = sound_of_events(answer.text) if fields.get("stream_format") == "sse" else answer.content
+    assert len(sound) > 400 and sound.startswith(BEGINS[fields.get("response_format", "mp3")])
+
+
+def sound_of_events(text: str) -> bytes:
+    """Return the bytes in the events of a complete answer, which openai's clients read by their type."""
+    events = [
+        json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")
+    ]
+    assert events[-1]["type"] == "speech.audio.done" and "total_tokens" in events[-1]["usage"]
+    return b"".join(base64.b64decode(one["audio"]) for one in events[:-1])
+
+
+def test_what_clients_ask_beside_speech(url: str) -> None:
+    """openai's ``models.retrieve``; wyoming-openai looks whether this is LocalAI, and takes 404 for no."""
+    assert httpx.get(f"{url}/v1/models/tts-1").json()["object"] == "model"
+    assert httpx.get(f"{url}/v1/readyz").status_code == 404
+
+
+def is_mp3(content: bytes, least: int = 800) -> bool:
     """Whether it begins with the header of an MPEG frame, and has the sound of two frames, a line's fewest."""
     # These requests name no seed, so the random model's line may be as short as that: 864 bytes.
-    return len(content) > 800 and content[0] == 0xFF and content[1] & 0xE0 == 0xE0
+    return len(content) > least and content[0] == 0xFF and content[1] & 0xE0 == 0xE0
