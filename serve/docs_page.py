@@ -20,6 +20,7 @@ PAGE = """<!doctype html>
       <p>Version {version}. For programs: <a href="openapi.json">openapi.json</a>. <a href="./">Try it</a>.</p>
       <h2>Routes</h2>
       {routes}
+      <p>{parts}</p>
       <h2>Fields of a request</h2>
       <p>All but <code>input</code> may be left out or null. Other fields are refused.</p>
       {fields}
@@ -31,6 +32,13 @@ PAGE = """<!doctype html>
   </body>
 </html>
 """
+
+KINDS = {
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "object": "an object, see below",
+}
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -45,6 +53,7 @@ def render(document: Mapping[str, Any]) -> str:
     return PAGE.format(
         title=escape(document["info"]["title"]),
         version=escape(document["info"]["version"]),
+        parts=escape(document["paths"]["/v1/audio/speech"]["post"]["description"]),
         routes=_table(("Route", "What it does"), routes),
         fields=_table(("Field", "Values", "What it says"), _rows(speech)),
         sampling=_table(("Field", "Values", "What it says"), _rows(speech["sampling"]["properties"])),
@@ -60,7 +69,7 @@ def values_of(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
         return 'a name, or {"id": name}'
     kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    words = [one for one in kinds if one != "null"]
+    words = [KINDS.get(one, one) for one in kinds if one != "null"]
     if "enum" in schema:
         words = [", ".join(one for one in schema["enum"] if one is not None)]
     elif "maximum" in schema:

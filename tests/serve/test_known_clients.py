@@ -269,9 +269,10 @@ def sound_of_events(text: str) -> bytes:
 
 
 def test_what_clients_ask_beside_speech(url: str) -> None:
-    """openai's ``models.retrieve``; wyoming-openai looks whether this is LocalAI, and takes 404 for no."""
+    """openai's ``models.retrieve``; and wyoming-openai looks for three other servers, of which this is none."""
     assert httpx.get(f"{url}/v1/models/tts-1").json()["object"] == "model"
-    assert httpx.get(f"{url}/v1/readyz").status_code == 404
+    asked = ("/v1/readyz", "/health", "/v1/test")
+    assert [httpx.get(url + path).status_code for path in asked] == [404, 200, 404]
 
 
 def is_mp3(content: bytes, least: int = 800) -> bool:

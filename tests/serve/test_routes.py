@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from qwen3_tts_morph.serve.logs import RequestFormatter, request_id
 from qwen3_tts_morph.serve.metrics import Metrics
 from qwen3_tts_morph.serve.options import Access, ServerOptions
 from qwen3_tts_morph.serve.voices import OPENAI_VOICES, VoiceBook
+from starlette.testclient import TestClient
 
 from tests.serve.conftest import Client, asked
 
@@ -249,13 +252,47 @@ def test_the_access_log_has_a_line_for_each_request(client: Client, caplog) -> N
     with_log.post(asked())
     with_log.post(asked(speed=9))
     with_log.get("/v1/no%0Athing%1B[2J")
+    headers = {"host": "127.0.0.1", "x-request-id": "mine"}
+    with TestClient(app).websocket_connect("/v1/audio/speech/stream", headers=headers) as socket:
+        socket.send_json({"type": "cancel"})
+        assert [socket.receive()["type"] for _ in range(2)] == ["websocket.send", "websocket.close"]
     client.get("/health")
     lines = [one.getMessage() for one in caplog.records if one.name == access_log.__name__]
     assert [re.sub(r"\d+\.\d{3} s", "N s", one) for one in lines] == [
         "mine POST /v1/audio/speech 200, N s, complete",
         "mine POST /v1/audio/speech 400, N s, complete",
         "mine GET /v1/no\\nthing\\x1b[2J 404, N s, complete",
+        "mine WS /v1/audio/speech/stream 1008, N s, complete",
     ], "without the option there is none"
+
+
+@pytest.mark.parametrize(
+    ("does", "ended"),
+    [("leaves", "200, client left"), ("stops", "200, broken off"), ("fails", "500, failed")],
+)
+def test_the_access_log_says_how_a_request_ended(does: str, ended: str, caplog) -> None:
+    sent = []
+
+    async def answer(scope, receive, send) -> None:
+        if does == "fails":
+            raise RuntimeError("secret")
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        if does == "leaves":
+            await receive()
+
+    async def receive() -> dict:
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    caplog.set_level(logging.INFO, access_log.__name__)
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    with pytest.raises(RuntimeError) if does == "fails" else nullcontext():
+        asyncio.run(access_log.RequestLog(answer, writes=True)(scope, receive, send))
+    assert re.sub(r"[\d.]+ s, ", "", caplog.records[-1].getMessage()).endswith(f"GET / {ended}")
+    assert b"x-request-id" in dict(sent[0]["headers"]) and b"secret" not in sent[-1]["body"]
 
 
 def test_openai_s_client_for_browsers_may_send_its_headers(client: Client) -> None:
