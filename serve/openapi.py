@@ -40,7 +40,19 @@ HEADERS = {
     "x-speech-ignored": "fields that this checkpoint cannot follow",
     "x-speech-ended": "how the take ended, with stream false",
 }
-CONSENT = "true if the person whose voice it is has agreed"
+NAME = {"name": "name", "in": "query", "required": True, "schema": {"type": "string"}}
+CONSENT = {
+    **{"name": "consent", "in": "query", "required": True, "schema": {"type": "string", "enum": ["true"]}},
+    "description": "true if the person whose voice it is has agreed",
+}
+REPLACE = {
+    **{"name": "replace", "in": "query", "schema": {"type": "string", "enum": ["true"]}},
+    "description": "true to replace an uploaded voice of this name",
+}
+TRANSCRIPT = {
+    **{"name": "transcript", "in": "query", "schema": {"type": "string"}},
+    "description": "the words of the recording, for the manner of speaking too",
+}
 # What a route's own code does not say, by method and path.
 DETAILS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/audio/speech"): {
@@ -61,14 +73,12 @@ DETAILS: dict[tuple[str, str], dict[str, Any]] = {
         },
     },
     ("POST", "/v1/audio/voices"): {
-        "parameters": [
-            {"name": "name", "in": "query", "required": True, "schema": {"type": "string"}},
-            {
-                **{"name": "consent", "in": "query", "required": True, "description": CONSENT},
-                "schema": {"type": "string", "enum": ["true"]},
-            },
-        ],
+        "parameters": [NAME, CONSENT, REPLACE],
         "requestBody": {"required": True, "content": {"application/octet-stream": BINARY}},
+    },
+    ("POST", "/v1/audio/voices/clone"): {
+        "parameters": [NAME, CONSENT, TRANSCRIPT],
+        "requestBody": {"required": True, "content": {"audio/*": BINARY, "application/octet-stream": BINARY}},
     },
 }
 
