@@ -80,7 +80,7 @@ SCHEMAS: dict[str, Schema] = {
             {"type": "string"},
             {
                 "type": "object",
-                "properties": {"id": {"type": "string"}},
+                "properties": {"id": {"type": ["string", "null"]}},
                 "required": ["id"],
                 "additionalProperties": False,
             },

@@ -40,7 +40,7 @@ HEADERS = {
     "x-speech-ignored": "fields that this checkpoint cannot follow",
     "x-speech-ended": "how the take ended, with stream false",
 }
-NAME = {"name": "name", "in": "query", "required": True, "schema": {"type": "string"}}
+NAME = {"name": "name", "in": "query", "required": True, "schema": {"type": "string", "minLength": 1}}
 CONSENT = {
     **{"name": "consent", "in": "query", "required": True, "schema": {"type": "string", "enum": ["true"]}},
     "description": "true if the person whose voice it is has agreed",
