@@ -67,7 +67,7 @@ SAMPLING_SCHEMAS: dict[str, Schema] = {
     },
     "repetition_penalty": _number("1 is off", LEAST_PENALTY, MOST_PENALTY),
     "max_seconds": {
-        **_number("the longest sound of a piece of text at speed 1, in seconds", 0, MOST_SECONDS),
+        **_number("the longest speech of a line at speed 1, in seconds", 0, MOST_SECONDS),
         "exclusiveMinimum": 0,
     },
 }
