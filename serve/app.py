@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket
 
 from .access_log import RequestLog
 from .answer import SpeechAnswer
+from .clone_route import MOST_BYTES, Cloner
 from .docs_page import render
 from .errors import ApiError
 from .guard import Guard
@@ -36,10 +37,8 @@ PAGE = ROOT / "serve" / "page"
 # What the page needs, by address: no part of an address becomes part of a path.
 FILES = {
     "/": PAGE / "index.html",
-    "/page.js": PAGE / "page.js",
-    "/page.css": PAGE / "page.css",
+    **{f"/{path.name}": path for path in sorted(PAGE.iterdir()) if path.suffix in (".js", ".css", ".svg")},
     "/player.js": ROOT / "web" / "js" / "player.js",
-    "/docs.css": PAGE / "docs.css",
 }
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -93,6 +92,7 @@ class Handlers:
         self._speaker, self._options = speaker, options
         self._metrics = Metrics(lambda: speaker.status, speaker.gpu_bytes)
         self._began = int(time.time())
+        self._cloner = Cloner(speaker)
 
     @property
     def routes(self) -> list[Route | WebSocketRoute]:
@@ -107,12 +107,14 @@ class Handlers:
             "/metrics": self.metrics,
             "/openapi.json": self.openapi,
             "/docs": self.docs,
+            "/page.json": self.page_facts,
             **dict.fromkeys(FILES, self.page),
         }
         return [
             Route("/v1/audio/speech", self.speech, methods=["POST"]),
             Route("/v1/audio/voices", self.voices, methods=["GET"]),
             Route("/v1/audio/voices", self.add_voice, methods=["POST"]),
+            Route("/v1/audio/voices/clone", self.clone_voice, methods=["POST"]),
             Route("/v1/audio/voices/{name}", self.remove_voice, methods=["DELETE"]),
             WebSocketRoute("/v1/audio/speech/stream", self.socket),
             *(Route(path, handler, methods=["GET"]) for path, handler in answers.items()),
@@ -149,18 +151,25 @@ class Handlers:
         """
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != VOICE_TYPE:
             raise ApiError(415, f"the content type is not {VOICE_TYPE}: send a voice file's bytes")
-        if request.query_params.get("consent") != "true":
-            raise ApiError(
-                400,
-                "consent is missing: send consent=true if the person whose voice it is has agreed",
-                "consent",
-            )
+        check_consent(request)
         content = await read_body(
             request, self._options.limits.voice_bytes, self._options.limits.idle_seconds
         )
         name, replaces = request.query_params.get("name", ""), request.query_params.get("replace") == "true"
         name = await anyio.to_thread.run_sync(self._speaker.voices.add, name, content, replaces)
         return JSONResponse({"id": name, "name": name, "kind": "uploaded"})
+
+    async def clone_voice(self, request: Request) -> Response:
+        """Take the voice of a recording: ``?name=Anna&consent=true``, and ``transcript`` for her manner of speaking."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != VOICE_TYPE and not kind.startswith("audio/"):
+            raise ApiError(415, f"the content type is neither audio/... nor {VOICE_TYPE}: send a recording")
+        check_consent(request)
+        query, seconds = request.query_params, self._options.limits.idle_seconds
+        async with self._cloner.place(query.get("name", "")) as name:
+            content = await read_body(request, MOST_BYTES, seconds)
+            voice = await self._cloner.clone(name, content, query.get("transcript"))
+        return JSONResponse({"id": name, "name": name, "kind": "uploaded", "notes": list(voice.notes)})
 
     async def remove_voice(self, request: Request) -> Response:
         """Forget an uploaded voice."""
@@ -204,6 +213,10 @@ class Handlers:
                 "waiting": status.waiting,
                 "most_lines": self._options.most_lines(status.rows),
                 "fields": FIELDS,
+                "can_clone": model.can_clone,
+                "most_characters": self._options.limits.characters,
+                "most_voice_bytes": self._options.limits.voice_bytes,
+                "most_recording_bytes": MOST_BYTES,
             }
         )
 
@@ -232,6 +245,10 @@ class Handlers:
         routes = [route for route in self.routes if isinstance(route, Route) and route.path not in FILES]
         return describe(routes, self._speaker.rules, bool(self._options.access.key))
 
+    async def page_facts(self, _: Request) -> Response:
+        """What the page must know before it has a key."""
+        return JSONResponse({"wants_key": bool(self._options.access.key)})
+
     async def page(self, request: Request) -> Response:
         """The page, and what it needs."""
         return FileResponse(FILES[request.url.path], headers=PAGE_HEADERS)
@@ -246,6 +263,14 @@ async def on_framework_error(request: Request, error: Any) -> Response:
     """An error of the framework, such as 404, in OpenAI's shape."""
     said = FRAMEWORK_SAID.get(error.status_code, str(error.detail))
     return await on_error(request, ApiError(error.status_code, said, headers=error.headers))
+
+
+def check_consent(request: Request) -> None:
+    """Raise ApiError 400 if a client does not say that the person has agreed whose voice it sends."""
+    if request.query_params.get("consent") != "true":
+        raise ApiError(
+            400, "consent is missing: send consent=true if the person whose voice it is has agreed", "consent"
+        )
 
 
 async def read_json(request: Request, limits: Limits) -> object:

@@ -8,6 +8,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +22,7 @@ from ..morph.render.desk import Busy, ServiceClosed, ServiceStatus
 from ..morph.render.line_key import common_key
 from ..morph.render.lines import Line, LineReport
 from ..morph.render.report import describe_groups
-from ..morph.render.service import ROWS, SpeechService
+from ..morph.render.service import ROWS, Result, SpeechService
 from ..morph.render.utterance import Utterance
 from ..morph.synthesizer import Synthesizer
 from ..morph.voice.voice import Voice
@@ -304,6 +305,10 @@ class Speaker:
         """End all requests."""
         for reading in self._readings:
             reading.fail(shutting_down())
+
+    def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
+        """See ``SpeechService.between_lines``."""
+        return self._service.between_lines(work)
 
     def close(self) -> None:
         """End all lines and release the model."""

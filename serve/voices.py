@@ -83,24 +83,44 @@ class VoiceBook:
         Raises:
             ApiError: 400 for a name or a file that cannot be used, 409 for a name that another voice has.
         """
+        name = self.free_name(name, replaces=True)  # ``keep`` knows whether it is the same voice
+        try:
+            voice = parse_voice(content, "upload")
+        except ValueError as error:
+            raise ApiError(400, str(error)) from error
+        return self.keep(name, voice, replaces)
+
+    def free_name(self, name: str, replaces: bool = False) -> str:
+        """Return a name as an uploaded voice has it; ApiError 400 if none can have it, 409 if another voice has it."""
         try:
             name = check_name(name)
             check_alphabet(name)
-            voice = replace(parse_voice(content, "upload"), name=name)
-            check_voice(self._model, voice)
         except ValueError as error:
-            raise ApiError(400, str(error), "name" if str(error).startswith("name ") else None) from error
+            raise ApiError(400, str(error), "name") from error
         own = [entry.name for entry in self.entries() if entry.kind != "uploaded"]
         if look_of(name) in map(look_of, (*own, *OPENAI_VOICES)):
             raise ApiError(409, f"voice {name!r} is one of this server's own: choose another name", "name")
+        with self._lock:
+            other = next((one for one in self._uploaded if look_of(one) == look_of(name)), None)
+        if other is not None and not replaces:
+            raise _uploaded_before(other)
+        return name
+
+    def keep(self, name: str, voice: Voice, replaces: bool = False) -> str:
+        """Take a voice, as ``add``; return its name."""
+        name = self.free_name(name, replaces=True)
+        try:
+            voice = replace(voice, name=name)
+            check_voice(self._model, voice)
+        except ValueError as error:
+            raise ApiError(400, str(error)) from error
         with self._lock:
             for other in [one for one in self._uploaded if look_of(one) == look_of(name)]:
                 before = self._uploaded[other]
                 if other == name and voice_digest(before) == voice_digest(voice):
                     voice = before  # the codec's state after its reference belongs to this object
                 elif not replaces:
-                    fix = "choose another name, or send replace=true"
-                    raise ApiError(409, f"voice {other!r} was uploaded before: {fix}", "name")
+                    raise _uploaded_before(other)
                 del self._uploaded[other]
             self._uploaded[name] = voice
             for oldest in list(self._uploaded)[:-MOST_UPLOADED]:
@@ -234,6 +254,11 @@ def check_alphabet(name: str) -> None:
         raise ValueError(
             f"name {name!r} mixes {mixed} letters, which look alike: use letters of one alphabet"
         )
+
+
+def _uploaded_before(name: str) -> ApiError:
+    fix = "choose another name, or send replace=true"
+    return ApiError(409, f"voice {name!r} was uploaded before: {fix}", "name")
 
 
 def clone_recordings(model: Model, folder: Path) -> dict[str, Voice | str]:

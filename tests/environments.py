@@ -27,8 +27,8 @@ FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 
 PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
 LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "import-linter==2.16")
-BROWSER = "playwright==1.65.2"
-TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", BROWSER)
+BROWSER = ("playwright==1.65.2", "axe-playwright-python==0.1.8")
+TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", *BROWSER)
 TORCH = "torch==2.13.0"
 OLDEST_TRANSFORMERS_5 = "transformers==5.4.0"
 MODELS = ("simpy==4.1.2",)  # lab/benchmarks/capacity.py
@@ -149,7 +149,7 @@ def make_newest(program: Path | None) -> None:
     command += ["--program", program] if program else []
     subprocess.run(command, check=True)
     server = map(without_pin, SERVER)
-    add_packages(NEWEST_PYTHON, *PYTEST, BROWSER, *server, files=[JUDGES], alone=[JUDGES_ALONE])
+    add_packages(NEWEST_PYTHON, *PYTEST, *BROWSER, *server, files=[JUDGES], alone=[JUDGES_ALONE])
     write_versions(NEWEST, NEWEST_PYTHON)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from .between import Between
 from .utterance import Group, Parked, Utterance
 
 
@@ -50,6 +51,7 @@ class Desk:
 
     def __init__(self, rows: int, waiting: int):
         self.bell = threading.Event()  # set whenever there is something to look at
+        self.between = Between(self.bell)  # what needs the model and is no line
         self._rows, self._most = rows, waiting
         self._lock = threading.Lock()
         self._waiting: deque[Utterance] = deque()
@@ -137,6 +139,7 @@ class Desk:
             self._parked = []
         for utterance in waiting:
             utterance.finish(None, ServiceClosed("the service was closed before this line was spoken"))
+        self.between.end(ServiceClosed("the service was closed before this was done"))
         self.bell.set()
 
     @property

@@ -161,6 +161,8 @@ class OpenDecoding:
         self._speed.rest()
         if len(self._lines) < lines:  # a row is free: look who waits
             return
+        if not self._lines:
+            self._desk.between.do()
         self._is_idle = not self._desk.bell.wait(None if self._lines else self._linger_s)
         self._desk.bell.clear()
 

@@ -15,7 +15,9 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
+from typing import TypeVar
 
 from ..graph.engine import on_device
 from ..options import MOST_LINES, GenerateOptions
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 
 ROWS = 8
 WAITING = 64
+Result = TypeVar("Result")
 
 
 class SpeechService:
@@ -85,6 +88,21 @@ class SpeechService:
         self._desk.put(utterance)
         return utterance
 
+    def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
+        """Do something else with the model in a moment in which no line is spoken; lines that come meanwhile wait.
+
+        Args:
+            work: called in the service's thread, which holds the model (``Synthesizer.session``). While lines are
+                spoken it waits, for ever if they never pause: cancel the result to withdraw it.
+
+        Returns:
+            what has its result or its error; ServiceClosed if the service is closed before.
+        """
+        asked = self._desk.between.ask(work)
+        if self._desk.is_closed:
+            self._desk.close()
+        return asked
+
     @property
     def status(self) -> ServiceStatus:
         """What the service does now."""
@@ -116,6 +134,9 @@ def _serve(synthesizer: Synthesizer, desk: Desk, rows: int, linger_s: float) -> 
         first = None
         try:
             if (first := desk.first()) is None:
+                if desk.between.waits:
+                    with synthesizer.session():
+                        desk.between.do()
                 desk.bell.wait()
                 desk.bell.clear()
                 continue

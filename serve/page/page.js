@@ -1,137 +1,225 @@
-// The server's page: text to /v1/audio/speech, samples to the loudspeaker as they come.
-import { openSound, StreamPlayer } from "./player.js"
+// The server's page: type a text, choose a voice, hear it while it is spoken.
+import { addVoice, offer, showFile } from "./add_voice.js"
+import { Gone, keepKey, readKey } from "./api.js"
+import { copyRequest, showRequest } from "./code.js"
+import { Connection } from "./connection.js"
+import { at, clearErrors, fill, put, readFields, readText, showAt, showCount, showSliders } from "./fields.js"
+import { save } from "./files.js"
+import { PlayerBar } from "./player_bar.js"
+import { Speaking } from "./speak.js"
+import { sentenceFor, Takes } from "./takes.js"
+import { Loudspeaker } from "./track.js"
+import { Voices } from "./voices.js"
 
-const KEY = "morph-tts-key" // of the session's storage
-const STATUS_MS = 1000
-const BYTES = 2 // per sample
-const DEVICE_MS = 500 // for the browser to open its sound device; without one it may wait for ever
-const at = (id) => document.getElementById(id)
-let context, running // the AudioContext, and what is being spoken
+const FIGURES = ["first", "rtf", "sound", "late", "rows", "waiting"]
+const SOON_MS = 150 // after a request: whether it waits
+const loudspeaker = new Loudspeaker()
+const server = new Connection({ found, now, gone, key: wantKey, voices: () => voices.refresh() })
+const voices = new Voices({ loudspeaker, rate, attempt, quiet, onChoice: showCode, say: (words) => put("voice-message", words) })
+const bar = new PlayerBar(loudspeaker, () => voices.quiet())
+const takes = new Takes(hear, use)
+let running // what is being spoken, or made as a file: it has stop()
 
-/** Ask the server; errors have its words. */
-async function ask(path, options = {}) {
-  const key = at("key").value
-  const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) }
-  const response = await fetch(path, { ...options, headers })
-  if (response.ok) return response
-  if (response.status === 401) at("key-label").hidden = false
-  const body = await response.json().catch(() => ({}))
-  throw new Error(body.error?.message ?? `the server answered ${response.status}`)
+const say = (words) => put("message", words)
+
+function rate() {
+  return server.status.sample_rate
 }
 
-const say = (text, failed = false) => {
-  at("message").textContent = text
-  at("message").className = failed ? "error" : ""
+/** Do something for the user; show what went wrong: at its field, or below the text. */
+async function attempt(work) {
+  at("problem").hidden = true
+  try {
+    await work()
+  } catch (error) {
+    if (error.name === "AbortError") return
+    const noticed = server.notice(error)
+    if ((noticed && server.wantsKey) || showAt(error.param, error.message)) return
+    put("problem", error.message)
+    at("problem").hidden = false
+    at("problem").classList.toggle("of-gone", error instanceof Gone)
+  }
 }
 
-/** Fill a list with names. */
-function fill(list, names) {
-  list.replaceChildren(...names.map((name) => new Option(name, name)))
-}
+// The server
 
-/** Show what the server does now. */
-async function showStatus() {
-  const status = await (await ask("/v1/status")).json()
-  at("rows").textContent = `${status.rows_in_use} of ${status.rows}`
-  at("waiting").textContent = status.waiting
-  return status
-}
-
-async function connect() {
-  const status = await showStatus()
-  const { voices } = await (await ask("/v1/audio/voices")).json()
-  at("model").textContent = status.model
-  fill(at("voice"), voices.map((voice) => voice.name))
+async function found(status) {
+  at("key-card").hidden = true
+  at("work").hidden = false
+  put("model", status.model)
   fill(at("language"), status.languages)
-  at("instructions-label").hidden = !status.follows_instructions
-  at("groups").value = status.seq_groups
-  showGroups()
-  say("")
+  if (at("groups").dataset.model !== status.model) at("groups").value = status.seq_groups
+  at("groups").dataset.model = status.model
+  const designs = status.kind === "voice_design"
+  at("voice-card").hidden = designs
+  at("instructions-field").hidden = !status.follows_instructions
+  put("instructions-label", designs ? "What the voice is like" : "How to speak")
+  offer(status)
+  showCount(status.most_characters)
+  await voices.refresh()
+  if (at("problem").classList.contains("of-gone")) at("problem").hidden = true
+  showSliders()
+  showCode()
 }
 
-const showGroups = () => (at("groups-shown").textContent = at("groups").value)
-
-/** The request that the form describes. */
-function request() {
-  const body = {
-    input: at("text").value,
-    response_format: "pcm",
-    language: at("language").value,
-    seq_groups: Number(at("groups").value),
-  }
-  if (at("voice").value) body.voice = at("voice").value
-  if (at("seed").value !== "") body.seed = Number(at("seed").value)
-  if (at("instructions").value.trim() && !at("instructions-label").hidden) body.instructions = at("instructions").value
-  return body
+/** Show what the server does now, and how many are before us. */
+function now(status) {
+  put("state", "Connected")
+  at("state").className = "there"
+  put("rows", `${status.rows_in_use} of ${status.rows}`)
+  put("waiting", status.waiting)
+  if (!(running instanceof Speaking) || running.first) return
+  if (!status.waiting) return say("Getting ready")
+  const before = running.before(status.waiting)
+  say(before ? `Waiting: ${before} before you` : "Waiting: you are next")
 }
 
-/** Speak the form's text until its end, or until it is aborted. */
-async function speak() {
+/** Nothing that the server said last is true any more. */
+function gone(words) {
+  for (const id of FIGURES) put(id, "–")
+  put("state", words)
+  at("state").className = "gone"
+}
+
+function wantKey(wasWrong) {
+  gone("A key is needed")
+  put("model", "")
+  at("key-card").hidden = false
+  at("work").hidden = true
+  if (wasWrong) showAt("key", "This is not the server's key.")
+  else at("key").focus()
+}
+
+function useKey() {
+  clearErrors(at("key-card"))
+  keepKey(at("key").value.trim())
+  return server.connect()
+}
+
+// Speaking
+
+function quiet() {
+  voices.quiet()
+  bar.track?.pause()
+  bar.follow()
+}
+
+/** Take the place of what runs. */
+function start(work) {
   stop()
-  const mine = (running = { abort: new AbortController() })
-  context ??= new AudioContext({ sampleRate: 24000 })
-  const silent = (await openSound(context, DEVICE_MS)) ? "" : ", and this browser plays no sound: is there a loudspeaker?"
+  clearErrors(at("form"))
   at("stop").disabled = false
-  for (const id of ["first", "rtf", "sound", "late"]) at(id).textContent = "–"
-  say(`speaking${silent}`)
-  const began = performance.now()
-  const response = await ask("/v1/audio/speech", {
-    method: "POST",
-    body: JSON.stringify(request()),
-    headers: { "Content-Type": "application/json" },
-    signal: mine.abort.signal,
-  })
-  const rate = Number(response.headers.get("x-speech-sample-rate"))
-  mine.player = new StreamPlayer(context, context.destination, rate)
-  await play(response, mine.player, rate, began)
-  say(`spoken with seed ${response.headers.get("x-speech-seed")}${silent}`)
+  return (running = work)
 }
 
-/** Read samples to their end and show how fast they come. */
-async function play(response, player, rate, began) {
-  let bytes = 0
-  const reader = response.body.getReader()
-  for (let part = await reader.read(); !part.done; part = await reader.read()) {
-    const elapsed = performance.now() - began
-    if (!bytes) at("first").textContent = `${elapsed.toFixed(0)} ms`
-    bytes += part.value.length
-    player.push(part.value)
-    const seconds = bytes / BYTES / rate
-    at("sound").textContent = `${seconds.toFixed(2)} s`
-    at("rtf").textContent = (elapsed / 1000 / seconds).toFixed(2)
-    at("late").textContent = player.underruns
-  }
-  player.finish()
-}
-
-/** Be silent, and let the server's row go. */
-function stop() {
-  running?.abort.abort()
-  running?.player?.stop()
+function finish(work) {
+  if (running !== work) return
   running = undefined
   at("stop").disabled = true
 }
 
-/** Do something for the user; show what went wrong. */
-async function attempt(work) {
+/** Be silent, and let the server's row go. */
+function stop() {
+  if (!running) return
+  running.stop()
+  running.track?.pause()
+  finish(running)
+  bar.follow()
+}
+
+async function speak() {
+  clearErrors(at("work"))
+  const wanted = { ...readFields(server.status?.most_characters, voices.chosen), voice: voices.chosen }
+  stop()
+  quiet()
+  if (!server.status) throw new Gone("The server does not answer: your text is still here, try again in a moment.")
+  const hears = await loudspeaker.open(rate())
+  const mine = start(new Speaking(wanted, loudspeaker, rate()))
+  say("Getting ready")
+  bar.show(mine.track)
+  setTimeout(() => running === mine && !mine.first && server.attempt(() => server.look()), SOON_MS)
   try {
-    await work()
+    await mine.run(() => say("Speaking"), showFigures)
+    const silent = hears ? "" : "This browser plays no sound: is there a loudspeaker?"
+    say(`Spoken with seed ${mine.seed}. ${sentenceFor(mine.ended)} ${silent}`.trim())
   } catch (error) {
-    if (error.name !== "AbortError") say(error.message, true)
-    else if (!running) say("stopped") // else the next text is being spoken
+    if (running === mine || !running) say(mine.ended === "stopped" ? "Stopped." : "")
+    throw error
+  } finally {
+    finish(mine)
+    if (mine.track.samples) takes.add(mine)
+    bar.follow()
   }
 }
 
-at("key").value = sessionStorage.getItem(KEY) ?? ""
-at("key").addEventListener("change", () => {
-  sessionStorage.setItem(KEY, at("key").value)
-  attempt(connect)
-})
-at("groups").addEventListener("input", showGroups)
-at("form").addEventListener("submit", (event) => {
-  event.preventDefault()
-  attempt(speak)
-})
-at("stop").addEventListener("click", stop)
-attempt(connect)
-setInterval(() => document.hidden || !at("model").textContent || showStatus().catch(() => {}), STATUS_MS)
+function showFigures({ first, elapsed, track }) {
+  put("first", `${first.toFixed(0)} ms`)
+  put("rtf", (elapsed / 1000 / track.seconds).toFixed(2))
+  put("sound", `${track.seconds.toFixed(2)} s`)
+  put("late", track.underruns)
+}
+
+function hear(take) {
+  quiet()
+  takes.mark(take)
+  bar.show(take.track)
+  bar.begin(0)
+}
+
+/** Put a take's settings back into the fields. */
+function use({ fields, seed, voice }) {
+  const values = { text: fields.input, seed, groups: fields.seq_groups, language: fields.language }
+  Object.assign(values, { speed: fields.speed ?? 1, instructions: fields.instructions ?? "" })
+  for (const [id, value] of Object.entries(values)) at(id).value = value
+  if (voices.has(voice)) voices.choose(voice)
+  changed()
+  at("text").focus()
+}
+
+/** Save the take that the player has. */
+async function download() {
+  const abort = new AbortController()
+  const mine = start({ stop: () => abort.abort() })
+  const format = at("format").value
+  say(`Making the ${format} file`)
+  try {
+    say(`${await save(takes.shown, format, abort.signal)} was saved.`)
+  } catch (error) {
+    say("")
+    throw error
+  } finally {
+    finish(mine)
+  }
+}
+
+// The fields
+
+function changed() {
+  showCount(server.status?.most_characters)
+  showSliders()
+  showCode()
+}
+
+function showCode() {
+  showRequest(() => readFields(0, voices.chosen), readKey() !== "")
+}
+
+async function add() {
+  const { name, notes = [] } = await addVoice(server.status, (words) => put("voice-message", words))
+  await voices.added(name)
+  put("voice-message", [`${name} was added.`, ...notes].join(" "))
+}
+
+const on = (id, kind, work) => at(id).addEventListener(kind, work)
+for (const [id, work] of Object.entries({ form: speak, "add-form": add, "key-card": useKey })) {
+  on(id, "submit", (event) => (event.preventDefault(), attempt(work)))
+}
+on("stop", "click", stop)
+on("download", "click", () => attempt(download))
+on("copy", "click", () => attempt(copyRequest))
+on("open", "click", () => at("file").click())
+on("file", "change", () => attempt(async () => (await readText(at("file"), server.status?.most_characters), changed())))
+on("voice-file", "change", showFile)
+for (const kind of ["input", "change"]) on("work", kind, changed)
+on("text", "keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && at("form").requestSubmit())
+server.watch()

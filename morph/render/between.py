@@ -1,0 +1,51 @@
+"""Work that needs the model, done by the thread that speaks in a moment in which it speaks no line."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+
+class Between:
+    """A queue of such work. Any thread asks; one thread does it.
+
+    Args:
+        bell: set when there is work.
+    """
+
+    def __init__(self, bell: threading.Event):
+        self._bell = bell
+        self._asked: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+
+    def ask(self, work: Callable[[], Any]) -> Future[Any]:
+        """Queue work; return what has its result. Cancel that to withdraw work that has not begun."""
+        future: Future[Any] = Future()
+        self._asked.append((future, work))
+        self._bell.set()
+        return future
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is work."""
+        return bool(self._asked)
+
+    def do(self) -> None:
+        """Do all that was asked for; the caller holds the model."""
+        while self._asked:
+            future, work = self._asked.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work())
+            except Exception as error:  # it is the asker's, and the lines go on
+                future.set_exception(error)
+
+    def end(self, error: Exception) -> None:
+        """End what waits with an error."""
+        while self._asked:
+            future, _ = self._asked.popleft()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)

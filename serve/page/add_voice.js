@@ -1,0 +1,63 @@
+// Adds a voice: from a voice file, or from a recording where the checkpoint can clone.
+import { ask } from "./api.js"
+import { at, clearErrors, Wrong } from "./fields.js"
+import { wavOf } from "./wav.js"
+
+const SUFFIX = ".safetensors"
+const SENT_AS_IT_IS = /\.(wav|flac|mp3|ogg)$/i // the server reads these; the browser reads more
+const LONGEST_S = 60 // of a recording that the browser reads: the server uses 30
+
+const megabytes = (bytes) => `${(bytes / 2 ** 20).toFixed(0)} MiB`
+const isRecording = (file) => file && !file.name.toLowerCase().endsWith(SUFFIX)
+
+/** Say what can be added; ``status`` is the server's. */
+export function offer(status) {
+  at("voice-file").accept = status.can_clone ? `${SUFFIX},audio/*` : SUFFIX
+  const file = `a voice file (${SUFFIX}) that Save Voice wrote`
+  at("add-hint").textContent = status.can_clone
+    ? `A recording of 1 to 30 seconds of one speaker, or ${file}. It stays until the server ends, and others can use it.`
+    : `Add ${file}: this checkpoint cannot clone recordings. It stays until the server ends, and others can use it.`
+}
+
+/** What is sent for a file is known as soon as it is chosen: its name, and whether its words are wanted. */
+export function showFile() {
+  const file = at("voice-file").files[0]
+  at("transcript-field").hidden = !isRecording(file)
+  if (file && !at("voice-name").value) at("voice-name").value = file.name.replace(/\.[^.]*$/, "").slice(0, 80)
+}
+
+/** Send what the form has; return the voice's name, and notes about the recording. */
+export async function addVoice(status, say) {
+  clearErrors(at("add-form"))
+  const file = at("voice-file").files[0]
+  if (!file) throw new Wrong("voice-file", "Choose a file first.")
+  if (!at("voice-name").value.trim()) throw new Wrong("name", "Give the voice a name.")
+  if (!at("consent").checked) throw new Wrong("consent", "A voice is added only if the person has agreed.")
+  const clones = isRecording(file)
+  if (clones && !status.can_clone) throw new Wrong("voice-file", "This checkpoint cannot clone recordings: choose a voice file.")
+  const content = clones && !SENT_AS_IT_IS.test(file.name) ? await readSound(file, status.sample_rate) : file
+  const most = clones ? status.most_recording_bytes : status.most_voice_bytes
+  if (content.size > most) throw new Wrong("voice-file", `The file is larger than ${megabytes(most)}: choose a shorter one.`)
+  say(clones ? "Listening to the recording" : "Sending the voice")
+  const query = new URLSearchParams({ name: at("voice-name").value, consent: "true" })
+  const words = at("transcript").value.trim()
+  if (clones && words) query.set("transcript", words)
+  const options = { method: "POST", body: content, headers: { "Content-Type": "application/octet-stream" } }
+  const answer = await (await ask(`/v1/audio/voices${clones ? "/clone" : ""}?${query}`, options)).json()
+  at("add-form").reset()
+  showFile()
+  return answer
+}
+
+/** Return a recording that only the browser can read as a WAV file. */
+async function readSound(file, rate) {
+  try {
+    const sound = await new OfflineAudioContext(1, 1, rate).decodeAudioData(await file.arrayBuffer())
+    const channels = [...Array(sound.numberOfChannels).keys()].map((n) => sound.getChannelData(n))
+    const mono = channels[0].slice(0, LONGEST_S * rate)
+    mono.forEach((_, at) => (mono[at] = channels.reduce((sum, one) => sum + one[at], 0) / channels.length))
+    return wavOf([mono], rate)
+  } catch {
+    throw new Wrong("voice-file", "This file is no sound that the browser can read: save it as wav or mp3.")
+  }
+}

@@ -1,0 +1,108 @@
+// The player: its buttons, its position, and the waveform.
+import { at } from "./fields.js"
+import { PEAK_S } from "./track.js"
+
+const BAR = 4 // pixels from one bar of the waveform to the next
+const SHORTEST_S = 4 // of sound that the whole width shows
+const STEP_S = 2 // of an arrow key
+
+/** 65 as "1:05". */
+const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`
+
+export class PlayerBar {
+  /** ``loudspeaker`` is the page's; ``onPlay`` is called before a sound begins, for others to be silent. */
+  constructor(loudspeaker, onPlay) {
+    Object.assign(this, { loudspeaker, onPlay, track: undefined })
+    at("play").addEventListener("click", () => this.toggle())
+    at("replay").addEventListener("click", () => this.begin(0))
+    at("seek").addEventListener("input", () => this.seek(Number(at("seek").value)))
+    at("seek").addEventListener("keydown", (event) => this.onKey(event))
+    at("volume").addEventListener("input", () => (loudspeaker.volume = at("volume").value / 100))
+    new ResizeObserver(() => this.draw()).observe(at("wave"))
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw())
+  }
+
+  /** Show a track, or none; another one that sounds is silent from now on. */
+  show(track) {
+    if (this.track && this.track !== track) this.track.pause()
+    this.track = track
+    this.follow()
+  }
+
+  toggle() {
+    if (this.sounds) this.track.pause()
+    else return this.begin(this.track.position < this.track.seconds - 0.05 ? this.track.position : 0)
+    this.follow()
+  }
+
+  async begin(seconds) {
+    this.onPlay()
+    await this.loudspeaker.open(this.track.sampleRate)
+    this.track.play(seconds)
+    this.follow()
+  }
+
+  seek(seconds) {
+    this.track.seek(seconds)
+    this.follow()
+  }
+
+  onKey(event) {
+    const step = { ArrowLeft: -STEP_S, ArrowRight: STEP_S }[event.key]
+    if (!step) return
+    event.preventDefault()
+    this.seek(this.track.position + step)
+  }
+
+  /** Whether this track is heard now, or will be as soon as more of it arrives. */
+  get sounds() {
+    return Boolean(this.track?.playing)
+  }
+
+  /** Show where the track is, again and again while it sounds or grows. */
+  follow() {
+    cancelAnimationFrame(this.frame)
+    this.update()
+    if (this.track && (this.sounds || !this.track.ended)) this.frame = requestAnimationFrame(() => this.follow())
+  }
+
+  update() {
+    const { track } = this
+    const seconds = track?.seconds ?? 0
+    const position = track?.position ?? 0
+    const empty = seconds === 0
+    for (const id of ["play", "replay", "seek"]) at(id).disabled = empty
+    at("download").disabled = !track?.ended
+    at("play").classList.toggle("sounds", this.sounds)
+    at("play").setAttribute("aria-label", this.sounds ? "Pause" : "Play")
+    at("seek").max = seconds || 1
+    at("seek").value = position
+    at("seek").setAttribute("aria-valuetext", `${position.toFixed(1)} of ${seconds.toFixed(1)} seconds`)
+    const shown = `${clock(position)} / ${clock(seconds)}`
+    if (at("time").textContent !== shown) at("time").textContent = shown
+    this.draw()
+  }
+
+  draw() {
+    const canvas = at("wave")
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight]
+    const scale = devicePixelRatio
+    canvas.width = width * scale
+    canvas.height = height * scale
+    const context = canvas.getContext("2d")
+    context.scale(scale, scale)
+    const style = getComputedStyle(canvas)
+    const { peaks = [], seconds = 0, position = 0, ended } = this.track ?? {}
+    const span = ended ? seconds : Math.max(seconds, SHORTEST_S)
+    const bars = Math.floor(width / BAR)
+    for (let bar = 0; bar < bars; bar++) {
+      const from = Math.floor((bar / bars) * (span / PEAK_S))
+      const to = Math.max(from + 1, Math.floor(((bar + 1) / bars) * (span / PEAK_S)))
+      const peak = peaks.slice(from, to).reduce((most, one) => Math.max(most, one), 0)
+      const tall = Math.max(2, peak * (height - 4))
+      const played = position > 0 && (bar / bars) * span < position
+      context.fillStyle = style.getPropertyValue(played ? "--accent" : "--wave")
+      context.fillRect(bar * BAR, (height - tall) / 2, BAR - 1.5, tall)
+    }
+  }
+}

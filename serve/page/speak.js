@@ -1,0 +1,56 @@
+// Speaks one request: its events become a track, and figures about how fast they came.
+import { postSpeech, readEvents } from "./api.js"
+import { jsonOf } from "./fields.js"
+import { Track } from "./track.js"
+
+/** The bytes of an event's sound. */
+export const bytesOf = (audio) => Uint8Array.from(atob(audio), (char) => char.charCodeAt(0))
+
+/** One request on its way. ``onSound(speaking)`` is called when the first sound has come, ``onPart`` for each part. */
+export class Speaking {
+  constructor(wanted, loudspeaker, rate) {
+    Object.assign(this, { ...wanted, ended: "broken", began: performance.now() })
+    this.abort = new AbortController()
+    this.track = new Track(loudspeaker, rate)
+    this.least = Infinity // requests that waited at any time since
+  }
+
+  async run(onSound, onPart) {
+    const fields = { ...this.fields, response_format: "pcm", stream_format: "sse" }
+    try {
+      const answer = await postSpeech(jsonOf(fields, this.seed), this.abort.signal)
+      this.seed = answer.headers.get("x-speech-seed")
+      for await (const event of readEvents(answer)) this.take(event, onSound, onPart)
+    } catch (error) {
+      if (error.name === "AbortError") this.ended = "stopped"
+      throw error
+    } finally {
+      this.track.finish()
+    }
+  }
+
+  take(event, onSound, onPart) {
+    if (event.audio) {
+      const isFirst = !this.track.samples
+      this.track.push(bytesOf(event.audio))
+      this.elapsed = performance.now() - this.began
+      if (isFirst) {
+        this.first = this.elapsed
+        onSound(this)
+      }
+      onPart(this)
+    } else if (event.report) {
+      this.ended = event.report.ended
+    }
+  }
+
+  stop() {
+    this.abort.abort()
+  }
+
+  /** How many wait before this request, at most; ``waiting``: all that wait now. Who comes later waits behind it. */
+  before(waiting) {
+    this.least = Math.min(this.least, waiting)
+    return Math.max(0, this.least - 1)
+  }
+}
