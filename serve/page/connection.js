@@ -8,7 +8,8 @@ const VOICES_EVERY = 4 // looks
 export class Connection {
   /** ``on``: what is called: found(status) once, now(status) for each look, voices(), gone(), key(wasWrong). */
   constructor(on) {
-    Object.assign(this, { on, status: undefined, wantsKey: false, looks: 0 })
+    // ``status``: what it said last, undefined while it is gone. ``facts``: the same, kept.
+    Object.assign(this, { on, status: undefined, facts: undefined, wantsKey: false, looks: 0 })
   }
 
   /** Find out all that the page needs to know. */
@@ -16,6 +17,7 @@ export class Connection {
     if (!readKey() && (await askJson("/page.json")).wants_key) return this.lock(false)
     const status = await askJson("/v1/status")
     this.wantsKey = false
+    this.facts = status
     await this.on.found(status)
     this.status = status
     this.on.now(status)

@@ -87,12 +87,16 @@ export function wordsFor(groups) {
 /** Show what the sliders say. */
 export function showSliders() {
   const groups = Number(at("groups").value)
-  const speed = Number(at("speed").value)
   at("groups-words").textContent = `${groups} of 15: ${wordsFor(groups)}`
   at("groups").setAttribute("aria-valuetext", at("groups-words").textContent)
-  at("speed-words").textContent = `${speed} ×`
-  at("speed").setAttribute("aria-valuetext", `${speed} times`)
+  at("speed-words").textContent = `${readSpeed()} ×`
+  at("speed").setAttribute("aria-valuetext", `${readSpeed()} times`)
 }
+
+// The slider of the speed has even steps for the ear: -2 is a quarter, 2 four times.
+const readSpeed = () => Number((2 ** Number(at("speed").value)).toFixed(2))
+
+export const showSpeed = (speed) => (at("speed").value = Math.log2(speed))
 
 /** The request that the page describes: its fields, and the seed as text (JavaScript rounds numbers above 2**53). */
 export function readFields(most, voice) {
@@ -102,7 +106,7 @@ export function readFields(most, voice) {
   }
   const fields = { input: text, language: at("language").value, seq_groups: Number(at("groups").value) }
   if (voice) fields.voice = voice
-  if (Number(at("speed").value) !== 1) fields.speed = Number(at("speed").value)
+  if (readSpeed() !== 1) fields.speed = readSpeed()
   if (!at("instructions-field").hidden && at("instructions").value.trim()) fields.instructions = at("instructions").value
   return { fields, seed: readSeed() }
 }
@@ -117,6 +121,7 @@ function readSeed() {
 
 /** The JSON of a request; its seed is written digit by digit. */
 export function jsonOf(fields, seed) {
-  const json = JSON.stringify(fields)
-  return seed ? `${json.slice(0, -1)},"seed":${seed}}` : json
+  const pairs = Object.entries(fields).map(([name, value]) => `"${name}": ${JSON.stringify(value)}`)
+  if (seed) pairs.push(`"seed": ${seed}`)
+  return `{${pairs.join(", ")}}`
 }

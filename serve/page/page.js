@@ -3,18 +3,18 @@ import { addVoice, offer, showFile } from "./add_voice.js"
 import { Gone, keepKey, readKey } from "./api.js"
 import { copyRequest, showRequest } from "./code.js"
 import { Connection } from "./connection.js"
-import { at, clearErrors, fill, put, readFields, readText, showAt, showCount, showSliders } from "./fields.js"
+import { at, clearErrors, put, readFields, readText, showAt, showCount, showSliders, showSpeed } from "./fields.js"
 import { save } from "./files.js"
 import { PlayerBar } from "./player_bar.js"
+import { showFigures, showGone, showKey, showServer, showStatus } from "./shown.js"
 import { Speaking } from "./speak.js"
 import { sentenceFor, Takes } from "./takes.js"
 import { Loudspeaker } from "./track.js"
 import { Voices } from "./voices.js"
 
-const FIGURES = ["first", "rtf", "sound", "late", "rows", "waiting"]
 const SOON_MS = 150 // after a request: whether it waits
 const loudspeaker = new Loudspeaker()
-const server = new Connection({ found, now, gone, key: wantKey, voices: () => voices.refresh() })
+const server = new Connection({ found, now, gone: showGone, key: showKey, voices: () => voices.refresh() })
 const voices = new Voices({ loudspeaker, rate, attempt, quiet, onChoice: showCode, say: (words) => put("voice-message", words) })
 const bar = new PlayerBar(loudspeaker, () => voices.quiet())
 const takes = new Takes(hear, use)
@@ -23,7 +23,7 @@ let running // what is being spoken, or made as a file: it has stop()
 const say = (words) => put("message", words)
 
 function rate() {
-  return server.status.sample_rate
+  return server.facts.sample_rate
 }
 
 /** Do something for the user; show what went wrong: at its field, or below the text. */
@@ -44,50 +44,20 @@ async function attempt(work) {
 // The server
 
 async function found(status) {
-  at("key-card").hidden = true
-  at("work").hidden = false
-  put("model", status.model)
-  fill(at("language"), status.languages)
-  if (at("groups").dataset.model !== status.model) at("groups").value = status.seq_groups
-  at("groups").dataset.model = status.model
-  const designs = status.kind === "voice_design"
-  at("voice-card").hidden = designs
-  at("instructions-field").hidden = !status.follows_instructions
-  put("instructions-label", designs ? "What the voice is like" : "How to speak")
+  showServer(status)
   offer(status)
-  showCount(status.most_characters)
   await voices.refresh()
   if (at("problem").classList.contains("of-gone")) at("problem").hidden = true
-  showSliders()
-  showCode()
+  changed()
 }
 
 /** Show what the server does now, and how many are before us. */
 function now(status) {
-  put("state", "Connected")
-  at("state").className = "there"
-  put("rows", `${status.rows_in_use} of ${status.rows}`)
-  put("waiting", status.waiting)
+  showStatus(status)
   if (!(running instanceof Speaking) || running.first) return
   if (!status.waiting) return say("Getting ready")
   const before = running.before(status.waiting)
   say(before ? `Waiting: ${before} before you` : "Waiting: you are next")
-}
-
-/** Nothing that the server said last is true any more. */
-function gone(words) {
-  for (const id of FIGURES) put(id, "–")
-  put("state", words)
-  at("state").className = "gone"
-}
-
-function wantKey(wasWrong) {
-  gone("A key is needed")
-  put("model", "")
-  at("key-card").hidden = false
-  at("work").hidden = true
-  if (wasWrong) showAt("key", "This is not the server's key.")
-  else at("key").focus()
 }
 
 function useKey() {
@@ -129,17 +99,16 @@ function stop() {
 
 async function speak() {
   clearErrors(at("work"))
-  const wanted = { ...readFields(server.status?.most_characters, voices.chosen), voice: voices.chosen }
+  const wanted = { ...readFields(server.facts.most_characters, voices.chosen), voice: voices.chosen }
   stop()
   quiet()
   if (!server.status) throw new Gone("The server does not answer: your text is still here, try again in a moment.")
   const hears = await loudspeaker.open(rate())
   const mine = start(new Speaking(wanted, loudspeaker, rate()))
   say("Getting ready")
-  bar.show(mine.track)
   setTimeout(() => running === mine && !mine.first && server.attempt(() => server.look()), SOON_MS)
   try {
-    await mine.run(() => say("Speaking"), showFigures)
+    await mine.run(begin, showFigures)
     const silent = hears ? "" : "This browser plays no sound: is there a loudspeaker?"
     say(`Spoken with seed ${mine.seed}. ${sentenceFor(mine.ended)} ${silent}`.trim())
   } catch (error) {
@@ -152,11 +121,10 @@ async function speak() {
   }
 }
 
-function showFigures({ first, elapsed, track }) {
-  put("first", `${first.toFixed(0)} ms`)
-  put("rtf", (elapsed / 1000 / track.seconds).toFixed(2))
-  put("sound", `${track.seconds.toFixed(2)} s`)
-  put("late", track.underruns)
+/** The first sound of a request has come. */
+function begin({ track }) {
+  say("Speaking")
+  bar.show(track)
 }
 
 function hear(take) {
@@ -169,8 +137,9 @@ function hear(take) {
 /** Put a take's settings back into the fields. */
 function use({ fields, seed, voice }) {
   const values = { text: fields.input, seed, groups: fields.seq_groups, language: fields.language }
-  Object.assign(values, { speed: fields.speed ?? 1, instructions: fields.instructions ?? "" })
+  values.instructions = fields.instructions ?? ""
   for (const [id, value] of Object.entries(values)) at(id).value = value
+  showSpeed(fields.speed ?? 1)
   if (voices.has(voice)) voices.choose(voice)
   changed()
   at("text").focus()
@@ -195,7 +164,7 @@ async function download() {
 // The fields
 
 function changed() {
-  showCount(server.status?.most_characters)
+  showCount(server.facts.most_characters)
   showSliders()
   showCode()
 }
@@ -205,7 +174,7 @@ function showCode() {
 }
 
 async function add() {
-  const { name, notes = [] } = await addVoice(server.status, (words) => put("voice-message", words))
+  const { name, notes = [] } = await addVoice(server.facts, (words) => put("voice-message", words))
   await voices.added(name)
   put("voice-message", [`${name} was added.`, ...notes].join(" "))
 }
@@ -218,7 +187,7 @@ on("stop", "click", stop)
 on("download", "click", () => attempt(download))
 on("copy", "click", () => attempt(copyRequest))
 on("open", "click", () => at("file").click())
-on("file", "change", () => attempt(async () => (await readText(at("file"), server.status?.most_characters), changed())))
+on("file", "change", () => attempt(async () => (await readText(at("file"), server.facts.most_characters), changed())))
 on("voice-file", "change", showFile)
 for (const kind of ["input", "change"]) on("work", kind, changed)
 on("text", "keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && at("form").requestSubmit())

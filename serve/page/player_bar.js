@@ -4,6 +4,7 @@ import { PEAK_S } from "./track.js"
 
 const BAR = 4 // pixels from one bar of the waveform to the next
 const SHORTEST_S = 4 // of sound that the whole width shows
+const QUIET = 0.2 // of full scale: sound below it is drawn small
 const STEP_S = 2 // of an arrow key
 
 /** 65 as "1:05". */
@@ -95,11 +96,12 @@ export class PlayerBar {
     const { peaks = [], seconds = 0, position = 0, ended } = this.track ?? {}
     const span = ended ? seconds : Math.max(seconds, SHORTEST_S)
     const bars = Math.floor(width / BAR)
+    const loudest = peaks.reduce((most, one) => Math.max(most, one), QUIET)
     for (let bar = 0; bar < bars; bar++) {
       const from = Math.floor((bar / bars) * (span / PEAK_S))
       const to = Math.max(from + 1, Math.floor(((bar + 1) / bars) * (span / PEAK_S)))
       const peak = peaks.slice(from, to).reduce((most, one) => Math.max(most, one), 0)
-      const tall = Math.max(2, peak * (height - 4))
+      const tall = Math.max(2, (peak / loudest) * (height - 4))
       const played = position > 0 && (bar / bars) * span < position
       context.fillStyle = style.getPropertyValue(played ? "--accent" : "--wave")
       context.fillRect(bar * BAR, (height - tall) / 2, BAR - 1.5, tall)
