@@ -1,5 +1,5 @@
 // Adds a voice: from a voice file, or from a recording where the checkpoint can clone.
-import { ask } from "./api.js"
+import { askJson } from "./api.js"
 import { at, clearErrors, Wrong } from "./fields.js"
 import { wavOf } from "./wav.js"
 
@@ -43,10 +43,14 @@ export async function addVoice(status, say) {
   const words = at("transcript").value.trim()
   if (clones && words) query.set("transcript", words)
   const options = { method: "POST", body: content, headers: { "Content-Type": "application/octet-stream" } }
-  const answer = await (await ask(`/v1/audio/voices${clones ? "/clone" : ""}?${query}`, options)).json()
-  at("add-form").reset()
-  showFile()
-  return answer
+  try {
+    const answer = await askJson(`/v1/audio/voices${clones ? "/clone" : ""}?${query}`, options)
+    at("add-form").reset()
+    showFile()
+    return answer
+  } finally {
+    say("")
+  }
 }
 
 /** Return a recording that only the browser can read as a WAV file. */

@@ -15,29 +15,37 @@ import { Voices } from "./voices.js"
 const SOON_MS = 150 // after a request: whether it waits
 const loudspeaker = new Loudspeaker()
 const server = new Connection({ found, now, gone: showGone, key: showKey, voices: () => voices.refresh() })
-const voices = new Voices({ loudspeaker, rate, attempt, quiet, onChoice: showCode, say: (words) => put("voice-message", words) })
+const voices = new Voices({ loudspeaker, rate, attempt: attemptVoice, quiet, onChoice: showCode, say: sayVoice })
 const bar = new PlayerBar(loudspeaker, () => voices.quiet())
 const takes = new Takes(hear, use)
 let running // what is being spoken, or made as a file: it has stop()
 
 const say = (words) => put("message", words)
 
+function attemptVoice(work) {
+  return attempt(work, "voice-problem")
+}
+
+function sayVoice(words) {
+  put("voice-message", words)
+}
+
 function rate() {
   return server.facts.sample_rate
 }
 
-/** Do something for the user; show what went wrong: at its field, or below the text. */
-async function attempt(work) {
-  at("problem").hidden = true
+/** Do something for the user; show what went wrong: at its field, or in its card's place. */
+async function attempt(work, place = "problem") {
+  at(place).hidden = true
   try {
     await work()
   } catch (error) {
     if (error.name === "AbortError") return
     const noticed = server.notice(error)
     if ((noticed && server.wantsKey) || showAt(error.param, error.message)) return
-    put("problem", error.message)
-    at("problem").hidden = false
-    at("problem").classList.toggle("of-gone", error instanceof Gone)
+    put(place, error.message)
+    at(place).hidden = false
+    at(place).classList.toggle("of-gone", error instanceof Gone)
   }
 }
 
@@ -47,7 +55,7 @@ async function found(status) {
   showServer(status)
   offer(status)
   await voices.refresh()
-  if (at("problem").classList.contains("of-gone")) at("problem").hidden = true
+  for (const one of document.querySelectorAll(".of-gone")) one.hidden = true
   changed()
 }
 
@@ -174,14 +182,14 @@ function showCode() {
 }
 
 async function add() {
-  const { name, notes = [] } = await addVoice(server.facts, (words) => put("voice-message", words))
+  const { name, notes = [] } = await addVoice(server.facts, sayVoice)
   await voices.added(name)
-  put("voice-message", [`${name} was added.`, ...notes].join(" "))
+  sayVoice([`${name} was added.`, ...notes].join(" "))
 }
 
 const on = (id, kind, work) => at(id).addEventListener(kind, work)
 for (const [id, work] of Object.entries({ form: speak, "add-form": add, "key-card": useKey })) {
-  on(id, "submit", (event) => (event.preventDefault(), attempt(work)))
+  on(id, "submit", (event) => (event.preventDefault(), attempt(work, id === "add-form" ? "voice-problem" : "problem")))
 }
 on("stop", "click", stop)
 on("download", "click", () => attempt(download))

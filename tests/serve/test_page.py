@@ -189,6 +189,7 @@ def test_an_error_is_at_its_field(page: Page) -> None:
         expect(page.locator("#text-error")).to_contain_text(words)
         expect(text).to_be_focused()
         expect(text).to_have_attribute("aria-invalid", "true")
+        expect(page.locator("#stop")).to_be_disabled()
     expect(page.locator("#count")).to_have_text("3,005 of 3,000 characters: 5 too many")
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"\xff\xfe\x00"})
     expect(page.locator("#text-error")).to_contain_text("no text in UTF-8")
@@ -222,6 +223,10 @@ def test_voices_are_found_heard_added_and_deleted(page: Page, base: Client, reco
     expect(page.locator("#consent-error")).to_contain_text("has agreed")
     assert asked == [], "a preview is kept, and without consent nothing is sent"
     page.get_by_label("has agreed").check()
+    page.fill("#voice-name", "Alloy")
+    page.click("#add-voice")
+    expect(page.locator("#voice-name-error")).to_contain_text("choose another name")
+    page.fill("#voice-name", "Cay")
     page.click("#add-voice")
     expect(page.locator("#voice-message")).to_contain_text("Cay was added.")
     expect(page.get_by_role("radio", name="Cay")).to_be_checked()
@@ -255,6 +260,22 @@ def test_the_request_is_shown_as_code(page: Page) -> None:
     page.select_option("#language-of-code", "python")
     compile(code.inner_text(), "code", "exec")
     expect(code).to_contain_text(f'"seed": {SEED}')
+
+
+def test_a_checkpoint_that_designs_voices_gets_a_description(open_page, url) -> None:
+    def design(route: Route) -> None:
+        found = {**route.fetch().json(), "kind": "voice_design", "follows_instructions": True}
+        route.fulfill(json=found)
+
+    page = open_page("about:blank")
+    page.route("**/v1/status", design)
+    page.goto(url)
+    described = page.get_by_label("What the voice is like")
+    described.fill("An old sailor.")
+    expect(page.locator("#voice-card")).to_be_hidden()
+    with page.expect_request("**/v1/audio/speech") as asked:
+        page.click("#speak")
+    assert asked.value.post_data_json["instructions"] == "An old sailor."
 
 
 def test_the_page_asks_for_the_key_first(open_page, base: Client) -> None:
