@@ -166,9 +166,10 @@ class Handlers:
             raise ApiError(415, f"the content type is neither audio/... nor {VOICE_TYPE}: send a recording")
         check_consent(request)
         query, seconds = request.query_params, self._options.limits.idle_seconds
-        async with self._cloner.place(query.get("name", "")) as name:
+        replaces = query.get("replace") == "true"
+        async with self._cloner.place(query.get("name", ""), replaces) as name:
             content = await read_body(request, MOST_BYTES, seconds)
-            voice = await self._cloner.clone(name, content, query.get("transcript"))
+            voice = await self._cloner.clone(name, content, query.get("transcript"), replaces)
         return JSONResponse({"id": name, "name": name, "kind": "uploaded", "notes": list(voice.notes)})
 
     async def remove_voice(self, request: Request) -> Response:

@@ -40,12 +40,12 @@ class Cloner:
         self._at_once = 0
 
     @asynccontextmanager
-    async def place(self, name: str) -> AsyncIterator[str]:
+    async def place(self, name: str, replaces: bool = False) -> AsyncIterator[str]:
         """Hold one of the few places, before a recording is read; yield the name that its voice will have.
 
         Raises:
             ApiError: 400 for a name, or a checkpoint that cannot clone; 409 for a name of the server's own; 503 while
-                others clone, or before the server is ready.
+                others clone, or before the server is ready. ``replaces``: whether another uploaded voice may have it.
         """
         model = self._speaker.model
         if not model.can_clone:
@@ -54,17 +54,18 @@ class Cloner:
             raise _busy()
         self._at_once += 1
         try:
-            yield await anyio.to_thread.run_sync(self._speaker.voices.free_name, name)
+            yield await anyio.to_thread.run_sync(self._speaker.voices.free_name, name, replaces)
         finally:
             self._at_once -= 1
 
-    async def clone(self, name: str, content: bytes, transcript: str | None) -> Voice:
+    async def clone(self, name: str, content: bytes, transcript: str | None, replaces: bool) -> Voice:
         """Return the voice of a recording, which requests can name from now on.
 
         Args:
             name: of the voice.
             content: of a sound file (``FORMATS``).
             transcript: what it says, to clone the manner of speaking too (ICL); None or "": the timbre alone.
+            replaces: whether it takes the place of another uploaded voice.
 
         Raises:
             ApiError: 400 for a recording or a transcript that cannot be used; 503 if lines are spoken all the time.
@@ -76,7 +77,7 @@ class Cloner:
             voice = await self._between_lines(model, reference, options)
         except ValueError as error:
             raise ApiError(400, str(error), _param_of(error)) from error
-        await anyio.to_thread.run_sync(self._speaker.voices.keep, name, voice)
+        await anyio.to_thread.run_sync(self._speaker.voices.keep, name, voice, replaces)
         return voice
 
     async def _between_lines(self, model: Model, reference: Reference, options: CloneOptions) -> Voice:

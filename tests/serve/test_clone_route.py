@@ -53,6 +53,9 @@ def test_a_recording_becomes_the_voice_that_the_library_makes_of_it(serve, load,
     assert torch.equal(got.speaker_embedding, want.speaker_embedding)
     assert words == "" or torch.equal(got.ref_codes, want.ref_codes)
     assert client.post(asked(voice="Ann")).status_code == 200
+    other = recording[::-1]
+    assert clone(client, sound_of(other)).status_code == 409, "Ann is somebody's already"
+    assert clone(client, sound_of(other), replace="true").status_code == 200
     assert client.run(lambda http: http.delete("/v1/audio/voices/Ann")).status_code == 200
 
 
