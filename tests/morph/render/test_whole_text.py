@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render import whole_text
-from qwen3_tts_morph.morph.render.lines import Line, cut_line
+from qwen3_tts_morph.morph.render.lines import Line, cut_line, piece_limit
 from qwen3_tts_morph.morph.text import english, normalize
 from qwen3_tts_morph.morph.text.normalize import FIGURES, LONGEST_INPUT, Normalizer
 from qwen3_tts_morph.morph.text.pieces import split_arriving
@@ -19,7 +19,8 @@ from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.text.signs import plain
 from qwen3_tts_morph.morph.text.split import split_sentences, split_text
 
-PROFILE = TextProfile(longest_piece=100, normalize="en")
+MODEL: Any = SimpleNamespace(profile=TextProfile(longest_piece=100, normalize="en"))
+LIMIT = piece_limit(MODEL, GenerateOptions())
 VERSE = """\
 The woods are lovely dark and deep
 But I have promises to keep
@@ -69,7 +70,7 @@ def pieces_one_by_one(text: str) -> tuple[list[Any], str]:
         builder=None,
         normalizer=Normalizer("en"),
         options=GenerateOptions(),
-        synthesizer=SimpleNamespace(model=SimpleNamespace(profile=PROFILE)),
+        synthesizer=SimpleNamespace(model=MODEL),
     )
     line = whole_text.WholeLine(rendering, Line(text, None))  # type: ignore[arg-type]
     while not line.done:
@@ -79,7 +80,7 @@ def pieces_one_by_one(text: str) -> tuple[list[Any], str]:
 
 
 def pieces_at_once(text: str) -> tuple[list[Any], str]:
-    said, pieces = cut_line(0, Line(text, None), Normalizer("en"), PROFILE.longest_piece)  # type: ignore[arg-type]
+    said, pieces = cut_line(0, Line(text, None), Normalizer("en"), LIMIT)  # type: ignore[arg-type]
     return pieces, said.text
 
 
@@ -149,7 +150,7 @@ def test_texts_that_are_written_out_part_by_part_are_those_that_are_written_out_
         pieces, said = pieces_one_by_one(text)
         assert Normalizer("en").write_out(text).text == whole, text
         assert said.split() == whole.split(), text
-        closed = [Normalizer("en").close(one) for one in split_text(whole, PROFILE.longest_piece)]
+        closed = [Normalizer("en").close(one) for one in split_text(whole, LIMIT)]
         assert [piece.text for piece in pieces] == [one for one in closed if any(map(str.isalnum, one))], text
 
 
@@ -158,7 +159,7 @@ def test_the_first_piece_of_a_text_of_figures_does_not_wait_for_the_others(monke
     calls: list[str] = []
     monkeypatch.setattr(normalize, "_library", lambda: lambda text: calls.append(text) or read_figures(text))
     text = (row * 20_000)[:20_000]
-    pieces = split_arriving(Normalizer("en").parts(text), PROFILE.longest_piece)
+    pieces = split_arriving(Normalizer("en").parts(text), LIMIT)
     next(pieces)
     assert len(calls) <= 10 and max(map(len, calls)) <= LONGEST_INPUT
     next(pieces)
