@@ -39,31 +39,56 @@ JOINED = (
     "\u2010",
     "\u2011",
 )  # a letter behind one of these is the end of a word: can't, Allons-y
+# What is before the last figures of a number, which is no ordinal then: $25, 10:30, 6/7.
+IN_NUMBERS = ("$", "\u00a3", "\u20ac", ":", "/", ",", "#")
 # Abbreviations whose dot does not end a sentence, in the ten languages that the model speaks.
 ABBREVIATIONS = frozenset(
     """
     mr mrs ms dr prof st sr jr vs cf etc al fig vol nr approx dept gen col capt lt sgt rev gov mt ave inc ltd
-    co corp ph.d jan feb aug sept oct nov dec
+    co corp univ assn bros blvd ph.d jan feb aug sept oct nov dec
     bzw ca usw vgl evtl ggf sog str hr fr inkl z mio mrd chr mme mlle ex sra srta dra dña ud uds av pág núm ej ee uu
     ecc sig dott avv exmo г ул стр тыс руб рис др
     """.split()  # noqa: SIM905 - as a list it would take seventy lines
 )
+# Titles, which are other words in small letters.
+TITLES = frozenset("Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr".split())  # noqa: SIM905 - a list of words
 # Abbreviations before a number ("Mar. 5", "No. 5"); otherwise these are words, and their dot ends a sentence.
 BEFORE_NUMBERS = frozenset(
     """
-    no pp sec art abs kap ch mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
+    no nos pp sec art abs kap ch eq eqs figs vols ext apt rm ste hwy rte lat lon ver
+    mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
     """.split()  # noqa: SIM905 - as the list above
 )
+SMALL_BEFORE_NUMBERS = frozenset(("max", "min", "est", "c", "op", "par"))  # only in small letters: Max is a name
 OPENERS = frozenset(  # English words with which sentences begin: "It needs 12 V. It is warm."
     """
-    a all also an and as at both but by each every for from he here his how i if in is it its let my no not now of on
-    one or our she so some that the their then there these they this those to we what when where while who why with yes
-    you your
+    a after all also although an and another any are as at because before both but by can could did do does during each
+    every everybody everyone for from has have he her here his how however i if in instead is it its just later let many
+    maybe most my never nobody nothing not now of on once one only or our perhaps please she should since so some
+    someone something sometimes soon still such than thank thanks that the their then there therefore these they this
+    those though thus to today tomorrow until was we were what when where which while who why with would yes yesterday
+    yet you your no
     """.split()  # noqa: SIM905 - as a list it would take sixty lines
 )
+# A number of one or two digits, or a letter, ends a sentence behind one of these words whatever follows: "He is 25. Mary".
+# Elsewhere it may be an ordinal or an initial: "am 3. Mai", "J. K. Rowling".
+ENGLISH_BEFORE_NUMBERS = frozenset(
+    """
+    about age and are at chapter exactly had has have is nearly number of only or over page room than to turned until was
+    were with
+    """.split()  # noqa: SIM905 - as above
+)
+BEFORE_LETTERS = frozenset("class grade group hepatitis option plan team type vitamin".split())  # noqa: SIM905
+AUXILIARIES = frozenset("am and as can could did do had have may must should so than was will would".split())  # noqa: SIM905
 # The word behind a dot, once its end is there: texts come in parts (see ``arriving.py``).
 NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
-NEVER_LAST = frozenset(("e.g", "i.e", "a.k.a", "c.f", "z.b", "d.h"))
+NEVER_LAST = frozenset(
+    """
+    e.g i.e a.k.a c.f z.b d.h mr mrs ms dr prof gen col capt lt sgt rev gov vs cf fig vol nr approx no nos pp sec art
+    abs kap ch eq eqs figs vols ext apt rm ste hwy rte lat lon ver max min est c op par hr fr mme mlle chr sra srta
+    """.split()  # noqa: SIM905 - as above
+)
+LAST_WORD = re.compile(r"([A-Za-z]+) \Z")
 BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sentence's first letter
 
 
@@ -185,7 +210,7 @@ def sentence_marks(text: str, begin: int, span: Span) -> Iterator[Mark]:
         is_end = True
         if match["latin"] is not None:
             begin = _first_letter(text, begin)
-            is_end = _ends_sentence(text, match, text[begin].islower())
+            is_end = _ends_sentence(text, match, begin)
         yield Mark(match.start(), match.end(), is_end)
         if is_end:
             begin = match.end()
@@ -197,35 +222,50 @@ def _first_letter(text: str, begin: int) -> int:
     return before.end() if before else begin
 
 
-def _ends_sentence(text: str, match: re.Match[str], begins_lower: bool) -> bool:
-    """Return whether a Latin mark ends a sentence; ``begins_lower``: the sentence does not begin with a capital."""
+def _ends_sentence(text: str, match: re.Match[str], begin: int) -> bool:
+    """Return whether a Latin mark ends a sentence; ``begin``: where the sentence's first letter is."""
     behind = text[match.end() : match.end() + LONGEST_SPACE].lstrip()[:1]
     if match["closers"] and behind.islower():
         return False  # "Stop!" he said.
     if match["latin"] != "." + match["closers"]:
         return True
-    if behind.islower() and not begins_lower:
+    if behind.islower() and not text[begin].islower():
         return False  # an abbreviation, unless the writer uses no capitals
-    word = WORD_BEFORE.search(text[max(0, match.start() - LONGEST_WORD) : match.start()])
-    return word is None or not _is_short_form(word, behind) or _opens_behind(text, match.end(), word[0])
+    first = max(begin, match.start() - LONGEST_WORD)
+    word = WORD_BEFORE.search(text[first : match.start()])
+    if word is None or not _is_short_form(word, behind):
+        return True
+    if first + word.start() == begin and INITIALS.fullmatch(word[0]) and "." not in word[0]:
+        return False  # what is before a dot alone counts: "1. Eggs", "A. Milne"
+    return _opens_behind(text, match.end(), word[0]) or _is_last(word)
 
 
 def _is_short_form(word: re.Match[str], behind: str) -> bool:
     """Return whether a word before a dot is an abbreviation, given what is behind the dot."""
-    if word[0].casefold() in ABBREVIATIONS:
+    if word[0].casefold() in ABBREVIATIONS or word[0] in TITLES:
         return True
-    if behind.isdecimal() and word[0].casefold() in BEFORE_NUMBERS:
+    if behind.isdecimal() and (word[0].casefold() in BEFORE_NUMBERS or word[0] in SMALL_BEFORE_NUMBERS):
         return True
-    joined = word.string[: word.start()].endswith(JOINED)
+    joined = word.string[: word.start()].endswith((*JOINED, *IN_NUMBERS) if word[0].isdecimal() else JOINED)
     return INITIALS.fullmatch(word[0]) is not None and not joined
 
 
 def _opens_behind(text: str, end: int, word: str) -> bool:
-    """Return whether a sentence begins behind a dotted form: "at 5 p.m. She stayed", but not "the U.S. Army"."""
-    if "." not in word or word.casefold() in NEVER_LAST:
+    """Return whether a sentence begins behind a short form: "at 5 p.m. She stayed", but not "the U.S. Army"."""
+    if word.casefold() in NEVER_LAST or word in TITLES:
         return False
     following = NEXT_WORD.match(text, end)
     return following is not None and following[1].lower() in OPENERS
+
+
+def _is_last(word: re.Match[str]) -> bool:
+    """Return whether a number or a letter is a sentence's last word by what is before it: "He is 25", "Plan B"."""
+    before = LAST_WORD.search(word.string[: word.start()])
+    if before is None:
+        return False
+    if word[0].isdecimal():
+        return before[1].lower() in ENGLISH_BEFORE_NUMBERS
+    return before[1].lower() in (AUXILIARIES if word[0] == "I" else BEFORE_LETTERS)
 
 
 def clause_ends(text: str, span: Span) -> Iterator[int]:

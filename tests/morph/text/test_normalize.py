@@ -144,7 +144,7 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
             "September eleventh two thousand one or nine elevenths of three quarters",
         ),
         # telephone numbers
-        ("100-2000 people", "One hundred-two thousand people"),
+        ("100-2000 people", "One hundred to two thousand people"),
         ("123.4567 grams", "One hundred and twenty three point four five six seven grams"),
         ("Call 212.555.1234.", "Call two one two, five five five, one two three four."),
         # money and units

@@ -1,0 +1,50 @@
+"""English as people read it aloud: rules for what the normalizer's library leaves out or reads differently.
+
+``before`` runs before the library, ``after`` runs after it (capitals, month names, remaining digits). The rules are
+tables of patterns, each of which takes linear time, in modules by what they are about. Their order matters: a rule sees
+what those before it have written.
+"""
+
+from __future__ import annotations
+
+import re
+
+from . import addresses, dates, figures, letters, maths, money, numerals, short_forms, units
+from .letters import lower_capitals
+from .rules import Rule, apply
+from .words import DIGITS
+
+NOTE_MARKS = re.compile(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+")  # Wikipedia's, behind a sentence or a clause
+DIGIT = re.compile(r"\d")
+
+RULES: tuple[Rule, ...] = (
+    (NOTE_MARKS, ""),
+    *addresses.RULES,
+    *short_forms.RULES,
+    *letters.RULES,
+    *dates.RULES,
+    *figures.TELEPHONES,
+    *maths.RULES,
+    *figures.RULES,
+    *numerals.RULES,
+    *money.RULES,
+    *units.FEET_RULES,
+    *figures.RANGES,
+    *units.RULES,
+    *figures.LONG_NUMBERS,
+    *units.QUOTES,
+)
+
+
+def before(sentence: str) -> str:
+    """Write out what the library would read wrongly."""
+    return apply(RULES, sentence)
+
+
+def after(sentence: str) -> str:
+    """Write out remaining capitals and digits, and capitalize months."""
+    sentence = lower_capitals(sentence.replace(units.CLOSING, '"'))
+    sentence = DIGIT.sub(lambda match: f" {DIGITS[int(match[0])]} ", sentence)
+    sentence = dates.MONTH_OF_DAY.sub(lambda match: match[0].title(), sentence)
+    sentence = " ".join(sentence.split())
+    return sentence[:1].upper() + sentence[1:]

@@ -1,0 +1,135 @@
+"""Years, decades, seasons and times of the day."""
+
+from __future__ import annotations
+
+import re
+
+from .rules import Rule, alternatives
+from .short_forms import MONTHS, SHORT_DAYS
+from .words import TENS, in_pairs, ordinal, plural, small_number
+
+ALWAYS_OPEN = re.compile(r"\b24/7(?P<year>/365)?\b")
+NINE_ELEVEN = re.compile(r"(?<![\w./])9/11(?![\w/]| of\b)")
+DECADE = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9]|20)([1-9])0'?s\b")  # 2010s, 1810s
+HUNDREDS = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9])00'?s\b")  # the 1900s
+SHORT_DECADE = re.compile(
+    r"(?<![\w.,:$\u00a3\u20ac/-])'?([2-9])0'?s(?![\w-])(?! (?:timer|timeout|exposure)\b)"
+)  # the 80s
+SEASON = re.compile(r"(?<![\w./-])((?:19|20)(\d\d))/(\d\d)(?![\w/-]|\.\d)")  # 2019/20
+YEARS = re.compile(
+    r"(?<![\w.,/$\u00a3\u20ac-])(1[1-9]\d\d|20\d\d)-(\d{4}|\d\d)(?![\w/-]|[.,:]\d)"
+)  # 1914-18, 1914-1918
+SHORT_YEAR = re.compile(r"(?<![\w'])'(0\d)(?![\w'])")  # the class of '09
+ERA = re.compile(r"(?:(?<=\d)|(?<=century)) ?(AD|BC|CE|BCE)\b|\b(AD)(?= \d)")
+ERAS = {"AD": "ay dee", "BC": "bee see", "CE": "see ee", "BCE": "bee see ee"}
+BEFORE_DAY = r"(?i:on|since|until|till|due|dated|born) "
+SHORT_DATE = re.compile(
+    rf"\b({BEFORE_DAY})(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])(?![\w/-]|\.\d| of\b)"
+)  # on 5/12
+DAY_MONTH = re.compile(
+    rf"(?<![\w.,/:-])(\bthe )?(3[01]|[12]?\d)(?:st|nd|rd|th)? ({alternatives(MONTHS)})(?! \d{{1,2}}\b)\b"
+)
+ISO_DATE = re.compile(r"(?<![\w.,/-])((?:19|20)\d\d)-(1[0-2]|0[1-9])-(3[01]|[12]\d|0[1-9])(?![\w/-])")
+MONTH_OF_DAY = re.compile(rf"\b({'|'.join(month.lower() for month in MONTHS)})(?= \w+(?:th|st|nd|rd)\b)")
+# Times: 7-9 pm, 9:00-17:00; office hours, which run on past noon: a 9-5 job
+HALF_DAY = r" ?[ap]\.?m\b\.?"
+TIME_SPAN = re.compile(
+    rf"(?i)(?<![\w:.,/$-])(\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})?) ?- ?(?=\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})|\d{{1,2}}:\d\d(?![:\d]))"
+)
+OFFICE_HOURS = re.compile(
+    r"(?i)(?:(?<=\bfrom )|(?<=\bopen )|(?<=\bwork )|(?<=\bworks )|(?<=\bworked )|(?<=\bworking )|(?<=\ba )|(?<=\bhours ))"
+    r"(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)"
+)
+EUROPEAN_TIME = re.compile(
+    r"\b((?i:at|until|till|by) )([01]?\d|2[0-3])\.([0-5]\d)"
+    r"(?=(?: ?[ap]\.?m\b| (?:sharp|on|in the|tomorrow|tonight|today|every|o'clock)\b|[,;!?]|\.?\s*$))"
+)  # at 10.30
+HOURS = re.compile(
+    r"(?i)(?:(?<=\bfrom )|(?<=\bopen )|(?<=\bwork )|(?<=\bworks )|(?<=\bworked )|(?<=\bworking )|(?<=\ba )|(?<=\bhours ))"
+    r"(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)"
+)
+EUROPEAN_TIME = re.compile(
+    r"\b((?i:at|by|until|till|from|since|before|after|around) )([01]?\d|2[0-3])[.h]([0-5]\d)\b(?![.:\d%])"
+)
+HOURS = re.compile(r"(?<![\w:.,])(\d{1,2}):([0-5]\d):([0-5]\d)(?: (?:hours|hrs|h)\b)")
+FRENCH_TIME = re.compile(r"(?<![\w:.,])([01]?\d|2[0-3])h([0-5]\d)\b")
+
+
+def _season(match: re.Match[str]) -> str:
+    year, start, end = match.groups()
+    if int(end) != (int(start) + 1) % 100 and match[1] != match[3]:
+        return match[0]
+    return f"{in_pairs(year)} {small_number(int(end))}"
+
+
+def _years(match: re.Match[str]) -> str:
+    """Return a span of years; 2010-05 is a month, and 1200-800 is no span."""
+    start, end = match.groups()
+    if int(end) <= int(start[-len(end) :]):
+        return match[0]
+    return f"{in_pairs(start)} to {in_pairs(end)}"
+
+
+def _short_decade(match: re.Match[str]) -> str:
+    return plural(TENS[int(match[1]) - 2])
+
+
+def _decade(match: re.Match[str]) -> str:
+    tens = int(match[2])
+    return f"{small_number(int(match[1]))} {'tens' if tens == 1 else plural(TENS[tens - 2])}"
+
+
+def _era(match: re.Match[str]) -> str:
+    return " " + ERAS[match[1]] if match[1] else ERAS[match[2]]
+
+
+def _day_month(match: re.Match[str]) -> str:
+    """Return "the fifth of May" for 5 May."""
+    day = ordinal(int(match[2])) if int(match[2]) else match[2]
+    return f"the {day} of {match[3]}"
+
+
+def _short_date(match: re.Match[str]) -> str:
+    return f"{match[1]}{MONTHS[int(match[2]) - 1]} {ordinal(int(match[3]))}"
+
+
+def _iso_date(match: re.Match[str]) -> str:
+    return f"{MONTHS[int(match[2]) - 1]} {ordinal(int(match[3]))}, {in_pairs(match[1])}"
+
+
+def _office_hours(match: re.Match[str]) -> str:
+    start, end = int(match[1]), int(match[2])
+    return f"{start} to {end}" if 12 >= start > end >= 1 else match[0]
+
+
+def _clock(hour: str, minutes: str) -> str:
+    return f"{hour} {in_pairs(minutes) if int(minutes) > 9 else 'oh ' + small_number(int(minutes))}"
+
+
+def _duration(match: re.Match[str]) -> str:
+    """Return a duration, whose unit is not said twice: 2:03:59 hours."""
+    parts = [
+        (int(number), unit) for number, unit in zip(match.groups(), ("hour", "minute", "second"), strict=True)
+    ]
+    said = [f"{number} {unit}{'' if number == 1 else 's'}" for number, unit in parts if number]
+    return " ".join([*said[:-1], "and", said[-1]]) if len(said) > 1 else " ".join(said)
+
+
+RULES: tuple[Rule, ...] = (
+    (ALWAYS_OPEN, lambda match: "twenty four seven" + (" three sixty five" if match["year"] else "")),
+    (NINE_ELEVEN, "nine eleven"),
+    (DECADE, _decade),
+    (HUNDREDS, lambda match: f"{small_number(int(match[1]))} hundreds"),
+    (SHORT_DECADE, _short_decade),
+    (SHORT_YEAR, lambda match: in_pairs("19" + match[1][1:]).replace("nineteen", "oh")),
+    (ERA, _era),
+    (ISO_DATE, _iso_date),
+    (SEASON, _season),
+    (YEARS, _years),
+    (SHORT_DATE, _short_date),
+    (HOURS, _duration),
+    (FRENCH_TIME, lambda match: _clock(match[1], match[2])),
+    (EUROPEAN_TIME, lambda match: f"{match[1]}{match[2]}:{match[3]}"),
+    (TIME_SPAN, r"\1 to "),
+    (OFFICE_HOURS, _office_hours),
+)

@@ -1,0 +1,195 @@
+"""Words in capitals: which are spoken as words ("Nasa"), which letter by letter ("bee bee see"), and which are loud.
+
+Letters are said by their names: every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo
+voice).
+"""
+
+from __future__ import annotations
+
+import re
+
+from .rules import Rule, alternatives, ends_sentence
+from .words import plural
+
+LETTER_NAMES = """
+ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue ar ess tee you vee double-you ex why zee
+"""
+LETTERS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", LETTER_NAMES.split(), strict=True))
+WORD = re.compile(r"[A-Za-z]+")
+CAPITALS = re.compile(r"\b([A-Z]+)((?:['\u2019][A-Z]+)+)\b|\b[A-Z]{2,}(?P<many>s)?\b")
+VOWELS = frozenset("AEIOUY")
+SHOUT = re.compile(r"\b[A-Z]+(?:'[A-Z]+)?(?:,? [A-Z]+(?:'[A-Z]+)?\b){2,}")  # "LET US OUT!" the children screamed.
+LONGEST_SPELLED = 3
+SHORTEST_SHOUT = 5  # letters: shorter words in capitals may all be names, as in "The US, UK and EU"
+# Words of two and three letters that are in capitals for stress ("I do NOT agree"), not spelled out.
+SHORT_WORDS = frozenset(
+    """
+    ad add age ago air all am and any are art as ask at ate bad bag be bed big bit box boy bus but buy by can car cat
+    cry cup cut day did die do dog dry due eat egg end eye far few fit fix fly for fun get go god got had has hat he
+    her hey hi him his hit hot how ice if in is it its job joy key kid law lay led leg let lie lot low mad man map may
+    me men met mom mr mrs my nah new no nor not now odd of off oh old on one or our out own pay pen per put ran red rid
+    run sad sat saw say sea see set she shy sit six sky so son stop sun ten the tie to too top try two up us use van
+    war was way we wet who why win won wow yes yet you
+    """.split()  # noqa: SIM905 - as a list it would take two hundred lines
+)
+# Short words that are names in capitals, and where they are words in capitals for stress all the same. \0 is the word.
+PHRASE_END = r"(?=\s*(?:[.!?,;:)\"]|\Z))"
+STRESSED = {
+    # "Tell US!", "It is good for US.", but "the US", "US troops"
+    "US": re.compile(
+        r"(?i)\b(?:tell|give|help|let|show|save|join|follow|call|ask|teach|trust|both of|all of|some of|none of|one of|"
+        r"most of|not|with|for|than|to|love|hate|need|want|about|between) \0"
+        rf"(?:{PHRASE_END}|(?= (?:now|all|what|how|why|when|where|that|to|a|about|again|too|both|go|do)\b))"
+    ),
+    # "Do IT!", "This is IT.", but "the IT department", "She works in IT."
+    "IT": re.compile(
+        r"(?i)\b(?:do|did|does|done|doing|is|was|stop|love|hate|get|got|want|like|mean|make|made|need|take|say|said|know|"
+        rf"believe|try|use|buy|that's|it's) \0{PHRASE_END}"
+    ),
+    "LED": re.compile(r"(?i)\b(?:he|she|it|we|they|who|that|which) \0"),
+    "AM": re.compile(r"\bI \0"),
+    "AD": re.compile(r"(?i)\b(?:an?|the|this|that|every|each|my|our|your) \0"),
+}
+# Words in capitals that are names only here.
+NAMED = {
+    "WHO": re.compile(
+        r"\b[Tt]he \0|\0(?='s\b| (?:report|guideline|official|spokes|expert|data|estimate|declar))"
+    ),
+    "SAT": re.compile(r"\b(?:[Tt]he|an|[Hh]er|[Hh]is|[Mm]y|[Yy]our) \0|\0(?= (?:score|exam|test|prep))"),
+}
+LONGEST_NEIGHBOUR = 16  # characters, as far as a word's neighbours are looked at
+READ_AS_WORDS = frozenset("PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC".split())  # noqa: SIM905 - a list of words
+# Short forms that are spelled, although they have vowels: those of two and three letters also among loud words.
+SPELLED = frozenset(
+    """
+    AARP ACLU ADHD AI API ATM AWS CEO CIA ECG EPA ESPN ETA EU FAQ FIA GPA IAEA IBM IBS ICU ID IPA IPO IQ IRA
+    IRS ISBN ISO ISP ISSN ITV LGBTQIA MIT NBA NGO NYPD NYSE NYU OECD OEM OK OLED PTA RSVP TSA UAE UCLA UCSF UFC UFO UHF
+    UI UK UN UNHCR UPS URI URL USA USAF USB USC USDA USGS USMC USPS USSR UV UX VIP YMCA YWCA
+    """.split()  # noqa: SIM905 - as above
+)
+SAID_AS = {
+    "WWI": "World War one",
+    "WWII": "World War two",
+    "JPEG": "jay peg",
+    "MPEG": "em peg",
+    "NAACP": "en double ay see pee",
+    "NCAA": "en see double ay",
+    "IEEE": "eye triple ee",
+    "AAA": "triple ay",
+}
+# Names with small letters among their capitals.
+MIXED = {
+    "PhD": "PHD",
+    "PhDs": "PHDs",
+    "BSc": "BSC",
+    "MSc": "MSC",
+    "mRNA": "MRNA",
+    "tRNA": "TRNA",
+    "iOS": "IOS",
+} | {
+    "pH": "PH",
+    "macOS": "Mac OS",
+    "IoT": "IOT",
+    "SaaS": "Sass",
+}
+MIXED_WORD = re.compile(rf"(?<![\w.@/-])(?:{alternatives(MIXED)})(?![\w@/])")
+# Beginnings and ends of short words that can be said: ISBN and HDMI cannot.
+BEGINNING = re.compile(
+    r"[AEIOUY]|[B-DF-HJ-NP-TV-XZ][AEIOUY]|[BCFGKPSL]L|[BCDFGKPTW]R|[CGPRSTW]H|S[CKMNPQTVW]|[DT]W|[KG]N|PS|QU|TS|CZ"
+)
+ENDING = re.compile(
+    r"(?:[AEIOUY]|[AEIOUY][B-DF-HJ-NP-TV-XZ]|([B-DFGLMNPRTZ])\1|[CGPST]H|[BCDFGKLMNPRSTW]S|[CFLNPRSX]T|GHT|[LNR]D|"
+    r"[CLNRSW]K|L[BCFMP]|M[BNP]|NG|NX|GN|R[BCFGLMNPV]|S[CMP]|W[LN]|TZ)\Z"
+)
+LONGEST_DOUBTED = 5  # letters: longer words in capitals are nearly always words
+DOTTED = re.compile(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}")  # U.S., not the time of a day
+DEGREE = re.compile(r"\b(?:Ph\. ?D|D\.Phil|[BM]\.Sc|Ed\.D|Psy\.D|LL\.[BM])\.")
+AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
+
+
+def spell(word: str) -> str:
+    """Return capitals letter by letter, by their names."""
+    return " ".join(LETTERS[letter] for letter in word)
+
+
+def lower_capitals(sentence: str) -> str:
+    """Write words in capitals as they are spoken: ``STOP`` "stop", ``NASA`` "Nasa", ``BBC`` "bee bee see".
+
+    If most words of a sentence are in capitals, or three in a row of which one is no name, short ones are read as words
+    too, not letter by letter.
+    """
+    words = [word for word in WORD.findall(sentence) if len(word) > 1]
+    shouted = [word for word in words if word.isupper()]
+    loud = len(shouted) > 1 and 2 * len(shouted) > len(words) and max(map(len, shouted)) >= SHORTEST_SHOUT
+    if not loud:
+        sentence = SHOUT.sub(_say_shout, sentence)
+    return CAPITALS.sub(lambda match: _say_capitals(match, loud), sentence)
+
+
+def _say_shout(match: re.Match[str]) -> str:
+    words = {word.lower() for word in WORD.findall(match[0]) if len(word) > 1 and word not in STRESSED}
+    if words.isdisjoint(SHORT_WORDS):
+        return match[0]
+    return CAPITALS.sub(lambda word: _say_capitals(word, loud=True), match[0])
+
+
+def _say_capitals(match: re.Match[str], loud: bool) -> str:
+    """Return a word in capitals as it is spoken, with what is behind it: NASA'S, I'LL, CEOs."""
+    word, ending = match[1] or match[0], match[2] or ""
+    if ending and ending[1:] != "S":  # a short form: DON'T, I'LL
+        return ("I" if word == "I" else word.lower()) + ending.lower()
+    if match["many"]:
+        return plural(_say_word(word[:-1], loud, match))
+    return _say_word(word, loud, match) + ending.lower()
+
+
+def _say_word(word: str, loud: bool, match: re.Match[str]) -> str:
+    if word in SAID_AS:
+        return SAID_AS[word]
+    if word.lower() in SHORT_WORDS and (loud or not _is_name(word, match)):
+        return word.lower()
+    if word in READ_AS_WORDS:
+        return word.lower()
+    if word not in SPELLED and not VOWELS.isdisjoint(word):
+        if loud:
+            return word.lower()
+        if len(word) > LONGEST_SPELLED and _can_be_said(word):
+            return word.capitalize()
+    return spell(word) if len(word) > 1 else word
+
+
+def _is_name(word: str, match: re.Match[str]) -> bool:
+    """Return whether a short word in capitals is a name rather than stressed, by its neighbours."""
+    before = match.string[max(0, match.start() - LONGEST_NEIGHBOUR) : match.start()]
+    around = f"{before}\0{match.string[match.end() : match.end() + LONGEST_NEIGHBOUR]}"
+    if word in STRESSED:
+        return STRESSED[word].search(around) is None
+    return word in NAMED and NAMED[word].search(around) is not None
+
+
+def _can_be_said(word: str) -> bool:
+    return len(word) > LONGEST_DOUBTED or bool(BEGINNING.match(word) and ENDING.search(word))
+
+
+def _spell_dotted(match: re.Match[str]) -> str:
+    """Return letters with dots by their names, with a stop where the sentence ends: "He lives in D.C."."""
+    letters = "".join(char for char in match[0].upper() if char.isalpha())
+    return spell(letters) + ("." if ends_sentence(match) else "")
+
+
+def _compound(match: re.Match[str]) -> str:
+    """Return names with "&": Q&A "Q and A", AT&T "ay tee and tee", salt&pepper "salt and pepper"."""
+    if match[1] is None:
+        return " and "
+    short = min(len(match[1]), len(match[2])) == 1 and max(len(match[1]), len(match[2])) <= LONGEST_SPELLED
+    if not short or len(match[0]) == len("Q&A"):
+        return f"{match[1]} and {match[2]}"
+    return f"{spell(match[1])} and {spell(match[2])}"
+
+
+RULES: tuple[Rule, ...] = (
+    (DOTTED, _spell_dotted),  # The U.S. is big.
+    (DEGREE, _spell_dotted),  # She has a Ph.D. in law.
+    (AND, _compound),
+    (MIXED_WORD, lambda match: MIXED[match[0]]),  # a PhD, the pH
+)

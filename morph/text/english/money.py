@@ -1,0 +1,155 @@
+"""Prices: currencies that the library does not know, ranges, and prices that are adjectives ("a twenty dollar bill")."""
+
+from __future__ import annotations
+
+import re
+
+from .rules import Rule, alternatives, pairs, table
+
+MINUS = re.compile(r"(?<![\w$\u00a3\u20ac)-])-(?=[$\u00a3\u20ac]\d)")
+AMOUNT = r"\d+(?:,\d{3})*(?:\.\d+)?"
+MILLIONS = table("""
+    k: thousand, K: thousand, m: million, M: million, mn: million, mm: million, bn: billion, b: billion, B: billion
+    tn: trillion, T: trillion
+""")
+SUFFIX = alternatives(MILLIONS)
+MONEY_RANGE = re.compile(
+    r"(?<![A-Za-z])([$\u00a3\u20ac])(\d+(?:[.,]\d+)*)-(\d+(?:[.,]\d+)*)"
+    r"(?=(?:k|K|m|M|mn|bn|B|tn)\b|(?![\w/-]|[.,]\d))"
+)
+SUFFIX_RANGE = re.compile(
+    rf"(?<![A-Za-z])([$\u00a3\u20ac])({AMOUNT}) ?({SUFFIX})-\1?({AMOUNT}) ?({SUFFIX})(?![\w'])"
+)
+MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn)(?![\w'])")
+# Dollars of a country, and signs that the library leaves.
+DOLLARS = table("""
+    US: US, A: Australian, AU: Australian, C: Canadian, CA: Canadian, NZ: New Zealand, HK: Hong Kong, S: Singapore
+""")
+SCALE = rf"(?: ?({SUFFIX})\b| (thousand|million|billion|trillion|lakh|crore)\b)?"
+COUNTRY_DOLLARS = re.compile(rf"\b({alternatives(DOLLARS)})\$ ?({AMOUNT}){SCALE}")
+SIGNS = pairs("""
+    \u20b9: rupee/rupees, \u20a9: won, \u20bd: ruble/rubles, \u20ba: lira, \u20aa: shekel/shekels, \u20ab: dong
+    \u0e3f: baht, \u20a6: naira, \u20b1: peso/pesos, \u20b4: hryvnia/hryvnias, \u20bf: bitcoin/bitcoins, \u00a5: yen
+    \u20b5: cedi/cedis
+""")
+SIGNED = re.compile(rf"([{''.join(SIGNS)}]) ?({AMOUNT}){SCALE}")
+CODES = pairs("""
+    USD: US dollar/US dollars, EUR: euro/euros, GBP: pound/pounds, JPY: yen, CHF: Swiss franc/Swiss francs
+    CAD: Canadian dollar/Canadian dollars, AUD: Australian dollar/Australian dollars, INR: rupee/rupees, CNY: yuan
+    RMB: yuan, SEK: Swedish krona/Swedish kronor, NOK: Norwegian krone/Norwegian kroner, KRW: won, BRL: real/reais
+    DKK: Danish krone/Danish kroner, PLN: zloty, CZK: Czech koruna, MXN: Mexican peso/Mexican pesos, TRY: lira
+    NZD: New Zealand dollar/New Zealand dollars, SGD: Singapore dollar/Singapore dollars, RUB: ruble/rubles
+    HKD: Hong Kong dollar/Hong Kong dollars, ZAR: rand, BTC: bitcoin/bitcoins, ETH: ether
+""")
+CODED = re.compile(rf"(?<![\w.,])({AMOUNT}){SCALE} ?({alternatives(CODES)})\b")
+CODE_FIRST = re.compile(rf"\b({alternatives(CODES)}) ?({AMOUNT}){SCALE}")
+CENTS = re.compile(r"(?<![\w.,$])(\d+(?:\.\d+)?) ?\u00a2")
+# A price before a noun that it describes: a $20 bill, a sub-$100 phone; "a $5 at" and the like have no noun.
+NAMES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "pence"), "\u20ac": ("euro", "cent")}
+NO_NOUN = (
+    "left|remaining|needed|required|due|owed|spent|paid|about|above|after|again|ago|and|are|as|at|away|back|be|because|before|below|but|by|can|could|did|do|down|each|either|"
+    "else|even|ever|every|extra|for|from|had|has|have|he|here|high|i|if|in|instead|into|is|it|just|last|late|later|less|"
+    "long|more|next|no|not|now|of|off|old|on|only|or|out|over|per|plus|she|should|since|so|tall|than|that|the|then|there|"
+    "they|this|thick|to|today|together|tomorrow|tonight|too|total|under|until|up|was|we|were|what|when|where|which|while|"
+    "who|wide|will|with|without|worth|would|yesterday|yet|you|apart|deep|north|south|east|west|below|behind|from|ahead|"
+    "million|billion|trillion|thousand|dollars|euros|pounds"
+)
+NOUN = rf"(?= (?!(?:{NO_NOUN})\b)[a-z])"
+ADJECTIVE = re.compile(
+    rf"\b((?i:an?|the|another|this|that|his|her|my|your|their|its|our|one|new|crisp) |(?i:sub|non|under|over|near|multi|pre)-)"
+    rf"([$\u00a3\u20ac])(\d+(?:,\d{{3}})*)(?:\.(\d\d))?(?:[ -]?({SUFFIX})\b|[ -](thousand|million|billion|trillion))?(?:{NOUN}|-(?=[a-z]))"
+)
+SUB_PRICE = re.compile(r"(?<=[A-Za-z])-(?=[$\u00a3\u20ac]\d)")
+PER = re.compile(
+    r"(?<=\d)/(?=(?:month|mo|year|yr|week|wk|day|hour|hr|h|night|person|kg|lb|unit|user|minute|min|gallon|gal)\b)"
+)
+COUNTED = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?)([kKMB])(?![\w'/-])")
+COUNTED_BEHIND = re.compile(r"\+? (?:[a-z]{3,}s|people)\b")
+
+
+def _scaled(amount: str, suffix: str | None, word: str | None) -> str:
+    scale = word or (MILLIONS[suffix] if suffix else "")
+    return f"{amount} {scale}" if scale else amount
+
+
+def _named(amount: str, scale: str, names: tuple[str, str]) -> str:
+    return f"{scale} {names[0 if scale == amount == '1' else 1]}"
+
+
+def _country_dollars(match: re.Match[str]) -> str:
+    country, amount, suffix, word = match.groups()
+    name = DOLLARS[country]
+    return _named(amount, _scaled(amount, suffix, word), (f"{name} dollar", f"{name} dollars"))
+
+
+def _signed(match: re.Match[str]) -> str:
+    sign, amount, suffix, word = match.groups()
+    return _named(amount, _scaled(amount, suffix, word), SIGNS[sign])
+
+
+def _coded(match: re.Match[str]) -> str:
+    amount, suffix, word, code = match.groups()
+    return _named(amount, _scaled(amount, suffix, word), CODES[code])
+
+
+def _code_first(match: re.Match[str]) -> str:
+    code, amount, suffix, word = match.groups()
+    return _named(amount, _scaled(amount, suffix, word), CODES[code])
+
+
+def _adjective(match: re.Match[str]) -> str:
+    """Return "a 20 dollar" for a $20."""
+    before, sign, amount, cents, suffix, word = match.groups()
+    main, small = NAMES[sign]
+    said = f"{before}{_scaled(amount, suffix, word)} {main}".replace("-", " ")
+    said += f" {cents} {small}" if cents and int(cents) else ""
+    return said + (" " if match[0].endswith("-") else "")
+
+
+def _money_range(match: re.Match[str]) -> str:
+    """Return "5 to $10" for $5-10: five to ten dollars; prices with cents are read one by one."""
+    sign, low, high = match.groups()
+    return f"{sign if '.' in low + high else ''}{low} to {sign}{high}"
+
+
+def _suffix_range(match: re.Match[str]) -> str:
+    """Return "5 million to $10 million" for $5m-10m."""
+    sign, low, low_suffix, high, high_suffix = match.groups()
+    first = low if MILLIONS[low_suffix] == MILLIONS[high_suffix] else _scaled(low, low_suffix, None)
+    return f"{first} to {_thousands(sign, high, high_suffix)}"
+
+
+def _thousands(sign: str, amount: str, suffix: str) -> str:
+    if MILLIONS[suffix] != "thousand":
+        return f"{sign}{amount} {MILLIONS[suffix]}"
+    whole = amount.isdecimal() and len(amount) <= 3
+    return f"{sign}{amount},000" if whole else f"{sign}{float(amount.replace(',', '')) * 1000:,.0f}"
+
+
+def _money(match: re.Match[str]) -> str:
+    return _thousands(match[1][0], match[1][1:].rstrip(".,"), match[2])
+
+
+def _counted(match: re.Match[str]) -> str:
+    """Return "50 thousand" for 50k, and for 50K where a plural is behind it: a 5k is a run, 4K a screen."""
+    certain = (match[2] == "k" and match[1] not in ("5", "10")) or COUNTED_BEHIND.match(
+        match.string, match.end()
+    )
+    return f"{match[1]} {MILLIONS[match[2]]}" if certain else match[0]
+
+
+RULES: tuple[Rule, ...] = (
+    (COUNTRY_DOLLARS, _country_dollars),  # US$100
+    (SIGNED, _signed),
+    (CODED, _coded),  # 5 CHF
+    (CODE_FIRST, _code_first),  # CHF 5
+    (CENTS, lambda match: f"{match[1]} {'cent' if match[1] == '1' else 'cents'}"),
+    (ADJECTIVE, _adjective),
+    (SUB_PRICE, " "),
+    (PER, " per "),
+    (SUFFIX_RANGE, _suffix_range),  # $5m-10m
+    (MONEY_RANGE, _money_range),
+    (MONEY, _money),
+    (MINUS, "minus "),
+    (COUNTED, _counted),
+)

@@ -1,0 +1,140 @@
+"""Roman numerals, which are figures, ordinals ("Henry the eighth") or letters: a drip is an IV."""
+
+from __future__ import annotations
+
+import re
+
+from ..split import OPENERS
+from .rules import Rule
+from .words import in_pairs, ordinal
+
+VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+ROMAN = re.compile(r"(?=[IVXLCDM])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
+NUMBERED = re.compile(
+    r"(?:(?<![\w'])([A-Za-z]{1,8}) )?\b((?i:chapter|part|act|volume|book|section|scene|phase|world war|type|appendix|stage|"
+    r"grade|level|class|schedule|division|title|article|episode|mark|figure|table|tier|round|season|canto|psalm|apollo|saturn|"
+    r"rocky|rambo|gta|grand theft auto|civilization|street fighter|final fantasy)) "
+    r"([IVX]{1,5})\b"
+)
+PARTS = frozenset(("part", "chapter", "act", "volume", "book", "scene", "appendix", "phase", "stage", "type"))
+# Small letters: no single i, which may be the speaker in small letters.
+SMALL_NUMBERED = re.compile(
+    r"\b((?i:chapter|part|act|volume|book|section|scene|page|pages|appendix|figure|table)) (v|x|(?!i\b)[ivxl]{2,7})\b"
+)
+# I, II and III; Parts I-III
+LISTED = re.compile(r"\b[IVX]{1,5}(?:(?:, (?:and |or )?| and | or | to |-|/)[IVX]{1,5})+\b")
+LISTED_ONE = re.compile(r"[IVX]+")
+DETERMINERS = frozenset(
+    """
+    a an the this that these those my your his her its our their each every any some no what which whose one only first
+    second next last best whole
+    """.split()  # noqa: SIM905 - as a list it would take thirty lines
+)
+RULERS = (
+    "Alexander|Catherine|Charles|Edward|Elizabeth|Frederick|George|Henry|Ivan|James|John Paul|Louis|Margaret|Napoleon|"
+    "Nicholas|Peter|Philip|Ramses|Richard|William|Pope [A-Z][a-z]+|Wilhelm|Felipe|Gustav|Harald|Leopold|Otto|Francis|"
+    "Benedict|Pius|Innocent"
+)
+RULER = re.compile(rf"\b((?:(?:King|Queen|Emperor|Tsar) )?(?:{RULERS})) ([IVX]{{1,5}})\b")
+TITLE = re.compile(r"King|Queen|Emperor|Tsar|Pope")
+SUPER_BOWL = re.compile(r"(?<=\bSuper Bowl )[IVXL]{1,8}\b")
+CENTURY = re.compile(r"\b([IVX]{1,5})(?:th)?(?= centur(?:y|ies)\b)")
+# No word and no initial, as IV (a drip), VI (an editor) and XX may be.
+SURE_NUMERAL = re.compile(r"(?<=[A-Za-z] )(?:II|IX|(?!XXX)[IVX]{3,6})\b")
+# IV and VI behind a name that no sentence begins with, and before what goes on about it: Rocky IV is a film.
+BEHIND_NAME = re.compile(
+    r"(?<![\w'])([A-Z][a-z]{2,15}) (IV|VI|XI|XX|XV|XL)\b(?=(?:'s)?(?: (?:is|was|has|had|came|and|of|in|on|at|for|with|by|the|"
+    r"will|won|premiered|starts|opens)\b|[.,;:!?)\"]|$))"
+)
+YEAR_NUMERAL = re.compile(
+    r"\b(?=[MDCLXVI]{4,15}\b)M{1,2}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b"
+)
+# An I before anything else is the speaker.
+BEHIND_NUMERAL = re.compile(
+    r"'s\b|\s*(?:[.,;:!?)\]\"]|$)|\s+(?:of\b|(?:and|or|to) [A-Z]|"
+    r"(?:errors?|diabetes|trials?|clinical|athletes?|schools?|colleges?|cancer|disease|hearings?)\b)"
+)
+NAME_BEHIND = re.compile(r"\. ([A-Z]\w*)")
+
+
+def is_initial(match: re.Match[str]) -> bool:
+    """Return whether a name is behind the dot of a letter: William V. Roth, but not "It was George V. He"."""
+    name = NAME_BEHIND.match(match.string, match.end())
+    return name is not None and name[1].lower() not in OPENERS
+
+
+def value_of(numeral: str) -> int | None:
+    """Return the value of a Roman numeral below 4000; None if it is none."""
+    if not ROMAN.fullmatch(numeral):
+        return None
+    values = [VALUES[letter] for letter in numeral]
+    following = [*values[1:], 0]
+    return sum(-value if value < after else value for value, after in zip(values, following, strict=True))
+
+
+def _figure(numeral: str) -> str:
+    value = value_of(numeral.upper())
+    return numeral if value is None else str(value)
+
+
+def _ends_phrase(match: re.Match[str]) -> bool:
+    return BEHIND_NUMERAL.match(match.string, match.end()) is not None
+
+
+def _numbered(match: re.Match[str]) -> str:
+    """Return "Part IV" with a figure; a single I only where it is no pronoun: "the part I love" has one."""
+    before, word, numeral = match.groups()
+    named = word[0].isupper() and (before or "").lower() not in DETERMINERS
+    parts = before is not None and word.lower() in PARTS
+    sure = word.lower() == "world war" or (named and (parts or _ends_phrase(match)))
+    if numeral == "I" and not sure:
+        return match[0]
+    return f"{before + ' ' if before else ''}{word} {_figure(numeral)}"
+
+
+def _ruler(match: re.Match[str]) -> str:
+    """Return a ruler's number as an ordinal; a single I only behind a title, or at the end of a phrase."""
+    titled = TITLE.match(match[1])
+    value = value_of(match[2])
+    if value is None or (match[2] == "I" and not titled and not _ends_phrase(match)):
+        return match[0]
+    if len(match[2]) == 1 and not titled and is_initial(match):
+        return match[0]
+    return f"{match[1]} the {ordinal(value)}"
+
+
+def _listed(match: re.Match[str]) -> str:
+    """Return numerals in a row with figures, if they rise: "I, II and III", but not "I and I" or "X or V"."""
+    values = [value_of(numeral) for numeral in LISTED_ONE.findall(match[0])]
+    rising = [value for value in values if value is not None]
+    if len(rising) < len(values) or rising != sorted(set(rising)) or max(rising) > 30:
+        return match[0]
+    return LISTED_ONE.sub(lambda one: _figure(one[0]), match[0].replace("-", " to "))
+
+
+def _century(match: re.Match[str]) -> str:
+    value = value_of(match[1])
+    return match[0] if value is None else ordinal(value)
+
+
+def _behind_name(match: re.Match[str]) -> str:
+    known = match[1].lower() in OPENERS | DETERMINERS
+    return match[0] if known else f"{match[1]} {_figure(match[2])}"
+
+
+def _year(match: re.Match[str]) -> str:
+    value = value_of(match[0])
+    return match[0] if value is None or not 1000 < value < 2100 else in_pairs(str(value))
+
+
+RULES: tuple[Rule, ...] = (
+    (YEAR_NUMERAL, _year),  # MCMXCIV
+    (CENTURY, _century),  # the XIX century
+    (LISTED, _listed),
+    (NUMBERED, _numbered),
+    (SMALL_NUMBERED, lambda match: f"{match[1]} {_figure(match[2])}"),  # scene ii, page xii
+    (RULER, _ruler),
+    (SUPER_BOWL, lambda match: _figure(match[0])),
+    (SURE_NUMERAL, lambda match: _figure(match[0])),  # Rocky II
+    (BEHIND_NAME, _behind_name),
+)

@@ -1,0 +1,46 @@
+"""What a rule is: a pattern that takes linear time, and what is said for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+Said = str | Callable[[re.Match[str]], str]
+Rule = tuple[re.Pattern[str], Said]
+
+CLOSERS = frozenset("\"')]}")
+
+
+def apply(rules: Iterable[Rule], sentence: str) -> str:
+    """Return a sentence in which one rule after another has replaced what it finds."""
+    for pattern, said in rules:
+        sentence = pattern.sub(said, sentence)
+    return sentence
+
+
+def ends_sentence(match: re.Match[str]) -> bool:
+    """Return whether nothing but closing marks is behind a match, so that its dot is the sentence's stop too."""
+    behind = match.string[match.end() : match.end() + len(CLOSERS)].strip()
+    return all(char in CLOSERS for char in behind)
+
+
+def alternatives(words: Iterable[str]) -> str:
+    """Return a pattern of words, the longest first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+
+def like(written: str, said: str) -> str:
+    """Return a word with a capital where the written one has one."""
+    return said[:1].upper() + said[1:] if written[:1].isupper() else said
+
+
+def table(rows: str) -> dict[str, str]:
+    """Return a dictionary from lines of cells "written: said", with commas between them."""
+    cells = (cell for row in rows.strip().splitlines() for cell in row.strip().strip(",").split(", "))
+    return dict(cell.split(": ", 1) for cell in cells)
+
+
+def pairs(rows: str) -> dict[str, tuple[str, str]]:
+    """Return a dictionary from cells "written: singular/plural"."""
+    words = ((written, said.split("/")) for written, said in table(rows).items())
+    return {written: (said[0], said[-1]) for written, said in words}

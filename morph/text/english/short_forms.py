@@ -1,0 +1,138 @@
+"""Short forms with dots and slashes: titles, streets, references, units of recipes, days and months.
+
+A dot of a short form is a stop only where the sentence ends.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .rules import Rule, Said, alternatives, ends_sentence, like, table
+
+MONTHS = tuple(
+    "January February March April May June July August September October November December".split()  # noqa: SIM905
+)
+SHORT_MONTHS = {month[:3]: month for month in MONTHS} | {"Sept": "September"}
+SHORT_DAYS = table("""
+    Mon: Monday, Tue: Tuesday, Tues: Tuesday, Wed: Wednesday, Thu: Thursday, Thur: Thursday, Thurs: Thursday
+    Fri: Friday, Sat: Saturday, Sun: Sunday
+""")
+A_MONTH = alternatives(set(SHORT_MONTHS) - {"May"})
+A_DAY = alternatives(SHORT_DAYS)
+MONTH_SPAN = re.compile(rf"\b({A_MONTH})\.?-({A_MONTH}|May)\b\.?(?!-)")  # Jan-Mar
+DAY_SPAN = re.compile(rf"\b({A_DAY})\.?-({A_DAY})\b\.?(?!-)")  # Mon-Fri
+SHORT_MONTH = re.compile(
+    rf"\b({A_MONTH})(?:\.? (?=\d)|\.(?=,? [a-z]))|(?<=\d )({A_MONTH})\b\.?(?=,? \d|[.,]|\Z)"
+)
+SHORT_DAY = re.compile(
+    rf"\b({A_DAY})(?:\.(?=,? [A-Za-z\d])|(?=,? (?:\d|(?:{alternatives(SHORT_MONTHS)})\b)))"
+)
+BEFORE_NUMBERS = table("""
+    no: number, nos: numbers, p: page, pp: pages, pg: page, ch: chapter, chs: chapters, vol: volume, vols: volumes
+    fig: figure, figs: figures, eq: equation, eqs: equations, sec: section, art: article, par: paragraph
+    ext: extension, apt: apartment, rm: room, ste: suite, bldg: building, hwy: highway, rte: route, lat: latitude
+    lon: longitude, long: longitude, ca: circa, c: circa, approx: approximately, ver: version, op: opus
+    tel: telephone, min: minimum, max: maximum, est: established, dist: district
+""")
+BEFORE_NUMBER = re.compile(rf"(?<![\w.-])(?i:({alternatives(BEFORE_NUMBERS)}))\. ?(?=[\d#~]|-\d|[A-Z]\d)")
+# Those that are no words, so that they need no dot.
+PLAIN_BEFORE_NUMBERS = "nos|pp|vols?|figs?|eqs?|ext|apt|rm|hwy|rte|approx|bldg|ste|ver"
+PLAIN_BEFORE_NUMBER = re.compile(rf"(?<![\w.-])(?i:({PLAIN_BEFORE_NUMBERS})) (?=\d)")
+TITLES = table("""
+    Prof: Professor, Profs: Professors, Sen: Senator, Sens: Senators, Rep: Representative, Reps: Representatives
+    Gov: Governor, Gen: General, Col: Colonel, Capt: Captain, Lt: Lieutenant, Sgt: Sergeant, Maj: Major, Rev: Reverend
+    Hon: Honorable, Cmdr: Commander, Pres: President, Adm: Admiral, Cpl: Corporal, Pvt: Private, Det: Detective
+    Fr: Father, Msgr: Monsignor, Supt: Superintendent, Insp: Inspector, St: Saint, Mt: Mount, Ft: Fort, Drs: Doctors
+""")
+TITLE = re.compile(rf"\b({alternatives(TITLES)})(?:\. |(?<=Prof) |(?<=Mt) |(?<=Sgt) |(?<=Capt) )(?=[A-Z])")
+STREETS = table("""
+    St: Street, Ave: Avenue, Av: Avenue, Rd: Road, Blvd: Boulevard, Ln: Lane, Dr: Drive, Ct: Court, Pl: Place
+    Sq: Square, Hwy: Highway, Pkwy: Parkway, Ter: Terrace
+""")
+# Behind a name: Main St., 5th Ave, 12 Oak Tree Rd. Apt. 4; St. Paul and Dr. Lee have another word in front, or none.
+STREET = re.compile(
+    rf"(?<=[a-z] )({alternatives(STREETS)})\b(?:\.(?= ?(?:[a-z\d,;:)\"']|[NSEW]\b|(?:Apt|Suite|Ste|Unit|and|near)\b|\Z))|"
+    r"(?=[.,;]| [a-z\d]|\Z))"
+)
+ADDRESS = re.compile(
+    rf"\b(\d+[A-Z]? (?:[NSEW]\. )?(?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?"
+)
+STREET_NAME = re.compile(
+    r"(?:\b(?!(?:The|An?|My|Our|His|Her|Your|Their|This|That|Dear|Ask|See|Call|And|But)\b)[A-Z][a-z]+|\d(?:st|nd|rd|th)) \Z"
+)
+LONGEST_NAME = 24
+ANYWHERE = table("""
+    e.g.: for example, i.e.: that is, etc.: et cetera, vs.: versus, approx.: approximately, dept.: department
+    depts.: departments, govt.: government, univ.: university, co.: company, inc.: incorporated, corp.: corporation
+    ltd.: limited, assn.: association, jr.: junior, sr.: senior, bros.: brothers, avg.: average, incl.: including
+    excl.: excluding, misc.: miscellaneous, a.k.a.: also known as, et al.: et al, intl.: international
+    attn.: attention, appt.: appointment, blvd.: boulevard, ave.: avenue
+""")
+INSIDE = {
+    "temp.": "temperature",
+    "esp.": "especially",
+    "cf.": "compare",
+    "resp.": "respectively",
+    "ca.": "circa",
+}
+SHORT_FORM = re.compile(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)")
+SHORT_FORM_INSIDE = re.compile(rf"(?<![\w.])(?i:({alternatives(INSIDE)}))(?= [a-z\d])")
+SLASHES = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because", "n/a": "not applicable"}
+SLASH = re.compile(r"(?<![\w/.:])(?i:(w/o|c/o|b/c|n/a)\b|(w/)(?=[ \w]))(?!/)")
+
+
+def _whole(words: dict[str, str]) -> Said:
+    """Return a rule's right side: a short form in whole, and the sentence's stop if its dot was that too."""
+
+    def said(match: re.Match[str]) -> str:
+        stop = "." if match[0].endswith(".") and ends_sentence(match) else ""
+        return like(match[1], words[match[1].lower()]) + stop
+
+    return said
+
+
+def _street(match: re.Match[str]) -> str:
+    named = STREET_NAME.search(match.string[max(0, match.start() - LONGEST_NAME) : match.start()])
+    if not named:
+        return match[0]
+    return STREETS[match[1]] + ("." if match[0].endswith(".") and ends_sentence(match) else "")
+
+
+def _address(match: re.Match[str]) -> str:
+    stop = "." if match[0].endswith(".") and ends_sentence(match) else ""
+    return match[1] + STREETS[match[2]] + stop
+
+
+def _month(match: re.Match[str]) -> str:
+    if match[2]:
+        return SHORT_MONTHS[match[2]] + ("." if match[0].endswith(".") and ends_sentence(match) else "")
+    return SHORT_MONTHS[match[1]] + (" " if match[0].endswith(" ") else "")
+
+
+def _slash(match: re.Match[str]) -> str:
+    space = "" if match[1] or match.string[match.end()] == " " else " "
+    return like(match[0], SLASHES[match[0].lower()]) + space
+
+
+def _before_number(match: re.Match[str]) -> str:
+    """Return "number" for No.; a unit behind a number stays: "5 min. 30 sec."."""
+    word = match[1].lower()
+    if word in ("min", "sec") and match.string[max(0, match.start() - 2) : match.start()].strip().isdecimal():
+        return match[0]
+    return like(match[1], BEFORE_NUMBERS[word]) + " "
+
+
+RULES: tuple[Rule, ...] = (
+    (MONTH_SPAN, lambda match: f"{SHORT_MONTHS[match[1]]} to {SHORT_MONTHS[match[2]]}"),
+    (DAY_SPAN, lambda match: f"{SHORT_DAYS[match[1]]} to {SHORT_DAYS[match[2]]}"),
+    (SHORT_DAY, lambda match: SHORT_DAYS[match[1]]),  # Mon., at 9; Fri, Jan 5
+    (SHORT_MONTH, _month),  # Jan. 5th; 5 Jan 2024
+    (ADDRESS, _address),  # 12 Main St.
+    (STREET, _street),  # on Main St. and 5th Ave
+    (TITLE, lambda match: TITLES[match[1]] + " "),  # Prof. Lee, St. Paul
+    (BEFORE_NUMBER, _before_number),  # No. 5, Eq. 5
+    (PLAIN_BEFORE_NUMBER, _before_number),  # Fig 3
+    (SHORT_FORM, _whole(ANYWHERE)),  # e.g. this, Smith Inc. and others
+    (SHORT_FORM_INSIDE, _whole(INSIDE)),  # esp. here
+    (SLASH, _slash),  # w/ milk, w/o sugar
+)

@@ -1,0 +1,134 @@
+"""Units that the library leaves out or spells, their dots, feet and inches, and units that are adjectives."""
+
+from __future__ import annotations
+
+import re
+
+from .money import NO_NOUN
+from .numerals import is_initial
+from .rules import Rule, alternatives, ends_sentence, pairs
+
+# Singular and plural. Others (kg, km, cm, mph, percent, degrees) are the library's.
+UNITS = pairs("""
+    m: meter/meters, mm: millimeter/millimeters, cm: centimeter/centimeters, km: kilometer/kilometers
+    \u03bcm: micrometer/micrometers, ft: foot/feet, in: inch/inches, yd: yard/yards, yds: yard/yards, mi: mile/miles
+    sq ft: square foot/square feet, sq. ft: square foot/square feet, sq mi: square mile/square miles
+    sq. mi: square mile/square miles, cu ft: cubic foot/cubic feet, cu. ft: cubic foot/cubic feet
+    g: gram/grams, kg: kilogram/kilograms, mg: milligram/milligrams, \u03bcg: microgram/micrograms
+    lb: pound/pounds, lbs: pound/pounds, oz: ounce/ounces, l: liter/liters, L: liter/liters, ml: milliliter/milliliters
+    mL: milliliter/milliliters, gal: gallon/gallons, qt: quart/quarts, fl oz: fluid ounce/fluid ounces
+    fl. oz: fluid ounce/fluid ounces, tbsp: tablespoon/tablespoons, Tbsp: tablespoon/tablespoons
+    tsp: teaspoon/teaspoons, doz: dozen
+    ms: millisecond/milliseconds, s: second/seconds, sec: second/seconds, secs: second/seconds, min: minute/minutes
+    mins: minute/minutes, h: hour/hours, hr: hour/hours, hrs: hour/hours, wk: week/weeks, wks: week/weeks
+    mo: month/months, mos: month/months, yr: year/years, yrs: year/years
+    V: volt/volts, W: watt/watts, kW: kilowatt/kilowatts, MW: megawatt/megawatts, kWh: kilowatt hour/kilowatt hours
+    MWh: megawatt hour/megawatt hours, mA: milliamp/milliamps, mAh: milliamp hour/milliamp hours, \u03a9: ohm/ohms
+    k\u03a9: kilohm/kilohms, Hz: hertz, kHz: kilohertz, MHz: megahertz, GHz: gigahertz, dB: decibel/decibels
+    KB: kilobyte/kilobytes, kB: kilobyte/kilobytes, MB: megabyte/megabytes, GB: gigabyte/gigabytes
+    TB: terabyte/terabytes, kcal: kilocalorie/kilocalories, kJ: kilojoule/kilojoules, Nm: newton meter/newton meters
+    atm: atmosphere/atmospheres
+""") | {
+    written: (f"{one} per {other}", f"{many} per {other}")
+    for written, (one, many, other) in {
+        "m/s": ("meter", "meters", "second"),
+        "km/s": ("kilometer", "kilometers", "second"),
+        "ft/s": ("foot", "feet", "second"),
+        "km/h": ("kilometer", "kilometers", "hour"),
+        "kph": ("kilometer", "kilometers", "hour"),
+        "mph": ("mile", "miles", "hour"),
+        "KB/s": ("kilobyte", "kilobytes", "second"),
+        "MB/s": ("megabyte", "megabytes", "second"),
+        "GB/s": ("gigabyte", "gigabytes", "second"),
+        "kbps": ("kilobit", "kilobits", "second"),
+        "Mbps": ("megabit", "megabits", "second"),
+        "Gbps": ("gigabit", "gigabits", "second"),
+        "Mbit/s": ("megabit", "megabits", "second"),
+        "fps": ("frame", "frames", "second"),
+        "rpm": ("revolution", "revolutions", "minute"),
+        "bpm": ("beat", "beats", "minute"),
+        "mpg": ("mile", "miles", "gallon"),
+        "ppm": ("part", "parts", "million"),
+    }.items()
+}
+# Letters that also have other meanings directly behind a number (the s of "1990s", 5h) need a space, or a decimal.
+SPACED = ("s", "h", "min", "V", "W", "L", "mo", "in", "mi")
+# Words themselves: they are units only with a dot before small letters, or behind feet.
+WORDS = ("in", "mi", "mo")
+PLAIN = alternatives(set(UNITS) - set(WORDS))
+UNIT = re.compile(
+    rf"(?<=\d)(?:(?: |-(?!m/)|(?!(?:{'|'.join(SPACED)})\b))({PLAIN})(?![\w'/])|"
+    rf"[ -]({'|'.join(WORDS)})(?=\.(?:[ ]?[a-z,;:)]|\s*\Z)))(?P<dot>\.(?=[ ]?[a-z,;:)\d]|-|\s*\Z))?"
+)
+DECIMAL_SECONDS = re.compile(r"(?<=\d\.\d)(\d?)s\b")  # 9.58s
+FEET_INCHES = re.compile(
+    r"(?<![\w.,])(\d{1,2}) ?(?:ft|feet|foot)\.?,? (\d{1,2}(?:\.\d)?) ?(?:in|inch|inches)\b(?:\.(?= ?[a-z,;]))?"
+)
+WIDE_INCHES = re.compile(r"(?<=\d) in(?= (?:long|wide|tall|high|deep|thick|across|diameter|x)\b)")
+FEET = re.compile(r"(?<!['\"])\b(\d{1,2})'(?: ?(\d{1,2})(\"|''|(?=\s|[.,]|$)))?(?![\w'])")
+# A quotation mark that opens or closes; years such as '90s open nothing.
+QUOTE = re.compile(r"(?P<opens>(?<!\w)'(?!\d\ds\b)(?=\w))|(?<=[\w.,!?])'(?!\w)")
+LONGEST_QUOTE = 80  # characters, as far as its beginning is looked for
+# A quotation that ends in a figure: a figure alone, or one behind which nothing else ends it ("A 27" screen.").
+OPENS = r"(?<![\w.,!?%'\")\]])\"(?=[^\s\"])"
+QUOTED = re.compile(rf"({OPENS}(?:[\d.,:]+(?=\")|[^\"]*(?=\"[^\"]*(?:\Z|{OPENS}))))(?<=\d)\"")
+CLOSING = "\u201d"  # the library reads " behind a figure as inches
+NUMBER_BEFORE = re.compile(
+    r"(?:\b((?i:an?|the|this|that|his|her|my|your|their|our|one|another)) (?:[\d.]+ by )?)?(?<![\w.,/])([\d.,]+(?:/\d+)?) ?\Z"
+)
+LONGEST_NUMBER = 24
+NOUN = re.compile(rf" (?!(?:{NO_NOUN})\b)[a-z]")
+
+
+def _is_quoted(before: str) -> bool:
+    """Return whether a single quotation mark before a place is still open there."""
+    marks = list(QUOTE.finditer(before))
+    return bool(marks) and marks[-1]["opens"] is not None
+
+
+def _feet(match: re.Match[str]) -> str:
+    quoted = not match[3] and _is_quoted(match.string[max(0, match.start() - LONGEST_QUOTE) : match.start()])
+    if quoted:
+        return match[0]
+    feet = f"{match[1]} {'foot' if match[2] else 'feet'}"
+    return f"{feet} {match[2]}" if match[2] else feet
+
+
+def _feet_inches(match: re.Match[str]) -> str:
+    feet, inches = (UNITS[unit][0 if match[n] == "1" else 1] for n, unit in ((1, "ft"), (2, "in")))
+    return f"{match[1]} {feet} {match[2]} {inches}"
+
+
+def _unit(match: re.Match[str]) -> str:
+    """Return a unit in words; a dot behind it is a stop only where the sentence ends."""
+    unit = match[1] or match[2]
+    if len(unit) == 1 and unit.isupper() and is_initial(match):
+        return match[0]  # "In 1990 W. Smith"
+    stop = "." if match["dot"] and ends_sentence(match) else ""
+    joined = match[0].startswith("-") or match.string[match.end() : match.end() + 1] == "-"
+    single = joined or _is_single(match)
+    return f" {UNITS[unit][0 if single else 1]}{stop}"
+
+
+def _is_single(match: re.Match[str]) -> bool:
+    """Return whether a unit is in the singular: 1 m, 1/2 m, and before the noun it describes, a 5 m rope."""
+    number = NUMBER_BEFORE.search(match.string[max(0, match.start() - LONGEST_NUMBER) : match.start()])
+    if number is None:
+        return False
+    fraction = (
+        "/" in number[2] and not match.string[: match.start() - len(number[2])].rstrip()[-1:].isdecimal()
+    )
+    describes = number[1] is not None and NOUN.match(match.string, match.end()) is not None
+    return number[2] == "1" or fraction or describes
+
+
+FEET_RULES: tuple[Rule, ...] = (
+    (FEET, _feet),  # 6'2"
+    (FEET_INCHES, _feet_inches),  # 5 ft 4 in
+)
+RULES: tuple[Rule, ...] = (
+    (WIDE_INCHES, " inches"),
+    (DECIMAL_SECONDS, r"\1 seconds"),
+    (UNIT, _unit),
+)
+QUOTES: tuple[Rule, ...] = ((QUOTED, rf"\1{CLOSING}"),)

@@ -1,0 +1,57 @@
+"""Numbers in words, where the library would group their digits in another way: years, decades, codes."""
+
+from __future__ import annotations
+
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+TEENS = tuple(
+    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()  # noqa: SIM905
+)
+TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+
+
+def small_number(number: int) -> str:
+    """Return a number below 100 in words: 42 "forty two"."""
+    if number < 20:
+        return (DIGITS + TEENS)[number]
+    tens = TENS[number // 10 - 2]
+    return f"{tens} {DIGITS[number % 10]}" if number % 10 else tens
+
+
+def in_pairs(digits: str) -> str:
+    """Return up to four digits as years and codes are read: 747 "seven forty seven", 1905 "nineteen oh five".
+
+    Whole hundreds are "nineteen hundred"; 2000 to 2009 are "two thousand", "two thousand five".
+    """
+    if len(digits) < 3:
+        return small_number(int(digits))
+    high, low = int(digits[:-2]), int(digits[-2:])
+    if high == 20 and low < 10:
+        return "two thousand" + (f" {DIGITS[low]}" if low else "")
+    if low == 0:
+        return f"{small_number(high)} hundred"
+    return f"{small_number(high)} {'oh ' if low < 10 else ''}{small_number(low)}"
+
+
+def spell_digits(number: str) -> str:
+    """Return each digit by itself, with a pause between groups: 555-1234 "five five five, one two three four"."""
+    groups: list[list[str]] = [[]]
+    for char in number:
+        if char.isdecimal():
+            groups[-1].append(DIGITS[int(char)])
+        elif groups[-1]:
+            groups.append([])
+    return ", ".join(" ".join(group) for group in groups if group)
+
+
+def ordinal(number: int) -> str:
+    """Return an ordinal, which the library reads if it has a figure: "eighth", "18th"."""
+    return ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}{ENDINGS.get(number % 10, 'th')}"
+
+
+def plural(word: str) -> str:
+    """Return the plural of a number, a letter's name or a unit: sixties, esses, inches, ohs."""
+    if word.endswith("ty"):
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("s", "x", "ch")) else "s")
