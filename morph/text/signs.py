@@ -11,7 +11,7 @@ import unicodedata
 
 READABLE = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\xab": '"', "\xbb": '"', "\u2026": "..."}
-    | {"\u2014": ", ", "\u2013": "-", "\u2212": "-", "\u2044": "/"}
+    | {"\u2014": ", ", "\u2013": "-", "\u2010": "-", "\u2212": "-", "\u2044": "/", "\u2032": "'"}
 )
 SOUNDED_SIGNS = "\u00b0\n\t"
 FRACTION_BEHIND_NUMBER = re.compile("(?<=\\d)(?=[\xbc-\xbe\u2150-\u215e\u2189])")
@@ -32,7 +32,7 @@ def plain(text: str) -> str:
     """Return a text with plain quotes, dashes and spaces, fractions as 1/2, powers in words, and without emoji."""
     text = SPACED_NUMBER.sub(_spaced, text)
     text = FRACTION_BEHIND_NUMBER.sub(" ", text)
-    text = POWER.sub(_power, text)
+    text = POWER.sub(_power, text).replace("\u2116", "No. ")  # its composition has no dot
     text = unicodedata.normalize("NFKC", SILENT.sub("", text)).translate(READABLE)
     spaced = (" " if char.isspace() and char not in SOUNDED_SIGNS else char for char in text)
     return "".join(char for char in spaced if char in SOUNDED_SIGNS or not _is_soundless(char))

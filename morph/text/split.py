@@ -51,7 +51,7 @@ ABBREVIATIONS = frozenset(
     """.split()  # noqa: SIM905 - as a list it would take seventy lines
 )
 # Titles, which are other words in small letters.
-TITLES = frozenset("Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr".split())  # noqa: SIM905 - a list of words
+TITLES = frozenset("Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr Ft Det Insp Drs".split())  # noqa: SIM905 - a list of words
 # Abbreviations before a number ("Mar. 5", "No. 5"); otherwise these are words, and their dot ends a sentence.
 BEFORE_NUMBERS = frozenset(
     """
@@ -59,7 +59,9 @@ BEFORE_NUMBERS = frozenset(
     mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
     """.split()  # noqa: SIM905 - as the list above
 )
-SMALL_BEFORE_NUMBERS = frozenset(("max", "min", "est", "c", "op", "par"))  # only in small letters: Max is a name
+SMALL_BEFORE_NUMBERS = frozenset(
+    ("max", "min", "est", "c", "op", "par")
+)  # only in small letters: Max is a name
 OPENERS = frozenset(  # English words with which sentences begin: "It needs 12 V. It is warm."
     """
     a after all also although an and another any are as at because before both but by can could did do does during each
@@ -70,16 +72,18 @@ OPENERS = frozenset(  # English words with which sentences begin: "It needs 12 V
     yet you your no
     """.split()  # noqa: SIM905 - as a list it would take sixty lines
 )
-# A number of one or two digits, or a letter, ends a sentence behind one of these words whatever follows: "He is 25. Mary".
-# Elsewhere it may be an ordinal or an initial: "am 3. Mai", "J. K. Rowling".
+# Behind one of these words a number of one or two digits, or a letter, ends a sentence whatever follows: "He is 25.
+# Mary". Elsewhere it may be an ordinal or an initial: "am 3. Mai", "J. K. Rowling".
 ENGLISH_BEFORE_NUMBERS = frozenset(
     """
-    about age and are at chapter exactly had has have is nearly number of only or over page room than to turned until was
-    were with
+    about age and are at chapter exactly had has have is nearly number of only or over page room than to turned until
+    was were with
     """.split()  # noqa: SIM905 - as above
 )
 BEFORE_LETTERS = frozenset("class grade group hepatitis option plan team type vitamin".split())  # noqa: SIM905
-AUXILIARIES = frozenset("am and as can could did do had have may must should so than was will would".split())  # noqa: SIM905
+AUXILIARIES = frozenset(
+    "am and as can could did do had have may must should so than was will would".split()  # noqa: SIM905
+)
 # The word behind a dot, once its end is there: texts come in parts (see ``arriving.py``).
 NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
 NEVER_LAST = frozenset(

@@ -9,7 +9,19 @@ from __future__ import annotations
 
 import re
 
-from . import addresses, dates, figures, letters, maths, money, numerals, short_forms, units
+from . import (
+    addresses,
+    dates,
+    figures,
+    letters,
+    maths,
+    money,
+    numerals,
+    relations,
+    short_forms,
+    telephones,
+    units,
+)
 from .letters import lower_capitals
 from .rules import Rule, apply
 from .words import DIGITS
@@ -23,13 +35,14 @@ RULES: tuple[Rule, ...] = (
     *short_forms.RULES,
     *letters.RULES,
     *dates.RULES,
-    *figures.TELEPHONES,
+    *telephones.RULES,
     *maths.RULES,
     *figures.RULES,
+    *relations.RULES,
     *numerals.RULES,
     *money.RULES,
     *units.FEET_RULES,
-    *figures.RANGES,
+    *relations.RANGES,
     *units.RULES,
     *figures.LONG_NUMBERS,
     *units.QUOTES,

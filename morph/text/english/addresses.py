@@ -11,7 +11,7 @@ from .rules import Rule
 SITE = re.compile(
     r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)"
 )
-UNIX_PATH = re.compile(r"(?<![\w./)])~?(?:/[A-Za-z_.][\w.-]*){1,20}/?(?<!\.)(?!\w)")
+UNIX_PATH = re.compile(r"(?<![\w./)<])~?(?:/[A-Za-z_.][\w.-]*){1,20}/?(?<!\.)(?!\w)")
 WINDOWS_PATH = re.compile(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)")
 UNDERSCORE = re.compile(r"(?<=[A-Za-z\d])_(?=[A-Za-z\d])")
 HANDLE = re.compile(r"(?<![\w.@])@(?=[A-Za-z]\w)")
@@ -36,8 +36,10 @@ FILE = re.compile(
     r"(?<![\w./@])([\w-]{1,60})\.(txt|pdf|docx?|xlsx?|pptx?|exe|py|js|ts|css|html?|xml|csv|md|jpe?g|png|gif|svg|webp|mp[34]|"
     r"wav|flac|ogg|zip|gz|tar|rar|json|ya?ml|toml|ini|log|bat|sh|dll|iso|psd|epub|safetensors)(?![\w/]|\.\w)"
 )
-READ_AS_WORDS = frozenset(("zip", "gif", "json", "bat", "log", "ini", "wav", "flac", "tar", "yaml", "toml", "jpeg"))
-PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see"}
+READ_AS_WORDS = frozenset(
+    ("zip", "gif", "json", "bat", "log", "ini", "wav", "flac", "tar", "yaml", "toml", "jpeg")
+)
+PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see", "www": "double-you double-you double-you"}
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
 
 

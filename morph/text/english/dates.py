@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .rules import Rule, alternatives
-from .short_forms import MONTHS, SHORT_DAYS
+from .short_forms import MONTHS
 from .words import TENS, in_pairs, ordinal, plural, small_number
 
 ALWAYS_OPEN = re.compile(r"\b24/7(?P<year>/365)?\b")
@@ -30,27 +30,22 @@ DAY_MONTH = re.compile(
     rf"(?<![\w.,/:-])(\bthe )?(3[01]|[12]?\d)(?:st|nd|rd|th)? ({alternatives(MONTHS)})(?! \d{{1,2}}\b)\b"
 )
 ISO_DATE = re.compile(r"(?<![\w.,/-])((?:19|20)\d\d)-(1[0-2]|0[1-9])-(3[01]|[12]\d|0[1-9])(?![\w/-])")
-MONTH_OF_DAY = re.compile(rf"\b({'|'.join(month.lower() for month in MONTHS)})(?= \w+(?:th|st|nd|rd)\b)")
+MONTH_OF_DAY = re.compile(
+    rf"\b({'|'.join(month.lower() for month in MONTHS)})(?= (?:\w+ )?\w+(?:th|st|nd|rd)\b)"
+)
 # Times: 7-9 pm, 9:00-17:00; office hours, which run on past noon: a 9-5 job
 HALF_DAY = r" ?[ap]\.?m\b\.?"
+TIME = rf"\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})"
 TIME_SPAN = re.compile(
-    rf"(?i)(?<![\w:.,/$-])(\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})?) ?- ?(?=\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})|\d{{1,2}}:\d\d(?![:\d]))"
+    rf"(?i)(?<![\w:.,/$-])(\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})?) ?- ?(?={TIME}|\d{{1,2}}:\d\d(?![:\d]))"
 )
 OFFICE_HOURS = re.compile(
-    r"(?i)(?:(?<=\bfrom )|(?<=\bopen )|(?<=\bwork )|(?<=\bworks )|(?<=\bworked )|(?<=\bworking )|(?<=\ba )|(?<=\bhours ))"
-    r"(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)"
+    r"(?i)\b((?:from|open|work|works|worked|working|a|hours) )(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)"
 )
 EUROPEAN_TIME = re.compile(
     r"\b((?i:at|until|till|by) )([01]?\d|2[0-3])\.([0-5]\d)"
     r"(?=(?: ?[ap]\.?m\b| (?:sharp|on|in the|tomorrow|tonight|today|every|o'clock)\b|[,;!?]|\.?\s*$))"
 )  # at 10.30
-HOURS = re.compile(
-    r"(?i)(?:(?<=\bfrom )|(?<=\bopen )|(?<=\bwork )|(?<=\bworks )|(?<=\bworked )|(?<=\bworking )|(?<=\ba )|(?<=\bhours ))"
-    r"(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)"
-)
-EUROPEAN_TIME = re.compile(
-    r"\b((?i:at|by|until|till|from|since|before|after|around) )([01]?\d|2[0-3])[.h]([0-5]\d)\b(?![.:\d%])"
-)
 HOURS = re.compile(r"(?<![\w:.,])(\d{1,2}):([0-5]\d):([0-5]\d)(?: (?:hours|hrs|h)\b)")
 FRENCH_TIME = re.compile(r"(?<![\w:.,])([01]?\d|2[0-3])h([0-5]\d)\b")
 
@@ -98,8 +93,8 @@ def _iso_date(match: re.Match[str]) -> str:
 
 
 def _office_hours(match: re.Match[str]) -> str:
-    start, end = int(match[1]), int(match[2])
-    return f"{start} to {end}" if 12 >= start > end >= 1 else match[0]
+    start, end = int(match[2]), int(match[3])
+    return f"{match[1]}{start} to {end}" if 12 >= start > end >= 1 else match[0]
 
 
 def _clock(hour: str, minutes: str) -> str:

@@ -16,9 +16,12 @@ ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue ar ess tee you 
 """
 LETTERS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", LETTER_NAMES.split(), strict=True))
 WORD = re.compile(r"[A-Za-z]+")
-CAPITALS = re.compile(r"\b([A-Z]+)((?:['\u2019][A-Z]+)+)\b|\b[A-Z]{2,}(?P<many>s)?\b")
+CAPITALS = re.compile(r"\b([A-Z]+)((?:['\u2019][A-Z]+)+)\b|\b[A-Z]{2,}\b")
+PLURAL = re.compile(r"\b([A-Z]{2,})s\b")  # CEOs, TVs
 VOWELS = frozenset("AEIOUY")
-SHOUT = re.compile(r"\b[A-Z]+(?:'[A-Z]+)?(?:,? [A-Z]+(?:'[A-Z]+)?\b){2,}")  # "LET US OUT!" the children screamed.
+SHOUT = re.compile(
+    r"\b[A-Z]+(?:'[A-Z]+)?(?:,? [A-Z]+(?:'[A-Z]+)?\b){2,}"
+)  # "LET US OUT!" the children screamed.
 LONGEST_SPELLED = 3
 SHORTEST_SHOUT = 5  # letters: shorter words in capitals may all be names, as in "The US, UK and EU"
 # Words of two and three letters that are in capitals for stress ("I do NOT agree"), not spelled out.
@@ -44,7 +47,7 @@ STRESSED = {
     # "Do IT!", "This is IT.", but "the IT department", "She works in IT."
     "IT": re.compile(
         r"(?i)\b(?:do|did|does|done|doing|is|was|stop|love|hate|get|got|want|like|mean|make|made|need|take|say|said|know|"
-        rf"believe|try|use|buy|that's|it's) \0{PHRASE_END}"
+        rf"believe|try|use|buy|that|this|that's|it's) \0{PHRASE_END}"
     ),
     "LED": re.compile(r"(?i)\b(?:he|she|it|we|they|who|that|which) \0"),
     "AM": re.compile(r"\bI \0"),
@@ -76,6 +79,7 @@ SAID_AS = {
     "NCAA": "en see double ay",
     "IEEE": "eye triple ee",
     "AAA": "triple ay",
+    "JSON": "jason",
 }
 # Names with small letters among their capitals.
 MIXED = {
@@ -104,6 +108,7 @@ ENDING = re.compile(
 LONGEST_DOUBTED = 5  # letters: longer words in capitals are nearly always words
 DOTTED = re.compile(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}")  # U.S., not the time of a day
 DEGREE = re.compile(r"\b(?:Ph\. ?D|D\.Phil|[BM]\.Sc|Ed\.D|Psy\.D|LL\.[BM])\.")
+JOINED = re.compile(r"\b([A-Z]{2,5})/([A-Z]{2,5})\b")  # TCP/IP
 AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
 
 
@@ -134,12 +139,10 @@ def _say_shout(match: re.Match[str]) -> str:
 
 
 def _say_capitals(match: re.Match[str], loud: bool) -> str:
-    """Return a word in capitals as it is spoken, with what is behind it: NASA'S, I'LL, CEOs."""
+    """Return a word in capitals as it is spoken, with what is behind it: NASA'S, I'LL."""
     word, ending = match[1] or match[0], match[2] or ""
     if ending and ending[1:] != "S":  # a short form: DON'T, I'LL
         return ("I" if word == "I" else word.lower()) + ending.lower()
-    if match["many"]:
-        return plural(_say_word(word[:-1], loud, match))
     return _say_word(word, loud, match) + ending.lower()
 
 
@@ -191,5 +194,7 @@ RULES: tuple[Rule, ...] = (
     (DOTTED, _spell_dotted),  # The U.S. is big.
     (DEGREE, _spell_dotted),  # She has a Ph.D. in law.
     (AND, _compound),
+    (JOINED, r"\1 \2"),
+    (PLURAL, lambda match: plural(_say_word(match[1], False, match))),
     (MIXED_WORD, lambda match: MIXED[match[0]]),  # a PhD, the pH
 )

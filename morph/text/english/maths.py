@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .letters import spell
-from .rules import Rule
+from .rules import Rule, table
 from .words import in_pairs
 
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
@@ -17,50 +17,34 @@ ROOT = re.compile(r"([\u221a\u221b]) ?\(?(?=[\w(])")
 ROOTS = {"\u221a": "the square root of ", "\u221b": "the cube root of "}
 # One to the other: 5 x 3 = 15 is a product, 4x6 and 4 x 100 m are sizes and relays, 2x is twice.
 PRODUCT = re.compile(rf"(?<![\w.])({NUMBER}) ?[x\u00d7*] ?(?={NUMBER}(?: ?[x\u00d7*] ?{NUMBER})* ?=)")
-SIZE = re.compile(rf"(?<![\w.,])({NUMBER}) ?([xX\u00d7]) ?(?={NUMBER})")
+SIZE = re.compile(rf"(?<![\w.,])(?!0x)({NUMBER}) ?([xX\u00d7]) ?(?={NUMBER})")
 SCREEN = re.compile(r"(?<![\w.,])(\d{3,4}) ?[x\u00d7] ?(\d{3,4})(?![\w.])")  # 1920x1080
 BIG_POWER = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=10(?:\^|\u00b2| squared| cubed| to the))")
-TIMES = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)[x\u00d7](?![\w'/-])")  # 3x faster
+TIMES = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)[x\u00d7](?![\w'/-]| ?[-+=<>^*)])")  # 3x faster
 STAR = re.compile(r"(?<=[\w)]) ?(?<!\*)\*(?!\*) ?(?=[\d(]|[a-z]\b)")
 OPERAND = r"(?<=[\w)%.\u00b0\u221e])"
 COMPARED = r"(?:(?<=[\d)%A-Z])|(?<=\b[a-z]))"  # "x > 5", but "a length > 5" has more than 5
 NEXT = r"(?=[\w(+\-\u221a\u03c0\u221e$\u00a3\u20ac.])"
-SIGNS: dict[str, str] = {
-    "\u00d7": "times",
-    "\u00f7": "divided by",
-    "\u2265": "is greater than or equal to",
-    "\u2264": "is less than or equal to",
-    "\u2260": "is not equal to",
-    "\u2248": "is about",
-    "\u00b1": "plus or minus",
-    "=": "equals",
-    ">=": "is greater than or equal to",
-    "<=": "is less than or equal to",
-    "!=": "is not equal to",
-    "<": "is less than",
-    ">": "is greater than",
-    "\u2192": "to",
-}
-BETWEEN = re.compile(rf"{OPERAND} ?(!=|(?<![=<>-])=(?![=<>])|[\u00d7\u00f7\u2260\u2248\u00b1]) ?{NEXT}")
-COMPARISON = re.compile(rf"{COMPARED} ?(>=|<=|(?<![=<>-])[<>](?![=<>])|[\u2265\u2264]) ?{NEXT}")
-ALONE = re.compile(r"(?<![\w<>=-])([<>\u2265\u2264\u00b1]|>=|<=)=? ?(?=[$\u00a3\u20ac]?\d)")  # < 5 minutes
-ALONE_SAID = {
-    **{
-        "<": "less than ",
-        ">": "more than ",
-        "\u2265": "at least ",
-        ">=": "at least ",
-        "\u2264": "at most ",
-        "<=": "at most ",
-    },
-    "\u00b1": "plus or minus ",
-}
+SIGNS = table("""
+    \u00d7: times, \u00f7: divided by, =: equals, !=: is not equal to, \u2260: is not equal to, \u2248: is about
+    \u2265: is greater than or equal to, >=: is greater than or equal to, >: is greater than, \u00b1: plus or minus
+    \u2264: is less than or equal to, <=: is less than or equal to, <: is less than
+""")
+EQUATION = re.compile(rf"{OPERAND}( ?)(!=|(?<![=<>-])=(?![=<>])|[\u00d7\u00f7\u2260\u2248\u00b1])\1{NEXT}")
+COMPARISON = re.compile(
+    rf"{COMPARED} ?(>=|<=|(?<![=<>-])[<>](?![=<>])|[\u2265\u2264]) ?"
+    r"(?=[$\u00a3\u20ac(+-]?\d|[A-Za-z]\b(?!')|[\u03c0\u221e])"
+)
+ALONE = re.compile(r"(?<![\w<>=-])(>=|<=|[<>\u2265\u2264\u00b1]) ?(?=[$\u00a3\u20ac]?\d)")  # < 5 minutes
+ALONE_SAID = table("""
+    <: less than, >: more than, \u2265: at least, >=: at least, \u2264: at most, <=: at most, \u00b1: plus or minus
+""")
 DIVIDED = re.compile(r"(?<=\d) / (?=\d)")
 MINUS_BETWEEN = re.compile(rf"(?<![\w.,/:-])({NUMBER}|[a-z]) ?- ?(?=(?:{NUMBER}|[a-z]) ?=)")
 SPACED_MINUS = re.compile(r"(?<=[\d)]) - (?=\d)(?=[\d.,]+(?: [-+*/x] [\d.,]+)* ?=)")
 PER_MILLE = re.compile(r"(?<=\d) ?\u2030")
-OTHERS = {"\u221e": "infinity", "\u03c0": "pi", "\u2194": "and"}
-OTHER = re.compile("[\u221e\u03c0]")
+CONSTANT = re.compile("[\u221e\u03c0]")
+CONSTANTS = {"\u221e": "infinity", "\u03c0": "pi"}
 PLUS_NAMES = re.compile(r"(?<!\w)([A-Z])\+\+(?!\w)")
 SHARP = re.compile(r"(?<!\w)([A-GJ])#(?!\w)")
 GRADE = re.compile(r"(?<![\w-])([A-F])([+-])(?=[\s.,;:!?)\"']|\Z)(?! ?[\d=])")
@@ -100,9 +84,9 @@ RULES: tuple[Rule, ...] = (
     (DIVIDED, " divided by "),
     (SPACED_MINUS, " minus "),
     (MINUS_BETWEEN, r"\1 minus "),
-    (BETWEEN, lambda match: f" {SIGNS[match[1]]} "),
+    (EQUATION, lambda match: f" {SIGNS[match[2]]} "),
     (COMPARISON, lambda match: f" {SIGNS[match[1]]} "),
-    (ALONE, lambda match: ALONE_SAID[match[1]]),
+    (ALONE, lambda match: ALONE_SAID[match[1]] + " "),
     (PER_MILLE, " per mille"),
-    (OTHER, lambda match: OTHERS[match[0]]),
+    (CONSTANT, lambda match: CONSTANTS[match[0]]),
 )

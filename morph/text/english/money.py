@@ -1,4 +1,4 @@
-"""Prices: currencies that the library does not know, ranges, and prices that are adjectives ("a twenty dollar bill")."""
+"""Prices: currencies that the library does not know, ranges, and prices before a noun ("a twenty dollar bill")."""
 
 from __future__ import annotations
 
@@ -55,13 +55,14 @@ NO_NOUN = (
     "million|billion|trillion|thousand|dollars|euros|pounds"
 )
 NOUN = rf"(?= (?!(?:{NO_NOUN})\b)[a-z])"
+DETERMINED = r"(?i:an?|the|another|this|that|his|her|my|your|their|its|our|one|new) |(?i:sub|non|under|over|multi|pre)-"
 ADJECTIVE = re.compile(
-    rf"\b((?i:an?|the|another|this|that|his|her|my|your|their|its|our|one|new|crisp) |(?i:sub|non|under|over|near|multi|pre)-)"
-    rf"([$\u00a3\u20ac])(\d+(?:,\d{{3}})*)(?:\.(\d\d))?(?:[ -]?({SUFFIX})\b|[ -](thousand|million|billion|trillion))?(?:{NOUN}|-(?=[a-z]))"
+    rf"\b({DETERMINED})([$\u00a3\u20ac])(\d+(?:,\d{{3}})*)(?:\.(\d\d))?"
+    rf"(?:[ -]?({SUFFIX})\b|[ -](thousand|million|billion|trillion))?(?:{NOUN}|-(?=[a-z]))"
 )
 SUB_PRICE = re.compile(r"(?<=[A-Za-z])-(?=[$\u00a3\u20ac]\d)")
 PER = re.compile(
-    r"(?<=\d)/(?=(?:month|mo|year|yr|week|wk|day|hour|hr|h|night|person|kg|lb|unit|user|minute|min|gallon|gal)\b)"
+    r"(?<=[\ds])/(?=(?:month|second|mo|year|yr|week|wk|day|hour|hr|h|night|person|kg|lb|unit|user|minute|min|gallon|gal)\b)"
 )
 COUNTED = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?)([kKMB])(?![\w'/-])")
 COUNTED_BEHIND = re.compile(r"\+? (?:[a-z]{3,}s|people)\b")

@@ -11,10 +11,9 @@ from .words import in_pairs, ordinal
 VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 ROMAN = re.compile(r"(?=[IVXLCDM])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 NUMBERED = re.compile(
-    r"(?:(?<![\w'])([A-Za-z]{1,8}) )?\b((?i:chapter|part|act|volume|book|section|scene|phase|world war|type|appendix|stage|"
-    r"grade|level|class|schedule|division|title|article|episode|mark|figure|table|tier|round|season|canto|psalm|apollo|saturn|"
-    r"rocky|rambo|gta|grand theft auto|civilization|street fighter|final fantasy)) "
-    r"([IVX]{1,5})\b"
+    r"(?:(?<![\w'])([A-Za-z]{1,8}) )?\b((?i:chapter|part|act|volume|book|section|scene|phase|world war|type|appendix|"
+    r"stage|grade|level|class|schedule|division|title|article|episode|mark|figure|table|tier|round|season|canto|psalm|"
+    r"apollo|saturn|rocky|rambo|gta|grand theft auto|civilization|street fighter|final fantasy)) ([IVX]{1,5})\b"
 )
 PARTS = frozenset(("part", "chapter", "act", "volume", "book", "scene", "appendix", "phase", "stage", "type"))
 # Small letters: no single i, which may be the speaker in small letters.
@@ -43,8 +42,8 @@ CENTURY = re.compile(r"\b([IVX]{1,5})(?:th)?(?= centur(?:y|ies)\b)")
 SURE_NUMERAL = re.compile(r"(?<=[A-Za-z] )(?:II|IX|(?!XXX)[IVX]{3,6})\b")
 # IV and VI behind a name that no sentence begins with, and before what goes on about it: Rocky IV is a film.
 BEHIND_NAME = re.compile(
-    r"(?<![\w'])([A-Z][a-z]{2,15}) (IV|VI|XI|XX|XV|XL)\b(?=(?:'s)?(?: (?:is|was|has|had|came|and|of|in|on|at|for|with|by|the|"
-    r"will|won|premiered|starts|opens)\b|[.,;:!?)\"]|$))"
+    r"(?<![\w'])([A-Z][a-z]{2,15}) (IV|VI|XI|XX|XV|XL)\b(?=(?:'s)?(?:[.,;:!?)\"]|$| (?:is|was|has|had|came|and|of|in|"
+    r"on|at|for|with|by|the|will|won|premiered|starts|opens)\b))"
 )
 YEAR_NUMERAL = re.compile(
     r"\b(?=[MDCLXVI]{4,15}\b)M{1,2}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b"

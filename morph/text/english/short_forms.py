@@ -42,7 +42,8 @@ TITLES = table("""
     Prof: Professor, Profs: Professors, Sen: Senator, Sens: Senators, Rep: Representative, Reps: Representatives
     Gov: Governor, Gen: General, Col: Colonel, Capt: Captain, Lt: Lieutenant, Sgt: Sergeant, Maj: Major, Rev: Reverend
     Hon: Honorable, Cmdr: Commander, Pres: President, Adm: Admiral, Cpl: Corporal, Pvt: Private, Det: Detective
-    Fr: Father, Msgr: Monsignor, Supt: Superintendent, Insp: Inspector, St: Saint, Mt: Mount, Ft: Fort, Drs: Doctors
+    Mrs: Missus, Ms: Miz, Fr: Father, Msgr: Monsignor, Supt: Superintendent, Insp: Inspector, St: Saint, Mt: Mount
+    Ft: Fort, Drs: Doctors
 """)
 TITLE = re.compile(rf"\b({alternatives(TITLES)})(?:\. |(?<=Prof) |(?<=Mt) |(?<=Sgt) |(?<=Capt) )(?=[A-Z])")
 STREETS = table("""
@@ -50,16 +51,13 @@ STREETS = table("""
     Sq: Square, Hwy: Highway, Pkwy: Parkway, Ter: Terrace
 """)
 # Behind a name: Main St., 5th Ave, 12 Oak Tree Rd. Apt. 4; St. Paul and Dr. Lee have another word in front, or none.
-STREET = re.compile(
-    rf"(?<=[a-z] )({alternatives(STREETS)})\b(?:\.(?= ?(?:[a-z\d,;:)\"']|[NSEW]\b|(?:Apt|Suite|Ste|Unit|and|near)\b|\Z))|"
-    r"(?=[.,;]| [a-z\d]|\Z))"
-)
+BEHIND_STREET = r"(?= ?(?:[a-z\d,;:)\"']|[NSEW]\b|(?:Apt|Suite|Ste|Unit|and|near)\b|\Z))"
+STREET = re.compile(rf"(?<=[a-z] )({alternatives(STREETS)})\b(?:\.{BEHIND_STREET}|(?=[.,;]| [a-z\d]|\Z))")
 ADDRESS = re.compile(
     rf"\b(\d+[A-Z]? (?:[NSEW]\. )?(?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?"
 )
-STREET_NAME = re.compile(
-    r"(?:\b(?!(?:The|An?|My|Our|His|Her|Your|Their|This|That|Dear|Ask|See|Call|And|But)\b)[A-Z][a-z]+|\d(?:st|nd|rd|th)) \Z"
-)
+NO_STREETS = "The|An?|My|Our|His|Her|Your|Their|This|That|Dear|Ask|See|Call|And|But"
+STREET_NAME = re.compile(rf"(?:\b(?!(?:{NO_STREETS})\b)[A-Z][a-z]+|\d(?:st|nd|rd|th)) \Z")
 LONGEST_NAME = 24
 ANYWHERE = table("""
     e.g.: for example, i.e.: that is, etc.: et cetera, vs.: versus, approx.: approximately, dept.: department
@@ -75,6 +73,7 @@ INSIDE = {
     "resp.": "respectively",
     "ca.": "circa",
 }
+LIFE = re.compile(r"(?<![\w.])([bd])\. ?(?=(?:1\d|20)\d\d\b)")  # b. 1950
 SHORT_FORM = re.compile(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)")
 SHORT_FORM_INSIDE = re.compile(rf"(?<![\w.])(?i:({alternatives(INSIDE)}))(?= [a-z\d])")
 SLASHES = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because", "n/a": "not applicable"}
@@ -130,6 +129,7 @@ RULES: tuple[Rule, ...] = (
     (ADDRESS, _address),  # 12 Main St.
     (STREET, _street),  # on Main St. and 5th Ave
     (TITLE, lambda match: TITLES[match[1]] + " "),  # Prof. Lee, St. Paul
+    (LIFE, lambda match: "born " if match[1] == "b" else "died "),
     (BEFORE_NUMBER, _before_number),  # No. 5, Eq. 5
     (PLAIN_BEFORE_NUMBER, _before_number),  # Fig 3
     (SHORT_FORM, _whole(ANYWHERE)),  # e.g. this, Smith Inc. and others

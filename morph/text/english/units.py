@@ -27,7 +27,7 @@ UNITS = pairs("""
     k\u03a9: kilohm/kilohms, Hz: hertz, kHz: kilohertz, MHz: megahertz, GHz: gigahertz, dB: decibel/decibels
     KB: kilobyte/kilobytes, kB: kilobyte/kilobytes, MB: megabyte/megabytes, GB: gigabyte/gigabytes
     TB: terabyte/terabytes, kcal: kilocalorie/kilocalories, kJ: kilojoule/kilojoules, Nm: newton meter/newton meters
-    atm: atmosphere/atmospheres
+    atm: atmosphere/atmospheres, \u00b0: degree/degrees
 """) | {
     written: (f"{one} per {other}", f"{many} per {other}")
     for written, (one, many, other) in {
@@ -73,9 +73,8 @@ LONGEST_QUOTE = 80  # characters, as far as its beginning is looked for
 OPENS = r"(?<![\w.,!?%'\")\]])\"(?=[^\s\"])"
 QUOTED = re.compile(rf"({OPENS}(?:[\d.,:]+(?=\")|[^\"]*(?=\"[^\"]*(?:\Z|{OPENS}))))(?<=\d)\"")
 CLOSING = "\u201d"  # the library reads " behind a figure as inches
-NUMBER_BEFORE = re.compile(
-    r"(?:\b((?i:an?|the|this|that|his|her|my|your|their|our|one|another)) (?:[\d.]+ by )?)?(?<![\w.,/])([\d.,]+(?:/\d+)?) ?\Z"
-)
+DETERMINER = r"\b(?i:an?|the|this|that|his|her|my|your|their|our|one|another) (?:[\d.]+ by )?"
+NUMBER_BEFORE = re.compile(rf"({DETERMINER})?(?<![\w.,/])([\d.,]+(?:/\d+)?) ?\Z")
 LONGEST_NUMBER = 24
 NOUN = re.compile(rf" (?!(?:{NO_NOUN})\b)[a-z]")
 

@@ -47,7 +47,9 @@ def spell_digits(number: str) -> str:
 
 def ordinal(number: int) -> str:
     """Return an ordinal, which the library reads if it has a figure: "eighth", "18th"."""
-    return ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}{ENDINGS.get(number % 10, 'th')}"
+    if number <= len(ORDINALS):
+        return ORDINALS[number - 1]
+    return f"{number}{'th' if number // 10 % 10 == 1 else ENDINGS.get(number % 10, 'th')}"
 
 
 def plural(word: str) -> str:

@@ -1,7 +1,7 @@
 """Sentences with the reading that a native speaker gives, written by somebody who had not seen the rules.
 
-``english_readings_open.tsv`` is there to look at. Nobody looks at ``english_readings_held_out.tsv`` while they work on the
-rules: a failure there tells only how many are wrong.
+``english_readings_open.tsv`` is there to look at. Nobody looks at ``english_readings_held_out.tsv`` while they work on
+the rules: a failure there tells only how many are wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def heard(text: str) -> str:
     """
     words = re.sub(r"[^\w'\s]|_", " ", text.replace("\u2019", "'")).replace("'", "").split()
     named = [
-        LETTERS[word[0].upper()] + "s" if re.fullmatch("[B-HJ-TV-Z]s", word) else LETTERS.get(word.upper(), word)
+        LETTERS[word[0].upper()] + "s"
+        if re.fullmatch("[B-HJ-TV-Z]s", word)
+        else LETTERS.get(word.upper(), word)
         for word in words
     ]
     return " ".join(named).replace("-", " ").lower()

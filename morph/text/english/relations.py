@@ -1,0 +1,103 @@
+"""Two numbers with a sign between them: fractions that are none, ranges, ratios, scores, verses of the Bible."""
+
+from __future__ import annotations
+
+import re
+
+from .rules import Rule
+from .words import in_pairs, ordinal
+
+INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
+PRESSURE = re.compile(
+    r"(?<![\w./$\u00a3\u20ac])([89]\d|1\d\d|2[0-4]\d)/([4-9]\d|1[0-3]\d)(?![\w/]|\.\d)"
+)  # 120/80
+SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)")  # 50/50, 20/20
+# 7/10 in a test, 8/10; 4/5 stars
+OUT_OF = re.compile(
+    r"(?<![\w./$\u00a3\u20ac])(?<!\d )(?:(\d{1,3}(?:\.\d)?)/(10|100)"
+    r"(?![\w/-]|\.\d| (?:of (?:an?|the)|inch|mile|cup|second)\b)|(\d(?:\.\d)?)/(5)(?= (?:stars?|rating)\b))"
+)
+SCORED = r"won|lost|score was|score is|score of|beats? \w+|defeated \w+|drew|tied|led|leads?|leading|trailed"
+SCORE = re.compile(rf"(?i)\b({SCORED}) (\d{{1,3}})[-:](\d{{1,3}})\b")
+COUNT = r"\d{1,4}(?:,\d{3})*(?:\.\d+)?"
+RANGE = re.compile(
+    rf"(?<![\w.,:/+\u00b0-])({COUNT}) ?- ?({COUNT})(?![\w-]*-\d|/\d|:\d|[.,]\d|\d)(?! ?=)"
+    r"(?P<order> (?:punch|finish)\b)?"
+)
+NUMBER_ROW = re.compile(r"(?<![\w.,:/+-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w/-]|[.,]\d)")  # 4-4-2
+ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9", "3:2", "5:4"))
+RATIO = re.compile(r"(?<![\w:.,/])(\d{1,4}):(\d{1,4})(?![\w:/]|[.,-]\d)")
+RATIO_WORDS = re.compile(r"(?i)\b(?:ratios?|scale|odds|mix|mixed|diluted|proportions?|outnumbered)\b")
+TIME_WORDS = re.compile(r"(?i) ?(?:[ap]\.?m\b|o'clock)")
+BOOKS = (
+    "Genesis|Exodus|Leviticus|Numbers|Deuteronomy|Joshua|Judges|Ruth|Samuel|Kings|Chronicles|Ezra|Nehemiah|Esther|Job|"
+    "Psalms?|Proverbs|Ecclesiastes|Isaiah|Jeremiah|Lamentations|Ezekiel|Daniel|Hosea|Joel|Amos|Obadiah|Jonah|Micah|Nahum|"
+    "Habakkuk|Zephaniah|Haggai|Zechariah|Malachi|Matthew|Mark|Luke|John|Acts|Romans|Corinthians|Galatians|Ephesians|"
+    "Philippians|Colossians|Thessalonians|Timothy|Titus|Philemon|Hebrews|James|Peter|Jude|Revelation|Surah|Quran"
+)
+NUMBERED_BOOK = re.compile(
+    r"\b([123]) (?=(?:Corinthians|Samuel|Kings|Chronicles|Thessalonians|Timothy|Peter|John) \d)"
+)
+VERSE = re.compile(rf"\b({BOOKS}) (\d{{1,3}}):(\d{{1,3}})(?:-(\d{{1,3}}))?(?![\d:])")
+
+
+def _shares(match: re.Match[str]) -> str:
+    """Return two parts of a hundred, or two equal numbers, as two numbers: 60/40 and 20/20 are no fractions."""
+    high, low = int(match[1]), int(match[2])
+    return f"{match[1]} {match[2]}" if high + low == 100 or high == low else match[0]
+
+
+def _pressure(match: re.Match[str]) -> str:
+    high, low = match.groups()
+    return f"{in_pairs(high)} over {in_pairs(low)}" if int(high) > int(low) else match[0]
+
+
+def _out_of(match: re.Match[str]) -> str:
+    """Return points of a scale: 7/10 "7 out of 10"; 1/10 and more than there are stay fractions."""
+    count, whole = (match[1], match[2]) if match[1] else (match[3], match[4])
+    return f"{count} out of {whole}" if 1 < float(count) <= int(whole) else match[0]
+
+
+def _score(match: re.Match[str]) -> str:
+    return f"{match[1]} {match[2]} to {match[3]}"
+
+
+def _range(match: re.Match[str]) -> str:
+    """Return "2 to 3" for 2-3; two numbers that do not rise are a score, said side by side: 6-4."""
+    low, high = (float(number.replace(",", "")) for number in match.groups()[:2])
+    if match[1].startswith("0") and len(match[1]) > 1 and "." not in match[1]:
+        return match[0]
+    between = " to " if low < high and not match["order"] else " "
+    return f"{match[1]}{between}{match[2]}{match['order'] or ''}"
+
+
+def _ratio(match: re.Match[str]) -> str:
+    """Return "3 to 1" for 3:1, and "16 by 9" for a screen; what may be a time of the day stays, unless a word tells."""
+    is_time = len(match[2]) == 2 and int(match[1]) < 25 and int(match[2]) < 60
+    around = match.string[max(0, match.start() - 12) : match.end() + 16]
+    if is_time and match[0] not in ASPECTS and not RATIO_WORDS.search(around):
+        return match[0]
+    if TIME_WORDS.match(match.string, match.end()):
+        return match[0]
+    return f"{match[1]} {'by' if match[0] in ASPECTS else 'to'} {match[2]}"
+
+
+def _verse(match: re.Match[str]) -> str:
+    """Return "Psalm 23 verse 4" for Psalm 23:4."""
+    book, chapter, verse, last = match.groups()
+    return f"{book} {chapter} verse {verse}" if last is None else f"{book} {chapter} verses {verse} to {last}"
+
+
+RULES: tuple[Rule, ...] = (
+    (INCH_FRACTION, r"\1 "),
+    (SHARES, _shares),
+    (PRESSURE, _pressure),
+    (OUT_OF, _out_of),
+    (NUMBERED_BOOK, lambda match: f"{ordinal(int(match[1])).capitalize()} "),  # 1 Corinthians 13:4
+    (VERSE, _verse),
+    (SCORE, _score),
+    (RATIO, _ratio),
+    (NUMBER_ROW, lambda match: match[0].replace("-", " ")),
+)
+# Behind prices and dates, which may have hyphens too.
+RANGES: tuple[Rule, ...] = ((RANGE, _range),)

@@ -1,0 +1,42 @@
+"""Numbers that are said digit by digit: telephones, extensions and secret codes."""
+
+from __future__ import annotations
+
+import re
+
+from .rules import Rule
+from .words import spell_digits
+
+# Seven digits alone are a number of a telephone only with a hyphen, and if their exchange is one: 200 or above.
+PHONE = re.compile(
+    r"(?<![\w.,$\u00a3\u20ac-])(?:(?:\+?\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-.]|(?:\+\d{1,3}[ -])?[2-9]\d{2}-)"
+    r"\d{4}(?!\.?[\w-])"
+)
+WORLD_PHONE = re.compile(r"(?<![\w+])\+\d{1,3}(?:[ .-]\(?\d{1,5}\)?){2,6}(?!\.?\w|-)")  # +1 800 555 0123
+TOLL_FREE = re.compile(
+    r"(?<![\w.,$\u00a3\u20ac-])(?:1[ -])?8(?:00|88|77|66|55|44|33) \d{3} \d{4}(?!\.?[\w-])"
+)
+# Three digits that are dialed one by one.
+CALLED = re.compile(
+    r"\b((?i:call|calls|called|calling|dial|dials|dialed|dialled|dialing|text|phone)) (\d{3})\b(?![-.]?\w| [a-z]+s\b)"
+)
+EMERGENCY = re.compile(
+    r"(?<![\w.,/$\u00a3\u20ac-])(?<!Porsche )911\b(?![-.:/]\w| (?:people|[a-z]+s\b(?<!calls)(?<!operators)))"
+)
+EXTENSION = re.compile(r"\b((?i:extension)) (\d{2,5})\b")
+# Four digits and more behind these: the code for the gate is 4471.
+SECRET = re.compile(
+    r"\b((?i:code|pin|passcode|password|combination)\b(?:[^.,;!?\d\n]{0,30}\b(?:is|was|number|to))?:? ?(?:no\. |#)?)"
+    r"(\d{4,8})\b(?![.,/-]\d)"
+)
+SECURITY_NUMBER = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
+RULES: tuple[Rule, ...] = (
+    (WORLD_PHONE, lambda match: "plus " + spell_digits(match[0])),
+    (PHONE, lambda match: spell_digits(match[0])),
+    (TOLL_FREE, lambda match: spell_digits(match[0])),
+    (SECURITY_NUMBER, lambda match: spell_digits(match[0])),
+    (CALLED, lambda match: f"{match[1]} {spell_digits(match[2])}"),  # call 911
+    (EMERGENCY, "nine one one"),
+    (SECRET, lambda match: match[1] + spell_digits(match[2])),
+    (EXTENSION, lambda match: f"{match[1]} {spell_digits(match[2])}"),
+)
