@@ -466,8 +466,9 @@ def normalizer_of(
 
 
 def piece_limit(model: Model, options: GenerateOptions) -> int:
-    """Return the longest piece in characters, 0 for any length."""
-    return min(options.split_chars, model.profile.longest_piece)
+    """Return the longest piece in characters, 0 for any length; where a stop may be added, there is room for it."""
+    limit = min(options.split_chars, model.profile.longest_piece)
+    return limit - 1 if limit and normalizer_of(model, options).language else limit
 
 
 def join_pieces(

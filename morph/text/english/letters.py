@@ -7,6 +7,7 @@ voice).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from .rules import Rule, alternatives, ends_sentence
 from .words import plural
@@ -37,11 +38,14 @@ SHORT_WORDS = frozenset(
 )
 # Short words that are names in capitals, and where they are words in capitals for stress all the same. \0 is the word.
 PHRASE_END = r"(?=\s*(?:[.!?,;:)\"]|\Z))"
+BEFORE_US = (
+    "tell|give|help|let|show|save|join|follow|call|ask|teach|trust|not|with|"
+    "for|than|to|love|hate|need|want|about|between|of"
+)
 STRESSED = {
     # "Tell US!", "It is good for US.", but "the US", "US troops"
     "US": re.compile(
-        r"(?i)\b(?:tell|give|help|let|show|save|join|follow|call|ask|teach|trust|both of|all of|some of|none of|one of|"
-        r"most of|not|with|for|than|to|love|hate|need|want|about|between) \0"
+        rf"(?i)\b(?:{BEFORE_US}) \0"
         rf"(?:{PHRASE_END}|(?= (?:now|all|what|how|why|when|where|that|to|a|about|again|too|both|go|do)\b))"
     ),
     # "Do IT!", "This is IT.", but "the IT department", "She works in IT."
@@ -53,6 +57,7 @@ STRESSED = {
     "AM": re.compile(r"\bI \0"),
     "AD": re.compile(r"(?i)\b(?:an?|the|this|that|every|each|my|our|your) \0"),
 }
+LOUD_US = re.compile(rf"(?i)\b(?:{BEFORE_US}) \0")  # LET US OUT, but US SENATE
 # Words in capitals that are names only here.
 NAMED = {
     "WHO": re.compile(
@@ -61,11 +66,11 @@ NAMED = {
     "SAT": re.compile(r"\b(?:[Tt]he|an|[Hh]er|[Hh]is|[Mm]y|[Yy]our) \0|\0(?= (?:score|exam|test|prep))"),
 }
 LONGEST_NEIGHBOUR = 16  # characters, as far as a word's neighbours are looked at
-READ_AS_WORDS = frozenset("PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC".split())  # noqa: SIM905 - a list of words
+READ_AS_WORDS = frozenset("PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC MAX".split())  # noqa: SIM905 - a list of words
 # Short forms that are spelled, although they have vowels: those of two and three letters also among loud words.
 SPELLED = frozenset(
     """
-    AARP ACLU ADHD AI API ATM AWS CEO CIA ECG EPA ESPN ETA EU FAQ FIA GPA IAEA IBM IBS ICU ID IPA IPO IQ IRA
+    AARP ACLU ADHD AI API ATM AWS CEO CIA ECG EPA ESPN ETA EU FAQ FIA GPA HIV IAEA IBM IBS ICU ID IPA IPO IQ IRA
     IRS ISBN ISO ISP ISSN ITV LGBTQIA MIT NBA NGO NYPD NYSE NYU OECD OEM OK OLED PTA RSVP TSA UAE UCLA UCSF UFC UFO UHF
     UI UK UN UNHCR UPS URI URL USA USAF USB USC USDA USGS USMC USPS USSR UV UX VIP YMCA YWCA
     """.split()  # noqa: SIM905 - as above
@@ -125,15 +130,25 @@ def lower_capitals(sentence: str) -> str:
     """
     words = [word for word in WORD.findall(sentence) if len(word) > 1]
     shouted = [word for word in words if word.isupper()]
-    loud = len(shouted) > 1 and 2 * len(shouted) > len(words) and max(map(len, shouted)) >= SHORTEST_SHOUT
+    common = len(shouted) == len(words) or not _common(shouted).isdisjoint(SHORT_WORDS)
+    loud = (
+        common
+        and len(shouted) > 1
+        and 2 * len(shouted) > len(words)
+        and max(map(len, shouted)) >= SHORTEST_SHOUT
+    )
     if not loud:
         sentence = SHOUT.sub(_say_shout, sentence)
     return CAPITALS.sub(lambda match: _say_capitals(match, loud), sentence)
 
 
+def _common(words: Iterable[str]) -> set[str]:
+    """Return words in small letters, without those that are names in capitals, as US and IT are."""
+    return {word.lower() for word in words if len(word) > 1 and word not in STRESSED}
+
+
 def _say_shout(match: re.Match[str]) -> str:
-    words = {word.lower() for word in WORD.findall(match[0]) if len(word) > 1 and word not in STRESSED}
-    if words.isdisjoint(SHORT_WORDS):
+    if _common(WORD.findall(match[0])).isdisjoint(SHORT_WORDS):
         return match[0]
     return CAPITALS.sub(lambda word: _say_capitals(word, loud=True), match[0])
 
@@ -149,6 +164,8 @@ def _say_capitals(match: re.Match[str], loud: bool) -> str:
 def _say_word(word: str, loud: bool, match: re.Match[str]) -> str:
     if word in SAID_AS:
         return SAID_AS[word]
+    if loud and word == "US":
+        return "us" if LOUD_US.search(_around(match)) else spell(word)
     if word.lower() in SHORT_WORDS and (loud or not _is_name(word, match)):
         return word.lower()
     if word in READ_AS_WORDS:
@@ -163,11 +180,15 @@ def _say_word(word: str, loud: bool, match: re.Match[str]) -> str:
 
 def _is_name(word: str, match: re.Match[str]) -> bool:
     """Return whether a short word in capitals is a name rather than stressed, by its neighbours."""
-    before = match.string[max(0, match.start() - LONGEST_NEIGHBOUR) : match.start()]
-    around = f"{before}\0{match.string[match.end() : match.end() + LONGEST_NEIGHBOUR]}"
     if word in STRESSED:
-        return STRESSED[word].search(around) is None
-    return word in NAMED and NAMED[word].search(around) is not None
+        return STRESSED[word].search(_around(match)) is None
+    return word in NAMED and NAMED[word].search(_around(match)) is not None
+
+
+def _around(match: re.Match[str]) -> str:
+    """Return what is around a word, with a NUL in its place."""
+    before = match.string[max(0, match.start() - LONGEST_NEIGHBOUR) : match.start()]
+    return f"{before}\0{match.string[match.end() : match.end() + LONGEST_NEIGHBOUR]}"
 
 
 def _can_be_said(word: str) -> bool:

@@ -18,6 +18,11 @@ ROOTS = {"\u221a": "the square root of ", "\u221b": "the cube root of "}
 # One to the other: 5 x 3 = 15 is a product, 4x6 and 4 x 100 m are sizes and relays, 2x is twice.
 PRODUCT = re.compile(rf"(?<![\w.])({NUMBER}) ?[x\u00d7*] ?(?={NUMBER}(?: ?[x\u00d7*] ?{NUMBER})* ?=)")
 SIZE = re.compile(rf"(?<![\w.,])(?!0x)({NUMBER}) ?([xX\u00d7]) ?(?={NUMBER})")
+LENGTHS = "mm|cm|m|km|ft|feet|foot|in|inch|inches|pixels|px"
+MEASURED = re.compile(rf"[\d.,]+(?: ?\u00d7 ?[\d.,]+)?(?: ?(?:{LENGTHS})\b| ?[\"'])")  # 10 \u00d7 15 cm
+SIZE_OF_LENGTHS = re.compile(
+    r"(?:(?<=[cm]m)|(?<=[\d ]m)|(?<=ft)|(?<=in)|(?<=[\"'])) ?\u00d7 ?(?=\d)"
+)  # 10 cm \u00d7 15 cm
 SCREEN = re.compile(r"(?<![\w.,])(\d{3,4}) ?[x\u00d7] ?(\d{3,4})(?![\w.])")  # 1920x1080
 BIG_POWER = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=10(?:\^|\u00b2| squared| cubed| to the))")
 TIMES = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)[x\u00d7](?![\w'/-]| ?[-+=<>^*)])")  # 3x faster
@@ -63,6 +68,12 @@ def _power(match: re.Match[str]) -> str:
     return f" to the power of {minus}{match[2]}"
 
 
+def _size(match: re.Match[str]) -> str:
+    """Return "4 by" for 4x6, and for 4 \u00d7 6 cm, which is no product."""
+    by = match[2] in "xX" or MEASURED.match(match.string, match.end())
+    return f"{match[1]} {'by' if by else 'times'} "
+
+
 def _screen(match: re.Match[str]) -> str:
     return f"{in_pairs(match[1])} by {in_pairs(match[2])}"
 
@@ -78,7 +89,8 @@ RULES: tuple[Rule, ...] = (
     (ROOT, lambda match: ROOTS[match[1]]),
     (PRODUCT, r"\1 times "),
     (SCREEN, _screen),
-    (SIZE, lambda match: f"{match[1]} {'by' if match[2] in 'xX' else 'times'} "),
+    (SIZE, _size),
+    (SIZE_OF_LENGTHS, " by "),
     (TIMES, r"\1 times"),
     (STAR, " times "),
     (DIVIDED, " divided by "),

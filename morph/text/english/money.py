@@ -145,11 +145,11 @@ RULES: tuple[Rule, ...] = (
     (CODED, _coded),  # 5 CHF
     (CODE_FIRST, _code_first),  # CHF 5
     (CENTS, lambda match: f"{match[1]} {'cent' if match[1] == '1' else 'cents'}"),
+    (SUFFIX_RANGE, _suffix_range),  # $5m-10m
+    (MONEY_RANGE, _money_range),
     (ADJECTIVE, _adjective),
     (SUB_PRICE, " "),
     (PER, " per "),
-    (SUFFIX_RANGE, _suffix_range),  # $5m-10m
-    (MONEY_RANGE, _money_range),
     (MONEY, _money),
     (MINUS, "minus "),
     (COUNTED, _counted),

@@ -57,7 +57,7 @@ ADDRESS = re.compile(
     rf"\b(\d+[A-Z]? (?:[NSEW]\. )?(?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?"
 )
 NO_STREETS = "The|An?|My|Our|His|Her|Your|Their|This|That|Dear|Ask|See|Call|And|But"
-STREET_NAME = re.compile(rf"(?:\b(?!(?:{NO_STREETS})\b)[A-Z][a-z]+|\d(?:st|nd|rd|th)) \Z")
+STREET_NAME = re.compile(rf"(?:\b(?!(?:{NO_STREETS})\b)[A-Z][a-z']+|\d(?:st|nd|rd|th)) \Z")
 LONGEST_NAME = 24
 ANYWHERE = table("""
     e.g.: for example, i.e.: that is, etc.: et cetera, vs.: versus, approx.: approximately, dept.: department

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .rules import Rule
-from .words import spell_digits
+from .words import in_pairs, spell_digits
 
 # Seven digits alone are a number of a telephone only with a hyphen, and if their exchange is one: 200 or above.
 PHONE = re.compile(
@@ -29,10 +29,14 @@ SECRET = re.compile(
     r"\b((?i:code|pin|passcode|password|combination)\b(?:[^.,;!?\d\n]{0,30}\b(?:is|was|number|to))?:? ?(?:no\. |#)?)"
     r"(\d{4,8})\b(?![.,/-]\d)"
 )
+LOCAL_PHONE = re.compile(r"(?<![\w.,+/-])\(?0\d{2,4}\)? \d{3,4}(?: \d{3,4})?\b(?![-.,]?\d)")  # 020 7946 0018
+WORD_PHONE = re.compile(r"\b1-(8\d\d)-(?=[A-Z]{4})")  # 1-800-FLOWERS
 SECURITY_NUMBER = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
 RULES: tuple[Rule, ...] = (
     (WORLD_PHONE, lambda match: "plus " + spell_digits(match[0])),
     (PHONE, lambda match: spell_digits(match[0])),
+    (LOCAL_PHONE, lambda match: spell_digits(match[0])),
+    (WORD_PHONE, lambda match: f"one {in_pairs(match[1])} "),
     (TOLL_FREE, lambda match: spell_digits(match[0])),
     (SECURITY_NUMBER, lambda match: spell_digits(match[0])),
     (CALLED, lambda match: f"{match[1]} {spell_digits(match[2])}"),  # call 911

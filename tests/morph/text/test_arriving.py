@@ -83,6 +83,11 @@ def test_sentences_are_those_of_the_whole_text_however_it_is_cut():
         ("Made in the U.S. I", []),
         ("Made in the U.S. It ", ["Made in the U.S."]),
         ("Made in the U.S. Items ", []),
+        ("Number 5 among 6. The", []),
+        ("Number 5 and 6. The next", ["Number 5 and 6."]),
+        ("So do I. He ", ["So do I."]),
+        ("It was 25. M", ["It was 25."]),
+        ("1. The next ", []),
     ],
 )
 def test_a_sentence_is_given_when_the_next_begins(text, complete):

@@ -29,6 +29,17 @@ SHORT_FORMS = [
     "She got her Ph.D.|He met the U.S. No. 1 and the U.S. Inspector.",
     "Das ist z.B. In Ordnung, d.h. So ist es.|Und gut.",
     '"i went home.|it was late.|Then I slept."',
+    # A number of one or two digits, or a letter, at a sentence's end, and where it is an ordinal or an initial.
+    "He was 25.|She was 30.|They met in 1999.|It rained.",
+    "His house on the road was 87.|His wife is 5.|Mary is 7.|We sold 12 or 13.|Bob paid 5.",
+    "The last train leaves at 10:30.|Ann paid $25.|Bob paid nothing.",
+    "We need a plan B.|We go.|So do I.|He left.|So did I.|Mary stayed.",
+    "Take vitamin C.|Bob did.|She got an A.|He got a C.",
+    "J. K. Rowling met Samuel L. Jackson, No. 5 and George W. Bush.|Then we left on page 5.|It was late.",
+    "1. The eggs\n|2. The milk\n|A. The end\n|10. She slept.",
+    "Wir kamen am 3. Mai, am 12. Juni und am 24. Dezember.|Dann nicht mehr.",
+    "We have milk, eggs, etc.|You can drive to Acme Inc.|She is on Main St.|It is near.",
+    "See Eq. 5, Nos. 3 and 4, at most max. 5 kg, with Sen. Lee, Rep. Fox and Ft. Worth.|I met Max.|It was late.",
 ]
 
 
