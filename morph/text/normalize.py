@@ -2,7 +2,7 @@
 
 The published checkpoints read all of that themselves, and their text is not changed (a checkpoint's ``TextProfile``
 says what it needs). English goes through kitten-text-processing (NeMo's grammars in plain Python), sentence by
-sentence and only if there is something to write out; ``signs.py`` makes its characters plain, and ``english.py``
+sentence and only if there is something to write out; ``signs.py`` makes its characters plain, and ``english/``
 handles what that library misses.
 """
 

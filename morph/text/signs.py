@@ -1,6 +1,6 @@
 """Signs as plain characters: quotes, dashes, fractions, powers, spaces in numbers, and emoji, which have no sound.
 
-``plain`` runs before the rules of ``english.py``. Compatibility composition (NFKC) would make other numbers of some
+``plain`` runs before the rules of ``english/``. Compatibility composition (NFKC) would make other numbers of some
 signs: 1½ would be 11/2, and 10² 102. So these are written out first.
 """
 

@@ -27,10 +27,12 @@ from .rules import Rule, apply
 from .words import DIGITS
 
 NOTE_MARKS = re.compile(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+")  # Wikipedia's, behind a sentence or a clause
+WI_FI = re.compile(r"\bWi-Fi\b")  # the library joins its parts
 DIGIT = re.compile(r"\d")
 
 RULES: tuple[Rule, ...] = (
     (NOTE_MARKS, ""),
+    (WI_FI, "Wi Fi"),
     *addresses.RULES,
     *short_forms.RULES,
     *letters.RULES,

@@ -11,7 +11,7 @@ from .rules import Rule
 SITE = re.compile(
     r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)"
 )
-UNIX_PATH = re.compile(r"(?<![\w./)<])~?(?:/[A-Za-z_.][\w.-]*){1,20}/?(?<!\.)(?!\w)")
+UNIX_PATH = re.compile(r"(?<![^\s\"'(\[,:;])~?(?:/[A-Za-z_.][\w.-]*){1,20}/?(?<!\.)(?!\w)")
 WINDOWS_PATH = re.compile(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)")
 UNDERSCORE = re.compile(r"(?<=[A-Za-z\d])_(?=[A-Za-z\d])")
 HANDLE = re.compile(r"(?<![\w.@])@(?=[A-Za-z]\w)")

@@ -29,6 +29,9 @@ SHORT_DATE = re.compile(
 DAY_MONTH = re.compile(
     rf"(?<![\w.,/:-])(\bthe )?(3[01]|[12]?\d)(?:st|nd|rd|th)? ({alternatives(MONTHS)})(?! \d{{1,2}}\b)\b"
 )
+A_DAY = r"(3[01]|[12]\d|[1-9])(?:st|nd|rd|th)?"
+MONTH_DAYS = re.compile(rf"\b({'|'.join(MONTHS)}) {A_DAY} ?- ?{A_DAY}(?![\w:-])")  # June 5-7
+DAYS_MONTH = re.compile(rf"(?<![\w.,/-]){A_DAY} ?- ?{A_DAY} ({'|'.join(MONTHS)})\b")  # 5-7 June
 ISO_DATE = re.compile(r"(?<![\w.,/-])((?:19|20)\d\d)-(1[0-2]|0[1-9])-(3[01]|[12]\d|0[1-9])(?![\w/-])")
 MONTH_OF_DAY = re.compile(
     rf"\b({'|'.join(month.lower() for month in MONTHS)})(?= (?:\w+ )?\w+(?:th|st|nd|rd)\b)"
@@ -42,10 +45,13 @@ TIME_SPAN = re.compile(
 OFFICE_HOURS = re.compile(
     r"(?i)\b((?:from|open|work|works|worked|working|a|hours) )(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)"
 )
+# at 10.30, the 10.30 train; not at 1.25 percent
 EUROPEAN_TIME = re.compile(
-    r"\b((?i:at|until|till|by) )([01]?\d|2[0-3])\.([0-5]\d)"
-    r"(?=(?: ?[ap]\.?m\b| (?:sharp|on|in the|tomorrow|tonight|today|every|o'clock)\b|[,;!?]|\.?\s*$))"
-)  # at 10.30
+    r"\b((?i:at|until|till) )([01]?\d|2[0-3])\.([0-5]\d)(?![\d%]|[.,:]\d| ?(?:%|[a-zA-Z\u00b0]{1,3}\b(?<!am)(?<!pm)"
+    r"(?<!on)(?<!in)(?<!and)(?<!for)(?<!or)(?<!to)|percent|per|million|billion|dollars|euros|pounds|times|points?)\b)|"
+    r"\b((?i:the|a) )([01]?\d|2[0-3])\.([0-5]\d)(?= (?:train|bus|flight|ferry|show|service|news|from|to)\b)"
+)
+FULL_HOUR = re.compile(r"(?<![\w:.,])(1[3-9]|2[0-3]):00(?![:\d])")  # 18:00
 HOURS = re.compile(r"(?<![\w:.,])(\d{1,2}):([0-5]\d):([0-5]\d)(?: (?:hours|hrs|h)\b)")
 FRENCH_TIME = re.compile(r"(?<![\w:.,])([01]?\d|2[0-3])h([0-5]\d)\b")
 
@@ -97,6 +103,11 @@ def _office_hours(match: re.Match[str]) -> str:
     return f"{match[1]}{start} to {end}" if 12 >= start > end >= 1 else match[0]
 
 
+def _european_time(match: re.Match[str]) -> str:
+    before, hour, minutes = match.groups()[:3] if match[1] else match.groups()[3:]
+    return f"{before}{hour}:{minutes}"
+
+
 def _clock(hour: str, minutes: str) -> str:
     return f"{hour} {in_pairs(minutes) if int(minutes) > 9 else 'oh ' + small_number(int(minutes))}"
 
@@ -116,7 +127,9 @@ RULES: tuple[Rule, ...] = (
     (DECADE, _decade),
     (HUNDREDS, lambda match: f"{small_number(int(match[1]))} hundreds"),
     (SHORT_DECADE, _short_decade),
-    (SHORT_YEAR, lambda match: in_pairs("19" + match[1][1:]).replace("nineteen", "oh")),
+    (SHORT_YEAR, lambda match: f"oh {small_number(int(match[1]))}"),
+    (MONTH_DAYS, lambda match: f"{match[1]} {ordinal(int(match[2]))} to {ordinal(int(match[3]))}"),
+    (DAYS_MONTH, lambda match: f"the {ordinal(int(match[1]))} to the {ordinal(int(match[2]))} of {match[3]}"),
     (ERA, _era),
     (ISO_DATE, _iso_date),
     (SEASON, _season),
@@ -124,7 +137,8 @@ RULES: tuple[Rule, ...] = (
     (SHORT_DATE, _short_date),
     (HOURS, _duration),
     (FRENCH_TIME, lambda match: _clock(match[1], match[2])),
-    (EUROPEAN_TIME, lambda match: f"{match[1]}{match[2]}:{match[3]}"),
+    (EUROPEAN_TIME, _european_time),
     (TIME_SPAN, r"\1 to "),
     (OFFICE_HOURS, _office_hours),
+    (FULL_HOUR, lambda match: f"{small_number(int(match[1]))} hundred"),
 )

@@ -55,7 +55,7 @@ def _long_number(match: re.Match[str]) -> str:
 
 
 def _continental(match: re.Match[str]) -> str:
-    return match[0].translate(OTHER_POINTS)
+    return match[0].removesuffix(",00").translate(OTHER_POINTS)
 
 
 def _version(match: re.Match[str]) -> str:

@@ -28,19 +28,21 @@ SHORTEST_SHOUT = 5  # letters: shorter words in capitals may all be names, as in
 # Words of two and three letters that are in capitals for stress ("I do NOT agree"), not spelled out.
 SHORT_WORDS = frozenset(
     """
-    ad add age ago air all am and any are art as ask at ate bad bag be bed big bit box boy bus but buy by can car cat
-    cry cup cut day did die do dog dry due eat egg end eye far few fit fix fly for fun get go god got had has hat he
-    her hey hi him his hit hot how ice if in is it its job joy key kid law lay led leg let lie lot low mad man map may
-    me men met mom mr mrs my nah new no nor not now odd of off oh old on one or our out own pay pen per put ran red rid
-    run sad sat saw say sea see set she shy sit six sky so son stop sun ten the tie to too top try two up us use van
-    war was way we wet who why win won wow yes yet you
+    act ad add age ago aha aid aim air all am and any are arm art as ask at ate aww bad bag be bed big bit bow box
+    boy bro bus but buy buzz by can car cat cow cry cup cut dad day did die dig do dog dry due duh ear eat egg ego
+    end eve eww eye fan far fat fee few fit fix fly fog for fun gas get go god got gun guy had has hat he her hey hi
+    him his hit hot how hug huh ice if ill in ink is it its jam jaw job joy key kid lap law lay led leg let lie lip
+    lot low mad man map may me men met mix mom mr mrs mud my nah new no nor not now nut odd of off oh oil old on one
+    or our out own pay pen per pig pop pot put ran raw red rid row rub run sad sat saw say sea see set she shh shy
+    sin sir sit six sky so son stop sum sun tax tea ten the tie to ton too top toy try two ugh up us use van war was
+    way we wet who why win won wow yay yes yet you zoo
     """.split()  # noqa: SIM905 - as a list it would take two hundred lines
 )
 # Short words that are names in capitals, and where they are words in capitals for stress all the same. \0 is the word.
 PHRASE_END = r"(?=\s*(?:[.!?,;:)\"]|\Z))"
 BEFORE_US = (
     "tell|give|help|let|show|save|join|follow|call|ask|teach|trust|not|with|"
-    "for|than|to|love|hate|need|want|about|between|of"
+    "for|than|to|is|are|love|hate|need|want|about|between|of"
 )
 STRESSED = {
     # "Tell US!", "It is good for US.", but "the US", "US troops"
@@ -70,7 +72,7 @@ READ_AS_WORDS = frozenset("PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC MAX".
 # Short forms that are spelled, although they have vowels: those of two and three letters also among loud words.
 SPELLED = frozenset(
     """
-    AARP ACLU ADHD AI API ATM AWS CEO CIA ECG EPA ESPN ETA EU FAQ FIA GPA HIV IAEA IBM IBS ICU ID IPA IPO IQ IRA
+    AARP ACLU ADHD AI API ATM AWS BYOB CEO CIA ECG EPA ESPN ETA EU FAQ FIA GPA HIV IAEA IBM IBS ICU ID IPA IPO IQ IRA
     IRS ISBN ISO ISP ISSN ITV LGBTQIA MIT NBA NGO NYPD NYSE NYU OECD OEM OK OLED PTA RSVP TSA UAE UCLA UCSF UFC UFO UHF
     UI UK UN UNHCR UPS URI URL USA USAF USB USC USDA USGS USMC USPS USSR UV UX VIP YMCA YWCA
     """.split()  # noqa: SIM905 - as above
@@ -113,7 +115,7 @@ ENDING = re.compile(
 LONGEST_DOUBTED = 5  # letters: longer words in capitals are nearly always words
 DOTTED = re.compile(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}")  # U.S., not the time of a day
 DEGREE = re.compile(r"\b(?:Ph\. ?D|D\.Phil|[BM]\.Sc|Ed\.D|Psy\.D|LL\.[BM])\.")
-JOINED = re.compile(r"\b([A-Z]{2,5})/([A-Z]{2,5})\b")  # TCP/IP
+JOINED = re.compile(r"\b([A-Z]{1,5})/([A-Z]{1,5})\b")  # TCP/IP
 AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
 
 
@@ -148,7 +150,8 @@ def _common(words: Iterable[str]) -> set[str]:
 
 
 def _say_shout(match: re.Match[str]) -> str:
-    if _common(WORD.findall(match[0])).isdisjoint(SHORT_WORDS):
+    words = _common(WORD.findall(match[0]))
+    if words.isdisjoint(SHORT_WORDS) and max(map(len, words), default=0) < SHORTEST_SHOUT:
         return match[0]
     return CAPITALS.sub(lambda word: _say_capitals(word, loud=True), match[0])
 

@@ -26,9 +26,9 @@ SIZE_OF_LENGTHS = re.compile(
 SCREEN = re.compile(r"(?<![\w.,])(\d{3,4}) ?[x\u00d7] ?(\d{3,4})(?![\w.])")  # 1920x1080
 BIG_POWER = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=10(?:\^|\u00b2| squared| cubed| to the))")
 TIMES = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)[x\u00d7](?![\w'/-]| ?[-+=<>^*)])")  # 3x faster
-STAR = re.compile(r"(?<=[\w)]) ?(?<!\*)\*(?!\*) ?(?=[\d(]|[a-z]\b)")
-OPERAND = r"(?<=[\w)%.\u00b0\u221e])"
 COMPARED = r"(?:(?<=[\d)%A-Z])|(?<=\b[a-z]))"  # "x > 5", but "a length > 5" has more than 5
+STAR = re.compile(rf"{COMPARED} ?(?<!\*)\*(?!\*) ?(?=[\d(]|[a-z]\b)")
+OPERAND = r"(?<=[\w)%.\u00b0\u221e])"
 NEXT = r"(?=[\w(+\-\u221a\u03c0\u221e$\u00a3\u20ac.])"
 SIGNS = table("""
     \u00d7: times, \u00f7: divided by, =: equals, !=: is not equal to, \u2260: is not equal to, \u2248: is about
@@ -48,6 +48,7 @@ DIVIDED = re.compile(r"(?<=\d) / (?=\d)")
 MINUS_BETWEEN = re.compile(rf"(?<![\w.,/:-])({NUMBER}|[a-z]) ?- ?(?=(?:{NUMBER}|[a-z]) ?=)")
 SPACED_MINUS = re.compile(r"(?<=[\d)]) - (?=\d)(?=[\d.,]+(?: [-+*/x] [\d.,]+)* ?=)")
 PER_MILLE = re.compile(r"(?<=\d) ?\u2030")
+EQUALS_THOUSANDS = re.compile(r"(?<=equals )([1-9])(\d{3})\b(?![.,:-]\d)")  # 2^10 = 1024 is no year
 CONSTANT = re.compile("[\u221e\u03c0]")
 CONSTANTS = {"\u221e": "infinity", "\u03c0": "pi"}
 PLUS_NAMES = re.compile(r"(?<!\w)([A-Z])\+\+(?!\w)")
@@ -97,6 +98,7 @@ RULES: tuple[Rule, ...] = (
     (SPACED_MINUS, " minus "),
     (MINUS_BETWEEN, r"\1 minus "),
     (EQUATION, lambda match: f" {SIGNS[match[2]]} "),
+    (EQUALS_THOUSANDS, r"\1,\2"),
     (COMPARISON, lambda match: f" {SIGNS[match[1]]} "),
     (ALONE, lambda match: ALONE_SAID[match[1]] + " "),
     (PER_MILLE, " per mille"),

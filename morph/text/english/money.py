@@ -34,6 +34,7 @@ SIGNS = pairs("""
 """)
 SIGNED = re.compile(rf"([{''.join(SIGNS)}]) ?({AMOUNT}){SCALE}")
 CODES = pairs("""
+    Rs: rupee/rupees, Rs.: rupee/rupees
     USD: US dollar/US dollars, EUR: euro/euros, GBP: pound/pounds, JPY: yen, CHF: Swiss franc/Swiss francs
     CAD: Canadian dollar/Canadian dollars, AUD: Australian dollar/Australian dollars, INR: rupee/rupees, CNY: yuan
     RMB: yuan, SEK: Swedish krona/Swedish kronor, NOK: Norwegian krone/Norwegian kroner, KRW: won, BRL: real/reais
@@ -42,7 +43,7 @@ CODES = pairs("""
     HKD: Hong Kong dollar/Hong Kong dollars, ZAR: rand, BTC: bitcoin/bitcoins, ETH: ether
 """)
 CODED = re.compile(rf"(?<![\w.,])({AMOUNT}){SCALE} ?({alternatives(CODES)})\b")
-CODE_FIRST = re.compile(rf"\b({alternatives(CODES)}) ?({AMOUNT}){SCALE}")
+CODE_FIRST = re.compile(rf"(?<!\w)({alternatives(CODES)}) ?({AMOUNT}){SCALE}")
 CENTS = re.compile(r"(?<![\w.,$])(\d+(?:\.\d+)?) ?\u00a2")
 # A price before a noun that it describes: a $20 bill, a sub-$100 phone; "a $5 at" and the like have no noun.
 NAMES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "pence"), "\u20ac": ("euro", "cent")}
@@ -61,9 +62,12 @@ ADJECTIVE = re.compile(
     rf"(?:[ -]?({SUFFIX})\b|[ -](thousand|million|billion|trillion))?(?:{NOUN}|-(?=[a-z]))"
 )
 SUB_PRICE = re.compile(r"(?<=[A-Za-z])-(?=[$\u00a3\u20ac]\d)")
-PER = re.compile(
-    r"(?<=[\ds])/(?=(?:month|second|mo|year|yr|week|wk|day|hour|hr|h|night|person|kg|lb|unit|user|minute|min|gallon|gal)\b)"
-)
+PERIODS = table("""
+    mo: month, yr: year, wk: week, hr: hour, h: hour, min: minute, gal: gallon, lb: pound, kg: kilogram, month: month
+    year: year, week: week, day: day, hour: hour, minute: minute, second: second, gallon: gallon, night: night
+    person: person, unit: unit, user: user
+""")
+PER = re.compile(rf"(?<=[\ds\u20ac])/({alternatives(PERIODS)})\b")  # $15/hour, 60 miles/hour
 COUNTED = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?)([kKMB])(?![\w'/-])")
 COUNTED_BEHIND = re.compile(r"\+? (?:[a-z]{3,}s|people)\b")
 
@@ -149,7 +153,7 @@ RULES: tuple[Rule, ...] = (
     (MONEY_RANGE, _money_range),
     (ADJECTIVE, _adjective),
     (SUB_PRICE, " "),
-    (PER, " per "),
+    (PER, lambda match: f" per {PERIODS[match[1]]}"),
     (MONEY, _money),
     (MINUS, "minus "),
     (COUNTED, _counted),

@@ -6,7 +6,7 @@ import re
 
 from ..split import OPENERS
 from .rules import Rule
-from .words import in_pairs, ordinal
+from .words import in_pairs, ordinal, small_number
 
 VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 ROMAN = re.compile(r"(?=[IVXLCDM])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
@@ -35,6 +35,9 @@ RULERS = (
     "Benedict|Pius|Innocent"
 )
 RULER = re.compile(rf"\b((?:(?:King|Queen|Emperor|Tsar) )?(?:{RULERS})) ([IVX]{{1,5}})\b")
+RULED = re.compile(
+    r" (?:was|is|never|also|became|had|lost|won|came|built|took|sent|made|wrote|fled|fought|[a-z]{2,12}ed)\b"
+)
 TITLE = re.compile(r"King|Queen|Emperor|Tsar|Pope")
 SUPER_BOWL = re.compile(r"(?<=\bSuper Bowl )[IVXL]{1,8}\b")
 CENTURY = re.compile(r"\b([IVX]{1,5})(?:th)?(?= centur(?:y|ies)\b)")
@@ -72,16 +75,22 @@ def value_of(numeral: str) -> int | None:
 
 
 def _figure(numeral: str) -> str:
+    """Return a Roman numeral in words: written so, a sentence may need no library."""
     value = value_of(numeral.upper())
-    return numeral if value is None else str(value)
+    return numeral if value is None or value > 99 else small_number(value)
 
 
 def _ends_phrase(match: re.Match[str]) -> bool:
     return BEHIND_NUMERAL.match(match.string, match.end()) is not None
 
 
+def _rules(match: re.Match[str]) -> bool:
+    """Return whether a ruler's deed follows: Charles I was tall."""
+    return RULED.match(match.string, match.end()) is not None
+
+
 def _numbered(match: re.Match[str]) -> str:
-    """Return "Part IV" with a figure; a single I only where it is no pronoun: "the part I love" has one."""
+    """Return "Part four" for Part IV; a single I only where it is no pronoun: "the part I love" has one."""
     before, word, numeral = match.groups()
     named = word[0].isupper() and (before or "").lower() not in DETERMINERS
     parts = before is not None and word.lower() in PARTS
@@ -95,7 +104,7 @@ def _ruler(match: re.Match[str]) -> str:
     """Return a ruler's number as an ordinal; a single I only behind a title, or at the end of a phrase."""
     titled = TITLE.match(match[1])
     value = value_of(match[2])
-    if value is None or (match[2] == "I" and not titled and not _ends_phrase(match)):
+    if value is None or (match[2] == "I" and not titled and not _ends_phrase(match) and not _rules(match)):
         return match[0]
     if len(match[2]) == 1 and not titled and is_initial(match):
         return match[0]
@@ -103,7 +112,7 @@ def _ruler(match: re.Match[str]) -> str:
 
 
 def _listed(match: re.Match[str]) -> str:
-    """Return numerals in a row with figures, if they rise: "I, II and III", but not "I and I" or "X or V"."""
+    """Return numerals in a row in words, if they rise: "I, II and III", but not "I and I" or "X or V"."""
     values = [value_of(numeral) for numeral in LISTED_ONE.findall(match[0])]
     rising = [value for value in values if value is not None]
     if len(rising) < len(values) or rising != sorted(set(rising)) or max(rising) > 30:

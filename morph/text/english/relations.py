@@ -12,10 +12,11 @@ PRESSURE = re.compile(
     r"(?<![\w./$\u00a3\u20ac])([89]\d|1\d\d|2[0-4]\d)/([4-9]\d|1[0-3]\d)(?![\w/]|\.\d)"
 )  # 120/80
 SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)")  # 50/50, 20/20
-# 7/10 in a test, 8/10; 4/5 stars
+# 7/10 in a test, 8/10; 4/5 stars, 4.5/5; got 3/4
 OUT_OF = re.compile(
     r"(?<![\w./$\u00a3\u20ac])(?<!\d )(?:(\d{1,3}(?:\.\d)?)/(10|100)"
-    r"(?![\w/-]|\.\d| (?:of (?:an?|the)|inch|mile|cup|second)\b)|(\d(?:\.\d)?)/(5)(?= (?:stars?|rating)\b))"
+    r"(?![\w/-]|\.\d| (?:of (?:an?|the)|inch|mile|cup|second)\b)|(\d)/(5)(?= (?:stars?|rating)\b)|"
+    r"(\d\.\d)/(\d)(?![\w/]|\.\d))|(?<=scored )(\d{1,3})/(\d{1,3})(?![\w/])"
 )
 SCORED = r"won|lost|score was|score is|score of|beats? \w+|defeated \w+|drew|tied|led|leads?|leading|trailed"
 SCORE = re.compile(rf"(?i)\b({SCORED}) (\d{{1,3}})[-:](\d{{1,3}})\b")
@@ -25,7 +26,7 @@ RANGE = re.compile(
     r"(?P<order> (?:punch|finish)\b)?"
 )
 NUMBER_ROW = re.compile(r"(?<![\w.,:/+-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w/-]|[.,]\d)")  # 4-4-2
-ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9", "3:2", "5:4"))
+ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9"))
 RATIO = re.compile(r"(?<![\w:.,/])(\d{1,4}):(\d{1,4})(?![\w:/]|[.,-]\d)")
 RATIO_WORDS = re.compile(r"(?i)\b(?:ratios?|scale|odds|mix|mixed|diluted|proportions?|outnumbered)\b")
 TIME_WORDS = re.compile(r"(?i) ?(?:[ap]\.?m\b|o'clock)")
@@ -54,7 +55,7 @@ def _pressure(match: re.Match[str]) -> str:
 
 def _out_of(match: re.Match[str]) -> str:
     """Return points of a scale: 7/10 "7 out of 10"; 1/10 and more than there are stay fractions."""
-    count, whole = (match[1], match[2]) if match[1] else (match[3], match[4])
+    count, whole = (group for group in match.groups() if group)
     return f"{count} out of {whole}" if 1 < float(count) <= int(whole) else match[0]
 
 

@@ -21,11 +21,10 @@ A_MONTH = alternatives(set(SHORT_MONTHS) - {"May"})
 A_DAY = alternatives(SHORT_DAYS)
 MONTH_SPAN = re.compile(rf"\b({A_MONTH})\.?-({A_MONTH}|May)\b\.?(?!-)")  # Jan-Mar
 DAY_SPAN = re.compile(rf"\b({A_DAY})\.?-({A_DAY})\b\.?(?!-)")  # Mon-Fri
-SHORT_MONTH = re.compile(
-    rf"\b({A_MONTH})(?:\.? (?=\d)|\.(?=,? [a-z]))|(?<=\d )({A_MONTH})\b\.?(?=,? \d|[.,]|\Z)"
-)
+SHORT_MONTH = re.compile(rf"\b({A_MONTH})(?:\.|(?= \d)|(?<=\d [A-Z][a-z]{{2}})(?=[., ]|\Z))(?![\w.])")
 SHORT_DAY = re.compile(
-    rf"\b({A_DAY})(?:\.(?=,? [A-Za-z\d])|(?=,? (?:\d|(?:{alternatives(SHORT_MONTHS)})\b)))"
+    rf"\b(?:({A_DAY})(?:\.(?=,? [A-Za-z\d])|(?=,? (?:\d|(?:{alternatives(MONTHS)}|{alternatives(SHORT_MONTHS)})\b)))|"
+    r"(Mon|Tues?|Wed|Thur?s?|Fri)\.(?=\s*\Z|[,;:)]))"
 )
 BEFORE_NUMBERS = table("""
     no: number, nos: numbers, p: page, pp: pages, pg: page, ch: chapter, chs: chapters, vol: volume, vols: volumes
@@ -42,10 +41,12 @@ TITLES = table("""
     Prof: Professor, Profs: Professors, Sen: Senator, Sens: Senators, Rep: Representative, Reps: Representatives
     Gov: Governor, Gen: General, Col: Colonel, Capt: Captain, Lt: Lieutenant, Sgt: Sergeant, Maj: Major, Rev: Reverend
     Hon: Honorable, Cmdr: Commander, Pres: President, Adm: Admiral, Cpl: Corporal, Pvt: Private, Det: Detective
-    Mrs: Missus, Ms: Miz, Fr: Father, Msgr: Monsignor, Supt: Superintendent, Insp: Inspector, St: Saint, Mt: Mount
-    Ft: Fort, Drs: Doctors
+    Mr: Mister, Mrs: Missus, Ms: Miz, Dr: Doctor, Fr: Father
+    Msgr: Monsignor, Supt: Superintendent, Insp: Inspector
+    St: Saint, Mt: Mount, Ft: Fort, Drs: Doctors
 """)
-TITLE = re.compile(rf"\b({alternatives(TITLES)})(?:\. |(?<=Prof) |(?<=Mt) |(?<=Sgt) |(?<=Capt) )(?=[A-Z])")
+# British ones have no dot: Mr Lee.
+TITLE = re.compile(rf"\b(?:({alternatives(TITLES)})\. |(Mr|Mrs|Ms|Dr|Prof|Mt|Sgt|Capt|St) )(?=[A-Z])")
 STREETS = table("""
     St: Street, Ave: Avenue, Av: Avenue, Rd: Road, Blvd: Boulevard, Ln: Lane, Dr: Drive, Ct: Court, Pl: Place
     Sq: Square, Hwy: Highway, Pkwy: Parkway, Ter: Terrace
@@ -56,6 +57,8 @@ STREET = re.compile(rf"(?<=[a-z] )({alternatives(STREETS)})\b(?:\.{BEHIND_STREET
 ADDRESS = re.compile(
     rf"\b(\d+[A-Z]? (?:[NSEW]\. )?(?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?"
 )
+DIRECTION = re.compile(r"(?<=\d )([NSEW])\.(?= )")  # 12 N. Main St.
+DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 NO_STREETS = "The|An?|My|Our|His|Her|Your|Their|This|That|Dear|Ask|See|Call|And|But"
 STREET_NAME = re.compile(rf"(?:\b(?!(?:{NO_STREETS})\b)[A-Z][a-z']+|\d(?:st|nd|rd|th)) \Z")
 LONGEST_NAME = 24
@@ -75,6 +78,7 @@ INSIDE = {
 }
 LIFE = re.compile(r"(?<![\w.])([bd])\. ?(?=(?:1\d|20)\d\d\b)")  # b. 1950
 SHORT_FORM = re.compile(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)")
+VERSUS = re.compile(r"(?<![\w.])(vs|etc)(?![\w.])")
 SHORT_FORM_INSIDE = re.compile(rf"(?<![\w.])(?i:({alternatives(INSIDE)}))(?= [a-z\d])")
 SLASHES = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because", "n/a": "not applicable"}
 SLASH = re.compile(r"(?<![\w/.:])(?i:(w/o|c/o|b/c|n/a)\b|(w/)(?=[ \w]))(?!/)")
@@ -99,13 +103,18 @@ def _street(match: re.Match[str]) -> str:
 
 def _address(match: re.Match[str]) -> str:
     stop = "." if match[0].endswith(".") and ends_sentence(match) else ""
-    return match[1] + STREETS[match[2]] + stop
+    name = DIRECTION.sub(lambda one: DIRECTIONS[one[1]], match[1])
+    return name + STREETS[match[2]] + stop
 
 
-def _month(match: re.Match[str]) -> str:
-    if match[2]:
-        return SHORT_MONTHS[match[2]] + ("." if match[0].endswith(".") and ends_sentence(match) else "")
-    return SHORT_MONTHS[match[1]] + (" " if match[0].endswith(" ") else "")
+def _calendar(names: dict[str, str]) -> Said:
+    """Return a rule's right side: a short month or day in whole, and the sentence's stop if its dot was that too."""
+
+    def said(match: re.Match[str]) -> str:
+        stop = "." if match[0].endswith(".") and ends_sentence(match) else ""
+        return names[match[match.lastindex or 1]] + stop
+
+    return said
 
 
 def _slash(match: re.Match[str]) -> str:
@@ -124,15 +133,16 @@ def _before_number(match: re.Match[str]) -> str:
 RULES: tuple[Rule, ...] = (
     (MONTH_SPAN, lambda match: f"{SHORT_MONTHS[match[1]]} to {SHORT_MONTHS[match[2]]}"),
     (DAY_SPAN, lambda match: f"{SHORT_DAYS[match[1]]} to {SHORT_DAYS[match[2]]}"),
-    (SHORT_DAY, lambda match: SHORT_DAYS[match[1]]),  # Mon., at 9; Fri, Jan 5
-    (SHORT_MONTH, _month),  # Jan. 5th; 5 Jan 2024
+    (SHORT_DAY, _calendar(SHORT_DAYS)),  # Mon., at 9; Fri, Jan 5
+    (SHORT_MONTH, _calendar(SHORT_MONTHS)),  # Jan. 5th; 5 Jan 2024
     (ADDRESS, _address),  # 12 Main St.
     (STREET, _street),  # on Main St. and 5th Ave
-    (TITLE, lambda match: TITLES[match[1]] + " "),  # Prof. Lee, St. Paul
+    (TITLE, lambda match: TITLES[match[1] or match[2]] + " "),  # Prof. Lee, St. Paul
     (LIFE, lambda match: "born " if match[1] == "b" else "died "),
     (BEFORE_NUMBER, _before_number),  # No. 5, Eq. 5
     (PLAIN_BEFORE_NUMBER, _before_number),  # Fig 3
     (SHORT_FORM, _whole(ANYWHERE)),  # e.g. this, Smith Inc. and others
+    (VERSUS, lambda match: ANYWHERE[match[1] + "."]),
     (SHORT_FORM_INSIDE, _whole(INSIDE)),  # esp. here
     (SLASH, _slash),  # w/ milk, w/o sugar
 )

@@ -52,7 +52,7 @@ UNITS = pairs("""
     }.items()
 }
 # Letters that also have other meanings directly behind a number (the s of "1990s", 5h) need a space, or a decimal.
-SPACED = ("s", "h", "min", "V", "W", "L", "mo", "in", "mi")
+SPACED = ("s", "h", "V", "W", "L", "mo", "in", "mi")
 # Words themselves: they are units only with a dot before small letters, or behind feet.
 WORDS = ("in", "mi", "mo")
 PLAIN = alternatives(set(UNITS) - set(WORDS))
@@ -60,6 +60,9 @@ UNIT = re.compile(
     rf"(?<=\d)(?:(?: |-(?!m/)|(?!(?:{'|'.join(SPACED)})\b))({PLAIN})(?![\w'/])|"
     rf"[ -]({'|'.join(WORDS)})(?=\.(?:[ ]?[a-z,;:)]|\s*\Z)))(?P<dot>\.(?=[ ]?[a-z,;:)\d]|-|\s*\Z))?"
 )
+JOINED_UNIT = re.compile(
+    r"(?<![A-Za-z\d.])(\d+\.\d+|\d{2,4})(?=[VW](?![\w'/-]))|(?<![\w.])(\d)(?=L(?![\w'/-]))"
+)  # 12V, 2L
 DECIMAL_SECONDS = re.compile(r"(?<=\d\.\d)(\d?)s\b")  # 9.58s
 FEET_INCHES = re.compile(
     r"(?<![\w.,])(\d{1,2}) ?(?:ft|feet|foot)\.?,? (\d{1,2}(?:\.\d)?) ?(?:in|inch|inches)\b(?:\.(?= ?[a-z,;]))?"
@@ -127,6 +130,7 @@ FEET_RULES: tuple[Rule, ...] = (
 )
 RULES: tuple[Rule, ...] = (
     (WIDE_INCHES, " inches"),
+    (JOINED_UNIT, lambda match: f"{match[0]} "),
     (DECIMAL_SECONDS, r"\1 seconds"),
     (UNIT, _unit),
 )

@@ -7,8 +7,16 @@ TEENS = tuple(
     "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()  # noqa: SIM905
 )
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+ORDINALS = {
+    "one": "first",
+    "two": "second",
+    "three": "third",
+    "five": "fifth",
+    "eight": "eighth",
+    "nine": "ninth",
+} | {
+    "twelve": "twelfth",
+}
 
 
 def small_number(number: int) -> str:
@@ -46,10 +54,10 @@ def spell_digits(number: str) -> str:
 
 
 def ordinal(number: int) -> str:
-    """Return an ordinal, which the library reads if it has a figure: "eighth", "18th"."""
-    if number <= len(ORDINALS):
-        return ORDINALS[number - 1]
-    return f"{number}{'th' if number // 10 % 10 == 1 else ENDINGS.get(number % 10, 'th')}"
+    """Return a number below 100 as an ordinal: 8 "eighth", 21 "twenty first"."""
+    *tens, last = small_number(number).split()
+    said = ORDINALS.get(last) or (last[:-1] + "ieth" if last.endswith("y") else last + "th")
+    return " ".join([*tens, said])
 
 
 def plural(word: str) -> str:

@@ -383,6 +383,18 @@ def test_the_checkpoint_limits_the_length_of_a_piece(synthesizer, model, voice, 
     )
 
 
+def test_a_piece_is_no_longer_than_the_limit_with_the_stop_that_is_added(model, monkeypatch) -> None:
+    monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40, normalize="en"))
+    line, options = Line("These words go on " * 20, None), GenerateOptions()
+    limit = render.piece_limit(model, options)
+    _, pieces = render.cut_line(0, line, render.normalizer_of(model, options), limit)
+    assert max(len(piece.text) for piece in pieces) == 40 and all(
+        piece.text.endswith(".") for piece in pieces
+    )
+    assert render.piece_limit(model, replace(options, normalize="off")) == 40
+    assert render.piece_limit(model, replace(options, split_chars=0)) == 0
+
+
 def test_parts_without_a_letter_are_left_out(synthesizer, voice) -> None:
     options = GenerateOptions(sampling=SHORT, split_chars=40, retries=0)
     text = (

@@ -17,7 +17,7 @@ SHORT_FORMS = """
     Prof. Lee met Sen. Warren and Rep. Ann Fox. -> Professor Lee met Senator Warren and Representative Ann Fox.
     Mrs. and Ms. Lee -> Mrs. and Miz Lee
     St. Paul and Mt. Hood, near Ft. Worth -> Saint Paul and Mount Hood, near Fort Worth
-    He lives on Elm Dr. with Dr. Lee. -> He lives on Elm Drive with Dr. Lee.
+    He lives on Elm Dr. with Dr. Lee. -> He lives on Elm Drive with Doctor Lee.
     at 12 Main St., on 5th Ave. near us -> at 12 Main Street, on 5th Avenue near us
     It is on Main St. -> It is on Main Street.
     See Eq. 5, Figs. 2 and 3, Nos. 3 and 4, pp. 7. -> See Equation 5, Figures 2 and 3, Numbers 3 and 4, pages 7.
@@ -34,7 +34,7 @@ DATES = """
     the 80s and '60s -> the eighties and sixties
     the 2019/20 season of 1914-18 -> the twenty nineteen twenty season of nineteen fourteen to eighteen
     in 476 AD, AD 79 and 44 BC -> in 476 ay dee, ay dee 79 and 44 bee see
-    on 2024-03-04 or on 5/12 -> on March fourth, twenty twenty four or on May 12th
+    on 2024-03-04 or on 5/12 -> on March fourth, twenty twenty four or on May twelfth
     7-9 pm, a 9-5 job, 9am-5pm -> 7 to 9 pm, a 9 to 5 job, 9am to 5pm
     2:03:59 hours, at 7h30, at 10.30. -> 2 hours 3 minutes and 59 seconds, at 7 thirty, at 10:30.
 """
@@ -77,9 +77,9 @@ MATHS = """
     C++, C#, an A+, 0x80, <b> -> C plus plus, see sharp, an A plus, 0x80, <b>
 """
 NAMES = """
-    I, II and III; Part I again; GTA V -> 1, 2 and 3; Part I again; GTA 5
-    When I read Part I again, scene ii. -> When I read Part 1 again, scene 2.
-    MCMXCIV, the XIX century, Rocky IV is -> nineteen ninety four, the 19th century, Rocky 4 is
+    I, II and III; Part I again; GTA V -> one, two and three; Part I again; GTA five
+    When I read Part I again, scene ii. -> When I read Part one again, scene two.
+    MCMXCIV, the XIX century, Rocky IV is -> nineteen ninety four, the nineteenth century, Rocky four is
     H2SO4, CO2 -> aitch two ess oh four, see oh two
     #1, 007, 1080p, A380, Flight 370 -> number 1, double oh seven, ten eighty pee, A three eighty, Flight three seventy
     401(k), v2.1 -> four oh one kay, v 2 point 1
@@ -137,8 +137,8 @@ def test_numbers_in_words() -> None:
         ),
         *("two thousand five", "twenty nineteen"),
     ]
-    assert [ordinal(number) for number in (3, 11, 12, 13, 21, 22, 111)] == [
-        *("third", "11th", "12th", "13th", "21st", "22nd", "111th")
+    assert [ordinal(number) for number in (3, 8, 11, 12, 13, 20, 21, 44)] == [
+        *("third", "eighth", "eleventh", "twelfth", "thirteenth", "twentieth", "twenty first", "forty fourth")
     ]
     assert [plural(word) for word in ("sixty", "oh", "ess", "why")] == ["sixties", "ohs", "esses", "whys"]
 
