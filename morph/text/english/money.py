@@ -58,7 +58,7 @@ NO_NOUN = (
 NOUN = rf"(?= (?!(?:{NO_NOUN})\b)[a-z])"
 DETERMINED = r"(?i:an?|the|another|this|that|his|her|my|your|their|its|our|one|new) |(?i:sub|non|under|over|multi|pre)-"
 ADJECTIVE = re.compile(
-    rf"\b({DETERMINED})([$\u00a3\u20ac])(\d+(?:,\d{{3}})*)(?:\.(\d\d))?"
+    rf"\b({DETERMINED})([$\u00a3\u20ac])(\d+(?:,\d{{3}})*(?:\.\d(?!\d))?)(?:\.(\d\d))?"
     rf"(?:[ -]?({SUFFIX})\b|[ -](thousand|million|billion|trillion))?(?:{NOUN}|-(?=[a-z]))"
 )
 SUB_PRICE = re.compile(r"(?<=[A-Za-z])-(?=[$\u00a3\u20ac]\d)")

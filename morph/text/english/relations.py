@@ -27,7 +27,7 @@ RANGE = re.compile(
 )
 NUMBER_ROW = re.compile(r"(?<![\w.,:/+-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w/-]|[.,]\d)")  # 4-4-2
 ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9"))
-RATIO = re.compile(r"(?<![\w:.,/])(\d{1,4}):(\d{1,4})(?![\w:/]|[.,-]\d)")
+RATIO = re.compile(r"(?<![\w:.,/])(\d{1,4})( ?):\2(\d{1,4})(?![\w:/]|[.,-]\d)")
 RATIO_WORDS = re.compile(r"(?i)\b(?:ratios?|scale|odds|mix|mixed|diluted|proportions?|outnumbered)\b")
 TIME_WORDS = re.compile(r"(?i) ?(?:[ap]\.?m\b|o'clock)")
 BOOKS = (
@@ -68,19 +68,27 @@ def _range(match: re.Match[str]) -> str:
     low, high = (float(number.replace(",", "")) for number in match.groups()[:2])
     if match[1].startswith("0") and len(match[1]) > 1 and "." not in match[1]:
         return match[0]
-    between = " to " if low < high and not match["order"] else " "
+    between = " "
+    if (low < high or (low, high) == (9, 5)) and not match["order"]:  # from nine to five
+        between = (
+            " and "
+            if match.string[max(0, match.start() - 8) : match.start()].lower() == "between "
+            else " to "
+        )
     return f"{match[1]}{between}{match[2]}{match['order'] or ''}"
 
 
 def _ratio(match: re.Match[str]) -> str:
     """Return "3 to 1" for 3:1, and "16 by 9" for a screen; what may be a time of the day stays, unless a word tells."""
-    is_time = len(match[2]) == 2 and int(match[1]) < 25 and int(match[2]) < 60
+    left, right = match[1], match[3]
+    is_time = len(right) == 2 and int(left) < 25 and int(right) < 60 and not match[2]
+    is_screen = f"{left}:{right}" in ASPECTS
     around = match.string[max(0, match.start() - 12) : match.end() + 16]
-    if is_time and match[0] not in ASPECTS and not RATIO_WORDS.search(around):
+    if is_time and not is_screen and not RATIO_WORDS.search(around):
         return match[0]
     if TIME_WORDS.match(match.string, match.end()):
         return match[0]
-    return f"{match[1]} {'by' if match[0] in ASPECTS else 'to'} {match[2]}"
+    return f"{left} {'by' if is_screen else 'to'} {right}"
 
 
 def _verse(match: re.Match[str]) -> str:

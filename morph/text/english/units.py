@@ -16,8 +16,9 @@ UNITS = pairs("""
     sq. mi: square mile/square miles, cu ft: cubic foot/cubic feet, cu. ft: cubic foot/cubic feet
     g: gram/grams, kg: kilogram/kilograms, mg: milligram/milligrams, \u03bcg: microgram/micrograms
     lb: pound/pounds, lbs: pound/pounds, oz: ounce/ounces, l: liter/liters, L: liter/liters, ml: milliliter/milliliters
-    mL: milliliter/milliliters, gal: gallon/gallons, qt: quart/quarts, fl oz: fluid ounce/fluid ounces
-    fl. oz: fluid ounce/fluid ounces, tbsp: tablespoon/tablespoons, Tbsp: tablespoon/tablespoons
+    mL: milliliter/milliliters, gal: gallon/gallons, qt: quart/quarts, qts: quart/quarts, pt: pint/pints
+    fl oz: fluid ounce/fluid ounces, fl. oz: fluid ounce/fluid ounces, tbsp: tablespoon/tablespoons
+    Tbsp: tablespoon/tablespoons
     tsp: teaspoon/teaspoons, doz: dozen
     ms: millisecond/milliseconds, s: second/seconds, sec: second/seconds, secs: second/seconds, min: minute/minutes
     mins: minute/minutes, h: hour/hours, hr: hour/hours, hrs: hour/hours, wk: week/weeks, wks: week/weeks
