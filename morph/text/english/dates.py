@@ -19,6 +19,7 @@ SEASON = re.compile(r"(?<![\w./-])((?:19|20)(\d\d))/(\d\d)(?![\w/-]|\.\d)")  # 2
 YEARS = re.compile(
     r"(?<![\w.,/$\u00a3\u20ac-])(1[1-9]\d\d|20\d\d)-(\d{4}|\d\d)(?![\w/-]|[.,:]\d)"
 )  # 1914-18, 1914-1918
+PREFIXED_YEAR = re.compile(r"(?<=[a-z])-(?=(?:1[1-9]\d\d|20\d\d)\b(?![-/.]\d))")  # pre-1990
 SHORT_YEAR = re.compile(r"(?<![\w'])'(0\d)(?![\w'])")  # the class of '09
 ERA = re.compile(r"(?:(?<=\d)|(?<=century)) ?(AD|BC|CE|BCE)\b|\b(AD)(?= \d)")
 ERAS = {"AD": "ay dee", "BC": "bee see", "CE": "see ee", "BCE": "bee see ee"}
@@ -127,6 +128,7 @@ RULES: tuple[Rule, ...] = (
     (DECADE, _decade),
     (HUNDREDS, lambda match: f"{small_number(int(match[1]))} hundreds"),
     (SHORT_DECADE, _short_decade),
+    (PREFIXED_YEAR, " "),
     (SHORT_YEAR, lambda match: f"oh {small_number(int(match[1]))}"),
     (MONTH_DAYS, lambda match: f"{match[1]} {ordinal(int(match[2]))} to {ordinal(int(match[3]))}"),
     (DAYS_MONTH, lambda match: f"the {ordinal(int(match[1]))} to the {ordinal(int(match[2]))} of {match[3]}"),

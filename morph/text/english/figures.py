@@ -32,7 +32,7 @@ LONGEST_NAME = 40  # characters before a number, as far as such a word is looked
 VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
 NAMED_VERSION = re.compile(r"(?<![\w./@:])([A-Za-z]+)(\d+)\.(\d+)(?![\w/@]|\.\w)")  # Qwen3.5
 ORDINAL_HYPHEN = re.compile(r"(?<=\d(?:st|nd|rd|th))-(?=[A-Za-z\s])")  # 20th-century, 18th- and
-BEFORE_ORDINAL = re.compile(r"(?<=[a-z])-(?=\d{1,3}(?:st|nd|rd|th)\b)")  # mid-20th
+BEFORE_ORDINAL = re.compile(r"(?<=[a-z])(?<!\d[a-z]{2})-(?=\d{1,3}(?:st|nd|rd|th)\b)")  # mid-20th
 HASH = re.compile(r"(?<![\w&#])(?:#|\bNo\.? ?#)(?=\d)")  # #1
 DIGIT_CODE = re.compile(r"(?<![\w.,])00([1-9])\b(?![.,:]\d)")  # 007
 # Flight 370, Room 101: said as years are.

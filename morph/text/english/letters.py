@@ -24,7 +24,7 @@ SHOUT = re.compile(
     r"\b[A-Z]+(?:'[A-Z]+)?(?:,? [A-Z]+(?:'[A-Z]+)?\b){2,}"
 )  # "LET US OUT!" the children screamed.
 LONGEST_SPELLED = 3
-SHORTEST_SHOUT = 5  # letters: shorter words in capitals may all be names, as in "The US, UK and EU"
+SHORTEST_SHOUT = 4  # letters: shorter words in capitals may all be names, as in "The US, UK and EU"
 # Words of two and three letters that are in capitals for stress ("I do NOT agree"), not spelled out.
 SHORT_WORDS = frozenset(
     """
@@ -52,8 +52,8 @@ STRESSED = {
     ),
     # "Do IT!", "This is IT.", but "the IT department", "She works in IT."
     "IT": re.compile(
-        r"(?i)\b(?:do|did|does|done|doing|is|was|stop|love|hate|get|got|want|like|mean|make|made|need|take|say|said|know|"
-        rf"believe|try|use|buy|that|this|that's|it's) \0{PHRASE_END}"
+        r"(?:(?i:\b(?:do|did|does|done|doing|stop|love|hate|get|got|want|mean|made|said|believe|try|buy|that's|it's|"
+        rf"(?:this|that|here|what|where|who) (?:is|was)|is (?:this|that)) )|\b[A-Z]{{3,}} )\0{PHRASE_END}"
     ),
     "LED": re.compile(r"(?i)\b(?:he|she|it|we|they|who|that|which) \0"),
     "AM": re.compile(r"\bI \0"),
@@ -151,7 +151,8 @@ def _common(words: Iterable[str]) -> set[str]:
 
 def _say_shout(match: re.Match[str]) -> str:
     words = _common(WORD.findall(match[0]))
-    if words.isdisjoint(SHORT_WORDS) and max(map(len, words), default=0) < SHORTEST_SHOUT:
+    said = any(len(word) >= SHORTEST_SHOUT and _is_said(word.upper()) for word in words)
+    if words.isdisjoint(SHORT_WORDS) and ("," in match[0] or not said):
         return match[0]
     return CAPITALS.sub(lambda word: _say_capitals(word, loud=True), match[0])
 
@@ -192,6 +193,10 @@ def _around(match: re.Match[str]) -> str:
     """Return what is around a word, with a NUL in its place."""
     before = match.string[max(0, match.start() - LONGEST_NEIGHBOUR) : match.start()]
     return f"{before}\0{match.string[match.end() : match.end() + LONGEST_NEIGHBOUR]}"
+
+
+def _is_said(word: str) -> bool:
+    return word not in SPELLED and not VOWELS.isdisjoint(word) and _can_be_said(word)
 
 
 def _can_be_said(word: str) -> bool:

@@ -25,6 +25,10 @@ RANGE = re.compile(
     rf"(?<![\w.,:/+\u00b0-])({COUNT}) ?- ?({COUNT})(?![\w-]*-\d|/\d|:\d|[.,]\d|\d)(?! ?=)"
     r"(?P<order> (?:punch|finish)\b)?"
 )
+# 10%-15%, 5kg-10kg, 18th-19th
+UNIT_RANGE = re.compile(
+    r"(?<=\d)( ?(?:%|\u00b0[CF]?|kg|km|cm|mm|m|g|ft|lbs?|oz|L|l|ml|GB|MB|mph|st|nd|rd|th)) ?- ?(?=\d)"
+)
 NUMBER_ROW = re.compile(r"(?<![\w.,:/+-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w/-]|[.,]\d)")  # 4-4-2
 ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9"))
 RATIO = re.compile(r"(?<![\w:.,/])(\d{1,4})( ?):\2(\d{1,4})(?![\w:/]|[.,-]\d)")
@@ -109,4 +113,7 @@ RULES: tuple[Rule, ...] = (
     (NUMBER_ROW, lambda match: match[0].replace("-", " ")),
 )
 # Behind prices and dates, which may have hyphens too.
-RANGES: tuple[Rule, ...] = ((RANGE, _range),)
+RANGES: tuple[Rule, ...] = (
+    (UNIT_RANGE, r"\1 to "),
+    (RANGE, _range),
+)

@@ -20,6 +20,9 @@ SHORT_DAYS = table("""
 A_MONTH = alternatives(set(SHORT_MONTHS) - {"May"})
 A_DAY = alternatives(SHORT_DAYS)
 MONTH_SPAN = re.compile(rf"\b({A_MONTH})\.?-({A_MONTH}|May)\b\.?(?!-)")  # Jan-Mar
+FULL_SPAN = re.compile(
+    rf"\b({'|'.join(MONTHS)}|[MTWFS][a-z]{{2,5}}day)-(?=(?:{'|'.join(MONTHS)}|[MTWFS][a-z]{{2,5}}day)\b)"
+)  # May-June, Monday-Friday
 DAY_SPAN = re.compile(rf"\b({A_DAY})\.?-({A_DAY})\b\.?(?!-)")  # Mon-Fri
 SHORT_MONTH = re.compile(rf"\b({A_MONTH})(?:\.|(?= \d)|(?<=\d [A-Z][a-z]{{2}})(?=[., ]|\Z))(?![\w.])")
 SHORT_DAY = re.compile(
@@ -33,7 +36,9 @@ BEFORE_NUMBERS = table("""
     lon: longitude, long: longitude, ca: circa, c: circa, approx: approximately, ver: version, op: opus
     tel: telephone, min: minimum, max: maximum, est: established, dist: district
 """)
-BEFORE_NUMBER = re.compile(rf"(?<![\w.-])(?i:({alternatives(BEFORE_NUMBERS)}))\. ?(?=[\d#~]|-\d|[A-Z]\d)")
+BEFORE_NUMBER = re.compile(
+    rf"(?<![\w.-])(?i:({alternatives(BEFORE_NUMBERS)}))\. ?(?=[\d#~]|-\d|[A-Z]\d|[IVXL]{{2,}}\b)"
+)
 # Those that are no words, so that they need no dot.
 PLAIN_BEFORE_NUMBERS = "nos|pp|vols?|figs?|eqs?|ext|apt|rm|hwy|rte|approx|bldg|ste|ver"
 PLAIN_BEFORE_NUMBER = re.compile(rf"(?<![\w.-])(?i:({PLAIN_BEFORE_NUMBERS})) (?=\d)")
@@ -131,6 +136,7 @@ def _before_number(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
+    (FULL_SPAN, r"\1 to "),
     (MONTH_SPAN, lambda match: f"{SHORT_MONTHS[match[1]]} to {SHORT_MONTHS[match[2]]}"),
     (DAY_SPAN, lambda match: f"{SHORT_DAYS[match[1]]} to {SHORT_DAYS[match[2]]}"),
     (SHORT_DAY, _calendar(SHORT_DAYS)),  # Mon., at 9; Fri, Jan 5

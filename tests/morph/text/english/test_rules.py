@@ -25,7 +25,8 @@ SHORT_FORMS = """
     E.g. this, i.e. that, approx. 5, etc. -> For example this, that is that, approximately 5, et cetera.
     Acme Inc. and the Univ. of Ohio -> Acme Incorporated and the University of Ohio
     w/ milk, w/o sugar, w/cream -> with milk, without sugar, with cream
-    Mon.-Fri., Jan-Mar -> Monday to Friday, January to March
+    Mon.-Fri., Jan-Mar, May-June -> Monday to Friday, January to March, May to June
+    Mr Lee, Rome vs. Gaul, Vol. II, in Feb. -> Mister Lee, Rome versus Gaul, Volume two, in February.
     5 min. 30 sec. -> 5 minutes 30 seconds.
     b. 1950, d. 2010 -> born 1950, died 2010
 """
@@ -35,6 +36,7 @@ DATES = """
     the 2019/20 season of 1914-18 -> the twenty nineteen twenty season of nineteen fourteen to eighteen
     in 476 AD, AD 79 and 44 BC -> in 476 ay dee, ay dee 79 and 44 bee see
     on 2024-03-04 or on 5/12 -> on March fourth, twenty twenty four or on May twelfth
+    June 5-7, 5-7 June, at 18:00 -> June fifth to seventh, the fifth to the seventh of June, at eighteen hundred
     7-9 pm, a 9-5 job, 9am-5pm -> 7 to 9 pm, a 9 to 5 job, 9am to 5pm
     2:03:59 hours, at 7h30, at 10.30. -> 2 hours 3 minutes and 59 seconds, at 7 thirty, at 10:30.
 """
@@ -43,6 +45,8 @@ RELATIONS = """
     mid-20th, a 3rd-party app -> mid 20th, a 3rd party app
     2-3 days, pages 12-15, 100-2000 people -> 2 to 3 days, pages 12 to 15, 100 to 2000 people
     She won 6-4, they lost 0-1, a 3-0 win -> She won 6 to 4, they lost 0 to 1, a 3 0 win
+    10%-15%, 5kg-10kg, the 18th-19th -> 10% to 15%, 5 kilograms to 10 kilograms, the 18th to 19th
+    between 5-10, 3 : 2 -> between 5 and 10, 3 to 2
     a 4-4-2, the 1-2 punch -> a 4 4 2, the 1 2 punch
     16:9, 3:1, a ratio of 1:10, at 10:30 -> 16 by 9, 3 to 1, a ratio of 1 to 10, at 10:30
     Psalm 23:4, 1 John 4:7-8 -> Psalm 23 verse 4, First John 4 verses 7 to 8
