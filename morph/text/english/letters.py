@@ -24,7 +24,8 @@ SHOUT = re.compile(
     r"\b[A-Z]+(?:'[A-Z]+)?(?:,? [A-Z]+(?:'[A-Z]+)?\b){2,}"
 )  # "LET US OUT!" the children screamed.
 LONGEST_SPELLED = 3
-SHORTEST_SHOUT = 4  # letters: shorter words in capitals may all be names, as in "The US, UK and EU"
+SHORTEST_SHOUT = 5  # letters: shorter words in capitals may all be names, as in "The US, UK and EU"
+SHORTEST_OF_THREE = 4  # letters, where three in a row are in capitals
 # Words of two and three letters that are in capitals for stress ("I do NOT agree"), not spelled out.
 SHORT_WORDS = frozenset(
     """
@@ -151,7 +152,7 @@ def _common(words: Iterable[str]) -> set[str]:
 
 def _say_shout(match: re.Match[str]) -> str:
     words = _common(WORD.findall(match[0]))
-    said = any(len(word) >= SHORTEST_SHOUT and _is_said(word.upper()) for word in words)
+    said = any(len(word) >= SHORTEST_OF_THREE and _is_said(word.upper()) for word in words)
     if words.isdisjoint(SHORT_WORDS) and ("," in match[0] or not said):
         return match[0]
     return CAPITALS.sub(lambda word: _say_capitals(word, loud=True), match[0])
@@ -209,6 +210,11 @@ def _spell_dotted(match: re.Match[str]) -> str:
     return spell(letters) + ("." if ends_sentence(match) else "")
 
 
+def _joined(match: re.Match[str]) -> str:
+    """Return TCP/IP as two words, and the letters of I/O by their names."""
+    return " ".join(spell(word) if len(word) == 1 else word for word in match.groups())
+
+
 def _compound(match: re.Match[str]) -> str:
     """Return names with "&": Q&A "Q and A", AT&T "ay tee and tee", salt&pepper "salt and pepper"."""
     if match[1] is None:
@@ -223,7 +229,7 @@ RULES: tuple[Rule, ...] = (
     (DOTTED, _spell_dotted),  # The U.S. is big.
     (DEGREE, _spell_dotted),  # She has a Ph.D. in law.
     (AND, _compound),
-    (JOINED, r"\1 \2"),
+    (JOINED, _joined),
     (PLURAL, lambda match: plural(_say_word(match[1], False, match))),
     (MIXED_WORD, lambda match: MIXED[match[0]]),  # a PhD, the pH
 )
