@@ -41,7 +41,7 @@ SERVER = (
         "anyio==4.16.0",
         "prometheus-client==0.26.0",
     ),
-    *("av==18.1.0", "httpx==0.28.1", "openai==3.54.0"),
+    *("av==18.1.0", "httptools==0.9.0", "httpx==0.28.1", "openai==3.54.0"),
 )
 RAY_PACKAGES = ("ray[data,serve]==2.60.0",)
 # The judges of speech for the ComfyUI tests; those of the second file are installed without their dependencies.
