@@ -198,8 +198,8 @@ def test_a_reader_that_stops_reading_holds_up_nobody(url: str, client: Client) -
 def test_readers_that_stop_reading_leave_their_rows_to_others(small) -> None:
     """One row: a line of several pieces, whose client does not read, takes it from nobody."""
     speaker, url = small
-    pieces = " ".join(["word " * 70 + "ends here."] * 10)
-    asking = {**asked(pieces, response_format="pcm"), "sampling": {"max_seconds": 10}}
+    pieces = " ".join(["word " * 10 + "ends here."] * 20)
+    asking = {**asked(pieces, response_format="pcm", split_chars=80), "sampling": {"max_seconds": 200}}
     body, address = json.dumps(asking).encode(), urlsplit(url)
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # so that little waits in the network
