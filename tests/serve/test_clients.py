@@ -242,7 +242,7 @@ def hear(channel: ClientConnection) -> tuple[list[dict], bytes]:
 
 
 def test_text_in_parts_is_heard_sentence_by_sentence(url: str) -> None:
-    with talking(url, voice="ryan", seed=3, sampling={"max_seconds": 0.5}) as channel:
+    with talking(url, voice="ryan", seed=3, sampling={"max_seconds": 60}) as channel:
         say(channel, "input.text", text="The first sentence. The ")
         start = json.loads(channel.recv(PATIENCE))
         assert start == {"type": "audio.start", "format": "pcm", "sample_rate": 24000, "seed": 3}
@@ -254,7 +254,7 @@ def test_text_in_parts_is_heard_sentence_by_sentence(url: str) -> None:
     assert [one["type"] for one in said] == ["audio.done", "session.done"]
     assert said[0]["text"] == "The first sentence. The second one."
     assert said[0]["samples"] * 2 == len(first + sound) > 0
-    assert said[1]["usage"]["output_tokens"] == 12
+    assert said[1]["usage"]["output_tokens"] > 12, "frames of both sentences"
 
 
 def test_text_in_parts_may_be_wav(url: str) -> None:
@@ -313,7 +313,7 @@ def test_a_websocket_without_messages_is_closed(small) -> None:
 
 def test_a_websocket_whose_text_pauses_for_too_long_is_closed(small) -> None:
     speaker, url = small
-    with talking(url, sampling={"max_seconds": 0.5}) as channel:
+    with talking(url, sampling={"max_seconds": 60}) as channel:
         say(channel, "input.text", text="The first sentence. And then")
         said, sound = hear(channel)
     assert sound and "no message came for 1 s" in said[-1]["message"], "what was said before is spoken"
