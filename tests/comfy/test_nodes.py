@@ -79,14 +79,18 @@ def test_a_line_becomes_a_mono_file_of_its_length_and_is_cached_the_second_time(
 
 
 def test_a_pause_is_silence_in_the_speech_and_not_in_its_words(server: ComfyServer) -> None:
-    result = server.run(speech(text="Hello. [pause 0.5] There."))
+    result = server.run(speech(max_seconds=60.0, text="Hello. [pause 0.5] There."))
     assert result.ok, result.error
     [waveform] = samples(result)
-    first = 2 * SAMPLES_PER_FRAME
-    assert len(waveform) == 2 * first + 12000
-    assert not waveform[first : first + 12000].any() and waveform[:first].any()
+    first = find_silence(waveform, 12000)
+    assert waveform[:first].any() and waveform[first + 12000 :].any()
     [clip] = result.outputs["speech"]["morph_clips"]
     assert clip["text"] == "Hello. There." and clip["filename"] == "001_Hello-There.flac"
+
+
+def find_silence(waveform: np.ndarray, length: int) -> int:
+    """Return where so many samples of silence begin; ValueError if there are none."""
+    return waveform.ravel().astype(bool).tobytes().index(bytes(length))
 
 
 def test_the_settings_reach_the_engine(server: ComfyServer) -> None:
