@@ -55,12 +55,12 @@ TITLES = frozenset("Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr Ft Det Insp 
 # Abbreviations before a number ("Mar. 5", "No. 5"); otherwise these are words, and their dot ends a sentence.
 BEFORE_NUMBERS = frozenset(
     """
-    no nos pp sec art abs kap ch eq eqs figs vols ext apt rm ste hwy rte lat lon ver tel rs
+    no nos pp sec art abs kap ch eq eqs figs vols ext apt rm ste hwy rte rt lat lon ver tel rs
     mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
     """.split()  # noqa: SIM905 - as the list above
 )
 SMALL_BEFORE_NUMBERS = frozenset(
-    ("max", "min", "est", "c", "op", "par")
+    ("max", "min", "est", "c", "op", "Op", "Est", "par")
 )  # only in small letters: Max is a name
 OPENERS = frozenset(  # English words with which sentences begin: "It needs 12 V. It is warm."
     """
@@ -89,7 +89,7 @@ NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
 NEVER_LAST = frozenset(
     """
     e.g i.e a.k.a c.f z.b d.h mr mrs ms dr prof gen col capt lt sgt rev gov vs cf fig vol nr approx no nos pp sec art
-    abs kap ch eq eqs figs vols ext apt rm ste hwy rte lat lon ver tel rs max min est c op par hr fr mme mlle chr sra
+    abs kap ch eq eqs figs vols ext apt rm ste hwy rte rt lat lon ver tel rs max min est c op par hr fr mme mlle chr sra
     srta
     """.split()  # noqa: SIM905 - as above
 )

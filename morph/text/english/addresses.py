@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .letters import spell
-from .rules import Rule
+from .rules import Rule, alternatives, table
 
 # What has a slash behind a name with a dot, or begins with one; C:\Users; foo_bar. Without white space: no sentence.
 SITE = re.compile(
@@ -43,6 +43,38 @@ PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see", "www": "double-
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
 
 
+KEY = re.compile(r"\b(?i:(ctrl)|(cmd)|(alt)|(shift)) ?\+ ?(?i:(del)\b|(?=\w))")
+KEYS = ("control", "command", "alt", "shift")
+# Without a path: only ends that are no words, since "the end.then" is no page.
+DOMAIN = re.compile(
+    r"(?<![\w@./-])((?:[\w-]+\.)+(?:org|net|edu|gov|info|biz|io|ai|app|dev|tv|xyz|de|fr|nl|eu|ch|jp|uk|au|ca))(?![\w/]|\.\w)"
+)
+SPELLED_ENDS = frozenset("io ai tv uk de fr nl eu ch jp au ca".split())  # noqa: SIM905 - a list of words
+# States behind a town: Portland, OR.
+STATES = table("""
+    AL: Alabama, AK: Alaska, AZ: Arizona, AR: Arkansas, CA: California, CO: Colorado, CT: Connecticut, DE: Delaware
+    FL: Florida, GA: Georgia, HI: Hawaii, ID: Idaho, IL: Illinois, IN: Indiana, IA: Iowa, KS: Kansas, KY: Kentucky
+    ME: Maine, MA: Massachusetts, MI: Michigan, MN: Minnesota, MS: Mississippi, MO: Missouri, MT: Montana, NE: Nebraska
+    NV: Nevada, NH: New Hampshire, NJ: New Jersey, NM: New Mexico, NY: New York, NC: North Carolina, ND: North Dakota
+    OH: Ohio, OR: Oregon, PA: Pennsylvania, RI: Rhode Island, SC: South Carolina, SD: South Dakota, TN: Tennessee
+    TX: Texas, UT: Utah, VT: Vermont, VA: Virginia, WA: Washington, WV: West Virginia, WI: Wisconsin, WY: Wyoming
+""")
+STATE = re.compile(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)")
+# N. Korea, NE winds; British codes behind a town: SW1Y 4LB
+PARTS_OF_COUNTRIES = re.compile(
+    r"\b([NSEW])\. (?=(?:Korea|Korean|Africa|African|America|American|Carolina|Dakota|Sudan|Virginia|Ireland|Asia|Europe|"
+    r"Yemen|Vietnam|Yorkshire|Wales|London|Germany|Bank|Coast|Side)\b)"
+)
+CORNERS = re.compile(r"\b(NE|NW|SE|SW)\b(?= (?:winds?|coast|corner|side|part|of|region|edge|tip|suburbs?)\b)")
+CORNER_NAMES = {"NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
+DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
+POSTCODE = re.compile(r"\b([A-Z]{1,2})(\d{1,2})([A-Z]?) (\d)([A-Z]{2})\b(?![.\w])")
+OTHER_STATES = re.compile(
+    r"(?:(?<=Orleans, )|(?<=Rouge, ))(LA)\b|(?:(?<=Baltimore, )|(?<=Bethesda, ))(MD)\b|"
+    r"(?:(?<=Tulsa, )|(?<=Oklahoma City, ))(OK)\b"
+)
+
+
 def _named(text: str) -> str:
     """Return a path or a page's address with its signs in words."""
     return " ".join(SIGN_NAMES.get(part, PATH_WORDS.get(part, part)) for part in PARTS.findall(text))
@@ -64,9 +96,39 @@ def _site(match: re.Match[str]) -> str:
     return scheme + _named(match[2] + match[3])
 
 
+def _key(match: re.Match[str]) -> str:
+    """Return Ctrl+C as "control C"."""
+    key = next(name for name, found in zip(KEYS, match.groups(), strict=False) if found)
+    return f"{key} delete" if match[5] else f"{key} "
+
+
+def _domain(match: re.Match[str]) -> str:
+    """Return example.co.uk as "example dot co dot you kay"."""
+    *names, end = match[1].split(".")
+    said = [PATH_WORDS.get(name, _named(name)) for name in names]
+    return " dot ".join([*said, spell(end.upper()) if end in SPELLED_ENDS else end])
+
+
+def _postcode(match: re.Match[str]) -> str:
+    area, district, letter, sector, unit = match.groups()
+    first = f"{spell(area)} {district} {spell(letter)}".rstrip()
+    return f"{first}, {sector} {spell(unit)}"
+
+
+def _other_state(match: re.Match[str]) -> str:
+    return "Louisiana" if match[1] else "Maryland" if match[2] else "Oklahoma"
+
+
 RULES: tuple[Rule, ...] = (
     (FILE, _file),
+    (KEY, _key),
     (SITE, _site),
+    (DOMAIN, _domain),
+    (PARTS_OF_COUNTRIES, lambda match: DIRECTIONS[match[1]] + " "),
+    (CORNERS, lambda match: CORNER_NAMES[match[1]]),
+    (STATE, lambda match: STATES[match[1]]),
+    (POSTCODE, _postcode),
+    (OTHER_STATES, _other_state),
     (WINDOWS_PATH, lambda match: f"{match[1].upper()} colon {_named(match[2])}"),
     (UNIX_PATH, lambda match: _named(match[0])),
     (UNDERSCORE, " underscore "),

@@ -6,14 +6,19 @@ import re
 
 from .rules import Rule, alternatives
 from .short_forms import MONTHS
-from .words import TENS, in_pairs, ordinal, plural, small_number
+from .words import TENS, in_pairs, ordinal, plural, small_number, spell_digits
 
-ALWAYS_OPEN = re.compile(r"\b24/7(?P<year>/365)?\b")
+ALWAYS_OPEN = re.compile(r"\b24[/x]7(?P<year>/365)?\b")
 NINE_ELEVEN = re.compile(r"(?<![\w./])9/11(?![\w/]| of\b)")
+AGES = re.compile(r"\b((?i:under|over))[- ]?([1-9]\d)s\b(?!-)")  # under-18s
+FIRST_DECADE = re.compile(r"(?<![\w.,:$\u00a3\u20ac/'-])'?00'?s\b")  # the '00s
+SHORT_CENTURY = re.compile(
+    r"(?<=\d(?:st|nd|rd|th)) c(?:ent)?\.(?=( ?[a-z,;:)]| (?:AD|BC|CE|BCE)\b)|\s*\Z)"
+)  # the 19th c.
 DECADE = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9]|20)([1-9])0'?s\b")  # 2010s, 1810s
 HUNDREDS = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9])00'?s\b")  # the 1900s
 SHORT_DECADE = re.compile(
-    r"(?<![\w.,:$\u00a3\u20ac/-])'?([2-9])0'?s(?![\w-])(?! (?:timer|timeout|exposure)\b)"
+    r"(?<![\w.,:$\u00a3\u20ac/-])'?([2-9])0'?s(?!\w|-(?!style|era|inspired|themed))(?! (?:timer|timeout|exposure)\b)"
 )  # the 80s
 SEASON = re.compile(r"(?<![\w./-])((?:19|20)(\d\d))/(\d\d)(?![\w/-]|\.\d)")  # 2019/20
 YEARS = re.compile(
@@ -32,7 +37,7 @@ DAY_MONTH = re.compile(
 )
 A_DAY = r"(3[01]|[12]\d|[1-9])(?:st|nd|rd|th)?"
 MONTH_DAYS = re.compile(rf"\b({'|'.join(MONTHS)}) {A_DAY} ?- ?{A_DAY}(?![\w:-])")  # June 5-7
-DAYS_MONTH = re.compile(rf"(?<![\w.,/-]){A_DAY} ?- ?{A_DAY} ({'|'.join(MONTHS)})\b")  # 5-7 June
+DAYS_MONTH = re.compile(rf"(?<![\w.,/-]){A_DAY} ?[-/] ?{A_DAY} ({'|'.join(MONTHS)})\b")  # 5-7 June
 ISO_DATE = re.compile(r"(?<![\w.,/-])((?:19|20)\d\d)-(1[0-2]|0[1-9])-(3[01]|[12]\d|0[1-9])(?![\w/-])")
 MONTH_OF_DAY = re.compile(
     rf"\b({'|'.join(month.lower() for month in MONTHS)})(?= (?:\w+ )?\w+(?:th|st|nd|rd)\b)"
@@ -53,6 +58,15 @@ EUROPEAN_TIME = re.compile(
     r"\b((?i:the|a) )([01]?\d|2[0-3])\.([0-5]\d)(?= (?:train|bus|flight|ferry|show|service|news|from|to)\b)"
 )
 FULL_HOUR = re.compile(r"(?<![\w:.,])(1[3-9]|2[0-3]):00(?![:\d])")  # 18:00
+# Digits of a clock that stops a race (3:43.13), of a soldier's day (0600), and a duration in letters (1h 20m)
+SPLIT_TIME = re.compile(r"(?<![\w:.,])(\d{1,2}):([0-5]\d)\.(\d{1,3})(?![\w:])(?! ?[ap]\.?m\b)")
+EARLY_HOUR = re.compile(
+    r"\b((?i:at|by|before|after|until|from) )?0([1-9])([0-5]\d)(?(1)\b(?! ?\d)|(?= (?:hours|hrs)\b))"
+)
+DURATION = re.compile(
+    r"(?<![\w.,:/-])(?:(\d{1,2}) ?h(?:rs?)?(?: ?([0-5]?\d) ?m(?:ins?)?)\b(?: ?([0-5]?\d) ?s(?:ec)?\b)?|"
+    r"(\d{1,2})h(?=[\s.,;!?)]|\Z)|(\d{1,2})m(?:in)?(?: ([0-5]?\d)s\b|(?= ago\b)))"
+)
 HOURS = re.compile(r"(?<![\w:.,])(\d{1,2}):([0-5]\d):([0-5]\d)(?: (?:hours|hrs|h)\b)")
 FRENCH_TIME = re.compile(r"(?<![\w:.,])([01]?\d|2[0-3])h([0-5]\d)\b")
 
@@ -113,6 +127,26 @@ def _clock(hour: str, minutes: str) -> str:
     return f"{hour} {in_pairs(minutes) if int(minutes) > 9 else 'oh ' + small_number(int(minutes))}"
 
 
+def _split_time(match: re.Match[str]) -> str:
+    minutes, seconds, parts = match.groups()
+    said = small_number(int(seconds)) if int(seconds) > 9 else f"oh {small_number(int(seconds))}"
+    return f"{small_number(int(minutes))} {said} point {spell_digits(parts)}"
+
+
+def _early_hour(match: re.Match[str]) -> str:
+    """Return "oh six hundred" for 0600 at a time's place."""
+    before, hour, minutes = match.groups()
+    return f"{before or ''}oh {small_number(int(hour))} {'hundred' if minutes == '00' else small_number(int(minutes))}"
+
+
+def _short_duration(match: re.Match[str]) -> str:
+    """Return "1 hour 20 minutes" for 1h 20m."""
+    numbers = zip(match.groups(), ("hour", "minute", "second", "hour", "minute", "second"), strict=True)
+    return " ".join(
+        f"{int(number)} {unit}{'' if int(number) == 1 else 's'}" for number, unit in numbers if number
+    )
+
+
 def _duration(match: re.Match[str]) -> str:
     """Return a duration, whose unit is not said twice: 2:03:59 hours."""
     parts = [
@@ -125,6 +159,9 @@ def _duration(match: re.Match[str]) -> str:
 RULES: tuple[Rule, ...] = (
     (ALWAYS_OPEN, lambda match: "twenty four seven" + (" three sixty five" if match["year"] else "")),
     (NINE_ELEVEN, "nine eleven"),
+    (AGES, lambda match: f"{match[1]} {plural(small_number(int(match[2])))}"),
+    (FIRST_DECADE, "two thousands"),
+    (SHORT_CENTURY, lambda match: " century" if match[1] else " century."),
     (DECADE, _decade),
     (HUNDREDS, lambda match: f"{small_number(int(match[1]))} hundreds"),
     (SHORT_DECADE, _short_decade),
@@ -137,6 +174,9 @@ RULES: tuple[Rule, ...] = (
     (SEASON, _season),
     (YEARS, _years),
     (SHORT_DATE, _short_date),
+    (SPLIT_TIME, _split_time),
+    (EARLY_HOUR, _early_hour),
+    (DURATION, _short_duration),
     (HOURS, _duration),
     (FRENCH_TIME, lambda match: _clock(match[1], match[2])),
     (EUROPEAN_TIME, _european_time),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 
 from .letters import spell
+from .money import CODES
 from .rules import Rule
-from .words import DIGITS, in_pairs, small_number
+from .words import DIGITS, in_pairs, plural, small_number
 
 # 1.000,50: a continental number has a comma or another point behind the thousands, or is a price of whole thousands.
 CONTINENTAL = re.compile(
     r"(?<![\w.,])(?:(?<=\u20ac)\d{1,3}(?:\.\d{3})*\.000|"
     r"\d{1,3}(?:\.\d{3})+(?:,\d{1,2}|(?<=\.000)(?= ?(?:\u20ac|[Ee]uros?\b|EUR\b)))|"
+    r"[1-9]\d{0,2}\.(?:000(?= (?:people|men|women|children|(?!inches|seconds|degrees|points|percent|grams|volts|amps|"
+    r"kilograms|watts|ohms|gallons|ounces|is|was|has|as|does)[a-z]{3,40}s)\b)|\d[05]0(?= [Ee]uros\b))|"
     r"\d{1,3}\.\d{3}\.\d{3}(?:\.\d{3}\.\d{3})?)(?!\w|[.,]\d)"
 )
 DECIMAL_UNITS = "kg|g|mg|km|m|cm|mm|l|L|ml|%|[Ee]uros?|EUR|\u00b0C|kW|kWh|V|GB|MB|percent"
@@ -28,22 +31,72 @@ IDENTIFIER = re.compile(
     r"item|line|model|number|order|part|password|phone|pin|port|room|route|serial|suite|tel|ticket|version|zip))"
     r"\W{1,3}(?:(?:is|was|no|number)\W{1,3})?\Z"
 )
+# Four digits that count: she left him 1999 books, 1250 feet, but in 1999 books were cheap.
+COUNTED = re.compile(
+    r"(?<![\w.,:#/+$-])([A-Za-z]+) ([1-9]\d{3})(?= (?:(?:new|more|other|confirmed|additional|different|young|square|"
+    r"cubic|nautical|British|American) )?((?!(?:is|was|has|does|goes|as|this|its|his|us|sees|yes)\b)"
+    r"[a-z]{2,30}s|people|feet|men|women|children)\b)"
+)
+BEFORE_YEARS = frozenset(
+    """
+    in by since until till before after from of for during to early late mid and or the this that these those a an its
+    his their our my your spring summer autumn fall winter year fiscal circa around whose no season when as with on at
+    """.split()  # noqa: SIM905 - as a list it would take forty lines
+)
+OPENING_COUNTS = frozenset(("about", "over", "nearly", "almost", "some", "exactly", "only", "roughly", "all"))
+GIVEN = re.compile(r"\b(?:left|gave|gives|give|sent|sold|lent|showed|bought|brought|paid|owes?|owed|cost) \Z")
+MEASURES = frozenset(
+    """
+    meters metres kilometers kilometres miles feet yards inches pounds tons tonnes dollars euros days hours minutes
+    seconds pages words acres gallons calories votes passengers times kilos kilograms grams liters litres watts volts
+    """.split()  # noqa: SIM905 - as above
+)
 LONGEST_NAME = 40  # characters before a number, as far as such a word is looked for
 VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
 NAMED_VERSION = re.compile(r"(?<![\w./@:])([A-Za-z]+)(\d+)\.(\d+)(?![\w/@]|\.\w)")  # Qwen3.5
 ORDINAL_HYPHEN = re.compile(r"(?<=\d(?:st|nd|rd|th))-(?=[A-Za-z\s])")  # 20th-century, 18th- and
 BEFORE_ORDINAL = re.compile(r"(?<=[a-z])(?<!\d[a-z]{2})-(?=\d{1,3}(?:st|nd|rd|th)\b)")  # mid-20th
+THOUSANDS_HYPHEN = re.compile(r"(?<=\d,\d{3})-(?=[a-z])")  # a 1,500-meter race
 HASH = re.compile(r"(?<![\w&#])(?:#|\bNo\.? ?#)(?=\d)")  # #1
 DIGIT_CODE = re.compile(r"(?<![\w.,])00([1-9])\b(?![.,:]\d)")  # 007
+# Flights and models by letters: BA117, KC-135, MH370; planes with two numbers: 737-800, A350-1000.
+CODE = re.compile(r"(?<![\w.,/-])([A-Z]{2,3})-?([1-9]\d{2,3})(?![\w-]|[.,/:]\d)")
+NO_CODES = frozenset(
+    ("ISO", "SHA", "AES", "AD", "BC", "CE", "AM", "PM", "RFC", "IEC", "DIN", "NO", "RS", *CODES)
+)
+PLANE = re.compile(r"(?<![\w.,/-])(?:(A)(3[1-8]0)|(7[0-8]7))-(8|9|10|1?\d00|\d{3})(?:ER|LR)?(?![\w-]|[.,]\d)")
+JUMBO = re.compile(
+    r"\b((?:[Aa]|[Tt]he|[Aa]nother|[a-z]+'s|[Tt]wo|[Tt]hree|[Ff]our|[Ff]ive|new|old) )(7[0-8]7)(s?)"
+    r"(?![-.,/]\d|-[a-z]| (?:[a-z]+s|people)\b)(?!\w)"
+)
+MODELS = re.compile(r"(?<![\w.,/-])([A-Z]{1,2})-?([1-9]\d{1,2})s\b(?!-)")  # B-52s, AK-47s
+PLURALS = re.compile(
+    r"(?<![\w.,:$\u00a3\u20ac/-])(1(?:0{2,3}|0,000|00,000))s(?= of\b)|"
+    r"(?:(?<=\dx)|(?<=\d by )|(?<=\b[Tt]wo )|(?<=\b[Tt]hree )|(?<=\b[Ff]our )|(?<=\ball ))([1-9])s\b"
+)  # 100s of people, two 5s, 2x4s
+HUNDREDS = {
+    "100": "hundreds",
+    "1000": "thousands",
+    "10,000": "tens of thousands",
+    "100,000": "hundreds of thousands",
+}
+SPACED_THOUSANDS = re.compile(
+    r"(?<![\w.,$/+-])(?<!\d )([1-9]\d{0,2}(?: 000){1,3})(?! ?\d|[.,]\d|\w)"
+)  # 35 000 feet
+NOT_FOUND = re.compile(
+    r"\b((?i:error|code|code is|an?|the|http) )?404\b(?(1)(?!-|[.,]\d| [a-z]+s\b)|(?= errors?\b))"
+)
 # Flight 370, Room 101: said as years are.
 NAMED_NUMBER = re.compile(
-    r"\b((?:Boeing|Airbus|Porsche|[Ff]light|[Hh]ighway|Interstate|[Rr]oute|Area|Levi's|[Rr]oom|[Ss]uite) "
-    r"(?:[A-Z]{1,2} ?)?)([1-9]\d\d\d?)\b(?![-.,]\d)"
+    r"\b((?:Boeing|Airbus|Porsche|RTX|GTX|Ryzen \d|[Ff]light|[Hh]ighway|Interstate|[Rr]oute|Area|Levi's|"
+    r"[Rr]oom|[Ss]uite) (?:[A-Z](?= ?\d)|[A-Z]{2}\b)?) ?(?<=[A-Z ])([1-9]\d\d\d?)\b(?![-.,]\d)"
 )
 MODEL = re.compile(r"(?<![\w.,/-])([A-Z])-?([1-9]\d\d)\b(?![-.,/:]\d)")  # A380, I-405
 RESOLUTION = re.compile(r"\b(\d{3,4})([pi])\b")  # 1080p
 ELEMENTS = "Al|Ag|Ar|Au|Ba|Br|Ca|Cl|Cr|Cu|Fe|He|Hg|Li|Mg|Mn|Na|Ne|Ni|Pb|Si|Sn|Ti|Zn|B|C|F|H|I|K|N|O|P|S|U"
-FORMULA = re.compile(rf"\b(?=[A-Za-z]{{1,6}}\d)(?:(?:{ELEMENTS})\d{{0,2}}){{2,8}}\b(?!\.\d)")
+FORMULA = re.compile(
+    rf"\b(?!NaN\b)(?=[A-Za-z]{{1,6}}\d|[A-Z][a-z]?[A-Z][a-z]?[A-Z]?\b(?<![A-Z]{{2}})|[A-Z][a-z][A-Z]{{1,2}}\b)(?:(?:{ELEMENTS})\d{{0,2}}){{2,8}}\b(?!\.\d)"
+)
 ELEMENT = re.compile(r"([A-Z][a-z]?)(\d*)")
 RETIREMENT = re.compile(r"\b(401|403|501)\(?([a-z])\)?(?:\((\d)\))?(?!\w)")  # 401(k)
 
@@ -56,6 +109,36 @@ def _long_number(match: re.Match[str]) -> str:
 
 def _continental(match: re.Match[str]) -> str:
     return match[0].removesuffix(",00").translate(OTHER_POINTS)
+
+
+def _code(match: re.Match[str]) -> str:
+    return match[0] if match[1] in NO_CODES else f"{spell(match[1])} {in_pairs(match[2])}"
+
+
+def _plane(match: re.Match[str]) -> str:
+    kind = f"A {in_pairs(match[2])}" if match[1] else in_pairs(match[3])
+    return f"{kind} {in_pairs(match[4])}"
+
+
+def _jumbo(match: re.Match[str]) -> str:
+    name = in_pairs(match[2])
+    return match[1] + (plural(name) if match[3] else name)
+
+
+def _counted(match: re.Match[str]) -> str:
+    """Return a number of four digits before a plural with a comma, unless it may be a year: by 1999 books fell."""
+    word, number, noun = match[1], match[2], match[3]
+    if number.endswith("00") or (noun not in MEASURES and _dates(word, match)):
+        return match[0]
+    return f"{word} {int(number):,}"
+
+
+def _dates(word: str, match: re.Match[str]) -> bool:
+    """Return whether a number behind a word may be a year, as "in" and "the" tell; gave her 1999 books has none."""
+    if word == "her":
+        before = match.string[max(0, match.start() - LONGEST_NAME) : match.start()]
+        return GIVEN.search(before) is None
+    return word.lower() in BEFORE_YEARS or (word[0].isupper() and word.lower() not in OPENING_COUNTS)
 
 
 def _version(match: re.Match[str]) -> str:
@@ -83,6 +166,7 @@ def _retirement(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
+    (THOUSANDS_HYPHEN, " "),
     (HASH, "number "),
     (RETIREMENT, _retirement),
     (DIGIT_CODE, lambda match: f"double oh {DIGITS[int(match[1])]}"),
@@ -95,7 +179,14 @@ RULES: tuple[Rule, ...] = (
     (NAMED_VERSION, r"\1 \2 point \3"),
     (BEFORE_ORDINAL, " "),
     (ORDINAL_HYPHEN, " "),
-    (NAMED_NUMBER, lambda match: match[1] + in_pairs(match[2])),
+    (SPACED_THOUSANDS, lambda match: match[0].replace(" ", ",")),
+    (NOT_FOUND, lambda match: (match[1] or "") + "four oh four"),
+    (MODELS, lambda match: f"{spell(match[1])} {plural(in_pairs(match[2]))}"),
+    (PLURALS, lambda match: HUNDREDS[match[1]] if match[1] else plural(DIGITS[int(match[2])])),
+    (PLANE, _plane),
+    (CODE, _code),
+    (JUMBO, _jumbo),
+    (NAMED_NUMBER, lambda match: f"{match[1].rstrip()} {in_pairs(match[2])}"),
     (MODEL, lambda match: f"{match[1]} {in_pairs(match[2])}"),
 )
-LONG_NUMBERS: tuple[Rule, ...] = ((LONG_NUMBER, _long_number),)
+LONG_NUMBERS: tuple[Rule, ...] = ((LONG_NUMBER, _long_number), (COUNTED, _counted))

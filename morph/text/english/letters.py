@@ -39,17 +39,28 @@ SHORT_WORDS = frozenset(
     way we wet who why win won wow yay yes yet you zoo
     """.split()  # noqa: SIM905 - as a list it would take two hundred lines
 )
+SHORT_SOUNDS = frozenset("ah eh er ex ha ho ma pa re uh um xi ye yo".split())  # noqa: SIM905 - a list of words
 # Short words that are names in capitals, and where they are words in capitals for stress all the same. \0 is the word.
 PHRASE_END = r"(?=\s*(?:[.!?,;:)\"]|\Z))"
 BEFORE_US = (
     "tell|give|help|let|show|save|join|follow|call|ask|teach|trust|not|with|"
     "for|than|to|is|are|love|hate|need|want|about|between|of"
 )
+# Verbs before the pronoun, if a word is behind it that the country has not there: "They told US the truth."
+TOLD_US = (
+    "tells?|telling|told|gives?|giving|given|gave|helping|helped|showing|showed|saved|joined|following|followed|"
+    "watch|watching|watched|asking|asked|taught|teaching|leave|leaving|left|bring|bringing|brought|take|taking|took|"
+    "send|sending|sent|hear|heard|seen?|saw|make|making|made|stop|stopped|hurt|beat|promised|treat|treated|blame|"
+    "believe|find|found|forget|remember|thank|get|got|letting|loved|hated|without|was|were"
+)
 STRESSED = {
     # "Tell US!", "It is good for US.", but "the US", "US troops"
     "US": re.compile(
         rf"(?i)\b(?:{BEFORE_US}) \0"
-        rf"(?:{PHRASE_END}|(?= (?:now|all|what|how|why|when|where|that|to|a|about|again|too|both|go|do)\b))"
+        rf"(?:{PHRASE_END}|(?= (?:now|all|what|how|why|when|where|that|to|a|about|again|too|both|go|do)\b))|"
+        rf"\b(?:{BEFORE_US}|{TOLD_US}) \0(?:{PHRASE_END}|(?= (?:an?|the|this|that|these|those|all|any|every|no|some|"
+        r"(?:any|every|no|some)(?:thing|body|where)|now|what|how|why|when|where|who|if|to|again|too|both|more|alone|"
+        r"so|out|up|down|back|off|away|by|here|there|your|my|his|her|their)\b))"
     ),
     # "Do IT!", "This is IT.", but "the IT department", "She works in IT."
     "IT": re.compile(
@@ -64,18 +75,21 @@ LOUD_US = re.compile(rf"(?i)\b(?:{BEFORE_US}) \0")  # LET US OUT, but US SENATE
 # Words in capitals that are names only here.
 NAMED = {
     "WHO": re.compile(
-        r"\b[Tt]he \0|\0(?='s\b| (?:report|guideline|official|spokes|expert|data|estimate|declar))"
+        r"\b[Tt]he \0|'s \0(?= )|\(\0\)|\b[A-Z]{2,}, \0|\0(?= and [A-Z]{2})|"
+        r"\0(?='s\b| (?:report|guideline|official|spokes|expert|data|estimate|declar))"
     ),
+    "ACT": re.compile(r"\0(?= (?:scores?|exam|test|prep))"),
     "SAT": re.compile(r"\b(?:[Tt]he|an|[Hh]er|[Hh]is|[Mm]y|[Yy]our) \0|\0(?= (?:score|exam|test|prep))"),
 }
 LONGEST_NEIGHBOUR = 16  # characters, as far as a word's neighbours are looked at
-READ_AS_WORDS = frozenset("PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC MAX".split())  # noqa: SIM905 - a list of words
+READ_AS_WORDS = frozenset("HUD PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC MAX".split())  # noqa: SIM905 - a list of words
 # Short forms that are spelled, although they have vowels: those of two and three letters also among loud words.
 SPELLED = frozenset(
     """
-    AARP ACLU ADHD AI API ATM AWS BYOB CEO CIA ECG EPA ESPN ETA EU FAQ FIA GPA HIV IAEA IBM IBS ICU ID IPA IPO IQ IRA
-    IRS ISBN ISO ISP ISSN ITV LGBTQIA MIT NBA NGO NYPD NYSE NYU OECD OEM OK OLED PTA RSVP TSA UAE UCLA UCSF UFC UFO UHF
-    UI UK UN UNHCR UPS URI URL USA USAF USB USC USDA USGS USMC USPS USSR UV UX VIP YMCA YWCA
+    ABC DEA DIY DNA DOJ DUI ECB EV FAA FBI FDA GOP ICU IMF IOC IVF MRI NPR NRA NSA NYC RNA SUV UAW WTO
+    AARP ACLU ADHD AI API ASAP ATM AWS BYOB CEO CIA ECG EPA ESPN ETA EU FAQ FIA GPA HIV IAEA IBM IBS ICU ID IPA IPO IQ
+    IRA IRS ISBN ISO ISP ISSN ITV LGBTQIA MIT NBA NGO NYPD NYSE OMG NYU OECD OEM OK OLED PTA RSVP TSA UAE UCLA UCSF UFC UFO
+    UHF UI UK UN UNHCR UPS URI URL USA USAF USB USC USDA USGS USMC USPS USSR UV UX VIP YMCA YWCA
     """.split()  # noqa: SIM905 - as above
 )
 SAID_AS = {
@@ -88,6 +102,10 @@ SAID_AS = {
     "IEEE": "eye triple ee",
     "AAA": "triple ay",
     "JSON": "jason",
+    "LSAT": "ell sat",
+    "MCAT": "em cat",
+    "GMAT": "gee mat",
+    "NOAA": "Noah",
 }
 # Names with small letters among their capitals.
 MIXED = {
@@ -103,6 +121,9 @@ MIXED = {
     "macOS": "Mac OS",
     "IoT": "IOT",
     "SaaS": "Sass",
+    "YoY": "year over year",
+    "QoQ": "quarter over quarter",
+    "TL;DR": "TLDR",
 }
 MIXED_WORD = re.compile(rf"(?<![\w.@/-])(?:{alternatives(MIXED)})(?![\w@/])")
 # Beginnings and ends of short words that can be said: ISBN and HDMI cannot.
@@ -170,11 +191,14 @@ def _say_word(word: str, loud: bool, match: re.Match[str]) -> str:
     if word in SAID_AS:
         return SAID_AS[word]
     if loud and word == "US":
-        return "us" if LOUD_US.search(_around(match)) else spell(word)
+        around = _around(match)
+        return "us" if LOUD_US.search(around) or STRESSED["US"].search(around) else spell(word)
     if word.lower() in SHORT_WORDS and (loud or not _is_name(word, match)):
         return word.lower()
     if word in READ_AS_WORDS:
         return word.lower()
+    if loud and len(word) == 2 and word.lower() not in SHORT_SOUNDS:
+        return spell(word)  # I LOVE NY
     if word not in SPELLED and not VOWELS.isdisjoint(word):
         if loud:
             return word.lower()

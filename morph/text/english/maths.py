@@ -21,10 +21,11 @@ SIZE = re.compile(rf"(?<![\w.,])(?!0x)({NUMBER}) ?([xX\u00d7]) ?(?={NUMBER})")
 LENGTHS = "mm|cm|m|km|ft|feet|foot|in|inch|inches|pixels|px"
 MEASURED = re.compile(rf"[\d.,]+(?: ?\u00d7 ?[\d.,]+)?(?: ?(?:{LENGTHS})\b| ?[\"'])")  # 10 \u00d7 15 cm
 SIZE_OF_LENGTHS = re.compile(
-    r"(?:(?<=[cm]m)|(?<=[\d ]m)|(?<=ft)|(?<=in)|(?<=[\"'])) ?\u00d7 ?(?=\d)"
+    r"(?:(?<=[cm]m)|(?<=[\d ]m)|(?<=ft)|(?<=in)|(?<=[\"'])) ?[x\u00d7] ?(?=\d)"
 )  # 10 cm \u00d7 15 cm
 SCREEN = re.compile(r"(?<![\w.,])(\d{3,4}) ?[x\u00d7] ?(\d{3,4})(?![\w.])")  # 1920x1080
 BIG_POWER = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=10(?:\^|\u00b2| squared| cubed| to the))")
+TIMES_A_DAY = re.compile(r"(?<![\w.,])(\d{1,2})x/(?=(?:day|week|month|year)\b)")
 TIMES = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)[x\u00d7](?![\w'/-]| ?[-+=<>^*)])")  # 3x faster
 COMPARED = r"(?:(?<=[\d)%A-Z])|(?<=\b[a-z]))"  # "x > 5", but "a length > 5" has more than 5
 STAR = re.compile(rf"{COMPARED} ?(?<!\*)\*(?!\*) ?(?=[\d(]|[a-z]\b)")
@@ -92,6 +93,7 @@ RULES: tuple[Rule, ...] = (
     (SCREEN, _screen),
     (SIZE, _size),
     (SIZE_OF_LENGTHS, " by "),
+    (TIMES_A_DAY, r"\1 times a "),
     (TIMES, r"\1 times"),
     (STAR, " times "),
     (DIVIDED, " divided by "),

@@ -17,6 +17,14 @@ MONEY_RANGE = re.compile(
     r"(?<![A-Za-z])([$\u00a3\u20ac])(\d+(?:[.,]\d+)*)-(\d+(?:[.,]\d+)*)"
     r"(?=(?:k|K|m|M|mn|bn|B|tn)\b|(?![\w/-]|[.,]\d))"
 )
+SCALE_WORD = re.compile(r" (?:thousand|million|billion|trillion)\b")
+BETWEEN = re.compile(
+    r"\b([Bb]etween|[Ff]rom) ([$\u00a3\u20ac])(\d{1,3}(?:\.\d)?) (and|to) "
+    r"(?=\2\d{1,3}(?:\.\d)? (?:million|billion|trillion)\b)"
+)  # between $5 and $10 million
+AND_MORE = re.compile(
+    rf"([$\u00a3\u20ac])({AMOUNT})\+(?: (million|billion|trillion)\b)?(?!\d)"
+)  # $100+ million
 SUFFIX_RANGE = re.compile(
     rf"(?<![A-Za-z])([$\u00a3\u20ac])({AMOUNT}) ?({SUFFIX})-\1?({AMOUNT}) ?({SUFFIX})(?![\w'])"
 )
@@ -53,21 +61,41 @@ NO_NOUN = (
     "long|more|next|no|not|now|of|off|old|on|only|or|out|over|per|plus|she|should|since|so|tall|than|that|the|then|there|"
     "they|this|thick|to|today|together|tomorrow|tonight|too|total|under|until|up|was|we|were|what|when|where|which|while|"
     "who|wide|will|with|without|worth|would|yesterday|yet|you|apart|deep|north|south|east|west|below|behind|from|ahead|"
-    "million|billion|trillion|thousand|dollars|euros|pounds"
+    "million|billion|trillion|thousand|dollars|euros|pounds|goes|went|comes|came|gets|got|makes|made|buys|bought|helps|"
+    "covers|includes|seems|might|may|must"
 )
 NOUN = rf"(?= (?!(?:{NO_NOUN})\b)[a-z])"
 DETERMINED = r"(?i:an?|the|another|this|that|his|her|my|your|their|its|our|one|new) |(?i:sub|non|under|over|multi|pre)-"
 ADJECTIVE = re.compile(
     rf"\b({DETERMINED})([$\u00a3\u20ac])(\d+(?:,\d{{3}})*(?:\.\d(?!\d))?)(?:\.(\d\d))?"
-    rf"(?:[ -]?({SUFFIX})\b|[ -](thousand|million|billion|trillion))?(?:{NOUN}|-(?=[a-z]))"
+    rf"(?:[ -]?({SUFFIX})\b|[ -](thousand|million|billion|trillion))?(?:{NOUN}|-(?:dollar[ -])?(?=[a-z]))"
+)
+# With a hyphen behind it a price is an adjective anywhere: a hard $3-a-day job, two $5-million houses.
+JOINED_PRICE = re.compile(
+    rf"([$\u00a3\u20ac])(\d+(?:,\d{{3}})*(?:\.\d(?!\d))?)(?:\.(\d\d))?(?:[ -]?({SUFFIX})\b|"
+    r"[ -](thousand|million|billion|trillion)\b)?(?:-(?:dollar[ -])?(?=(?!thousand|[mbtr]+illion)[a-z])|"
+    r"(?<=-[mbtr]illion)(?= [a-z]))"
 )
 SUB_PRICE = re.compile(r"(?<=[A-Za-z])-(?=[$\u00a3\u20ac]\d)")
 PERIODS = table("""
     mo: month, yr: year, wk: week, hr: hour, h: hour, min: minute, gal: gallon, lb: pound, kg: kilogram, month: month
     year: year, week: week, day: day, hour: hour, minute: minute, second: second, gallon: gallon, night: night
-    person: person, unit: unit, user: user
+    person: person, unit: unit, user: user, barrel: barrel, ton: ton, tonne: tonne, share: share, head: head
+    litre: litre, liter: liter, ounce: ounce, oz: ounce, mile: mile, pound: pound, square foot: square foot, sq ft: square foot
+    kWh: kilowatt hour, MWh: megawatt hour, seat: seat, ticket: ticket, student: student
+    game: game, m\u00b2: square meter
 """)
 PER = re.compile(rf"(?<=[\ds\u20ac])/({alternatives(PERIODS)})\b")  # $15/hour, 60 miles/hour
+BILLIONS = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:[.,]\d+)*) ?(bn|mn|tn)\b")
+# Letters that are also meters: only before what is counted in millions.
+COUNTED_MILLIONS = re.compile(
+    r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?) ?m (?=(?:(?:more|new|other|young|poor|of its|of the|[A-Z][a-z]+) )?"
+    r"(?:people|barrels|users|jobs|homes|households|houses|customers|subscribers|viewers|visitors|tons|tonnes|copies|"
+    r"tourists|children|workers|residents|inhabitants|followers|views|listeners|patients|refugees|migrants|voters|votes|"
+    r"passengers|cars|vehicles|units|shares|euros|dollars|pounds|downloads|members|students|adults|deaths|cases|doses|"
+    r"Americans|Britons|Europeans|miles|acres|hectares|years|times|books|tickets|players|men|women|families|animals|"
+    r"birds|trees|lives|words|pages|fans)\b)"
+)
 COUNTED = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?)([kKMB])(?![\w'/-])")
 COUNTED_BEHIND = re.compile(r"\+? (?:[a-z]{3,}s|people)\b")
 
@@ -104,17 +132,25 @@ def _code_first(match: re.Match[str]) -> str:
 
 def _adjective(match: re.Match[str]) -> str:
     """Return "a 20 dollar" for a $20."""
-    before, sign, amount, cents, suffix, word = match.groups()
+    before, sign, amount, cents, suffix, word = (
+        match.groups() if match.re is ADJECTIVE else ("", *match.groups())
+    )
     main, small = NAMES[sign]
     said = f"{before}{_scaled(amount, suffix, word)} {main}".replace("-", " ")
     said += f" {cents} {small}" if cents and int(cents) else ""
-    return said + (" " if match[0].endswith("-") else "")
+    return said + (" " if match[0].endswith(("-", " ")) else "")
 
 
 def _money_range(match: re.Match[str]) -> str:
     """Return "5 to $10" for $5-10: five to ten dollars; prices with cents are read one by one."""
     sign, low, high = match.groups()
-    return f"{sign if '.' in low + high else ''}{low} to {sign}{high}"
+    scaled = SCALE_WORD.match(match.string, match.end()) is not None
+    return f"{sign if not scaled and '.' in low + high else ''}{low} to {sign}{high}"
+
+
+def _and_more(match: re.Match[str]) -> str:
+    sign, amount, scale = match.groups()
+    return f"{amount} plus {scale + ' ' if scale else ''}{NAMES[sign][0]}s"
 
 
 def _suffix_range(match: re.Match[str]) -> str:
@@ -149,12 +185,17 @@ RULES: tuple[Rule, ...] = (
     (CODED, _coded),  # 5 CHF
     (CODE_FIRST, _code_first),  # CHF 5
     (CENTS, lambda match: f"{match[1]} {'cent' if match[1] == '1' else 'cents'}"),
+    (BETWEEN, r"\1 \3 \4 "),
+    (AND_MORE, _and_more),
     (SUFFIX_RANGE, _suffix_range),  # $5m-10m
     (MONEY_RANGE, _money_range),
     (ADJECTIVE, _adjective),
+    (JOINED_PRICE, _adjective),
     (SUB_PRICE, " "),
     (PER, lambda match: f" per {PERIODS[match[1]]}"),
     (MONEY, _money),
     (MINUS, "minus "),
+    (BILLIONS, lambda match: f"{match[1]} {MILLIONS[match[2]]}"),  # 7.8bn people
+    (COUNTED_MILLIONS, r"\1 million "),
     (COUNTED, _counted),
 )

@@ -7,23 +7,28 @@ import re
 from .rules import Rule
 from .words import in_pairs, ordinal
 
+MIXED_FRACTION = re.compile(r"(?<![\w.,/-])(\d{1,2})-(?=\d{1,2}/\d{1,2}(?![\w/]|[.,]\d))")  # 1-1/2 cups
+FRACTION_END = re.compile(r"(?<![\w./])(\d{1,2}/\d{1,2})(?:rd|th)s?\b")  # 2/3rds
 INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
 PRESSURE = re.compile(
     r"(?<![\w./$\u00a3\u20ac])([89]\d|1\d\d|2[0-4]\d)/([4-9]\d|1[0-3]\d)(?![\w/]|\.\d)"
 )  # 120/80
-SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)")  # 50/50, 20/20
+EYESIGHT = re.compile(r"(?<![\w./$])20/(\d{2,3})(?= (?:vision|eyesight)\b)")  # 20/200 vision
+SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)(?<!10/10)")  # 50/50, 20/20
 # 7/10 in a test, 8/10; 4/5 stars, 4.5/5; got 3/4
 OUT_OF = re.compile(
     r"(?<![\w./$\u00a3\u20ac])(?<!\d )(?:(\d{1,3}(?:\.\d)?)/(10|100)"
     r"(?![\w/-]|\.\d| (?:of (?:an?|the)|inch|mile|cup|second)\b)|(\d)/(5)(?= (?:stars?|rating)\b)|"
     r"(\d\.\d)/(\d)(?![\w/]|\.\d))|(?<=scored )(\d{1,3})/(\d{1,3})(?![\w/])"
 )
-SCORED = r"won|lost|score was|score is|score of|beats? \w+|defeated \w+|drew|tied|led|leads?|leading|trailed"
+SCORED = r"voted|vote was|votes? of|vote|odds are|odds of|odds were|"
+    r"won|lost|score was|score is|score of|beats? \w+|defeated \w+|drew|tied|led|leads?|leading|trailed"
 SCORE = re.compile(rf"(?i)\b({SCORED}) (\d{{1,3}})[-:](\d{{1,3}})\b")
 COUNT = r"\d{1,4}(?:,\d{3})*(?:\.\d+)?"
 RANGE = re.compile(
     rf"(?<![\w.,:/+\u00b0-])({COUNT}) ?- ?({COUNT})(?![\w-]*-\d|/\d|:\d|[.,]\d|\d)(?! ?=)"
-    r"(?P<order> (?:punch|finish)\b)?"
+    r"(?P<order> (?:punch|finish|record|start|loss|defeat|count|draw|win|victory|lead)\b)?"
+    r"(?P<odds> (?:odds|shot|chance|outsider|favorite|underdog)\b)?"
 )
 # 10%-15%, 5kg-10kg, 18th-19th
 UNIT_RANGE = re.compile(
@@ -72,14 +77,14 @@ def _range(match: re.Match[str]) -> str:
     low, high = (float(number.replace(",", "")) for number in match.groups()[:2])
     if match[1].startswith("0") and len(match[1]) > 1 and "." not in match[1]:
         return match[0]
-    between = " "
+    between = " to " if match["odds"] else " "
     if (low < high or (low, high) == (9, 5)) and not match["order"]:  # from nine to five
         between = (
             " and "
             if match.string[max(0, match.start() - 8) : match.start()].lower() == "between "
             else " to "
         )
-    return f"{match[1]}{between}{match[2]}{match['order'] or ''}"
+    return f"{match[1]}{between}{match[2]}{match['order'] or ''}{match['odds'] or ''}"
 
 
 def _ratio(match: re.Match[str]) -> str:
@@ -102,7 +107,10 @@ def _verse(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
+    (MIXED_FRACTION, r"\1 "),
+    (FRACTION_END, r"\1"),
     (INCH_FRACTION, r"\1 "),
+    (EYESIGHT, r"20 \1"),
     (SHARES, _shares),
     (PRESSURE, _pressure),
     (OUT_OF, _out_of),

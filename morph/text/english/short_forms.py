@@ -27,13 +27,14 @@ DAY_SPAN = re.compile(rf"\b({A_DAY})\.?-({A_DAY})\b\.?(?!-)")  # Mon-Fri
 SHORT_MONTH = re.compile(rf"\b({A_MONTH})(?:\.|(?= \d)|(?<=\d [A-Z][a-z]{{2}})(?=[., ]|\Z))(?![\w.])")
 SHORT_DAY = re.compile(
     rf"\b(?:({A_DAY})(?:\.(?=,? [A-Za-z\d])|(?=,? (?:\d|(?:{alternatives(MONTHS)}|{alternatives(SHORT_MONTHS)})\b)))|"
-    r"(Mon|Tues?|Wed|Thur?s?|Fri)\.(?=\s*\Z|[,;:)]))"
+    r"(Mon|Tues?|Wed|Thur?s?|Fri)\.(?=\s*\Z|[,;:)])|"
+    r"(?<=Sat\. and )(Sun)\b\.?)"
 )
 BEFORE_NUMBERS = table("""
     no: number, nos: numbers, p: page, pp: pages, pg: page, ch: chapter, chs: chapters, vol: volume, vols: volumes
     fig: figure, figs: figures, eq: equation, eqs: equations, sec: section, art: article, par: paragraph
-    ext: extension, apt: apartment, rm: room, ste: suite, bldg: building, hwy: highway, rte: route, lat: latitude
-    lon: longitude, long: longitude, ca: circa, c: circa, approx: approximately, ver: version, op: opus
+    ext: extension, apt: apartment, rm: room, ste: suite, bldg: building, hwy: highway, rte: route, rt: route
+    lat: latitude, lon: longitude, long: longitude, ca: circa, c: circa, approx: approximately, ver: version, op: opus
     tel: telephone, min: minimum, max: maximum, est: established, dist: district
 """)
 BEFORE_NUMBER = re.compile(
@@ -72,7 +73,7 @@ ANYWHERE = table("""
     depts.: departments, govt.: government, univ.: university, co.: company, inc.: incorporated, corp.: corporation
     ltd.: limited, assn.: association, jr.: junior, sr.: senior, bros.: brothers, avg.: average, incl.: including
     excl.: excluding, misc.: miscellaneous, a.k.a.: also known as, et al.: et al, intl.: international
-    attn.: attention, appt.: appointment, blvd.: boulevard, ave.: avenue
+    attn.: attention, asst.: assistant, appt.: appointment, blvd.: boulevard, ave.: avenue
 """)
 INSIDE = {
     "temp.": "temperature",

@@ -19,7 +19,10 @@ UNITS = pairs("""
     mL: milliliter/milliliters, gal: gallon/gallons, qt: quart/quarts, qts: quart/quarts, pt: pint/pints
     fl oz: fluid ounce/fluid ounces, fl. oz: fluid ounce/fluid ounces, tbsp: tablespoon/tablespoons
     Tbsp: tablespoon/tablespoons
-    tsp: teaspoon/teaspoons, doz: dozen
+    tsp: teaspoon/teaspoons, doz: dozen, deg: degree/degrees, kgs: kilogram/kilograms, kms: kilometer/kilometers
+    tbsps: tablespoon/tablespoons, tsps: teaspoon/teaspoons, pkg: package/packages
+    pts: point/points, bp: basis point/basis points, bps: basis point/basis points
+    MP: megapixel/megapixels
     ms: millisecond/milliseconds, s: second/seconds, sec: second/seconds, secs: second/seconds, min: minute/minutes
     mins: minute/minutes, h: hour/hours, hr: hour/hours, hrs: hour/hours, wk: week/weeks, wks: week/weeks
     mo: month/months, mos: month/months, yr: year/years, yrs: year/years
@@ -28,7 +31,7 @@ UNITS = pairs("""
     k\u03a9: kilohm/kilohms, Hz: hertz, kHz: kilohertz, MHz: megahertz, GHz: gigahertz, dB: decibel/decibels
     KB: kilobyte/kilobytes, kB: kilobyte/kilobytes, MB: megabyte/megabytes, GB: gigabyte/gigabytes
     TB: terabyte/terabytes, kcal: kilocalorie/kilocalories, kJ: kilojoule/kilojoules, Nm: newton meter/newton meters
-    atm: atmosphere/atmospheres, \u00b0: degree/degrees
+    psi: pee ess eye, atm: atmosphere/atmospheres, \u00b0: degree/degrees
 """) | {
     written: (f"{one} per {other}", f"{many} per {other}")
     for written, (one, many, other) in {
@@ -49,6 +52,19 @@ UNITS = pairs("""
         "rpm": ("revolution", "revolutions", "minute"),
         "bpm": ("beat", "beats", "minute"),
         "mpg": ("mile", "miles", "gallon"),
+        "mg/dL": ("milligram", "milligrams", "deciliter"),
+        "mg/L": ("milligram", "milligrams", "liter"),
+        "g/L": ("gram", "grams", "liter"),
+        "mL/min": ("milliliter", "milliliters", "minute"),
+        "ml/min": ("milliliter", "milliliters", "minute"),
+        "mg/kg": ("milligram", "milligrams", "kilogram"),
+        "L/min": ("liter", "liters", "minute"),
+        "l/min": ("liter", "liters", "minute"),
+        "g/km": ("gram", "grams", "kilometer"),
+        "MPH": ("mile", "miles", "hour"),
+        "RPM": ("revolution", "revolutions", "minute"),
+        "BPM": ("beat", "beats", "minute"),
+        "MPG": ("mile", "miles", "gallon"),
         "ppm": ("part", "parts", "million"),
     }.items()
 }
@@ -80,6 +96,11 @@ CLOSING = "\u201d"  # the library reads " behind a figure as inches
 DETERMINER = r"\b(?i:an?|the|this|that|his|her|my|your|their|our|one|another) (?:[\d.]+ by )?"
 NUMBER_BEFORE = re.compile(rf"({DETERMINER})?(?<![\w.,/])([\d.,]+(?:/\d+)?) ?\Z")
 LONGEST_NUMBER = 24
+# What is nearly always described by a length or a weight: the 100 m dash, a cheap 9 mm pistol.
+DESCRIBED = re.compile(
+    r" (?:dash|sprint|hurdles|race|relay|freestyle|butterfly|backstroke|breaststroke|pistols?|guns?|handguns?|rifles?|"
+    r"lens|film|bullets?|cannons?|wrench|cans?|bottles?|bags?|steaks?|outlets?|bulbs?|batter(?:y|ies)|radius)\b"
+)
 NOUN = re.compile(rf" (?!(?:{NO_NOUN})\b)[a-z]")
 
 
@@ -87,6 +108,11 @@ def _is_quoted(before: str) -> bool:
     """Return whether a single quotation mark before a place is still open there."""
     marks = list(QUOTE.finditer(before))
     return bool(marks) and marks[-1]["opens"] is not None
+
+
+def _last_inches(match: re.Match[str]) -> str:
+    before = match.string[max(0, match.start() - LONGEST_QUOTE) : match.start()]
+    return match[0] if OPENED.search(before) else " inches"
 
 
 def _feet(match: re.Match[str]) -> str:
@@ -115,6 +141,8 @@ def _unit(match: re.Match[str]) -> str:
 
 def _is_single(match: re.Match[str]) -> bool:
     """Return whether a unit is in the singular: 1 m, 1/2 m, and before the noun it describes, a 5 m rope."""
+    if DESCRIBED.match(match.string, match.end()):
+        return True
     number = NUMBER_BEFORE.search(match.string[max(0, match.start() - LONGEST_NUMBER) : match.start()])
     if number is None:
         return False
@@ -125,7 +153,15 @@ def _is_single(match: re.Match[str]) -> bool:
     return number[2] == "1" or fraction or describes
 
 
+# A 3/4" pipe, a 27" screen; 55" at the end, if no quotation is open
+INCH_MARK = re.compile(
+    rf"((?<![\d/])\d{{1,2}}/\d{{1,2}}|{DETERMINER}\d{{1,3}}(?:\.\d+)?)\"(?= (?!(?:{NO_NOUN})\b)[a-z])"
+)
+LAST_INCHES = re.compile(r"(?<=\d)\"(?=[.,;!?]|\Z)")
+OPENED = re.compile(OPENS)
 FEET_RULES: tuple[Rule, ...] = (
+    (INCH_MARK, r"\1 inch"),
+    (LAST_INCHES, _last_inches),
     (FEET, _feet),  # 6'2"
     (FEET_INCHES, _feet_inches),  # 5 ft 4 in
 )

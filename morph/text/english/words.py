@@ -37,6 +37,8 @@ def in_pairs(digits: str) -> str:
     high, low = int(digits[:-2]), int(digits[-2:])
     if high == 20 and low < 10:
         return "two thousand" + (f" {DIGITS[low]}" if low else "")
+    if low == 0 and high % 10 == 0:
+        return f"{small_number(high // 10)} thousand"
     if low == 0:
         return f"{small_number(high)} hundred"
     return f"{small_number(high)} {'oh ' if low < 10 else ''}{small_number(low)}"

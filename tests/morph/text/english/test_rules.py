@@ -29,6 +29,8 @@ SHORT_FORMS = """
     Mr Lee, Rome vs. Gaul, Vol. II, in Feb. -> Mister Lee, Rome versus Gaul, Volume two, in February.
     5 min. 30 sec. -> 5 minutes 30 seconds.
     b. 1950, d. 2010 -> born 1950, died 2010
+    Turn left on Rt. 66. -> Turn left on Route 66.
+    Sat. and Sun., Asst. Manager -> Saturday and Sunday, Assistant Manager
 """
 DATES = """
     the 2010s, 1860s, 1900s -> the twenty tens, eighteen sixties, nineteen hundreds
@@ -39,6 +41,11 @@ DATES = """
     June 5-7, 5-7 June, at 18:00 -> June fifth to seventh, the fifth to the seventh of June, at eighteen hundred
     7-9 pm, a 9-5 job, 9am-5pm -> 7 to 9 pm, a 9 to 5 job, 9am to 5pm
     2:03:59 hours, at 7h30, at 10.30. -> 2 hours 3 minutes and 59 seconds, at 7 thirty, at 10:30.
+    3:43.13, 1h 20m, 2h 5min -> three forty three point one three, 1 hour 20 minutes, 2 hours 5 minutes
+    for 5h, 20m ago -> for 5 hours, 20 minutes ago
+    at 0600, 0730 hours, at 06 -> at oh six hundred, oh seven thirty hours, at 06
+    14/15 April, the '00s, the 19th c. -> the fourteenth to the fifteenth of April, the two thousands, the 19th century.
+    under-18s, 80s-style, 24x7 -> under eighteens, eighties-style, twenty four seven
 """
 RELATIONS = """
     20th-century, 18th- and 19th-century -> 20th century, 18th and 19th century
@@ -53,6 +60,9 @@ RELATIONS = """
     20/20 vision, 7/10 in a test, 1/10 of it -> 20 20 vision, 7 out of 10 in a test, 1/10 of it
     120/80 -> one twenty over eighty
     It is COVID-19, not 555-0123-4. -> It is COVID-19, not 555-0123-4.
+    It passed as they voted 51-49, odds are 10-1 -> It passed as they voted 51 to 49, odds are 10 to 1
+    20-1 odds, a 2-3 loss, a 10/10 -> 20 to 1 odds, a 2 3 loss, a 10 out of 10
+    1-1/2 cups, 2/3rds, 20/200 vision -> 1 1/2 cups, 2/3, 20 200 vision
 """
 MONEY = """
     US$100, A$5 and HK$1 -> 100 US dollars, 5 Australian dollars and 1 Hong Kong dollar
@@ -62,6 +72,11 @@ MONEY = """
     a $20 each, the $20 he owes -> a $20 each, the $20 he owes
     a sub-$100 phone, $15/hour -> a sub 100 dollar phone, $15 per hour
     50k people, a 5k run, 2M views -> 50 thousand people, a 5k run, 2 million views
+    a hard $3-a-day job, two $5-million houses -> a hard 3 dollar a-day job, two 5 million dollar houses
+    a $2-billion-dollar firm, $80/barrel -> a 2 billion dollar firm, $80 per barrel
+    He paid $5 - a lot. The $5 million goes on. -> He paid $5 - a lot. The $5 million goes on.
+    7.8bn people, 1.2m barrels, 2m people -> 7.8 billion people, 1.2 million barrels, 2 million people
+    between $5 and $10 million, $1.5-2 million, $500+ -> between 5 and $10 million, 1.5 to $2 million, 500 plus dollars
 """
 UNITS = """
     5 ft. tall, a 5 lb. bag, 8 oz. of it, 1 tsp. -> 5 feet tall, a 5 pound bag, 8 ounces of it, 1 teaspoon.
@@ -70,6 +85,14 @@ UNITS = """
     the 10 km race, 10 km away, 1/2 oz -> the 10 kilometer race, 10 kilometers away, 1/2 ounce
     the 4x100 m relay, the 100-m dash -> the 4 by 100 meter relay, the 100 meter dash
     3,5 kg, 850,00 \u20ac, 1.000.000 euros -> 3.5 kilograms, \u20ac850, 1,000,000 euros
+    25.000 inhabitants, 1.000 inches, 1.500 euros -> 25,000 inhabitants, 1.000 inches, 1,500 euros
+    left her 1999 books, her 1999 books -> left her 1,999 books, her 1999 books
+    They sold 1745 cars. In 1999 cars, the 1999 cars -> They sold 1,745 cars. In 1999 cars, the 1999 cars
+    it is 1250 feet, 1 000 000 people, 35 000 feet -> it is 1,250 feet, 1,000,000 people, 35,000 feet
+    a 27" screen, a 3/4" pipe, 9mm pistols, 55". -> a 27 inch screen, a 3/4 inch pipe, 9 millimeter pistols, 55 inches.
+    "It is 55". -> "It is 55”.
+    a 1,500-meter race, 30 psi, 25bp -> a 1,500 meter race, 30 pee ess eye, 25 basis points
+    100s of them, two 5s -> hundreds of them, two fives
 """
 MATHS = """
     5 x 3 = 15, 6 \u00d7 7 = 42, 12 \u00f7 4 -> 5 times 3 equals 15, 6 times 7 equals 42, 12 divided by 4
@@ -79,6 +102,7 @@ MATHS = """
     x > 5, < 5 minutes, be \u2265 10 -> x is greater than 5, less than 5 minutes, be at least 10
     10 \u00d7 15 cm, 2 m \u00d7 3 m, a 6x4 photo -> 10 by 15 centimeters, 2 meters by 3 meters, a 6 by 4 photo
     C++, C#, an A+, 0x80, <b> -> C plus plus, see sharp, an A plus, 0x80, <b>
+    10' x 12', 2x/day -> 10 feet by 12 feet, 2 times a day
 """
 NAMES = """
     I, II and III; Part I again; GTA V -> one, two and three; Part I again; GTA five
@@ -91,6 +115,16 @@ NAMES = """
     C:\\Users, foo_bar, a.txt -> C colon backslash Users, foo underscore bar, a dot tee ex tee
     and/or, he/she, 5 km/h -> and/or, he/she, 5 kilometers per hour
     CEOs, TVs, TCP/IP, a PhD, the pH -> see ee ohs, tee vees, TCP IP, a PHD, the PH
+    BA117, MH370; ISO9001, USD500 -> bee ay one seventeen, em aitch three seventy; ISO9001, 500 US dollars
+    Flight U2345, RTX 4090, Room 3000 -> Flight U twenty three forty five, RTX forty ninety, Room three thousand
+    a 737-800, A350-1000 -> a seven thirty seven eight hundred, A three fifty one thousand
+    two 747s, 747 people -> two seven forty sevens, 747 people
+    B-52s, error 404, 404 books -> bee fifty twos, error four oh four, 404 books
+    NaCl, HCl, NaOH and NaN, CoCo, PhD -> en ay see ell, aitch see ell, en ay oh aitch and NaN, CoCo, PHD
+    Reno, NV; Portland, OR. Baltimore, MD; yes, OK -> Reno, Nevada; Portland, Oregon. Baltimore, Maryland; yes, OK
+    example.co.uk, bbc.org; the end.then -> example dot co dot you kay, bbc dot org; the end.then
+    Ctrl+Alt+Del, N. Korea, NE winds -> control alt delete, North Korea, northeast winds
+    London SW1Y 4LB -> London ess double-you 1 why, 4 ell bee
 """
 TELEPHONES = """
     +1 800 555 0123 -> plus one, eight zero zero, five five five, zero one two three
@@ -118,6 +152,14 @@ CAPITALS = """
     HDMI, ISBN, OLED, UCLA and NASA -> Aitch dee em eye, eye ess bee en, oh ell ee dee, you see ell ay and Nasa
     WWII, JPEG, the LED, a PIN -> World War two, jay peg, the ell ee dee, a pin
     NIGHT and NEXT are STRONG. -> Night and Next are Strong.
+    They told US the truth, and left US alone. -> They told us the truth, and left us alone.
+    They told US officials. -> They told you ess officials.
+    WHY ARE YOU TELLING US THIS? -> Why are you telling us this?
+    NOBODY TOLD US ANYTHING. -> Nobody told us anything.
+    The UN's WHO met. -> The you en's double-you aitch oh met.
+    The agency (WHO). -> The agency (double-you aitch oh).
+    FBI RAIDS HOME IN NY -> Eff bee eye raids home in en why
+    ASAP, ACT scores, LSAT -> Ay ess ay pee, ay see tee scores, ell sat
 """
 
 
