@@ -62,8 +62,8 @@ STATES = table("""
 STATE = re.compile(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)")
 # N. Korea, NE winds; British codes behind a town: SW1Y 4LB
 PARTS_OF_COUNTRIES = re.compile(
-    r"\b([NSEW])\. (?=(?:Korea|Korean|Africa|African|America|American|Carolina|Dakota|Sudan|Virginia|Ireland|Asia|Europe|"
-    r"Yemen|Vietnam|Yorkshire|Wales|London|Germany|Bank|Coast|Side)\b)"
+    r"\b([NSEW])\. (?=(?:Korea|Korean|Africa|African|America|American|Carolina|Dakota|Sudan|Virginia|Ireland|Asia|"
+    r"Europe|Yemen|Vietnam|Yorkshire|Wales|London|Germany|Bank|Coast|Side)\b)"
 )
 CORNERS = re.compile(r"\b(NE|NW|SE|SW)\b(?= (?:winds?|coast|corner|side|part|of|region|edge|tip|suburbs?)\b)")
 CORNER_NAMES = {"NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}

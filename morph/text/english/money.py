@@ -81,7 +81,7 @@ PERIODS = table("""
     mo: month, yr: year, wk: week, hr: hour, h: hour, min: minute, gal: gallon, lb: pound, kg: kilogram, month: month
     year: year, week: week, day: day, hour: hour, minute: minute, second: second, gallon: gallon, night: night
     person: person, unit: unit, user: user, barrel: barrel, ton: ton, tonne: tonne, share: share, head: head
-    litre: litre, liter: liter, ounce: ounce, oz: ounce, mile: mile, pound: pound, square foot: square foot, sq ft: square foot
+    litre: litre, liter: liter, ounce: ounce, oz: ounce, mile: mile, pound: pound, sq ft: square foot
     kWh: kilowatt hour, MWh: megawatt hour, seat: seat, ticket: ticket, student: student
     game: game, m\u00b2: square meter
 """)

@@ -21,8 +21,10 @@ OUT_OF = re.compile(
     r"(?![\w/-]|\.\d| (?:of (?:an?|the)|inch|mile|cup|second)\b)|(\d)/(5)(?= (?:stars?|rating)\b)|"
     r"(\d\.\d)/(\d)(?![\w/]|\.\d))|(?<=scored )(\d{1,3})/(\d{1,3})(?![\w/])"
 )
-SCORED = r"voted|vote was|votes? of|vote|odds are|odds of|odds were|"
+SCORED = (
+    r"voted|vote was|votes? of|vote|odds are|odds of|odds were|"
     r"won|lost|score was|score is|score of|beats? \w+|defeated \w+|drew|tied|led|leads?|leading|trailed"
+)
 SCORE = re.compile(rf"(?i)\b({SCORED}) (\d{{1,3}})[-:](\d{{1,3}})\b")
 COUNT = r"\d{1,4}(?:,\d{3})*(?:\.\d+)?"
 RANGE = re.compile(
