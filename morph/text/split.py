@@ -55,7 +55,7 @@ TITLES = frozenset("Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr Ft Det Insp 
 # Abbreviations before a number ("Mar. 5", "No. 5"); otherwise these are words, and their dot ends a sentence.
 BEFORE_NUMBERS = frozenset(
     """
-    no nos pp sec art abs kap ch eq eqs figs vols ext apt rm ste hwy rte rt lat lon ver tel rs
+    no nos pp pg sec art abs kap ch eq eqs figs vols ext apt rm ste hwy rte rt lat lon ver tel rs
     mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
     """.split()  # noqa: SIM905 - as the list above
 )

@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     (NOTE_MARKS, ""),
     (WI_FI, "Wi Fi"),
     *addresses.RULES,
+    *relations.BOOKS_IN_WHOLE,
     *short_forms.RULES,
     *letters.RULES,
     *dates.RULES,

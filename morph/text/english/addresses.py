@@ -37,7 +37,24 @@ FILE = re.compile(
     r"wav|flac|ogg|zip|gz|tar|rar|json|ya?ml|toml|ini|log|bat|sh|dll|iso|psd|epub|safetensors)(?![\w/]|\.\w)"
 )
 READ_AS_WORDS = frozenset(
-    ("zip", "gif", "json", "bat", "log", "ini", "wav", "flac", "tar", "yaml", "toml", "jpeg")
+    (
+        "com",
+        "org",
+        "net",
+        "gov",
+        "zip",
+        "gif",
+        "json",
+        "bat",
+        "log",
+        "ini",
+        "wav",
+        "flac",
+        "tar",
+        "yaml",
+        "toml",
+        "jpeg",
+    )
 )
 PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see", "www": "double-you double-you double-you"}
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
@@ -46,6 +63,8 @@ PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
 KEY = re.compile(r"\b(?i:(ctrl)|(cmd)|(alt)|(shift)) ?\+ ?(?i:(del)\b|(?=\w))")
 KEYS = ("control", "command", "alt", "shift")
 # Without a path: only ends that are no words, since "the end.then" is no page.
+ENDING = re.compile(r"(?<![\w.])\.(com|org|net|NET|edu|gov|pdf|exe|zip|csv|txt|jpg)\b(?!\.\w)")  # a .com site
+STAR = re.compile(r"\b((?i:dial|press) )\*(?!\*)")
 DOMAIN = re.compile(
     r"(?<![\w@./-])((?:[\w-]+\.)+(?:org|net|edu|gov|info|biz|io|ai|app|dev|tv|xyz|de|fr|nl|eu|ch|jp|uk|au|ca))(?![\w/]|\.\w)"
 )
@@ -82,10 +101,12 @@ def _named(text: str) -> str:
 
 def _file(match: re.Match[str]) -> str:
     """Return notes.txt as "notes dot tee ex tee"."""
-    name, kind = match.groups()
+    return f"{match[1]} dot {_file_kind(match[2])}"
+
+
+def _file_kind(kind: str) -> str:
     letters, figures = kind.rstrip("34").upper(), kind[len(kind.rstrip("34")) :]
-    said = kind if kind in READ_AS_WORDS or len(kind) > 4 else f"{spell(letters)} {figures}".rstrip()
-    return f"{name} dot {said}"
+    return kind if kind in READ_AS_WORDS or len(kind) > 4 else f"{spell(letters)} {figures}".rstrip()
 
 
 def _site(match: re.Match[str]) -> str:
@@ -121,6 +142,8 @@ def _other_state(match: re.Match[str]) -> str:
 
 RULES: tuple[Rule, ...] = (
     (FILE, _file),
+    (ENDING, lambda match: f"dot {_file_kind(match[1].lower())}"),
+    (STAR, r"\1star "),
     (KEY, _key),
     (SITE, _site),
     (DOMAIN, _domain),

@@ -9,7 +9,9 @@ from .short_forms import MONTHS
 from .words import TENS, in_pairs, ordinal, plural, small_number, spell_digits
 
 ALWAYS_OPEN = re.compile(r"\b24[/x]7(?P<year>/365)?\b")
-NINE_ELEVEN = re.compile(r"(?<![\w./])9/11(?![\w/]| of\b)")
+NINE_ELEVEN = re.compile(
+    r"(?<![\w./-])9-11(?= (?:attacks?|terror|conspiracy|commission|memorial|hijack))|(?<![\w./])9/11(?![\w/]| of\b)"
+)
 AGES = re.compile(r"\b((?i:under|over))[- ]?([1-9]\d)s\b(?!-)")  # under-18s
 FIRST_DECADE = re.compile(r"(?<![\w.,:$\u00a3\u20ac/'-])'?00'?s\b")  # the '00s
 SHORT_CENTURY = re.compile(
@@ -28,7 +30,10 @@ PREFIXED_YEAR = re.compile(r"(?<=[a-z])-(?=(?:1[1-9]\d\d|20\d\d)\b(?![-/.]\d))")
 SHORT_YEAR = re.compile(r"(?<![\w'])'(0\d)(?![\w'])")  # the class of '09
 ERA = re.compile(r"(?:(?<=\d)|(?<=century)) ?(AD|BC|CE|BCE)\b|\b(AD)(?= \d)")
 ERAS = {"AD": "ay dee", "BC": "bee see", "CE": "see ee", "BCE": "bee see ee"}
-BEFORE_DAY = r"(?i:on|since|until|till|due|dated|born) "
+BEFORE_DAY = (
+    r"(?i:on|since|until|till|due|dated|born|(?:deadline|birthday|b-day|date|day|wedding|meeting|exam|election|party)"
+    r" (?:is|was)) "
+)
 SHORT_DATE = re.compile(
     rf"\b({BEFORE_DAY})(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])(?![\w/-]|\.\d| of\b)"
 )  # on 5/12

@@ -56,7 +56,9 @@ VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
 NAMED_VERSION = re.compile(r"(?<![\w./@:])([A-Za-z]+)(\d+)\.(\d+)(?![\w/@]|\.\w)")  # Qwen3.5
 ORDINAL_HYPHEN = re.compile(r"(?<=\d(?:st|nd|rd|th))-(?=[A-Za-z\s])")  # 20th-century, 18th- and
 BEFORE_ORDINAL = re.compile(r"(?<=[a-z])(?<!\d[a-z]{2})-(?=\d{1,3}(?:st|nd|rd|th)\b)")  # mid-20th
-THOUSANDS_HYPHEN = re.compile(r"(?<=\d,\d{3})-(?=[a-z])")  # a 1,500-meter race
+THOUSANDS_HYPHEN = re.compile(
+    r"(?<=\d,\d{3})-(?=[a-z])|(?:(?<=[ \"'(]\d{3})|(?<=[ \"'(]\d{4})|(?<=^\d{3})|(?<=^\d{4}))-(?=[a-z]{3,20}-)"
+)  # a 1,500-meter race, a 100-year-old tree
 HASH = re.compile(r"(?<![\w&#])(?:#|\bNo\.? ?#)(?=\d)")  # #1
 DIGIT_CODE = re.compile(r"(?<![\w.,])00([1-9])\b(?![.,:]\d)")  # 007
 # Flights and models by letters: BA117, KC-135, MH370; planes with two numbers: 737-800, A350-1000.
@@ -89,7 +91,8 @@ NOT_FOUND = re.compile(
 # Flight 370, Room 101: said as years are.
 NAMED_NUMBER = re.compile(
     r"\b((?:Boeing|Airbus|Porsche|RTX|GTX|Ryzen \d|[Ff]light|[Hh]ighway|Interstate|[Rr]oute|Area|Levi's|"
-    r"[Rr]oom|[Ss]uite) (?:[A-Z](?= ?\d)|[A-Z]{2}\b)?) ?(?<=[A-Z ])([1-9]\d\d\d?)\b(?![-.,]\d)"
+    r"[Rr]oom|[Ss]uite|[Aa]partment|[Bb]us|[Pp]ort|[Cc]hannel) "
+    r"(?:[A-Z](?= ?\d)|[A-Z]{2}\b)?) ?(?<=[A-Z ])([1-9]\d\d\d?)\b(?![-.,]\d)"
 )
 MODEL = re.compile(r"(?<![\w.,/-])([A-Z])-?([1-9]\d\d)\b(?![-.,/:]\d)")  # A380, I-405
 RESOLUTION = re.compile(r"\b(\d{3,4})([pi])\b")  # 1080p

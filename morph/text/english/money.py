@@ -96,6 +96,7 @@ COUNTED_MILLIONS = re.compile(
     r"Americans|Britons|Europeans|miles|acres|hectares|years|times|books|tickets|players|men|women|families|animals|"
     r"birds|trees|lives|words|pages|fans)\b)"
 )
+KARAT = re.compile(r"\b(9|10|14|18|22|24)[kK](?= (?:gold|white|rose|yellow|ring|necklace|chain)\b)")
 COUNTED = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?)([kKMB])(?![\w'/-])")
 COUNTED_BEHIND = re.compile(r"\+? (?:[a-z]{3,}s|people)\b")
 
@@ -197,5 +198,6 @@ RULES: tuple[Rule, ...] = (
     (MINUS, "minus "),
     (BILLIONS, lambda match: f"{match[1]} {MILLIONS[match[2]]}"),  # 7.8bn people
     (COUNTED_MILLIONS, r"\1 million "),
+    (KARAT, r"\1 karat"),
     (COUNTED, _counted),
 )

@@ -32,9 +32,18 @@ DETERMINERS = frozenset(
 RULERS = (
     "Alexander|Catherine|Charles|Edward|Elizabeth|Frederick|George|Henry|Ivan|James|John Paul|Louis|Margaret|Napoleon|"
     "Nicholas|Peter|Philip|Ramses|Richard|William|Pope [A-Z][a-z]+|Wilhelm|Felipe|Gustav|Harald|Leopold|Otto|Francis|"
-    "Benedict|Pius|Innocent"
+    "Benedict|Pius|Innocent|Malcolm(?! X\b)|Alfonso|Ferdinand|Gregory|Victor Emmanuel|Maximilian|Ptolemy|Mehmed|Baldwin|Haakon|"
+    "Carl Gustaf|Juan Carlos|Leo|Julius|Thutmose|Amenhotep|Darius|Justinian|Constantine|Ludwig|Murad|Rama"
 )
 RULER = re.compile(rf"\b((?:(?:King|Queen|Emperor|Tsar) )?(?:{RULERS})) ([IVX]{{1,5}})\b")
+FIRST_NAMES = (
+    "John|William|James|Robert|George|Henry|Charles|Thomas|David|Michael|Richard|Joseph|Frank|Samuel|Edward|Walter|Albert|"
+    "Thurston|Harold|Arthur|Paul|Daniel|Martin|Harry|Jack|Theodore|Benjamin|Frederick|Cornelius|Oscar|Robert"
+)
+NAMESAKE = re.compile(
+    rf"\b((?:{FIRST_NAMES}) (?:[A-Z]\. )?[A-Z][a-z]{{2,15}}),? (II|III|IV)\b"
+)  # Thurston Howell III
+WORLD_WAR = re.compile(r"\bWW[ -]?(1|2|II?)\b")
 RULED = re.compile(
     r" (?:was|is|never|also|became|had|lost|won|came|built|took|sent|made|wrote|fled|fought|[a-z]{2,12}ed)\b"
 )
@@ -137,6 +146,8 @@ def _year(match: re.Match[str]) -> str:
 
 RULES: tuple[Rule, ...] = (
     (YEAR_NUMERAL, _year),  # MCMXCIV
+    (WORLD_WAR, lambda match: f"World War {'two' if match[1] in ('2', 'II') else 'one'}"),
+    (NAMESAKE, lambda match: f"{match[1]} the {ordinal(value_of(match[2]) or 0)}"),
     (CENTURY, _century),  # the XIX century
     (LISTED, _listed),
     (NUMBERED, _numbered),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule
+from .rules import Rule, alternatives, table
 from .words import in_pairs, ordinal
 
 MIXED_FRACTION = re.compile(r"(?<![\w.,/-])(\d{1,2})-(?=\d{1,2}/\d{1,2}(?![\w/]|[.,]\d))")  # 1-1/2 cups
@@ -36,6 +36,9 @@ RANGE = re.compile(
 UNIT_RANGE = re.compile(
     r"(?<=\d)( ?(?:%|\u00b0[CF]?|kg|km|cm|mm|m|g|ft|lbs?|oz|L|l|ml|GB|MB|mph|st|nd|rd|th)) ?- ?(?=\d)"
 )
+SETS = re.compile(
+    r"(?<![\w.,:/+-])\d{1,2}-\d{1,2}(?:(?:, | and |, and )\d{1,2}-\d{1,2}){1,6}(?![\w/-]|[.,]\d)"
+)
 NUMBER_ROW = re.compile(r"(?<![\w.,:/+-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w/-]|[.,]\d)")  # 4-4-2
 ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9"))
 RATIO = re.compile(r"(?<![\w:.,/])(\d{1,4})( ?):\2(\d{1,4})(?![\w:/]|[.,-]\d)")
@@ -50,6 +53,14 @@ BOOKS = (
 NUMBERED_BOOK = re.compile(
     r"\b([123]) (?=(?:Corinthians|Samuel|Kings|Chronicles|Thessalonians|Timothy|Peter|John) \d)"
 )
+SHORT_BOOKS = table("""
+    Gen: Genesis, Ex: Exodus, Exod: Exodus, Lev: Leviticus, Num: Numbers, Deut: Deuteronomy, Ps: Psalm, Prov: Proverbs
+    Eccl: Ecclesiastes, Isa: Isaiah, Jer: Jeremiah, Ezek: Ezekiel, Dan: Daniel, Matt: Matthew, Mk: Mark, Lk: Luke
+    Jn: John
+    Rom: Romans, Cor: Corinthians, Gal: Galatians, Eph: Ephesians, Phil: Philippians, Col: Colossians, Heb: Hebrews
+    Jas: James, Rev: Revelation
+""")
+SHORT_BOOK = re.compile(rf"\b({alternatives(SHORT_BOOKS)})\.? (?=\d{{1,3}}:\d)")
 VERSE = re.compile(rf"\b({BOOKS}) (\d{{1,3}}):(\d{{1,3}})(?:-(\d{{1,3}}))?(?![\d:])")
 
 
@@ -68,6 +79,12 @@ def _out_of(match: re.Match[str]) -> str:
     """Return points of a scale: 7/10 "7 out of 10"; 1/10 and more than there are stay fractions."""
     count, whole = (group for group in match.groups() if group)
     return f"{count} out of {whole}" if 1 < float(count) <= int(whole) else match[0]
+
+
+def _sets(match: re.Match[str]) -> str:
+    """Return the sets of a match side by side, 6-4, 3-6; a row of rising numbers is one of ranges: pages 1-3, 5-7."""
+    games = [[int(part) for part in one.split("-")] for one in re.findall(r"\d+-\d+", match[0])]
+    return match[0].replace("-", " ") if any(left > right for left, right in games) else match[0]
 
 
 def _score(match: re.Match[str]) -> str:
@@ -118,6 +135,7 @@ RULES: tuple[Rule, ...] = (
     (OUT_OF, _out_of),
     (NUMBERED_BOOK, lambda match: f"{ordinal(int(match[1])).capitalize()} "),  # 1 Corinthians 13:4
     (VERSE, _verse),
+    (SETS, _sets),
     (SCORE, _score),
     (RATIO, _ratio),
     (NUMBER_ROW, lambda match: match[0].replace("-", " ")),
@@ -127,3 +145,5 @@ RANGES: tuple[Rule, ...] = (
     (UNIT_RANGE, r"\1 to "),
     (RANGE, _range),
 )
+# Before titles: Gen. is also a general.
+BOOKS_IN_WHOLE: tuple[Rule, ...] = ((SHORT_BOOK, lambda match: f"{SHORT_BOOKS[match[1]]} "),)

@@ -165,7 +165,9 @@ FEET_RULES: tuple[Rule, ...] = (
     (FEET, _feet),  # 6'2"
     (FEET_INCHES, _feet_inches),  # 5 ft 4 in
 )
+SCALE_OF_DEGREES = re.compile(r"\bdegrees ([FC])\b(?! ?(?:major|minor|sharp|flat))")
 RULES: tuple[Rule, ...] = (
+    (SCALE_OF_DEGREES, lambda match: "degrees Fahrenheit" if match[1] == "F" else "degrees Celsius"),
     (WIDE_INCHES, " inches"),
     (JOINED_UNIT, lambda match: f"{match[0]} "),
     (DECIMAL_SECONDS, r"\1 seconds"),

@@ -46,6 +46,7 @@ DATES = """
     at 0600, 0730 hours, at 06 -> at oh six hundred, oh seven thirty hours, at 06
     14/15 April, the '00s, the 19th c. -> the fourteenth to the fifteenth of April, the two thousands, the 19th century.
     under-18s, 80s-style, 24x7 -> under eighteens, eighties-style, twenty four seven
+    the 9-11 attacks, his birthday is 3/14 -> the nine eleven attacks, his birthday is March fourteenth
 """
 RELATIONS = """
     20th-century, 18th- and 19th-century -> 20th century, 18th and 19th century
@@ -63,6 +64,8 @@ RELATIONS = """
     It passed as they voted 51-49, odds are 10-1 -> It passed as they voted 51 to 49, odds are 10 to 1
     20-1 odds, a 2-3 loss, a 10/10 -> 20 to 1 odds, a 2 3 loss, a 10 out of 10
     1-1/2 cups, 2/3rds, 20/200 vision -> 1 1/2 cups, 2/3, 20 200 vision
+    won 6-4, 3-6, 7-5, pages 1-3, 5-7 -> won 6 4, 3 6, 7 5, pages 1 to 3, 5 to 7
+    Gen. 1:1 and Matt 5:3-12 -> Genesis 1 verse 1 and Matthew 5 verses 3 to 12
 """
 MONEY = """
     US$100, A$5 and HK$1 -> 100 US dollars, 5 Australian dollars and 1 Hong Kong dollar
@@ -77,6 +80,7 @@ MONEY = """
     He paid $5 - a lot. The $5 million goes on. -> He paid $5 - a lot. The $5 million goes on.
     7.8bn people, 1.2m barrels, 2m people -> 7.8 billion people, 1.2 million barrels, 2 million people
     between $5 and $10 million, $1.5-2 million, $500+ -> between 5 and $10 million, 1.5 to $2 million, 500 plus dollars
+    14k gold -> 14 karat gold
 """
 UNITS = """
     5 ft. tall, a 5 lb. bag, 8 oz. of it, 1 tsp. -> 5 feet tall, a 5 pound bag, 8 ounces of it, 1 teaspoon.
@@ -93,6 +97,7 @@ UNITS = """
     "It is 55". -> "It is 55”.
     a 1,500-meter race, 30 psi, 25bp -> a 1,500 meter race, 30 pee ess eye, 25 basis points
     100s of them, two 5s -> hundreds of them, two fives
+    350 degrees F, a 100-year-old tree -> 350 degrees Fahrenheit, a 100 year-old tree
 """
 MATHS = """
     5 x 3 = 15, 6 \u00d7 7 = 42, 12 \u00f7 4 -> 5 times 3 equals 15, 6 times 7 equals 42, 12 divided by 4
@@ -125,6 +130,8 @@ NAMES = """
     example.co.uk, bbc.org; the end.then -> example dot co dot you kay, bbc dot org; the end.then
     Ctrl+Alt+Del, N. Korea, NE winds -> control alt delete, North Korea, northeast winds
     London SW1Y 4LB -> London ess double-you 1 why, 4 ell bee
+    WW2, John D. Smith IV, Malcolm X -> World War two, John D. Smith the fourth, Malcolm X
+    a .com site, Dial *69, bus 101 -> a dot com site, Dial star 69, bus one oh one
 """
 TELEPHONES = """
     +1 800 555 0123 -> plus one, eight zero zero, five five five, zero one two three
