@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .letters import spell
-from .rules import Rule, alternatives, table
+from .rules import Rule, alternatives, ends_sentence, table
 
 # What has a slash behind a name with a dot, or begins with one; C:\Users; foo_bar. Without white space: no sentence.
 SITE = re.compile(
@@ -78,6 +78,14 @@ STATES = table("""
     OH: Ohio, OR: Oregon, PA: Pennsylvania, RI: Rhode Island, SC: South Carolina, SD: South Dakota, TN: Tennessee
     TX: Texas, UT: Utah, VT: Vermont, VA: Virginia, WA: Washington, WV: West Virginia, WI: Wisconsin, WY: Wyoming
 """)
+NEWS_STATES = table("""
+    Ala: Alabama, Ariz: Arizona, Ark: Arkansas, Calif: California, Colo: Colorado, Conn: Connecticut, Del: Delaware
+    Fla: Florida, Ga: Georgia, Ill: Illinois, Ind: Indiana, Kan: Kansas, Ky: Kentucky, La: Louisiana, Md: Maryland
+    Mass: Massachusetts, Mich: Michigan, Minn: Minnesota, Miss: Mississippi, Mo: Missouri, Mont: Montana, Neb: Nebraska
+    Nev: Nevada, Okla: Oklahoma, Ore: Oregon, Pa: Pennsylvania, Tenn: Tennessee, Tex: Texas, Va: Virginia
+    Wash: Washington, Wis: Wisconsin, Wyo: Wyoming
+""")
+NEWS_STATE = re.compile(rf"(?<=[a-z], )({alternatives(NEWS_STATES)})\.(?=,| [a-z]|\Z)")  # Boston, Mass.
 STATE = re.compile(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)")
 # N. Korea, NE winds; British codes behind a town: SW1Y 4LB
 PARTS_OF_COUNTRIES = re.compile(
@@ -136,6 +144,10 @@ def _postcode(match: re.Match[str]) -> str:
     return f"{first}, {sector} {spell(unit)}"
 
 
+def _news_state(match: re.Match[str]) -> str:
+    return NEWS_STATES[match[1]] + ("." if ends_sentence(match) else "")
+
+
 def _other_state(match: re.Match[str]) -> str:
     return "Louisiana" if match[1] else "Maryland" if match[2] else "Oklahoma"
 
@@ -151,6 +163,7 @@ RULES: tuple[Rule, ...] = (
     (CORNERS, lambda match: CORNER_NAMES[match[1]]),
     (STATE, lambda match: STATES[match[1]]),
     (POSTCODE, _postcode),
+    (NEWS_STATE, _news_state),
     (OTHER_STATES, _other_state),
     (WINDOWS_PATH, lambda match: f"{match[1].upper()} colon {_named(match[2])}"),
     (UNIX_PATH, lambda match: _named(match[0])),

@@ -10,7 +10,7 @@ MINUS = re.compile(r"(?<![\w$\u00a3\u20ac)-])-(?=[$\u00a3\u20ac]\d)")
 AMOUNT = r"\d+(?:,\d{3})*(?:\.\d+)?"
 MILLIONS = table("""
     k: thousand, K: thousand, m: million, M: million, mn: million, mm: million, bn: billion, b: billion, B: billion
-    tn: trillion, T: trillion
+    tn: trillion, T: trillion, mln: million, bln: billion, trn: trillion
 """)
 SUFFIX = alternatives(MILLIONS)
 MONEY_RANGE = re.compile(
@@ -28,7 +28,7 @@ AND_MORE = re.compile(
 SUFFIX_RANGE = re.compile(
     rf"(?<![A-Za-z])([$\u00a3\u20ac])({AMOUNT}) ?({SUFFIX})-\1?({AMOUNT}) ?({SUFFIX})(?![\w'])"
 )
-MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn)(?![\w'])")
+MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn|mln|bln|trn)(?![\w'])")
 # Dollars of a country, and signs that the library leaves.
 DOLLARS = table("""
     US: US, A: Australian, AU: Australian, C: Canadian, CA: Canadian, NZ: New Zealand, HK: Hong Kong, S: Singapore
@@ -86,7 +86,7 @@ PERIODS = table("""
     game: game, m\u00b2: square meter
 """)
 PER = re.compile(rf"(?<=[\ds\u20ac])/({alternatives(PERIODS)})\b")  # $15/hour, 60 miles/hour
-BILLIONS = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:[.,]\d+)*) ?(bn|mn|tn)\b")
+BILLIONS = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:[.,]\d+)*) ?(bn|mn|tn|bln|mln|trn)\b")
 # Letters that are also meters: only before what is counted in millions.
 COUNTED_MILLIONS = re.compile(
     r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?) ?m (?=(?:(?:more|new|other|young|poor|of its|of the|[A-Z][a-z]+) )?"

@@ -32,13 +32,14 @@ DETERMINERS = frozenset(
 RULERS = (
     "Alexander|Catherine|Charles|Edward|Elizabeth|Frederick|George|Henry|Ivan|James|John Paul|Louis|Margaret|Napoleon|"
     "Nicholas|Peter|Philip|Ramses|Richard|William|Pope [A-Z][a-z]+|Wilhelm|Felipe|Gustav|Harald|Leopold|Otto|Francis|"
-    "Benedict|Pius|Innocent|Malcolm(?! X\b)|Alfonso|Ferdinand|Gregory|Victor Emmanuel|Maximilian|Ptolemy|Mehmed|Baldwin|Haakon|"
+    r"Benedict|Pius|Innocent|Malcolm(?! X\b)|Alfonso|Ferdinand|Gregory|Victor Emmanuel|Maximilian|"
+    "Ptolemy|Mehmed|Baldwin|Haakon|"
     "Carl Gustaf|Juan Carlos|Leo|Julius|Thutmose|Amenhotep|Darius|Justinian|Constantine|Ludwig|Murad|Rama"
 )
 RULER = re.compile(rf"\b((?:(?:King|Queen|Emperor|Tsar) )?(?:{RULERS})) ([IVX]{{1,5}})\b")
 FIRST_NAMES = (
-    "John|William|James|Robert|George|Henry|Charles|Thomas|David|Michael|Richard|Joseph|Frank|Samuel|Edward|Walter|Albert|"
-    "Thurston|Harold|Arthur|Paul|Daniel|Martin|Harry|Jack|Theodore|Benjamin|Frederick|Cornelius|Oscar|Robert"
+    "John|William|James|Robert|George|Henry|Charles|Thomas|David|Michael|Richard|Joseph|Frank|Samuel|Edward|Walter|"
+    "Albert|Thurston|Harold|Arthur|Paul|Daniel|Martin|Harry|Jack|Theodore|Benjamin|Frederick|Cornelius|Oscar"
 )
 NAMESAKE = re.compile(
     rf"\b((?:{FIRST_NAMES}) (?:[A-Z]\. )?[A-Z][a-z]{{2,15}}),? (II|III|IV)\b"

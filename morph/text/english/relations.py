@@ -13,6 +13,7 @@ INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
 PRESSURE = re.compile(
     r"(?<![\w./$\u00a3\u20ac])([89]\d|1\d\d|2[0-4]\d)/([4-9]\d|1[0-3]\d)(?![\w/]|\.\d)"
 )  # 120/80
+METER = re.compile(r"(?<![\w./$])(\d{1,2})/(2|4|8|16)(?= (?:time|signature)\b)")  # 3/4 time
 EYESIGHT = re.compile(r"(?<![\w./$])20/(\d{2,3})(?= (?:vision|eyesight)\b)")  # 20/200 vision
 SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)(?<!10/10)")  # 50/50, 20/20
 # 7/10 in a test, 8/10; 4/5 stars, 4.5/5; got 3/4
@@ -129,6 +130,7 @@ RULES: tuple[Rule, ...] = (
     (MIXED_FRACTION, r"\1 "),
     (FRACTION_END, r"\1"),
     (INCH_FRACTION, r"\1 "),
+    (METER, r"\1 \2"),
     (EYESIGHT, r"20 \1"),
     (SHARES, _shares),
     (PRESSURE, _pressure),

@@ -85,6 +85,7 @@ INSIDE = {
 LIFE = re.compile(r"(?<![\w.])([bd])\. ?(?=(?:1\d|20)\d\d\b)")  # b. 1950
 SHORT_FORM = re.compile(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)")
 VERSUS = re.compile(r"(?<![\w.])(vs|etc)(?![\w.])")
+NUMBER_OF = re.compile(r"\b([Nn])o\. (?=of\b)")
 UNITED = re.compile(r"\bUtd\b\.?")
 SHORT_FORM_INSIDE = re.compile(rf"(?<![\w.])(?i:({alternatives(INSIDE)}))(?= [a-z\d])")
 SLASHES = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because", "n/a": "not applicable"}
@@ -152,6 +153,7 @@ RULES: tuple[Rule, ...] = (
     (SHORT_FORM, _whole(ANYWHERE)),  # e.g. this, Smith Inc. and others
     (VERSUS, lambda match: ANYWHERE[match[1] + "."]),
     (SHORT_FORM_INSIDE, _whole(INSIDE)),  # esp. here
+    (NUMBER_OF, r"\1umber "),
     (UNITED, "United"),
     (SLASH, _slash),  # w/ milk, w/o sugar
 )

@@ -22,7 +22,7 @@ UNITS = pairs("""
     tsp: teaspoon/teaspoons, doz: dozen, deg: degree/degrees, kgs: kilogram/kilograms, kms: kilometer/kilometers
     tbsps: tablespoon/tablespoons, tsps: teaspoon/teaspoons, pkg: package/packages
     pts: point/points, bp: basis point/basis points, bps: basis point/basis points
-    MP: megapixel/megapixels
+    pct: percent, MP: megapixel/megapixels
     ms: millisecond/milliseconds, s: second/seconds, sec: second/seconds, secs: second/seconds, min: minute/minutes
     mins: minute/minutes, h: hour/hours, hr: hour/hours, hrs: hour/hours, wk: week/weeks, wks: week/weeks
     mo: month/months, mos: month/months, yr: year/years, yrs: year/years
@@ -99,7 +99,7 @@ LONGEST_NUMBER = 24
 # What is nearly always described by a length or a weight: the 100 m dash, a cheap 9 mm pistol.
 DESCRIBED = re.compile(
     r" (?:dash|sprint|hurdles|race|relay|freestyle|butterfly|backstroke|breaststroke|pistols?|guns?|handguns?|rifles?|"
-    r"lens|film|bullets?|cannons?|wrench|cans?|bottles?|bags?|steaks?|outlets?|bulbs?|batter(?:y|ies)|radius)\b"
+    r"lens|film|bullets?|cannons?|wrench|cans?|bottles?|bags?|steaks?|outlets?|cameras?|bulbs?|batter(?:y|ies)|radius)\b"
 )
 NOUN = re.compile(rf" (?!(?:{NO_NOUN})\b)[a-z]")
 
@@ -126,6 +126,10 @@ def _feet(match: re.Match[str]) -> str:
 def _feet_inches(match: re.Match[str]) -> str:
     feet, inches = (UNITS[unit][0 if match[n] == "1" else 1] for n, unit in ((1, "ft"), (2, "in")))
     return f"{match[1]} {feet} {match[2]} {inches}"
+
+
+def _dotted_unit(match: re.Match[str]) -> str:
+    return f" {match[1]}ph" + ("." if match[0].endswith(".") and ends_sentence(match) else "")
 
 
 def _unit(match: re.Match[str]) -> str:
@@ -165,8 +169,12 @@ FEET_RULES: tuple[Rule, ...] = (
     (FEET, _feet),  # 6'2"
     (FEET_INCHES, _feet_inches),  # 5 ft 4 in
 )
+DOTTED_UNIT = re.compile(r"(?<=\d) ?([mk])\.p\.h\b\.?")  # 60 m.p.h.
+YEAR_OLD = re.compile(r"(?<=\d)[ -]?(?:y/o|yo|y\.o\.)(?!\w)")
 SCALE_OF_DEGREES = re.compile(r"\bdegrees ([FC])\b(?! ?(?:major|minor|sharp|flat))")
 RULES: tuple[Rule, ...] = (
+    (YEAR_OLD, " year old"),
+    (DOTTED_UNIT, _dotted_unit),
     (SCALE_OF_DEGREES, lambda match: "degrees Fahrenheit" if match[1] == "F" else "degrees Celsius"),
     (WIDE_INCHES, " inches"),
     (JOINED_UNIT, lambda match: f"{match[0]} "),

@@ -98,6 +98,7 @@ UNITS = """
     a 1,500-meter race, 30 psi, 25bp -> a 1,500 meter race, 30 pee ess eye, 25 basis points
     100s of them, two 5s -> hundreds of them, two fives
     350 degrees F, a 100-year-old tree -> 350 degrees Fahrenheit, a 100 year-old tree
+    a 3 y/o, 3 pct, 60 m.p.h., $1.5 bln, 3 mln -> a 3 year old, 3 percent, 60 miles per hour, $1.5 billion, 3 million
 """
 MATHS = """
     5 x 3 = 15, 6 \u00d7 7 = 42, 12 \u00f7 4 -> 5 times 3 equals 15, 6 times 7 equals 42, 12 divided by 4
@@ -132,6 +133,7 @@ NAMES = """
     London SW1Y 4LB -> London ess double-you 1 why, 4 ell bee
     WW2, John D. Smith IV, Malcolm X -> World War two, John D. Smith the fourth, Malcolm X
     a .com site, Dial *69, bus 101 -> a dot com site, Dial star 69, bus one oh one
+    Boston, Mass., the No. of towns in 3/4 time -> Boston, Massachusetts, the Number of towns in 3 4 time
 """
 TELEPHONES = """
     +1 800 555 0123 -> plus one, eight zero zero, five five five, zero one two three
