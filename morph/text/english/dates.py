@@ -37,6 +37,14 @@ BEFORE_DAY = (
 SHORT_DATE = re.compile(
     rf"\b({BEFORE_DAY})(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])(?![\w/-]|\.\d| of\b)"
 )  # on 5/12
+EARLY_DATE = re.compile(
+    r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])/0([1-9])(?![\w/-]|\.\d)"
+)  # 9/11/01
+# No fraction that people write has these parts: 2/29
+SURE_DATE = re.compile(
+    r"(?<![\w.,/$-])(?<!\d )(1[0-2]|[1-9])/(1[3-47-9]|2[1-36-9]|31)(?![\w/-]|\.\d| of\b| ?=)"
+)
+MIDNIGHT = re.compile(r"(?<![\w:.,])(?:00|24):00(?![:\d.]| hours\b)")
 DAY_MONTH = re.compile(
     rf"(?<![\w.,/:-])(\bthe )?(3[01]|[12]?\d)(?:st|nd|rd|th)? ({alternatives(MONTHS)})(?! \d{{1,2}}\b)\b"
 )
@@ -111,7 +119,11 @@ def _day_month(match: re.Match[str]) -> str:
 
 
 def _short_date(match: re.Match[str]) -> str:
-    return f"{match[1]}{MONTHS[int(match[2]) - 1]} {ordinal(int(match[3]))}"
+    return match[1] + _month_day(match[2], match[3])
+
+
+def _month_day(month: str, day: str) -> str:
+    return f"{MONTHS[int(month) - 1]} {ordinal(int(day))}"
 
 
 def _iso_date(match: re.Match[str]) -> str:
@@ -179,6 +191,12 @@ RULES: tuple[Rule, ...] = (
     (SEASON, _season),
     (YEARS, _years),
     (SHORT_DATE, _short_date),
+    (
+        EARLY_DATE,
+        lambda match: f"{_month_day(match[1], match[2])}, two thousand {small_number(int(match[3]))}",
+    ),
+    (SURE_DATE, lambda match: _month_day(match[1], match[2])),
+    (MIDNIGHT, "midnight"),
     (SPLIT_TIME, _split_time),
     (EARLY_HOUR, _early_hour),
     (DURATION, _short_duration),

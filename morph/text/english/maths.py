@@ -94,7 +94,7 @@ RULES: tuple[Rule, ...] = (
     (SIZE, _size),
     (SIZE_OF_LENGTHS, " by "),
     (TIMES_A_DAY, r"\1 times a "),
-    (TIMES, r"\1 times"),
+    (TIMES, lambda match: f"{match[1]} time{'' if match[1] == '1' else 's'}"),
     (STAR, " times "),
     (DIVIDED, " divided by "),
     (SPACED_MINUS, " minus "),

@@ -99,7 +99,7 @@ LONGEST_NUMBER = 24
 # What is nearly always described by a length or a weight: the 100 m dash, a cheap 9 mm pistol.
 DESCRIBED = re.compile(
     r" (?:dash|sprint|hurdles|race|relay|freestyle|butterfly|backstroke|breaststroke|pistols?|guns?|handguns?|rifles?|"
-    r"lens|film|bullets?|cannons?|wrench|cans?|bottles?|bags?|steaks?|outlets?|cameras?|bulbs?|batter(?:y|ies)|radius)\b"
+    r"lens|film|bullets?|cannons?|wrench|cans?|bottles?|bags?|steaks?|outlets?|cameras?|bulbs?|batter(?:y|ies)|radius|rounds?|shells?)\b"
 )
 NOUN = re.compile(rf" (?!(?:{NO_NOUN})\b)[a-z]")
 
@@ -170,9 +170,11 @@ FEET_RULES: tuple[Rule, ...] = (
     (FEET_INCHES, _feet_inches),  # 5 ft 4 in
 )
 DOTTED_UNIT = re.compile(r"(?<=\d) ?([mk])\.p\.h\b\.?")  # 60 m.p.h.
+JOINED_POINT = re.compile(r"(?<=\d)-pt\b\.?")  # a 3-pt. lead
 YEAR_OLD = re.compile(r"(?<=\d)[ -]?(?:y/o|yo|y\.o\.)(?!\w)")
 SCALE_OF_DEGREES = re.compile(r"\bdegrees ([FC])\b(?! ?(?:major|minor|sharp|flat))")
 RULES: tuple[Rule, ...] = (
+    (JOINED_POINT, " point"),
     (YEAR_OLD, " year old"),
     (DOTTED_UNIT, _dotted_unit),
     (SCALE_OF_DEGREES, lambda match: "degrees Fahrenheit" if match[1] == "F" else "degrees Celsius"),

@@ -47,6 +47,7 @@ DATES = """
     14/15 April, the '00s, the 19th c. -> the fourteenth to the fifteenth of April, the two thousands, the 19th century.
     under-18s, 80s-style, 24x7 -> under eighteens, eighties-style, twenty four seven
     the 9-11 attacks, his birthday is 3/14 -> the nine eleven attacks, his birthday is March fourteenth
+    9/11/01, 2/29, 3/16, at 24:00 -> September eleventh, two thousand one, February twenty ninth, 3/16, at midnight
 """
 RELATIONS = """
     20th-century, 18th- and 19th-century -> 20th century, 18th and 19th century
@@ -99,6 +100,7 @@ UNITS = """
     100s of them, two 5s -> hundreds of them, two fives
     350 degrees F, a 100-year-old tree -> 350 degrees Fahrenheit, a 100 year-old tree
     a 3 y/o, 3 pct, 60 m.p.h., $1.5 bln, 3 mln -> a 3 year old, 3 percent, 60 miles per hour, $1.5 billion, 3 million
+    a 3-pt. lead -> a 3 point lead
 """
 MATHS = """
     5 x 3 = 15, 6 \u00d7 7 = 42, 12 \u00f7 4 -> 5 times 3 equals 15, 6 times 7 equals 42, 12 divided by 4
