@@ -91,9 +91,9 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
         ('"1", and "2" too', '"one", and "two" too'),
         ('He said "give me 5" and left.', 'He said "give me five" and left.'),
         ('The "Part II" film', 'The "Part two" film'),
-        ('A 27" screen, 5\' 10" wide.', "A twenty seven inches screen, five foot ten wide."),
-        ('He said, "A 27" screen is here."', 'He said, "A twenty seven inches screen is here."'),
-        ('A "big" 2" x 4" board', 'A "big" two inches x four inches board'),
+        ('A 27" screen, 5\' 10" wide.', "A twenty seven inch screen, five foot ten wide."),
+        ('He said, "A 27" screen is here."', 'He said, "A twenty seven inch screen is here."'),
+        ('A "big" 2" x 4" board', 'A "big" two inches by four inches board'),
         # fractions and powers
         ("1\xbd cups", "One and a half cups"),
         ("\xbd cup", "One half cup"),
