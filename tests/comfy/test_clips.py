@@ -170,6 +170,7 @@ def test_a_scripts_lines_are_listed_played_and_named_and_survive_undo_and_reload
     assert page.problems() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_workflow_that_is_opened_during_a_run_gets_none_of_its_recordings(page: ComfyPage) -> None:
     """Its nodes have the same ids and types; what the run made is there when its own workflow is opened again."""

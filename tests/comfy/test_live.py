@@ -389,6 +389,7 @@ NODES = """() => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_nothing(
     page: ComfyPage, browser: ComfyBrowser

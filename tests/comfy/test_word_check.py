@@ -32,6 +32,7 @@ def check(**changes: object) -> Graph:
     return {"check": node("MorphTTSWordCheck", **settings)}
 
 
+@pytest.mark.slow
 def test_the_demo_voices_words_are_heard(server: ComfyServer) -> None:
     graph = check() | {
         "model": graphs.load_model() | {},

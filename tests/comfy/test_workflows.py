@@ -439,6 +439,7 @@ def test_a_whole_cast_speaks_its_lines_and_the_narrator_those_without_a_name(
     assert names == ["NARRATOR", "CLARA", "BEN", "CLARA", "NARRATOR"]
 
 
+@pytest.mark.slow
 def test_the_sweep_plots_and_speaks_every_setting(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
 ) -> None:
@@ -469,6 +470,7 @@ def test_processed_lines_are_normalized_and_joined(
     assert np.abs(finished).max() == pytest.approx(10 ** (-3 / 20), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_cloned_voice_speaks_from_the_page(
     server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
