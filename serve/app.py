@@ -149,7 +149,7 @@ class Handlers:
 
         ``replace=true`` replaces an uploaded voice of this name.
         """
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != VOICE_TYPE:
+        if media_type(request) != VOICE_TYPE:
             raise ApiError(415, f"the content type is not {VOICE_TYPE}: send a voice file's bytes")
         check_consent(request)
         content = await read_body(
@@ -161,7 +161,7 @@ class Handlers:
 
     async def clone_voice(self, request: Request) -> Response:
         """Take the voice of a recording: ``?name=Anna&consent=true``, and ``transcript`` for her manner of speaking."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = media_type(request)
         if kind != VOICE_TYPE and not kind.startswith("audio/"):
             raise ApiError(415, f"the content type is neither audio/... nor {VOICE_TYPE}: send a recording")
         check_consent(request)
@@ -266,6 +266,11 @@ async def on_framework_error(request: Request, error: Any) -> Response:
     return await on_error(request, ApiError(error.status_code, said, headers=error.headers))
 
 
+def media_type(request: Request) -> str:
+    """Return a request's content type without its parameters, in lower case; "" if it has none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def check_consent(request: Request) -> None:
     """Raise ApiError 400 if a client does not say that the person has agreed whose voice it sends."""
     if request.query_params.get("consent") != "true":
@@ -281,7 +286,7 @@ async def read_json(request: Request, limits: Limits) -> object:
         ApiError: 415 for another content type, which pages of other sites could send; 413 for a body that is too long;
             408 for one that takes too long; 400 for what is not JSON.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = media_type(request)
     if kind != "application/json":
         raise ApiError(415, "the content type is not application/json: send JSON")
     try:

@@ -43,9 +43,13 @@ class Cloner:
     async def place(self, name: str, replaces: bool = False) -> AsyncIterator[str]:
         """Hold one of the few places, before a recording is read; yield the name that its voice will have.
 
+        Args:
+            name: that the client asks for.
+            replaces: whether another uploaded voice may have it.
+
         Raises:
             ApiError: 400 for a name, or a checkpoint that cannot clone; 409 for a name of the server's own; 503 while
-                others clone, or before the server is ready. ``replaces``: whether another uploaded voice may have it.
+                others clone, or before the server is ready.
         """
         model = self._speaker.model
         if not model.can_clone:

@@ -40,7 +40,7 @@ def open_speed(speed: float, sample_rate: int) -> Speed:
 
 
 def changed_length(samples: int, speed: float) -> int:
-    """Return how many samples so many become: samples / speed, halves up."""
+    """Return the length of a sound of ``samples`` samples at this speed: samples / speed, rounded half up."""
     return math.floor(samples / speed + 0.5)
 
 

@@ -68,7 +68,7 @@ class LineChunks:
         self._after = 0  # and after the last
 
     def limit(self, frames: int | None) -> None:
-        """End the line after so many frames of all its pieces; None: never. Call it before the first chunk."""
+        """End the line after this number of frames, of all pieces; None: never. Call it before the first chunk."""
         self._left = math.inf if frames is None else frames
 
     def add_piece(self, piece: PieceFrames) -> None:

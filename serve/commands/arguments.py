@@ -272,7 +272,7 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
     group.add_argument(
         "--top-k",
         type=whole_number(0, 10_000),
-        help="draw from so many of the likeliest codes, 0 from all; none: the checkpoint's own",
+        help="draw from this many of the likeliest codes, 0 from all; none: the checkpoint's own",
     )
     group.add_argument(
         "--max-seconds",

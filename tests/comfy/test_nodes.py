@@ -89,7 +89,7 @@ def test_a_pause_is_silence_in_the_speech_and_not_in_its_words(server: ComfyServ
 
 
 def find_silence(waveform: np.ndarray, length: int) -> int:
-    """Return where so many samples of silence begin; ValueError if there are none."""
+    """Return where the first ``length`` samples of silence begin; ValueError if there is no such silence."""
     return waveform.ravel().astype(bool).tobytes().index(bytes(length))
 
 
