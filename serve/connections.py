@@ -34,6 +34,7 @@ MESSAGE_TIMES = (
 ACCEPT_FAILED = "socket.accept() out of system resource"  # asyncio's words
 NO_REQUEST = "Invalid HTTP request received."  # uvicorn's
 REPEATED_S = 1.0
+HELD_S = 1.0  # from the answer to what is not HTTP to the end of its connection
 
 
 def full() -> ApiError:
@@ -97,13 +98,16 @@ class Impatient(Stalling):
     """
 
     idle_seconds: float
+    held_seconds: float = HELD_S
     most: int  # connections, WebSockets too
     connections: set[Any]  # uvicorn's, of all protocols
     config: Any
     app: Any
+    flow: Any
     cycle: Any  # uvicorn's request and its answer; None before the first
     idle_since = 0.0
     _is_spare = False
+    _is_held = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first request, if there is a place."""
@@ -175,15 +179,21 @@ class Impatient(Stalling):
 
     def send_400_response(self, _: str) -> None:
         """Answer what is not HTTP; uvicorn calls this. In the middle of an answer there is nothing to be said."""
-        if self._is_answering:
-            self.transport.abort()
-        else:
-            self._refuse(bad_request())
+        if not self._is_answering:
+            self.transport.write(raw_answer(bad_request()))
+        self._hold()
+
+    def _hold(self) -> None:
+        """Read no more, and close a moment later: who connects again and again has to wait for it."""
+        self._is_held = True
+        self.flow.pause_reading()
+        end = self.transport.abort if self._is_answering else self.transport.close
+        self.loop.call_later(self.held_seconds, end)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, in steps: a parser looks at a head's length when it has taken all of what it gets."""
         for start in range(0, len(data), STEP_BYTES):
-            if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            if self._is_held or self.transport.is_closing() or self.transport.get_protocol() is not self:
                 return
             self._parse(data[start : start + STEP_BYTES])
 
@@ -199,7 +209,7 @@ class BoundedHeads(Impatient):
     def _parse(self, data: bytes) -> None:
         self._silent_bytes += len(data)
         super()._parse(data)
-        if self._silent_bytes > HEAD_BYTES and not self.transport.is_closing():
+        if self._silent_bytes > HEAD_BYTES and not (self._is_held or self.transport.is_closing()):
             self.send_400_response("")
 
     def on_headers_complete(self) -> None:

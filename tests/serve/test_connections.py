@@ -24,6 +24,7 @@ from tests.serve.conftest import Client, asked, listening, row_is_free
 
 PATH = "/v1/audio/speech"
 MANY = 1000  # connections
+HELD = 0.05  # seconds
 
 
 @contextmanager
@@ -225,10 +226,13 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @contextmanager
-def bounded(client: Client, most: int = MANY, limits: Limits | None = None, **more: Any) -> Iterator[str]:
+def bounded(
+    client: Client, most: int = MANY, limits: Limits | None = None, held: float = HELD, **more: Any
+) -> Iterator[str]:
     """A server with the limits of the real one; yield its address."""
     limits = limits or Limits(idle_seconds=PATIENCE)
     http, ws = http_protocol(limits, most), websocket_protocol(limits)
+    http.held_seconds = held  # type: ignore[attr-defined]
     with listening(client.app, http=http, ws=ws, h11_max_incomplete_event_size=HEAD_BYTES, **more) as url:
         yield url
 
@@ -263,6 +267,16 @@ def test_heads_have_the_same_limit_with_every_parser(
         assert answer.startswith(b"HTTP/1.1 %d " % status)
         if status == 400:
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["message"].endswith(": send one")
+
+
+def test_who_is_refused_waits_before_the_connection_ends(client: Client, parser: str) -> None:
+    with bounded(client, held=PATIENCE) as url, connected(url) as one, connected(url) as other:
+        one.sendall(b"GET /" + b"a" * (2 * HEAD_BYTES))
+        assert one.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
+        one.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            one.recv(1)
+        assert ask(other).startswith(b"HTTP/1.1 200 ")
 
 
 # Their number
