@@ -311,6 +311,7 @@ def test_a_muted_node_has_no_player_and_a_pasted_one_has_its_own(page: ComfyPage
 def test_a_page_that_is_loaded_again_during_the_run_goes_on_with_it(page: ComfyPage) -> None:
     from tests.comfy.page import READY, WATCH
 
+    page.keeps_scripts = True
     page.page.add_init_script(f"({STUB})()")
     page.page.add_init_script("window.__ended = []")
     page.load(read_old_workflow(SPEAKERS))

@@ -1,8 +1,8 @@
-"""Cases of a full product that cover every pair of values; the other cases are marked slow."""
+"""Which of many cases the default run has; the others are marked slow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -32,3 +32,19 @@ def pairwise(*axes: Mapping[str, Any]) -> list[Any]:
 def pairs(case: tuple[str, ...]) -> set[tuple[tuple[int, str], ...]]:
     """Return every pair of a case's values, with their axes."""
     return set(combinations(enumerate(case), 2))
+
+
+def thinned(cases: Sequence[Any], step: int) -> list[Any]:
+    """Return pytest's parameters of ``cases``; of those that are not slow all become so but every ``step``-th."""
+    params = [case if hasattr(case, "marks") else pytest.param(*as_tuple(case)) for case in cases]
+    kept = [param for param in params if pytest.mark.slow.mark not in [mark.mark for mark in param.marks]][
+        ::step
+    ]
+    return [
+        param if any(param is one for one in kept) else param._replace(marks=[*param.marks, pytest.mark.slow])
+        for param in params
+    ]
+
+
+def as_tuple(case: Any) -> tuple[Any, ...]:
+    return case if isinstance(case, tuple) else (case,)

@@ -195,6 +195,7 @@ def test_a_reader_that_stops_reading_holds_up_nobody(url: str, client: Client) -
     assert len(received) > 20 * 24000 * 2 and received.endswith(b"0\r\n\r\n")
 
 
+@pytest.mark.slow
 def test_readers_that_stop_reading_leave_their_rows_to_others(small) -> None:
     """One row: a line of several pieces, whose client does not read, takes it from nobody."""
     speaker, url = small

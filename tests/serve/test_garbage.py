@@ -57,10 +57,10 @@ def counted_garbage() -> Iterator[Counter[str]]:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"response_format": "pcm"},
+        pytest.param({"response_format": "pcm"}, marks=pytest.mark.slow),
         {"response_format": "mp3"},
         {"response_format": "pcm", "stream_format": "sse"},
-        {"response_format": "wav", "stream": False},
+        pytest.param({"response_format": "wav", "stream": False}, marks=pytest.mark.slow),
         {"response_format": "pcm", "input": "Hello there. [pause 0.1] How are you?", "split_chars": 40},
     ],
 )

@@ -139,6 +139,7 @@ def speaker(model: Model) -> Speaker:
 
 
 @pytest.mark.parametrize("seq_groups", [4, 9])
+@pytest.mark.slow
 def test_a_run_calibrates_to_the_requested_mean_of_passes(
     speaker: Speaker, tmp_path: Path, seq_groups: int
 ) -> None:

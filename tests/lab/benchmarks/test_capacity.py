@@ -50,6 +50,7 @@ def test_more_lines_than_may_wait_are_refused() -> None:
     assert heard.refused == 5
 
 
+@pytest.mark.slow
 def test_a_server_of_one_row_is_the_queue_of_the_textbooks() -> None:
     """Pollaczek and Khinchine: the mean wait of M/G/1 is rate * E[S^2] / 2 / (1 - load)."""
     machine = Machine(Curve({1: 10.0}), Curve({1: 0.0}), Curve({1: 0.0}))

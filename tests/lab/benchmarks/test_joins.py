@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from lab.benchmarks import joins
 from tests.lab.benchmarks.test_tables import rows_of
 
 
+@pytest.mark.slow
 def test_the_table(tmp_path: Path) -> None:
     rows = rows_of(joins, tmp_path, "--delays", "15", "--seq-groups", "5", "--rows", "2", "--pause", "0")
     assert [row["delay_ms"] for row in rows] == [None, 15]

@@ -21,6 +21,7 @@ def test_the_table(tmp_path: Path) -> None:
     assert rows[0]["times_one"] == 1 and rows[1]["times_one"] > 0
 
 
+@pytest.mark.slow
 def test_devices_that_only_take_time(tmp_path: Path) -> None:
     given = ("--devices", "cpu", "cpu", "--lines", "5", "--batch-size", "2", "--simulated")
     one, two = rows_of(many, tmp_path, *given)

@@ -89,6 +89,7 @@ def files(root: Path) -> dict[str, int]:
     }
 
 
+@pytest.mark.slow
 def test_one_command_writes_rows_a_report_and_a_plot(
     world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,6 +207,7 @@ def test_passes_that_vary_reach_the_rows(world: Callable[..., int], tmp_path: Pa
     assert json.loads(old.read_text(encoding="utf-8"))["batch"]["lines"] == 16
 
 
+@pytest.mark.slow
 def test_a_folder_with_another_run_is_refused(
     world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

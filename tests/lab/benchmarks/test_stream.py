@@ -17,6 +17,7 @@ from tests.lab.benchmarks.test_tables import rows_of
 RATE = 24000
 
 
+@pytest.mark.slow
 def test_the_table(tmp_path: Path) -> None:
     options = "--engines", "auto", "graph", "eager", "--lines", "1", "2", "--seq-groups", "5"
     rows = rows_of(stream, tmp_path, *options)

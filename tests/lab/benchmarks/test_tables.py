@@ -48,6 +48,7 @@ def rows_of(module: Any, out: Path, *more: str, runs: int = 1) -> list[dict[str,
     return document["rows"]
 
 
+@pytest.mark.slow
 def test_frames_has_upstream_and_both_engines_with_their_lines(tmp_path: Path) -> None:
     rows = rows_of(frames, tmp_path, "--precision", "fp32")
     assert [(row["engine"], row["seq_groups"]) for row in rows] == [
@@ -89,6 +90,7 @@ def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.slow
 def test_line_is_end_to_end(tmp_path: Path) -> None:
     rows = rows_of(line, tmp_path, "--seq-groups", "15", "1", runs=2)  # the second replaces the first's rows
     assert [(row["engine"], row["seq_groups"]) for row in rows] == [
@@ -109,6 +111,7 @@ def test_prefill_is_until_the_host_and_until_the_device_is_done(tmp_path: Path) 
     assert all(row.keys() >= KEYS and 0 < row["host_ms"] <= row["ms"] for row in rows)
 
 
+@pytest.mark.slow
 def test_memory_counts_the_weights_and_leaves_the_rest_empty_on_a_cpu(tmp_path: Path) -> None:
     rows = rows_of(memory, tmp_path, "--batches", "1", "2")
     assert [(row["engine"], row["batch"]) for row in rows] == [

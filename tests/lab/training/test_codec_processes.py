@@ -20,6 +20,8 @@ from lab.training.codec.trainer import Trainer
 from lab.training.corpus.shards import write_shard
 from tests.lab.training.tiny_codec import line, tiny
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 ROOT = Path(__file__).resolve().parents[3]
 CASES = Path(__file__).parent / "codec_cases.py"
 LIMIT = 1200  # seconds, on a busy core
@@ -53,7 +55,6 @@ def additive() -> configs.Config:
     return dataclasses.replace(config, losses=losses, adversarial=adversarial)
 
 
-@pytest.mark.slow
 def test_two_processes_equal_one_with_both_batches(corpus: Path, tmp_path: Path) -> None:
     """Compared after the first batch: Adam amplifies a gradient's rounding errors as much as the gradient.
 
@@ -82,7 +83,6 @@ def assert_equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]
         assert torch.equal(value, second[name]), name
 
 
-@pytest.mark.slow
 def test_processes_train_log_save_resume_and_start(corpus: Path, tmp_path: Path) -> None:
     out, first = tmp_path / "out", tmp_path / "first"
     write_weights(first, Trainer(tiny(), load_speech(corpus, "train")).weights())

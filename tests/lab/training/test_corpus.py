@@ -61,6 +61,8 @@ from lab.training.corpus.voices import (
     spread_of,
 )
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 RATE = 24000
 WORDS = (
     "the",

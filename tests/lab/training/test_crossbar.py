@@ -33,6 +33,8 @@ from lab.training.crossbar.record import (
 )
 from lab.training.crossbar.variants import count_bytes, initial, parse_variant
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 VARIANTS = ("heads", "rank4", "token", "mix", "groups", "token+mix+rank4", "token+groups+heads")
 TEXTS = ["One.", "Two and three.", "Four?", "Five, six."]
 

@@ -23,6 +23,8 @@ from lab.training.corpus.bundle import ABOUT, LINES, STYLES
 from lab.training.corpus.shards import Utterance, write_shard
 from lab.training.evaluate import EvaluateOptions, clone_all, evaluate, read_references, spellings
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 VOICES = ("new_00", "new_01")
 
 

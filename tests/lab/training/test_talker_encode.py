@@ -31,6 +31,8 @@ from lab.training.talker.pitch import WEIGHT, voice_pitches, with_pitch
 from lab.training.talker.rough import RoughOptions, roughen
 from lab.training.talker.speaker import speaker_mels
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 ROOT = Path(__file__).resolve().parents[3]
 LEAD = 3840  # two frames
 
@@ -236,7 +238,6 @@ def test_phone_labels_follow_the_durations() -> None:
     assert labels.tolist() == [[0, 0], [0, 1], [1, 1], [2, 2], [2, 2], [2, 0], [-1, -1]]
 
 
-@pytest.mark.slow
 def test_two_processes_encode_the_same_as_one(codec_folder: Path, tmp_path: Path) -> None:
     write_shard(tmp_path / "train-00-000.safetensors", LINES[:2], 24000)
     write_shard(tmp_path / "dev-00-000.safetensors", LINES[2:], 24000)

@@ -20,6 +20,8 @@ from lab.training.talker.layout import NOTHING
 from tests.lab.training.talker_cases import PROCESSES, prepared
 from tests.lab.training.tiny_talker import write_codes, write_config
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 CASES = Path(__file__).parent / "talker_cases.py"
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT = 1200  # seconds, on a busy core
@@ -69,7 +71,6 @@ def joined(batches: Sequence[Batch]) -> Batch:
     return pack({**whole, "known": known.numpy()})
 
 
-@pytest.mark.slow
 def test_two_processes_learn_the_same_as_one_from_all_lines(folder: Path) -> None:
     first, second = run("steps", folder)
     trainer, batches = prepared(World(torch.device("cpu")), folder)
@@ -85,7 +86,6 @@ def test_two_processes_learn_the_same_as_one_from_all_lines(folder: Path) -> Non
     assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
-@pytest.mark.slow
 def test_the_command_trains_saves_and_resumes_in_two_processes(folder: Path) -> None:
     first, second = run("training", folder)
     assert torch.equal(first["rates"], second["rates"])  # decided by one clock

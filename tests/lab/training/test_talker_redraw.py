@@ -29,6 +29,8 @@ from lab.training.talker.voices import embed_voices
 from tests.lab.training.tiny_codec import line, tiny
 from tests.lab.training.tiny_talker import CODEBOOK, tiny_run, write_codes, write_config
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 CPU = torch.device("cpu")
 TUNING = {"decoder_only": True, "gain_db": (0.0, 0.0), "silent_start": 0.0, "drawn": 0.5}
 
@@ -161,7 +163,6 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.slow
 def test_the_command_tunes_only_the_decoder(spoken: Path, tmp_path: Path) -> None:
     config = tiny(total_steps=3, validate_every=3, **TUNING)
     config = dataclasses.replace(config, quantiser=dataclasses.replace(config.quantiser, start_step=0))

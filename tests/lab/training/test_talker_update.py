@@ -20,6 +20,8 @@ from lab.training.talker.loop import Trainer
 from lab.training.talker.train import build_trainer, prepare
 from tests.lab.training.tiny_talker import tiny_run, write_codes, write_config
 
+pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
 
 

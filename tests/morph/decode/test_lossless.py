@@ -28,7 +28,7 @@ from tests.morph.decoding import (
     line_requests,
     prompts_of,
 )
-from tests.morph.pairwise import pairwise
+from tests.morph.pairwise import pairwise, thinned
 from tests.morph.small_predictor import Small, exact_joint, make_small, number_of
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0)
@@ -160,7 +160,7 @@ LENGTHY = [
 
 @pytest.mark.parametrize(
     ("groups", "codes", "candidates", "seq_groups", "sampling"),
-    [*OUTCOMES, *(pytest.param(*case, marks=pytest.mark.slow) for case in LENGTHY)],
+    [*thinned(OUTCOMES, 3), *(pytest.param(*case, marks=pytest.mark.slow) for case in LENGTHY)],
     ids=lambda value: {PLAIN: "plain", FILTERED: "filtered"}.get(value, str(value)),
 )
 def test_all_outcomes_together_have_the_exact_distribution(

@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.kernels.states import CacheSpan, Residual
 from qwen3_tts_morph.morph.model.layers import Angles, Layer, LayerStack
 from qwen3_tts_morph.morph.model.static_cache import StaticCache
 
-from tests.morph.pairwise import pairwise
+from tests.morph.pairwise import pairwise, thinned
 
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 6e-3 if torch.cuda.is_available() else 2e-2}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -115,13 +115,16 @@ def check(case: Case, plan: Plan, window: int, per_line: bool) -> None:
 
 @pytest.mark.parametrize(
     ("positions", "lines", "dtype"),
-    pairwise(
-        {
-            f"{start} of {length}": (start, length)
-            for start, length in ((0, 2), (2, 1), (7, 1), (14, 1), (15, 1))
-        },
-        {f"{lines} lines": lines for lines in (1, 2, 3, 5)},
-        DTYPES,
+    thinned(
+        pairwise(
+            {
+                f"{start} of {length}": (start, length)
+                for start, length in ((0, 2), (2, 1), (7, 1), (14, 1), (15, 1))
+            },
+            {f"{lines} lines": lines for lines in (1, 2, 3, 5)},
+            DTYPES,
+        ),
+        3,
     ),
 )
 def test_a_frames_positions(device, positions, lines, dtype):
@@ -132,16 +135,21 @@ def test_a_frames_positions(device, positions, lines, dtype):
 
 @pytest.mark.parametrize(
     ("position", "plan", "dtype"),
-    pairwise(
-        {str(position): position for position in (0, 15, 16, 63, 100, 127)},
-        {
-            "default": Plan(),
-            "8 warps": Plan(line_splits=1, line_positions=16, o_proj_split_k=1),
-            "4 splits": Plan(line_splits=4, line_positions=4, o_proj_split_k=4),
-            "4 splits of attend_split": Plan(line_splits=0, max_splits=4, split_block=16, unsplit_window=0),
-            "no split": Plan(line_splits=0, max_splits=1, split_block=64, batch_attention=False),
-        },
-        DTYPES,
+    thinned(
+        pairwise(
+            {str(position): position for position in (0, 15, 16, 63, 100, 127)},
+            {
+                "default": Plan(),
+                "8 warps": Plan(line_splits=1, line_positions=16, o_proj_split_k=1),
+                "4 splits": Plan(line_splits=4, line_positions=4, o_proj_split_k=4),
+                "4 splits of attend_split": Plan(
+                    line_splits=0, max_splits=4, split_block=16, unsplit_window=0
+                ),
+                "no split": Plan(line_splits=0, max_splits=1, split_block=64, batch_attention=False),
+            },
+            DTYPES,
+        ),
+        2,
     ),
 )
 def test_one_long_line(device, position, plan, dtype):

@@ -45,7 +45,9 @@ def test_words_are_unpacked_exactly(device):
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 17])
 @pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize("width, outputs", [(64, 96), (100, 37), (1500, 40)])
+@pytest.mark.parametrize(
+    "width, outputs", [(64, 96), (100, 37), pytest.param(1500, 40, marks=pytest.mark.slow)]
+)
 def test_a_product_equals_that_of_the_dequantized_weight(device, width, outputs, gated, rows):
     torch.manual_seed(0)
     scales = torch.logspace(-2, 1, (1 + gated) * outputs)[:, None]

@@ -162,9 +162,15 @@ def test_standard_streams_that_are_full_or_closed(
     ("words", "streams", "code", "sentence"),
     [
         (["--out", "-"], ">/dev/full", 2, "reading or writing failed (No space left on device)"),
-        (["--out", "-"], ">&-", 0, "RTF"),
+        pytest.param(["--out", "-"], ">&-", 0, "RTF", marks=pytest.mark.slow),
         (["--out", "{}/a.wav"], ">&- 2>&-", 0, ""),
-        (["--out", "{}/a.wav"], ">/dev/full", 2, "reading or writing failed (No space left on device)"),
+        pytest.param(
+            ["--out", "{}/a.wav"],
+            ">/dev/full",
+            2,
+            "reading or writing failed (No space left on device)",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_speech_where_standard_streams_are_full_or_closed(

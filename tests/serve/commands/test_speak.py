@@ -99,6 +99,7 @@ def test_stdout_gets_the_sound_and_nothing_else(
     assert np.abs(heard.astype(int) - written).max() <= 4  # rounding of the chunks
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_the_run_quietly(checkpoints: Callable[..., Path]) -> None:
     command = [sys.executable, "speak.py", "--here", "A long line. " * 20, "--out", "-", "--format", "pcm"]
     command += ["--checkpoint", str(checkpoints())]
