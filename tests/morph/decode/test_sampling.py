@@ -95,9 +95,11 @@ def test_a_lines_samples_do_not_depend_on_its_batch(shape):
 
 def test_seeds_make_different_streams_and_the_same_seed_the_same():
     row = logits("fp32", 1, 15)
-    sampled = [sample_tokens(row, TokenSampling(top_k=0), line_streams([seed], CPU)) for seed in (1, 2, 1)]
+    seeds = (1, 2, 1, 1 + 2**63)
+    sampled = [sample_tokens(row, TokenSampling(top_k=0), line_streams([seed], CPU)) for seed in seeds]
     assert torch.equal(sampled[0], sampled[2])
     assert not torch.equal(sampled[0], sampled[1])
+    assert not torch.equal(sampled[0], sampled[3])
 
 
 def test_a_stream_is_needed_for_every_line():
