@@ -165,10 +165,14 @@ def named_server(word: str) -> Server:
 
 
 def ask(word: str) -> ServerFacts:
-    """Return what a server says of itself; ValueError if it cannot be reached, or is none."""
+    """Return what a server says of itself; ValueError if it cannot be reached, or is none.
+
+    One that may be starting is waited for, as for every line.
+    """
+    from ..remote import attempts
     from ..remote.renderer import ask_server
 
     try:
-        return ask_server(named_server(word))
+        return ask_server(named_server(word), attempts=attempts.ATTEMPTS)
     except ConnectionError as error:
         raise ValueError(str(error)) from error

@@ -16,13 +16,42 @@ from .connection import Answer, Connection, connect
 from .facts import ServerFacts
 from .failure import Failure
 from .payload import Job, uploaded_name
+from .servers import Server
 
 log = logging.getLogger(__name__)
 
-# At a take, where another may help: a minute together, longer than a server takes to start.
+# At a take, or the first question, where another may help: a minute together, longer than a server takes to start.
 ATTEMPTS = 8
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
 TOLD_AT = 3  # the attempt whose failure is logged: people wait from then on
+WAITING = "%s; it is asked again for about a minute"
+
+
+def wait_s(attempt: int, error: Failure) -> float:
+    """Return the seconds to wait after a failed attempt, counted from 1."""
+    after = error.remedy.after_s
+    return min(FIRST_WAIT_S * 2 ** (attempt - 1) if after is None else after, LONGEST_WAIT_S)
+
+
+async def ask(server: Server, attempts: int = 1) -> ServerFacts:
+    """Return what a server says of itself; ask again where nobody listens yet.
+
+    Raises:
+        Failure: if it cannot be reached by the last attempt, or answers otherwise than a speech server.
+    """
+    attempt = 1
+    while True:
+        try:
+            async with connect(server) as connection:
+                return await connection.ask()
+        except Failure as error:
+            if error.remedy.listens or attempt >= attempts:
+                raise
+            if attempt == TOLD_AT:
+                log.warning(WAITING, error)
+            wait = wait_s(attempt, error)
+        await asyncio.sleep(wait)
+        attempt += 1
 
 
 @dataclass(frozen=True)
@@ -144,18 +173,14 @@ class Speaking:
                     raise
                 if attempt == TOLD_AT and error.remedy.ends_all:
                     self._say_waiting(error)
-                wait = (
-                    FIRST_WAIT_S * 2 ** (attempt - 1)
-                    if error.remedy.after_s is None
-                    else error.remedy.after_s
-                )
-            await asyncio.sleep(min(wait, LONGEST_WAIT_S))
+                wait = wait_s(attempt, error)
+            await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
     def _say_waiting(self, error: Failure) -> None:
         """Log once that the server is waited for."""
         if not self._has_said:
-            log.warning("%s; it is asked again for about a minute", error)
+            log.warning(WAITING, error)
             self._has_said = True
 
     async def _uploaded(self, connection: Connection, job: Job) -> None:

@@ -195,9 +195,10 @@ class Connection:
         except aiohttp.ClientConnectorError as error:
             reason = error.strerror or type(error).__name__
             fix = "start it, or correct its address"
-            raise Failure(
-                self._server, f"cannot be reached ({reason}): {fix}", Remedy(again=True, ends_all=True)
-            ) from error
+            remedy = Remedy(
+                again=True, ends_all=True, listens=not isinstance(error.os_error, ConnectionRefusedError)
+            )
+            raise Failure(self._server, f"cannot be reached ({reason}): {fix}", remedy) from error
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
             raise Failure(
                 self._server, f"broke the connection ({type(error).__name__}): try again", LATER

@@ -27,6 +27,7 @@ class Remedy:
         new_seed: another seed.
         upload: sending the voice again, which the server does not know (any more).
         ends_all: nothing helps any line: when the attempts are used up, the whole run ends.
+        listens: False where nobody listens at the address, as while a server starts.
     """
 
     again: bool = False
@@ -34,6 +35,7 @@ class Remedy:
     new_seed: bool = False
     upload: bool = False
     ends_all: bool = False
+    listens: bool = True
 
 
 NONE, LATER, ENDS_ALL = Remedy(), Remedy(again=True), Remedy(ends_all=True)

@@ -23,9 +23,8 @@ from ...morph.render.word_check import WordCheck
 from ...morph.runtime.collector import older_objects_spared
 from ...morph.text.normalize import SpokenText
 from ...morph.text.pauses import without_pauses
-from .attempts import Lost, Made, News, Sound, Speaking
+from .attempts import Lost, Made, News, Sound, Speaking, ask
 from .background import Background
-from .connection import connect
 from .facts import ServerFacts
 from .failure import Failure
 from .payload import Job, make_job
@@ -40,20 +39,20 @@ SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server takes no longe
 CHARACTERS_PER_TOKEN = 4  # for the progress only
 
 
-def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None) -> ServerFacts:
+def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attempts: int = 1) -> ServerFacts:
     """Return what a server says of itself.
 
     Args:
         server: which.
         on_wait: called while it is waited for; what it raises ends that.
+        attempts: how often it is asked while nobody listens there; ATTEMPTS of them take longer than its start.
 
     Raises:
         ConnectionError: if it cannot be reached, or is no speech server; one sentence with its name and the fix.
     """
 
     async def main(tell: Callable[[ServerFacts], None]) -> None:
-        async with connect(server) as connection:
-            tell(await connection.ask())
+        tell(await ask(server, attempts))
 
     with plain_failures(), Background(main) as asked:
         for facts in asked:

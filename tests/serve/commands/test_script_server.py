@@ -14,6 +14,7 @@ from qwen3_tts_morph.serve import speaker as speaker_module
 from qwen3_tts_morph.serve.app import create_app
 from qwen3_tts_morph.serve.commands.saved_lines import NEW_LINES, SavedLines
 from qwen3_tts_morph.serve.options import Access, ServerOptions
+from qwen3_tts_morph.serve.remote import attempts
 from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer
 from qwen3_tts_morph.serve.speaker import Speaker
 
@@ -138,6 +139,7 @@ def test_a_server_that_goes_says_how_to_go_on(
 def test_a_wrong_key_a_gone_server_and_an_unknown_one(
     script: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
     gone = script(at="http://127.0.0.1:9")
     assert gone.code == 2 and "server http://127.0.0.1:9 cannot be reached" in gone.err
     assert "is not listed in MORPH_TTS_SERVERS" in script(at="studio").err

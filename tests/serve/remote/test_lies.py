@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.remote import attempts, connection, told
+from qwen3_tts_morph.serve.remote.connection import connect
 from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
 from qwen3_tts_morph.serve.remote.servers import NAMELESS, Server
 from starlette.applications import Starlette
@@ -354,6 +356,41 @@ def test_a_server_that_was_given_by_its_address_is_named_once() -> None:
     assert str(Server("studio", "http://127.0.0.1:9")) == "studio (http://127.0.0.1:9)"
     with pytest.raises(ConnectionError, match=r"^server http://127.0.0.1:9 cannot be reached .*: start it"):
         ask_server(Server(NAMELESS, "http://127.0.0.1:9"))
+
+
+def test_a_server_that_starts_is_waited_for_at_the_first_question(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
+    tried: list[Server] = []
+
+    def starts(server: Server) -> Any:
+        """Lead to a port on which nobody listens, until somebody does."""
+        tried.append(server)
+        return connect(server if len(tried) > attempts.TOLD_AT else replace(server, url="http://127.0.0.1:9"))
+
+    monkeypatch.setattr(attempts, "connect", starts)
+    assert ask_server(server, attempts=attempts.ATTEMPTS).server == server
+    assert len(tried) == attempts.TOLD_AT + 1
+    assert caplog.text.count("cannot be reached") == caplog.text.count("asked again for about a minute") == 1
+
+
+def test_a_first_question_that_waiting_does_not_help_is_asked_once(
+    server: Server, liar: Liar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Server] = []
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    monkeypatch.setattr(attempts, "connect", lambda server: tried.append(server) or connect(server))
+    liar.status = liar.voices = liar.models = None
+    with pytest.raises(ConnectionError, match="is no speech server"):
+        ask_server(server, attempts=attempts.ATTEMPTS)
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(ConnectionError, match="cannot be reached"):
+        ask_server(Server("studio", "http://nowhere.invalid:9"), attempts=attempts.ATTEMPTS)
+    assert len(tried) == 2
 
 
 def test_a_server_that_restarts_is_waited_for_a_minute() -> None:
