@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -182,14 +183,19 @@ def check_tensors(model: Model, voice: Voice) -> None:
 
 def check_speaker(model: Model, speaker: str) -> str:
     """Return a preset speaker's name as the config spells it; raise ValueError, with the known names, for others."""
-    known = {name.lower(): name for name in model.speakers}
+    return known_speaker(speaker, model.speakers, model.name)
+
+
+def known_speaker(speaker: str, speakers: Iterable[str], checkpoint: str) -> str:
+    """Return a speaker's name as a checkpoint spells it; raise ValueError if it is none of its speakers."""
+    known = {name.lower(): name for name in speakers}
     if not known:
         raise ValueError(
-            f"{model.name} has no preset speakers: load a CustomVoice checkpoint, or use Clone Voice with this one"
+            f"{checkpoint} has no preset speakers: load a CustomVoice checkpoint, or use Clone Voice with this one"
         )
     name = speaker.strip().lower()
     if name not in known:
         raise ValueError(
-            f"speaker {speaker!r} is unknown to {model.name}: choose one of {', '.join(sorted(known))}"
+            f"speaker {speaker!r} is unknown to {checkpoint}: choose one of {', '.join(sorted(known))}"
         )
     return known[name]

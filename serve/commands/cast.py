@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ...morph.text.names import name_key
-from .engine import make_voice, saved_voice
+from .engine import folders_of, make_voice, saved_voice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,56 +35,72 @@ def part(word: str) -> tuple[str, str]:
     return name, voice
 
 
-def find_voice(cast: Cast, name: str) -> Voice:
-    """Return the voice of a name in upper or lower case; "" is the narrator. ValueError if there is none."""
+def find_name(cast: Cast, name: str) -> str:
+    """Return a name in upper or lower case as the cast has it; "" is the narrator. ValueError if there is none."""
     spelled = cast.spelled(name or NARRATOR)
     if spelled is None:
         known = ", ".join(sorted(cast))
         raise ValueError(
             f"voice {name or NARRATOR!r} is not in the cast: choose one of {known}, or add --cast"
         )
-    return cast[spelled]
+    return spelled
 
 
 def make_cast(
-    model: Model,
-    folders: Folders,
+    speakers: Sequence[str],
     options: argparse.Namespace,
     recording: tuple[np.ndarray, int] | None,
+    model: Callable[[], Model],
 ) -> Cast:
     """Return everybody that a script may name: ``--cast``, the narrator, saved voices, the checkpoint's speakers.
 
     Of names that are the same (see ``names.name_key``) the first one is taken. The narrator is the voice that the
     options choose.
 
+    Args:
+        speakers: of the checkpoint.
+        options: of the command line.
+        recording: that ``--reference`` names.
+        model: returns the checkpoint, which only voices need: the names are known before it is loaded.
+
     Raises:
-        ValueError: for a name that ``--cast`` has twice, or a voice of it that does not exist.
+        ValueError: for a name that ``--cast`` has twice, or if there is nobody.
     """
     from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, join_parts, named_parts
     from ...morph.voice.create import preset_voice
 
+    folders = folders_of(options)
+
     def choose(voice: str) -> Voice:
-        if voice.casefold() in [speaker.casefold() for speaker in model.speakers]:
-            return preset_voice(model, voice)
-        return saved_voice(voice, folders, model)
+        if voice.casefold() in [speaker.casefold() for speaker in speakers]:
+            return preset_voice(model(), voice)
+        return saved_voice(voice, folders, model())
 
     given = check_parts(options.cast)
     narrator = {}
-    if model.speakers or options.voice or recording or options.describe:
-        narrator = {NARRATOR: Part(GIVEN, lambda: make_voice(model, options, recording))}
-    return join_parts(
+    if speakers or options.voice or recording or options.describe:
+        narrator = {NARRATOR: Part(GIVEN, lambda: make_voice(model(), options, recording))}
+    cast = join_parts(
         {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
         narrator,
-        named_parts(SAVED, folders.library.names(), lambda name: saved_voice(name, folders, model)),
-        named_parts(PRESET, model.speakers, lambda name: preset_voice(model, name)),
+        named_parts(SAVED, folders.library.names(), lambda name: saved_voice(name, folders, model())),
+        named_parts(PRESET, speakers, lambda name: preset_voice(model(), name)),
     )
+    return check_cast(cast)
+
+
+def check_cast(cast: Cast) -> Cast:
+    """Return a cast; ValueError for one of nobody."""
+    if not cast:
+        raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
+    return cast
 
 
 def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespace) -> Cast:
     """Return everybody whom a script may name where a server speaks: as ``make_cast``, with the server's own voices.
 
     Raises:
-        ValueError: for a name that ``--cast`` has twice.
+        ValueError: for a name that ``--cast`` has twice, or if there is nobody.
     """
     from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, join_parts, named_parts
 
@@ -99,12 +115,13 @@ def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespa
         narrator = {NARRATOR: Part(GIVEN, lambda: design_at(server, options.describe))}
     elif name := options.voice or options.speaker or next(iter(server.voices), ""):
         narrator = {NARRATOR: Part(GIVEN, lambda: choose(name))}
-    return join_parts(
+    cast = join_parts(
         {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
         narrator,
         named_parts(SAVED, folders.library.voices(), choose),
         named_parts(PRESET, server.voices, choose),
     )
+    return check_cast(cast)
 
 
 def preset_at(server: ServerFacts, name: str) -> Voice:

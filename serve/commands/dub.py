@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from . import arguments, script
 from .cast import make_cast
 from .clone import read_words
+from .config import read_config
 from .console import Console
-from .engine import find_checkpoint, folders_of, load_at, make_settings, read_reference
+from .engine import find_checkpoint, load_at, make_settings, read_reference
 from .makers import LocalMaker
 from .parser import examples
 from .saved_lines import SavedLines
@@ -97,12 +98,17 @@ def dub_into(
 ) -> int:
     """Speak the captions that are not saved, and write the track; see ``run``."""
     from ...morph.render.dub import assemble_dub
+    from ...morph.text.captions import read_captions, read_dub
 
     path = find_checkpoint(options, console)
+    if (config := read_config(path)) is not None:
+        names = list(make_cast(config.speakers, options, recording, script.not_loaded))
+        read_dub(read_captions(text), names, config.languages, options.read_sounds)
     synthesizer = load_at(path, options)
-    cast = make_cast(synthesizer.model, folders_of(options), options, recording)
+    model = synthesizer.model
+    cast = make_cast(model.speakers, options, recording, lambda: model)
     dubbed, silent, lines = read_lines(synthesizer, text, cast, options)
-    settings = make_settings(synthesizer.model, options, batch_size=options.batch_size)
+    settings = make_settings(model, options, batch_size=options.batch_size)
     job = make_job(LocalMaker(synthesizer, path, settings), dubbed, lines, saved, options)
     started = time.perf_counter()
     new = script.speak_missing(job, console)
@@ -131,8 +137,6 @@ def read_lines(
     from ...morph.render.dub import DubRequest, read_request
     from ...morph.render.lines import check_line
 
-    if not cast:
-        raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
     limits = make_limits(options)
     request = DubRequest(text, cast, options.language, options.seed, limits, options.read_sounds)
     dubbed, silent, lines = read_request(synthesizer, request)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .config import CheckpointConfig, read_config
 from .console import Console
 from .sound import read_recording
 
@@ -52,14 +53,13 @@ def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
 
 
 def check_request(path: Path, options: argparse.Namespace) -> None:
-    """Check text, transcript, voice and language of a command, as far as it has them, before a checkpoint is loaded.
+    """Check text, transcript, voices and language of a command, as far as it has them, before a checkpoint is loaded.
 
     Raises:
         ValueError: for what the checkpoint in ``path`` cannot speak, or a voice that is not there.
     """
     from ...morph.text.pauses import check_spoken
     from ...morph.voice.create import check_transcript
-    from ...morph.voice.prompt import known_language
 
     if getattr(options, "text", None) is not None:
         check_spoken(options.text)
@@ -67,8 +67,23 @@ def check_request(path: Path, options: argparse.Namespace) -> None:
         check_transcript(options.transcript)
     if getattr(options, "voice", None) is not None:
         check_saved(options.voice, folders_of(options))
-    if "language" in options and (languages := read_languages(path)):
-        known_language(options.language, languages, path.resolve().name)
+    if (config := read_config(path)) is not None:
+        check_names(config, options)
+
+
+def check_names(config: CheckpointConfig, options: argparse.Namespace) -> None:
+    """Raise ValueError for a language, a speaker or a voice of the cast that is unknown to a checkpoint."""
+    from ...morph.voice.prompt import known_language
+    from ...morph.voice.voice import known_speaker
+
+    if "language" in options:
+        known_language(options.language, config.languages, config.name)
+    if getattr(options, "speaker", None) is not None:
+        known_speaker(options.speaker, config.speakers, config.name)
+    speakers = [speaker.casefold() for speaker in config.speakers]
+    for _, voice in getattr(options, "cast", ()):
+        if voice.casefold() not in speakers:
+            check_saved(voice, folders_of(options))
 
 
 def check_saved(word: str, folders: Folders) -> None:
@@ -77,18 +92,6 @@ def check_saved(word: str, folders: Folders) -> None:
         refuse_recording(Path(word))
     else:
         folders.library.source(word)
-
-
-def read_languages(path: Path) -> list[str]:
-    """Return the languages of a checkpoint that is not loaded; [] if it is damaged, which loading it explains."""
-    from ...morph.checkpoint.json_file import read_object
-    from ...morph.model.model import list_languages
-
-    try:
-        ids = read_object(path / "config.json")["talker_config"]["codec_language_id"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    return list_languages(ids) if isinstance(ids, dict) else []
 
 
 def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...morph.runtime.whole_file import name_beside
 from . import arguments
-from .cast import find_voice, make_cast, part, server_cast
+from .cast import find_name, make_cast, part, server_cast
 from .clone import read_words
+from .config import CheckpointConfig, read_config
 from .console import Console
 from .engine import (
     find_checkpoint,
@@ -26,7 +27,6 @@ from .engine import (
     load_at,
     make_sampling,
     make_settings,
-    read_languages,
     read_reference,
 )
 from .makers import PUBLISHED_LANGUAGES, LocalMaker, Maker, ServerMaker, ask
@@ -37,12 +37,14 @@ from .sound import to_s16, write_whole
 if TYPE_CHECKING:
     import numpy as np
 
+    from ...morph.model.model import Model
     from ...morph.render.lines import Line, Spoken
     from ...morph.render.progress import OnFrame
     from ...morph.synthesizer import Synthesizer
     from ...morph.text.script import Script, ScriptLine
     from ...morph.text.subtitles import Caption
     from ...morph.voice.cast import Cast
+    from .line_list import LineList
 
 EPILOG = examples(
     "scene.txt --cast ANNA=heart --cast BEN=michael",
@@ -209,10 +211,13 @@ def open_checkpoint(
 ) -> tuple[Maker, Script, list[Line]]:
     """Load the checkpoint; return it with the script and its lines."""
     path = find_checkpoint(options, console)
-    check_file(options.file, text, read_languages(path))
+    if (config := read_config(path)) is not None:
+        check_named_lines(text, make_cast(config.speakers, options, recording, not_loaded), config, options)
     synthesizer = load_at(path, options)
-    cast = make_cast(synthesizer.model, folders_of(options), options, recording)
-    script, lines = read_lines(synthesizer, text, cast, options)
+    model = synthesizer.model
+    script, lines = read_lines(
+        synthesizer, text, make_cast(model.speakers, options, recording, lambda: model), options
+    )
     settings = make_settings(synthesizer.model, options, batch_size=options.batch_size)
     return LocalMaker(synthesizer, path, settings), script, lines
 
@@ -232,20 +237,29 @@ def open_server(text: str, options: argparse.Namespace) -> tuple[Maker, Script, 
     return maker, script, lines
 
 
-def check_file(file: Path, text: str, languages: Sequence[str] = ()) -> None:
-    """Raise ValueError for a file that cannot be read whatever the cast is, before a model is loaded.
+def not_loaded() -> Model:
+    """Stand for the model while only names are needed."""
+    raise AssertionError("the checkpoint is not loaded yet")
 
-    ``languages`` are those that it may name; () if they are not known yet.
-    """
+
+def check_file(file: Path, text: str) -> None:
+    """Raise ValueError for a file that cannot be read whatever the cast is."""
     from ...morph.text.script import check_script
-    from ...morph.voice.prompt import known_language
     from .line_list import parse_lines
 
-    if file.suffix.lower() not in JSON_LINES:
-        return check_script(text, languages or None)
-    for line in parse_lines(text).script.lines:
-        if languages and line.language:
-            known_language(line.language, languages, f"the checkpoint (line {line.number})")
+    if file.suffix.lower() in JSON_LINES:
+        parse_lines(text)
+    else:
+        check_script(text)
+
+
+def check_named_lines(text: str, cast: Cast, config: CheckpointConfig, options: argparse.Namespace) -> None:
+    """Raise ValueError for a name that is nobody, or a language that the checkpoint does not speak."""
+    from ...morph.voice.prompt import known_language
+
+    for line in parse_named_lines(text, cast, config.languages, options).script.lines:
+        if line.language:
+            known_language(line.language, config.languages, f"the checkpoint (line {line.number})")
 
 
 def read_lines(
@@ -266,23 +280,29 @@ def read_named_lines(
     """Return the script and its lines; ValueError for what cannot be read, or a name that is nobody."""
     from ...morph.render.dialogue import ScriptRequest, lines_of
     from ...morph.render.retime import check_retiming
-    from ...morph.text.script import parse_script
-    from .line_list import parse_lines
 
-    if not cast:
-        raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
-    request = ScriptRequest(text, cast, options.language, options.seed, options.gap)
+    listed = parse_named_lines(text, cast, languages, options)
+    voices = {name: cast[voice] for name, voice in listed.voices.items()}
+    request = ScriptRequest(text, voices, options.language, options.seed, options.gap)
+    check_retiming(listed.script.lines)
+    lines = [
+        replace(line, instruct=line.instruct or options.instruct) for line in lines_of(listed.script, request)
+    ]
+    return listed.script, lines
+
+
+def parse_named_lines(
+    text: str, cast: Cast, languages: Sequence[str], options: argparse.Namespace
+) -> LineList:
+    """Return the script, and each of its names as the cast has it; errors as ``read_named_lines``."""
+    from ...morph.text.script import parse_script
+    from .line_list import LineList, parse_lines
+
     if options.file.suffix.lower() in JSON_LINES:
         listed = parse_lines(text)
-        request = replace(
-            request, cast={name: find_voice(cast, voice) for name, voice in listed.voices.items()}
-        )
-        script = listed.script
-    else:
-        script = parse_script(text, list(cast), languages)
-    check_retiming(script.lines)
-    lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines_of(script, request)]
-    return script, lines
+        return replace(listed, voices={name: find_name(cast, voice) for name, voice in listed.voices.items()})
+    script = parse_script(text, list(cast), languages)
+    return LineList(script, {line.name: line.name for line in script.lines})
 
 
 def make_plans(script: Script, lines: Sequence[Line], about: dict[str, Any]) -> list[Plan]:

@@ -116,6 +116,31 @@ def test_what_cannot_be_dubbed_is_refused(
     assert done.code == 2 and sentence in done.err
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "sentence"),
+    [
+        (SRT.replace("It is", "[lang klingon] It is"), [], "caption 2: 'klingon' is not in the languages"),
+        (SRT.replace("SERENA", "NOBODY ELSE"), [], "caption 1: 'NOBODY ELSE' is not in the cast"),
+        (SRT, ["--language", "klingon"], "language 'klingon' is unknown to tiny-custom_voice"),
+        (SRT, ["--speaker", "nobody"], "speaker 'nobody' is unknown to tiny-custom_voice"),
+        (SRT, ["--cast", "SERENA=nobody"], "voice 'nobody' is not in the library"),
+    ],
+)
+def test_languages_and_names_are_checked_before_the_model_is_loaded(
+    run: Callable,
+    tiny: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    words: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    (tmp_path / "film.srt").write_text(text, encoding="utf-8")
+    done = run("dub", "film.srt", *words, *tiny)
+    assert done.code == 2 and sentence in done.err
+
+
 @pytest.mark.parametrize("name", ["film.srt", "film.vtt"])
 def test_the_captions_are_not_overwritten(
     run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -13,6 +13,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.commands import engine
+from qwen3_tts_morph.serve.commands.config import read_config
 from qwen3_tts_morph.serve.commands.console import Console
 from qwen3_tts_morph.serve.commands.folders import OWN
 
@@ -75,20 +76,24 @@ def test_an_unknown_device_is_refused() -> None:
         engine.choose_device("meta")
 
 
-def test_the_languages_are_known_before_a_checkpoint_is_loaded(
+def test_speakers_and_languages_are_known_before_a_checkpoint_is_loaded(
     checkpoints: Callable[..., Path], tmp_path: Path
 ) -> None:
-    assert engine.read_languages(checkpoints()) == load_model(checkpoints()).languages
+    for kind in ("custom_voice", "base"):
+        config, model = read_config(checkpoints(kind)), load_model(checkpoints(kind))
+        assert config is not None and config.name == model.name
+        assert list(config.languages) == model.languages and list(config.speakers) == model.speakers
     for content in (
         "",
         "[]",
         "{}",
         '{"talker_config": 5}',
-        '{"talker_config": {"codec_language_id": "english"}}',
+        '{"talker_config": {"spk_id": null, "codec_language_id": {}}}',
+        '{"talker_config": {"spk_id": {}, "codec_language_id": "english"}}',
     ):
         (tmp_path / "config.json").write_text(content, encoding="utf-8")
-        assert engine.read_languages(tmp_path) == [], "loading it says what is wrong"
-    assert engine.read_languages(tmp_path / "none") == []
+        assert read_config(tmp_path) is None, "loading it says what is wrong"
+    assert read_config(tmp_path / "none") is None
 
 
 def test_only_what_the_options_name_changes_the_checkpoints_sampling(read: Callable) -> None:

@@ -331,9 +331,13 @@ def test_what_cannot_be_read_is_one_sentence(
             ("--language", "klingon"),
             "language 'klingon' is unknown to tiny-custom_voice",
         ),
+        ("a.txt", "NOBODY: Yes.", (), "line 1: 'NOBODY' is not in the cast"),
+        ("a.jsonl", '{"text": "Yes.", "voice": "nobody"}', (), "voice 'nobody' is not in the cast"),
+        ("a.txt", "Yes.", ("--speaker", "nobody"), "speaker 'nobody' is unknown to tiny-custom_voice"),
+        ("a.txt", "A: Yes.", ("--cast", "A=nobody"), "voice 'nobody' is not in the library"),
     ],
 )
-def test_languages_are_checked_before_the_model_is_loaded(
+def test_languages_and_names_are_checked_before_the_model_is_loaded(
     run: Callable,
     tiny: list[str],
     tmp_path: Path,

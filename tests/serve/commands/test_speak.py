@@ -69,6 +69,9 @@ def test_text_and_language_are_checked_before_the_model_is_loaded(
         other.code == 2
         and "language 'klingon' is unknown to tiny-custom_voice: choose one of auto" in other.err
     )
+    if "voices" not in words:
+        nobody = run(*(word.format("Yes.") for word in words), "--speaker", "nobody", *tiny[:2])
+        assert nobody.code == 2 and "speaker 'nobody' is unknown to tiny-custom_voice: choose" in nobody.err
     device = run(*(word.format("Yes.") for word in words), "--device", "toaster", *tiny[:2])
     assert device.code == 2 and device.err == (
         "speak.py: device is 'toaster', which torch does not know: choose cpu, cuda, cuda:N or auto\n"
