@@ -23,10 +23,57 @@ class Given(Generic[T]):
     error: BaseException | None = None
 
 
+class _Rests:
+    """The rests of a thread.
+
+    Args:
+        closed: ends them.
+    """
+
+    def __init__(self, closed: threading.Event):
+        self._closed = closed
+        self._begin()
+
+    def _begin(self) -> None:
+        self._began, self._began_work = time.monotonic(), time.thread_time()
+
+    @property
+    def worked_s(self) -> float:
+        """How long the thread has worked since its last rest."""
+        return time.thread_time() - self._began_work
+
+    @property
+    def waited_s(self) -> float:
+        """How long others have kept it waiting meanwhile."""
+        return max(0.0, time.monotonic() - self._began - self.worked_s)
+
+    def take(self, seconds: float) -> None:
+        """Rest."""
+        self._closed.wait(seconds)
+        self._begin()
+
+
+_RESTS: contextvars.ContextVar[_Rests | None] = contextvars.ContextVar("rests", default=None)
+
+
+def rested(is_stopped: Callable[[], bool]) -> Callable[[], bool]:
+    """Return ``is_stopped`` with a rest before it, for the steps of an iterator that ``Ahead`` runs.
+
+    It is as long as the step, where others have worked meanwhile; in another thread there is none.
+    """
+
+    def ask() -> bool:
+        if (rests := _RESTS.get()) is not None:
+            rests.take(min(rests.worked_s, rests.waited_s))
+        return is_stopped()
+
+    return ask
+
+
 class Ahead(Generic[T]):
     """One thread that runs one iterator, a value ahead of those that are taken.
 
-    It rests after each value as long as it has worked for it: while it works, a thread that calls many short
+    It rests after each value, and between its steps (``rested``): while it works, a thread that calls many short
     operations, as speech does, gets Python's lock up to 5 ms later for each of them.
 
     Args:
@@ -57,13 +104,13 @@ class Ahead(Generic[T]):
 
     def _run(self, values: Iterator[T]) -> None:
         try:
-            began = time.thread_time()
+            rests = _Rests(self._closed)
+            _RESTS.set(rests)
             for value in values:
-                took = time.thread_time() - began
                 self._put(Given(value))
-                if self._closed.wait(took):
+                rests.take(rests.worked_s)
+                if self._closed.is_set():
                     return
-                began = time.thread_time()
             self._put(Given())
         except BaseException as error:
             self._put(Given(error=error))

@@ -19,7 +19,7 @@ from ..text.pauses import check_spoken, read_pauses, without_pauses
 from ..text.pieces import split_arriving
 from ..text.split import check_text
 from ..voice.prompt import Prompt, check_context
-from .ahead import Ahead
+from .ahead import Ahead, rested
 from .line_text import LineText
 from .lines import Piece, Rendering, build_piece, cut_pieces, end_pieces, guard_line, piece_limit
 from .text_reader import TextReader
@@ -149,7 +149,7 @@ class SentenceLine(LateLine):
         self._changed = False
         self._pieces: list[int] = []
         self._silence = 0.0  # seconds before the next piece
-        self._normalizer = rendering.normalizer.until(self._done.is_set)
+        self._normalizer = rendering.normalizer.until(rested(self._done.is_set))
         self._parts: SimpleQueue[tuple[str, float] | None] = SimpleQueue()  # for the thread; None: no more
         self._ahead: Ahead[Written] | None = None
 

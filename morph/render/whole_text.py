@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..text.normalize import SpokenText, join_spoken
 from ..text.pauses import read_pauses
 from ..text.pieces import split_arriving
-from .ahead import Ahead, Given
+from .ahead import Ahead, Given, rested
 from .line_text import LineText
 from .lines import Line, Rendering, build_piece, cut_pieces, end_pieces, join_texts, piece_limit
 
@@ -47,7 +47,7 @@ class WholeLine(LineText):
         self._silence = 0.0  # seconds before the next piece
         self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
         self.is_read = False
-        self._normalizer = rendering.normalizer.until(self._done.is_set)
+        self._normalizer = rendering.normalizer.until(rested(self._done.is_set))
         self._cuts: Iterator[Cut] = self._cut()
         quick = self._normalizer.is_quick(line.text, line.language)
         self._ahead = None if quick else Ahead(self._cuts, bell)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from . import english
+from .listed import cut_lists
 from .signs import plain
 from .split import split_sentences, split_text
 
@@ -119,14 +120,16 @@ class Normalizer:
     def _sentence(self, sentence: str, notes: list[str]) -> Iterator[tuple[str, bool]]:
         """Give a sentence as it is spoken, each part with whether it is the last one.
 
-        Of a sentence with figures that is longer than LONGEST_INPUT, no rule sees more than a part.
+        Of a sentence with figures that is longer than LONGEST_INPUT, no rule sees more than a part, and of a list of
+        figures one item: in a call of the library nobody else gets much of the interpreter.
         """
         self._go_on()
         sentence = english.before(sentence)
         if not FIGURES.search(sentence):
             yield english.after(sentence), True
             return
-        first, *others = split_text(sentence, LONGEST_INPUT)
+        parts = split_text(sentence, LONGEST_INPUT)
+        first, *others = (item for part in parts for item in cut_lists(part))
         yield english.after(self._read_out(first, notes)), not others
         for number, part in enumerate(others, start=1):
             # Behind a comma, which is left out again: it does not begin with a capital letter.
