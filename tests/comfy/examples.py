@@ -39,8 +39,9 @@ PICTURE_SETTINGS = {
 }
 
 SET_WIDGET = """([kind, name, value]) => {
-  for (const node of window.app.graph.nodes)
-    if (node.type === kind) node.widgets.find((widget) => widget.name === name).value = value
+  const nodes = window.app.graph.nodes.filter((node) => node.type === kind)
+  if (!nodes.length) throw new Error(`the workflow has no ${kind}`)
+  for (const node of nodes) node.widgets.find((widget) => widget.name === name).value = value
 }"""
 GET_SETTING = "(name) => window.app.extensionManager.setting.get(name)"
 SET_SETTING = "async ([name, value]) => { await window.app.extensionManager.setting.set(name, value) }"
@@ -76,7 +77,7 @@ def first_seed(label: str) -> int:
 
 
 def set_widget(page: ComfyPage, kind: str, name: str, value: object) -> None:
-    """Set a widget of every node of a type, as a user would."""
+    """Set a widget of every node of a type, as a user would; there must be such a node."""
     page.page.evaluate(SET_WIDGET, [kind, name, value])
 
 

@@ -23,6 +23,10 @@ from tests.patience import PATIENCE
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
 
+# What a page does takes seconds, also on a busy machine: one that waits for what never comes ends before a person
+# takes the run for dead.
+PAGE_PATIENCE = PATIENCE / 2  # seconds
+
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "/usr/bin/chromium")
 CHROMIUM_ARGS = [
     "--no-sandbox",
@@ -74,6 +78,13 @@ WATCH = """() => {
 }"""
 FORGET = "() => { localStorage.clear(); sessionStorage.clear() }"
 ANSWERED = "() => window.__asking === 0"
+QUEUE = "() => { window.app.queuePrompt(0) }"
+# What a node says of its failure; else how the run ended, where it did not fail.
+OUTCOME = """() => {
+  const said = document.querySelector('.morph-failed')?.textContent
+  const ended = window.__ended.at(-1)?.[0]
+  return (said || (ended && ended !== 'execution_error')) && {said, ended}
+}"""
 COUNT_NODES = "(count) => document.querySelectorAll('[data-node-id]').length === count"
 FIT = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')"
 # Whether nothing moves for 30 frames: neither the view nor Nodes 2.0's elements, which follow it.
@@ -135,7 +146,7 @@ class ComfyBrowser:
 
     def _new_page(self) -> Page:
         context = self._browser.new_context()
-        context.set_default_timeout(1000 * PATIENCE)
+        context.set_default_timeout(1000 * PAGE_PATIENCE)
         return context.new_page()
 
 
@@ -202,22 +213,42 @@ class ComfyPage:
         Returns a dict with api (the graph that Run would queue), ui (the workflow that Save would write), missing
         (node types unknown to the page), nodes, links (their number) and frontend (its version).
         """
-        report = self.page.evaluate(LOAD, workflow)
+        # Unlike evaluate, this has a time limit.
+        report = self.page.wait_for_function(LOAD, arg=workflow).json_value()
         self.settle()
         return report
 
     def run(self) -> tuple[str, Any]:
         """Queue the loaded workflow as Run does; return its last event, (type, data), once its nodes show it."""
         before = self.page.evaluate("() => window.__ended.length")
-        with self.page.expect_response(is_prompt) as posted:
-            self.page.evaluate("async () => { await window.app.queuePrompt(0) }")
-        if not posted.value.ok:
-            raise RuntimeError(f"the server refused the workflow: {posted.value.text()}")
+        posted = self._queue()
+        if not posted.ok:
+            raise RuntimeError(f"the server refused the workflow: {posted.text()}")
         self.page.wait_for_function("(n) => window.__ended.length > n", arg=before)
         self.page.wait_for_function(ANSWERED)  # nodes show their results once it is known whose the run was
         self.settle()
         kind, data = self.page.evaluate("() => window.__ended.at(-1)")
         return kind, data
+
+    def fail(self) -> str:
+        """Queue the workflow, which was just loaded, as Run does; return the sentence with which it fails.
+
+        A node says it, and so does a message of the page. The message goes after 20 seconds: nothing is waited for
+        before it.
+        """
+        self.page.evaluate("() => { window.__ended = [] }")
+        self._queue()
+        outcome = self.page.wait_for_function(OUTCOME).json_value()
+        said: str | None = outcome.get("said")
+        if said is None:
+            raise RuntimeError(f"the run should fail with a sentence on its node: {outcome['ended']}")
+        self.page.get_by_text(said).and_(self.page.locator(":visible:not(.morph-failed)")).first.wait_for()
+        return said
+
+    def _queue(self) -> Response:
+        with self.page.expect_response(is_prompt) as posted:
+            self.page.evaluate(QUEUE)
+        return posted.value
 
     def wait_for_vue_nodes(self, count: int) -> None:
         """Wait until this many nodes are drawn as page elements: none on the classic canvas, all with Nodes 2.0."""

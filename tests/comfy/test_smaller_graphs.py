@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,16 @@ SCRIPT = {**SAY, "batch_size": 3, "gap": 0.2, "model": ["model", 0]}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def recordings(base_dir: Path, server: ComfyServer) -> None:
-    """A recording in the voice folder, with its words."""
+def recordings(base_dir: Path, server: ComfyServer) -> Iterator[None]:
+    """A recording in the voice folder, with its words; the next module does not find it there."""
     folder = base_dir / "models" / "qwen3-tts-voices"
     folder.mkdir(parents=True, exist_ok=True)
     sound, rate = soundfile.read(ROOT / "recordings" / "austen.flac")
     soundfile.write(folder / "jane.wav", sound, rate)
     shutil.copy(ROOT / "recordings" / "austen.txt", folder / "jane.txt")
+    yield
+    for name in ("jane.wav", "jane.txt"):
+        (folder / name).unlink()
 
 
 def run(server: ComfyServer, graph: Graph) -> Result:
