@@ -58,6 +58,9 @@ ROWS = """() => [...document.querySelectorAll('.morph-clip')].map((row) =>
 # What nodes say of their last run, in text boxes of the pack.
 TEXTS = """() => window.app.graph.nodes.filter((node) => node.type.startsWith('MorphTTS'))
   .flatMap((node) => node.widgets ?? []).filter((widget) => widget.type === 'MORPH_TTS_TEXT').map((one) => one.value)"""
+# Whether the page has kept the open workflow for a reload; what its nodes showed is kept beside it.
+HAS_DRAFT = """(id) => [localStorage, sessionStorage].some((store) => Object.keys(store).some((key) =>
+  key !== 'MorphTTS.Clips' && store.getItem(key).includes(id)))"""
 ROWS_COUNT = "() => document.querySelectorAll('.morph-clip').length"
 HEIGHT = "(kind) => window.app.graph.nodes.find((node) => node.type === kind).size[1]"
 LENGTHS = "() => window.__shown.morph_clips.map((clip) => clip.seconds)"
@@ -206,7 +209,7 @@ def test_another_copy_of_a_template_starts_empty_and_a_reload_does_not(page: Com
     run(page, seed=61)
     count = page.page.evaluate(ROWS_COUNT)
     own = page.page.evaluate("() => window.app.graph.id")
-    page.page.wait_for_timeout(2000)  # the page keeps its drafts a moment later
+    page.page.wait_for_function(HAS_DRAFT, arg=own)  # the page keeps its drafts a moment later
     reload(page)
     assert page.page.evaluate(ROWS_COUNT) == count > 0
     assert page.page.evaluate("() => window.app.graph.id") == own != template["id"]

@@ -188,10 +188,13 @@ def test_nodes_stay_apart_and_in_their_groups_when_they_grow(opened: Opened, nam
     assert overlapping(after) == [] and sticking_out(after, workflow) == []
 
 
-# Opens a workflow as a template, whose whole graph the page fits into the window; what a user then sees.
+# Opens a workflow as a template, whose whole graph the page fits into the window.
 OPEN_AS_TEMPLATE = """async ([workflow, name]) => {
   await window.app.loadGraphData(workflow, true, true, name, {openSource: 'template'})
-  await new Promise((done) => setTimeout(done, 1500))
+  return true
+}"""
+# What a user then sees.
+SEEN = """() => {
   const {canvas, graph} = window.app
   return {scale: canvas.ds.scale, red: graph.nodes.filter((n) => n.has_errors).map((n) => n.title),
           deprecated: graph.nodes.map((n) => n.title).filter((title) => title.includes('DEPRECATED'))}
@@ -203,11 +206,16 @@ SMALLEST_SCALE = 0.65  # below, the classic canvas draws no text
 def test_every_template_opens_readable_in_a_usual_window(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], nodes_2: bool, screenshots: Path
 ) -> None:
+    from tests.comfy.page import ANSWERED
+
     place_own_files(todays_server.base_dir / "input")
     page = new_page(todays_server, nodes_2=nodes_2, width=1600, height=900)
     wrong = {}
     for name in NAMES:
-        opened = page.page.evaluate(OPEN_AS_TEMPLATE, [read_workflow(name), name])
+        page.page.wait_for_function(OPEN_AS_TEMPLATE, arg=[read_workflow(name), name])
+        page.page.wait_for_function(ANSWERED)  # what the page asks of a workflow's files may color its nodes
+        page.settle()
+        opened = page.page.evaluate(SEEN)
         page.screenshot(screenshots / f"{name} as it opens ({'Nodes 2.0' if nodes_2 else 'classic'}).png")
         if opened["scale"] < SMALLEST_SCALE or opened["red"] or opened["deprecated"]:
             wrong[name] = opened
