@@ -241,6 +241,7 @@ def test_save_speech_lists_its_files_folded(page: ComfyPage) -> None:
     assert page.problems() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_clips_of_a_sweep_go_on_at_the_same_moment_and_can_be_compared_blind(page: ComfyPage) -> None:
     page.load(read_workflow(SWEEP))

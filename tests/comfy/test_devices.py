@@ -134,6 +134,7 @@ def with_another_device(workflow: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", CLASSIC)
 def test_a_script_on_two_devices_is_heard_in_its_order(
     label: str, request: pytest.FixtureRequest, browser: ComfyBrowser

@@ -154,6 +154,7 @@ def wait_for_the_end(page: ComfyPage) -> None:
     page.page.wait_for_function(ALL_ARRIVED)
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_line_is_heard_before_the_run_ends_as_it_is_saved(page: ComfyPage) -> None:
     page.load(read_old_workflow(SPEAKERS))
     set_widget(page, SPEECH, "text", TEXT)
@@ -307,6 +308,7 @@ def test_a_muted_node_has_no_player_and_a_pasted_one_has_its_own(page: ComfyPage
     assert page.problems() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_page_that_is_loaded_again_during_the_run_goes_on_with_it(page: ComfyPage) -> None:
     from tests.comfy.page import READY, WATCH

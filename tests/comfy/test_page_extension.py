@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.comfy.examples import PAGES, first_seed, read_workflow, set_widget
+from tests.comfy.examples import CLASSIC, NODES_2, PAGES, first_seed, read_workflow, set_widget
 from tests.patience import wait_until
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def close_messages(page: ComfyPage) -> None:
         wait_until(are_closed)
 
 
+@pytest.mark.parametrize("label", NODES_2, indirect=True, scope="module")
 def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> None:
     page.load(read_workflow(DIALOGUE))
     set_widget(page, SCRIPT, "script", "BEN: Hello there.")
@@ -118,6 +119,7 @@ def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> 
     assert page.problems() == []
 
 
+@pytest.mark.parametrize("label", NODES_2, indirect=True, scope="module")
 def test_a_nodes_own_text_comes_first_then_the_list_then_the_folded_report(page: ComfyPage) -> None:
     page.load(read_workflow(DIALOGUE))
     set_widget(page, SCRIPT, "script", "BEN: Hello there.\nCLARA: Good evening.")
@@ -149,6 +151,7 @@ def test_a_nodes_own_text_comes_first_then_the_list_then_the_folded_report(page:
     assert page.problems() == []
 
 
+@pytest.mark.parametrize("label", CLASSIC, indirect=True, scope="module")
 def test_a_failed_node_says_why_until_it_runs_again(page: ComfyPage, label: str, screenshots: Path) -> None:
     page.load(read_workflow(SPEAKERS))
     set_widget(page, SPEAKER, "custom_speaker", "nobody")
@@ -195,6 +198,7 @@ def test_the_menu_opens_start_here_each_time_as_a_workflow_of_its_own(page: Comf
     assert page.problems() == []
 
 
+@pytest.mark.parametrize("label", CLASSIC, indirect=True, scope="module")
 def test_a_loading_model_shows_its_progress_text_until_the_run_ends(page: ComfyPage, label: str) -> None:
     workflow = read_workflow(SPEAKERS)
     page.load(workflow)

@@ -193,6 +193,7 @@ def test_a_search_leaves_the_voices_that_have_its_words(page: ComfyPage) -> None
     assert everybody[:4] == ["heart", "emma", "michael", "george"] and everybody[-2:] == ["Far", "Heart"]
 
 
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_a_voice_is_added_to_the_canvas_where_it_can_be_seen(page: ComfyPage) -> None:
     page.page.evaluate("() => window.app.graph.clear()")
     press(page, "emma", "Add to the canvas")
@@ -207,6 +208,7 @@ def test_a_voice_is_added_to_the_canvas_where_it_can_be_seen(page: ComfyPage) ->
     assert page.problems() == []
 
 
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_a_voice_that_a_run_saves_is_in_the_tab_and_in_the_lists(page: ComfyPage) -> None:
     page.page.evaluate(ADD_LOADER, "Far")
     page.page.evaluate(ADD_SAVER)

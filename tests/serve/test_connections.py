@@ -139,8 +139,11 @@ SILENCE = {**asked("Hi. [pause 60] there."), "response_format": "wav"}  # 3 MB a
     "ask",
     [
         lambda url: asking(url, SILENCE),
-        lambda url: asking(url, {**SILENCE, "stream_format": "sse"}),
-        lambda url: f"GET /page.js HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n\r\n".encode() * 3000,
+        pytest.param(lambda url: asking(url, {**SILENCE, "stream_format": "sse"}), marks=pytest.mark.slow),
+        pytest.param(
+            lambda url: f"GET /page.js HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n\r\n".encode() * 3000,
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["bytes", "events", "files"],
 )

@@ -137,7 +137,7 @@ def register():
 """
 
 
-@pytest.mark.parametrize("when", ["first", "last"])
+@pytest.mark.parametrize("when", ["first", pytest.param("last", marks=pytest.mark.slow)])
 def test_another_packs_qwen_tts_is_not_taken_and_not_disturbed(checkpoint, tmp_path, when):
     """Packs that bring a copy of ``qwen_tts`` put it into ``sys.modules``, before or after this one loads a model."""
     (tmp_path / "qwen_tts").mkdir()

@@ -238,7 +238,14 @@ def recorded_sizes(decoder: GraphDecoder) -> set[int]:
     return {key[1] for key in made if key[0] == "prefill" and made[key] is not None}
 
 
-@pytest.mark.parametrize(("rows", "sizes"), [(12, {1, 2, 4, 8}), (6, {1, 2, 4}), (1, {1})])
+@pytest.mark.parametrize(
+    ("rows", "sizes"),
+    [
+        pytest.param(12, {1, 2, 4, 8}, marks=pytest.mark.slow),
+        (6, {1, 2, 4}),
+        pytest.param(1, {1}, marks=pytest.mark.slow),
+    ],
+)
 def test_passes_of_lines_that_join_together_are_captured_before_a_line_waits_for_them(
     load, monkeypatch, prepared, rows, sizes
 ):

@@ -156,7 +156,11 @@ def test_one_long_line(device, position, plan, dtype):
     check(Case(device, dtype, 1, 1, [position], 144), plan, 128, per_line=True)
 
 
-@pytest.mark.parametrize("heads", [(6, 3, 16), (12, 6, 16), (3, 3, 32)], ids=str)
+@pytest.mark.parametrize(
+    "heads",
+    [(6, 3, 16), *(pytest.param(case, marks=pytest.mark.slow) for case in ((12, 6, 16), (3, 3, 32)))],
+    ids=str,
+)
 def test_number_of_heads_is_not_a_power_of_two(device, heads):
     """The demo voice's talker has six."""
     check(Case(device, torch.float32, 1, 1, [100], 144, heads), Plan(), 128, per_line=True)

@@ -83,8 +83,10 @@ def test_snake_adds_the_pending_bias_and_may_overwrite_its_input(generator):
     assert relative(x, expected) < 1e-6
 
 
-@pytest.mark.parametrize("channels", [48, 96])
-@pytest.mark.parametrize("positions", [16, 27])
+@pytest.mark.parametrize(
+    ("channels", "positions"),
+    [(48, 27), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((48, 16), (96, 16), (96, 27)))],
+)
 def test_residual_units_equal_torchs(channels, positions, generator):
     dtype = torch.float16
     block = random_block(channels, dtype, generator)

@@ -99,7 +99,8 @@ def test_a_batch_cannot_begin_in_kernels(device):
         begin_lines(weights, slots, last, 64, replace(Plan(), gemv_max_rows=2))
 
 
-@pytest.mark.parametrize("damaged", ["talker", pytest.param("predictor", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("damaged", ["talker", "predictor"])
 @torch.inference_mode()
 def test_nan_in_one_weight_is_reported_with_the_frame(device, damaged):
     weights, slots, _ = both(device, "tiny", 1, torch.bfloat16)

@@ -73,7 +73,7 @@ def logits(kind: str, *shape: int, seed: int = 3) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", ["plain", "ties"])
-@pytest.mark.parametrize("vocab, groups", [(64, 1), (100, 3), (1, 1)])
+@pytest.mark.parametrize("vocab, groups", [pytest.param(64, 1, marks=pytest.mark.slow), (100, 3), (1, 1)])
 def test_codes_equal_those_of_the_torch_sampler(device, vocab, groups, kind):
     """On ties, too: both order equal tokens as a stable sort does."""
     lines = len(SETTINGS)

@@ -77,7 +77,15 @@ def served(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> tu
     return codes, samples, report
 
 
-@pytest.mark.parametrize("frames", [5, PIECE, PIECE + 4, 3 * PIECE, 3 * PIECE + 1])
+@pytest.mark.parametrize(
+    "frames",
+    [
+        5,
+        *(pytest.param(frames, marks=pytest.mark.slow) for frames in (PIECE, 3 * PIECE)),
+        PIECE + 4,
+        3 * PIECE + 1,
+    ],
+)
 def test_a_line_ends_at_its_limit_in_the_codes_that_it_has_without_one(synthesizer, line, frames) -> None:
     codes, samples, _ = streamed(synthesizer, line, OPTIONS)
     options, count = limited(frames), min(frames, 3 * PIECE)

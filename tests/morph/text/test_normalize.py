@@ -356,4 +356,4 @@ ROWS += [
 def test_our_rules_are_fast_on_long_texts(row, monkeypatch) -> None:
     """In quadratic time this test would take minutes; the library itself, which takes longer, is left out."""
     monkeypatch.setitem(sys.modules, "kitten_text_processing", None)
-    assert ENGLISH.write_out(row * (20_000 // len(row))).text
+    assert ENGLISH.write_out(row * (10_000 // len(row))).text

@@ -161,7 +161,13 @@ def test_standard_streams_that_are_full_or_closed(
 @pytest.mark.parametrize(
     ("words", "streams", "code", "sentence"),
     [
-        (["--out", "-"], ">/dev/full", 2, "reading or writing failed (No space left on device)"),
+        pytest.param(
+            ["--out", "-"],
+            ">/dev/full",
+            2,
+            "reading or writing failed (No space left on device)",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(["--out", "-"], ">&-", 0, "RTF", marks=pytest.mark.slow),
         (["--out", "{}/a.wav"], ">&- 2>&-", 0, ""),
         pytest.param(
