@@ -228,6 +228,15 @@ def count_workers() -> int:
     return min(cores, MOST_WORKERS)
 
 
+def count_busy_workers() -> int:
+    """Return how many processes run tests that wait for servers, pages and sound: a third keeps two cores busy.
+
+    Each may start servers, so more cores get no more processes than cores.
+    """
+    workers = count_workers()
+    return max(workers, 3) if workers > 1 else 1
+
+
 def count_gpu_workers(gpu_gb: float) -> int:
     """Return how many processes run tests that share a GPU, as its memory allows."""
     return max(1, min(os.cpu_count() or 1, MOST_WORKERS, int(gpu_gb / GB_PER_WORKER)))
@@ -303,7 +312,7 @@ def test_unit(request: Request) -> Outcome:
         "--ignore=tests/comfy",
         f"--ignore={KERNELS}",
         *tier(request),
-        *spread(count_workers()),
+        *spread(count_busy_workers()),
     ]
     options += coverage if request.everything and not request.extra else []
     env = {"COVERAGE_FILE": str(ENVS / "coverage")}
@@ -357,10 +366,7 @@ def test_in_comfy(name: str, python: Path, env: dict[str, str], request: Request
     """Run the ComfyUI group with this Python; ``env`` names ComfyUI, the Python that runs it, and a frontend."""
     if request.install_browser:
         bring_chromium()
-    # Pages wait for servers, and listeners for sound: a third process keeps two cores busy. Each starts two servers, so
-    # more cores get no more processes than cores.
-    workers = count_workers()
-    options = ["tests/comfy", *tier(request), *spread(max(workers, 3) if workers > 1 else 1)]
+    options = ["tests/comfy", *tier(request), *spread(count_busy_workers())]
     return run_pytest(Suite(name, python, options, env), request.extra)
 
 
