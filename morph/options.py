@@ -144,6 +144,11 @@ class Sampling:
         )
 
     @property
+    def samplers(self) -> tuple[TokenSampling, TokenSampling, float]:
+        """What chooses tokens: all but the limits."""
+        return self.talker, self.subtalker, self.repetition_penalty
+
+    @property
     def line_frames(self) -> int | None:
         """The maximum number of frames of a line, None for any number."""
         return None if self.max_seconds is None else max(1, round(self.max_seconds * FRAME_RATE))

@@ -16,7 +16,7 @@ from .decoded import SPECIAL_CODES, Decoded
 from .lossless import LosslessPredictor
 from .predictor import Predictor
 from .request import LineRequest
-from .sampling import Randomness, check_finite, line_streams, penalize_repetition, sample_tokens
+from .sampling import Randomness, check_finite, line_streams, penalize_repetition, sample_tokens, shared
 from .source import Lines, LineSource, as_source
 from .talker import Talker
 
@@ -44,14 +44,17 @@ class FirstGroup:
     Args:
         model: the checkpoint.
         minimums: each line's ``Prompt.min_frames``: it cannot end before it has this many.
-        sampling: for all lines.
+        samplings: each line's.
         randomness: one stream for the batch, or one per line.
     """
 
-    def __init__(self, model: Model, minimums: Sequence[int], sampling: Sampling, randomness: Randomness):
+    def __init__(
+        self, model: Model, minimums: Sequence[int], samplings: Sequence[Sampling], randomness: Randomness
+    ):
         config = model.config.talker_config
         self.eos = int(config.codec_eos_token_id)
-        self.sampling = sampling
+        self.sampling = shared([one.talker for one in samplings])
+        self.penalty = shared([one.repetition_penalty for one in samplings])
         self.randomness = randomness
         self.frames = 0
         self._longest_minimum = max(minimums)  # on the host: comparing with it needs no device sync
@@ -69,12 +72,12 @@ class FirstGroup:
     def sample(self, logits: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
         """Return tokens ``[B]`` for logits ``[B, V]``; lines that have ended (bool ``[B]``) get EOS."""
         check_finite(logits)
-        scores = penalize_repetition(logits.float(), self.seen, self.sampling.repetition_penalty)
+        scores = penalize_repetition(logits.float(), self.seen, self.penalty)
         if self.frames < self._longest_minimum:
             scores = scores.clone()
             scores[:, self.eos].masked_fill_(self.frames < self.minimums, -torch.inf)
         scores = scores.masked_fill(self.suppressed, -torch.inf)
-        tokens = sample_tokens(scores, self.sampling.talker, self.randomness).masked_fill(ended, self.eos)
+        tokens = sample_tokens(scores, self.sampling, self.randomness).masked_fill(ended, self.eos)
         self.seen.scatter_(1, tokens[:, None], True)
         self.frames += 1
         return tokens
@@ -183,12 +186,14 @@ class _Batch:
     ):
         assert experiment.predictor is not None
         self._model, self._lines, self._options, self._experiment = model, lines, options, experiment
-        self._predictor, self._sampling = experiment.predictor, options.sampling or model.sampling
+        self._predictor = experiment.predictor
+        samplings = [line.sampling or options.sampling or model.sampling for line in lines]
+        self._sampling = shared([one.subtalker for one in samplings])
         streams = experiment.stream or line_streams([line.seed for line in lines], model.device)
         self._randomness: Randomness = streams
         self._talker = Talker(model, [line.prompt for line in lines])
         minimums = [line.prompt.min_frames for line in lines]
-        self._first = FirstGroup(model, minimums, self._sampling, self._randomness)
+        self._first = FirstGroup(model, minimums, samplings, self._randomness)
         self._ends: list[str | None] = [None] * len(lines)
         self._frames: list[torch.Tensor] = []
         self._hidden, logits = self._talker.prefill()
@@ -242,7 +247,7 @@ class _Batch:
         """Return the codes ``[B, 16]`` of the current frame."""
         embedding = self._model.talker.get_input_embeddings()(self._tokens[:, None])
         rest = self._predictor.decode_frame(
-            self._hidden, embedding, self._options.seq_groups, self._sampling.subtalker, self._randomness
+            self._hidden, embedding, self._options.seq_groups, self._sampling, self._randomness
         )
         return torch.cat((self._tokens[:, None], rest), dim=1)
 

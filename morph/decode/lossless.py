@@ -26,10 +26,9 @@ from ..model.crossbar import crossbar
 from ..model.joined_weights import stack
 from ..model.linear import Weight
 from ..model.tail import Tail
-from ..options import TokenSampling
 from .kv_cache import KeyValueCache
 from .predictor import Predictor
-from .sampling import Randomness, distribution
+from .sampling import Randomness, TokenSamplings, distribution
 from .verdict import Noise, drafting, propose, settle
 
 # For a pass's first groups. Passes per frame of the demo voice: 8.6 with one, 7.5 with eight for the first group,
@@ -159,7 +158,7 @@ class LosslessPredictor(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        sampling: TokenSampling,
+        sampling: TokenSamplings,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Predict a frame's groups; see ``Predictor.decode_frame``.
@@ -175,7 +174,7 @@ class LosslessPredictor(Predictor):
         embedding: torch.Tensor,
         seq_groups: int,
         max_passes: int,
-        sampling: TokenSampling,
+        sampling: TokenSamplings,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Decode a frame in at most ``max_passes``: groups that are not exact by then keep the last draft."""
@@ -197,8 +196,8 @@ class LosslessPredictor(Predictor):
                 codes[:, start:] = tries[:, 0]
                 break
             passed = self._pass(codes[:, start - 1], tries, start, cache, rows)
-            exact = distribution(crossbar(self.heads[start:], passed), sampling)
-            chosen = settle(exact.unflatten(0, (len(codes), -1)), drafted, tries, is_known, noise)
+            logits = crossbar(self.heads[start:], passed).unflatten(0, (len(codes), -1))
+            chosen = settle(distribution(logits, sampling), drafted, tries, is_known, noise)
             codes[:, start:], rows = chosen.tokens, lines * tries.shape[1] + chosen.row
             states = passed[rows, chosen.kept.clamp(max=groups - start - 1)]
             lengths = (start + chosen.kept).tolist()

@@ -18,9 +18,9 @@ from ..model.crossbar import tail_logits
 from ..model.joined_weights import view_heads
 from ..model.rope import RopeTable
 from ..model.tail import Tail
-from ..options import PREDICTED_GROUPS, TokenSampling
+from ..options import PREDICTED_GROUPS
 from .kv_cache import KeyValueCache
-from .sampling import Randomness, sample_tokens
+from .sampling import Randomness, TokenSamplings, sample_tokens
 
 POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in the paper's table
 
@@ -48,7 +48,7 @@ class Predictor:
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        sampling: TokenSampling,
+        sampling: TokenSamplings,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Predict groups 1-15 of one frame.
@@ -57,7 +57,7 @@ class Predictor:
             hidden: ``[B, 1, H_talker]``, the talker's last hidden state.
             embedding: ``[B, 1, H_talker]``, the embedding of group 0's token.
             seq_groups: 1..15, how many groups run sequentially.
-            sampling: of the sub-talker.
+            sampling: of the sub-talker, for all lines or one per line.
             randomness: one stream, or one per line.
 
         Returns:
@@ -79,7 +79,7 @@ class Predictor:
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        sampling: TokenSampling,
+        sampling: TokenSamplings,
         randomness: Randomness,
         cache: KeyValueCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from ..options import Sampling
 from ..voice.prompt import Prompt
 from .guard import Guard
 
@@ -51,6 +52,7 @@ class LineRequest:
         cancelled: asked before each frame; once it returns True, the line ends there as "cancelled", and its row is
             free.
         text: the rest of the prompt's text; None: the prompt has all of it.
+        sampling: how its tokens are chosen; its limits are the guard's. None: as the options of the decoding say.
     """
 
     prompt: Prompt
@@ -61,6 +63,7 @@ class LineRequest:
     on_launch: Callable[[torch.Tensor | None], None] | None = None
     cancelled: Callable[[], bool] | None = None
     text: LateText | None = None
+    sampling: Sampling | None = None
 
     @property
     def is_cancelled(self) -> bool:

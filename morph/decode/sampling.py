@@ -7,9 +7,9 @@ suppressed tokens, temperature, top-k, top-p, softmax, multinomial.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import torch
 
@@ -18,6 +18,27 @@ from ..options import TokenSampling
 
 Randomness: TypeAlias = "torch.Generator | Sequence[torch.Generator] | None"
 """One stream for a whole batch (None: torch's default, as upstream), or a stream per line."""
+
+Setting = TypeVar("Setting", TokenSampling, float)
+TokenSamplings: TypeAlias = "TokenSampling | Sequence[TokenSampling]"
+"""One for a whole batch, or one per line."""
+
+
+def shared(settings: Sequence[Setting]) -> Setting | Sequence[Setting]:
+    """Return the setting that all lines have, or a setting per line."""
+    return settings[0] if all(one == settings[0] for one in settings) else settings
+
+
+def by_setting(
+    settings: Sequence[Setting], compute: Callable[[Setting, list[int]], torch.Tensor]
+) -> torch.Tensor:
+    """Return ``[B, ...]``, computed together for the lines (indices into the batch) of each setting."""
+    groups: dict[Setting, list[int]] = {}
+    for line, setting in enumerate(settings):
+        groups.setdefault(setting, []).append(line)
+    computed = torch.cat([compute(setting, lines) for setting, lines in groups.items()])
+    order = [line for lines in groups.values() for line in lines]
+    return computed[sorted(range(len(order)), key=order.__getitem__)]
 
 
 def line_streams(seeds: Sequence[int], device: torch.device) -> list[torch.Generator]:
@@ -35,8 +56,20 @@ def _generator_seed(seed: int) -> int:
     return int.from_bytes(blake2b(str(seed).encode(), digest_size=7).digest(), "big")
 
 
-def penalize_repetition(scores: torch.Tensor, seen: torch.Tensor, penalty: float) -> torch.Tensor:
-    """Lower the scores of tokens that a line has used. ``scores`` and ``seen`` (bool) are ``[B, V]``."""
+def streams_of(randomness: Randomness, lines: Sequence[int]) -> Randomness:
+    """Return the streams of some lines of a batch."""
+    return [randomness[line] for line in lines] if isinstance(randomness, Sequence) else randomness
+
+
+def penalize_repetition(
+    scores: torch.Tensor, seen: torch.Tensor, penalty: float | Sequence[float]
+) -> torch.Tensor:
+    """Lower the scores of tokens that a line has used. ``scores`` and ``seen`` (bool) are ``[B, V]``.
+
+    ``penalty``: of the whole batch, or one per line.
+    """
+    if isinstance(penalty, Sequence):
+        return by_setting(penalty, lambda one, lines: penalize_repetition(scores[lines], seen[lines], one))
     if penalty == 1.0:
         return scores
     return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
@@ -62,8 +95,10 @@ def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
     return scores.masked_fill(remove.scatter(-1, order, remove), -torch.inf)
 
 
-def distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
-    """Return the sampler's probabilities, float32 ``[..., V]``; greedy puts all on the largest logit."""
+def distribution(logits: torch.Tensor, sampling: TokenSamplings) -> torch.Tensor:
+    """Return the sampler's probabilities, float32 ``[B, ..., V]``; greedy puts all on the largest logit."""
+    if isinstance(sampling, Sequence):
+        return by_setting(sampling, lambda one, lines: distribution(logits[lines], one))
     check_finite(logits)
     scores = logits.float()
     if not sampling.do_sample:
@@ -71,17 +106,21 @@ def distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
     return filter_logits(scores, sampling).softmax(dim=-1)
 
 
-def sample_tokens(logits: torch.Tensor, sampling: TokenSampling, randomness: Randomness) -> torch.Tensor:
+def sample_tokens(logits: torch.Tensor, sampling: TokenSamplings, randomness: Randomness) -> torch.Tensor:
     """Sample one token for each row of logits.
 
     Args:
         logits: ``[B, V]``, or ``[B, G, V]`` for G groups at once; any float dtype.
-        sampling: temperature and the rest; greedy when it does not sample.
+        sampling: temperature and the rest, of the batch or of each line; greedy when it does not sample.
         randomness: see ``Randomness``; a list has B generators.
 
     Returns:
         Tokens ``[B]`` or ``[B, G]``, int64.
     """
+    if isinstance(sampling, Sequence):
+        return by_setting(
+            sampling, lambda one, lines: sample_tokens(logits[lines], one, streams_of(randomness, lines))
+        )
     if not sampling.do_sample:
         check_finite(logits)
         return logits.float().argmax(dim=-1)

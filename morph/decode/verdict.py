@@ -24,7 +24,7 @@ import torch
 
 from ..model.linear import Weight
 from ..options import TokenSampling
-from .sampling import Randomness, distribution
+from .sampling import Randomness, TokenSamplings, distribution
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Noise:
         going: Sequence[bool],
         heads: Weight,
         counts: Sequence[int],
-        sampling: TokenSampling,
+        sampling: TokenSamplings,
     ) -> Noise:
         """Sample noise for the lines that are ``going``. Lines that are done, and greedy ones, take nothing.
 
@@ -56,14 +56,13 @@ class Noise:
         groups, vocabulary = heads.shape[:2]
         exponential = torch.ones(len(going), groups + 1, vocabulary, device=heads.device)
         uniform = torch.zeros(len(going), sum(counts) + groups, device=heads.device)
-        if not sampling.do_sample:
-            pass
-        elif isinstance(randomness, Sequence):
+        samplings = [sampling] * len(going) if isinstance(sampling, TokenSampling) else sampling
+        if isinstance(randomness, Sequence):
             for row, stream in enumerate(randomness):
-                if going[row]:
+                if going[row] and samplings[row].do_sample:
                     exponential[row].exponential_(generator=stream)
                     uniform[row].uniform_(generator=stream)
-        else:
+        elif any(one.do_sample for one in samplings):
             exponential.exponential_(generator=randomness)
             uniform.uniform_(generator=randomness)
         *trials, verdicts = uniform.split((*counts, groups), dim=1)
@@ -74,11 +73,14 @@ class Noise:
         return Noise(self.tokens[:, start:], self.correction, self.trials, self.verdicts[:, start:])
 
 
-def drafting(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
+ALL_TOKENS = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
+
+
+def drafting(logits: torch.Tensor, sampling: TokenSamplings) -> torch.Tensor:
     """Return the probabilities that a draft is sampled with. Greedy keeps all tokens, to order candidates."""
-    return distribution(
-        logits, sampling if sampling.do_sample else TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
-    )
+    if isinstance(sampling, Sequence):
+        return distribution(logits, [one if one.do_sample else ALL_TOKENS for one in sampling])
+    return distribution(logits, sampling if sampling.do_sample else ALL_TOKENS)
 
 
 def propose(codes: torch.Tensor, drafted: torch.Tensor, known: torch.Tensor, noise: Noise) -> torch.Tensor:

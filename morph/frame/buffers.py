@@ -17,7 +17,7 @@ from ..options import Sampling
 from ..runtime.workspace import Workspace
 from ..voice.prompt import MIN_FRAMES, Prompt
 from .noise import line_key
-from .sampling import SamplingTensors
+from .sampling import ALL_ROWS, Rows, SamplingTensors
 
 # Positions that a single line's short prompt is padded to: its kernels know no others.
 SHORT_PROMPTS = (16, 32, 64)
@@ -96,11 +96,11 @@ class Settings:
         samplers = [SamplingTensors.allocate(batch, device) for _ in range(2)]
         return cls(torch.ones(batch, device=device), *samplers)
 
-    def put(self, sampling: Sampling, vocab: int, codebook: int) -> None:
-        """Set every line to ``sampling``, over ``vocab`` tokens for group 0 and ``codebook`` for the others."""
-        self.penalties.fill_(sampling.repetition_penalty)
-        self.talker.put(sampling.talker, vocab)
-        self.subtalker.put(sampling.subtalker, codebook)
+    def put(self, sampling: Sampling, vocab: int, codebook: int, rows: Rows = ALL_ROWS) -> None:
+        """Set rows to ``sampling``, over ``vocab`` tokens for group 0 and ``codebook`` for the others."""
+        self.penalties[rows].fill_(sampling.repetition_penalty)
+        self.talker.put(sampling.talker, vocab, rows)
+        self.subtalker.put(sampling.subtalker, codebook, rows)
 
     def take(self, rows: torch.Tensor) -> Settings:
         """Return a copy of some lines' settings (rows int64 ``[N]``)."""
@@ -248,9 +248,9 @@ class Buffers:
         text = torch.cat((self.text, self.text[:, -1:].expand(-1, context - self.context, -1)), dim=1)
         return replace(self, cache=cache, text=text, angles=Angles.table(self.config, context, text.device))
 
-    def put(self, sampling: Sampling) -> None:
-        """Set the sampling of all lines."""
-        self.settings.put(sampling, len(self.is_eos), self.codebook)
+    def put(self, sampling: Sampling, rows: Rows = ALL_ROWS) -> None:
+        """Set how the lines of these rows sample."""
+        self.settings.put(sampling, len(self.is_eos), self.codebook, rows)
 
     def clear(self, rows: Sequence[int]) -> None:
         """Before new lines are put into these rows: clear their caches where NaN may be left in them."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 
 from ..options import TokenSampling
 
+Rows: TypeAlias = "int | slice"
+ALL_ROWS = slice(None)
 OFF = -1.0  # no cumulative probability is below this share: top-p keeps every token
 
 
@@ -41,14 +44,15 @@ class SamplingTensors:
             self.temperatures[rows], self.cutoffs[rows], self.shares[rows], self.scales[rows]
         )
 
-    def put(self, sampling: TokenSampling, vocab: int) -> None:
-        """Set every line to ``sampling``, over ``vocab`` tokens."""
+    def put(self, sampling: TokenSampling, vocab: int, rows: Rows = ALL_ROWS) -> None:
+        """Set rows to ``sampling``, over ``vocab`` tokens."""
         sampled = sampling.do_sample
         kept = min(sampling.top_k, vocab) if sampling.top_k and sampled else vocab
-        self.temperatures.fill_(sampling.temperature if sampled else 1.0)
-        self.cutoffs.fill_(vocab - kept)
-        self.shares.fill_(1 - sampling.top_p if sampling.top_p < 1 and sampled else OFF)
-        self.scales.fill_(float(sampled))
+        # Not assigned: that would wait for the device.
+        self.temperatures[rows].fill_(sampling.temperature if sampled else 1.0)
+        self.cutoffs[rows].fill_(vocab - kept)
+        self.shares[rows].fill_(1 - sampling.top_p if sampling.top_p < 1 and sampled else OFF)
+        self.scales[rows].fill_(float(sampled))
 
 
 def sample_static(scores: torch.Tensor, settings: SamplingTensors, noise: torch.Tensor) -> torch.Tensor:

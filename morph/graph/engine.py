@@ -103,7 +103,8 @@ class GraphDecoder:
         self._views = views or KeptWeights()
         self._addresses: tuple[int, ...] = ()
         self._slots: Buffers | None = None
-        self._sampling: Sampling | None = None  # that the slots have
+        self._sampling: Sampling | None = None  # of lines that bring none
+        self._samplings: list[Sampling] = []  # of the slots' rows
         self._graphs: CapturedGraphs | None = None
         self._readback: Readback | None = None
         self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
@@ -165,7 +166,7 @@ class GraphDecoder:
         sampling = options.sampling or model.sampling
         if sampling != self._sampling:
             self._slots.put(sampling)
-            self._sampling = sampling
+            self._sampling, self._samplings = sampling, [sampling] * self.batch
 
     @property
     def _started(self) -> tuple[Weights, Buffers, CapturedGraphs]:
@@ -187,12 +188,22 @@ class GraphDecoder:
         trailing = max(len(line.prompt.trailing) for line in lines)
         self._grow(max(pad_length(longest), trailing + 1))
         self._started[1].clear(rows)
+        self._put_samplings(rows, lines)
         if self._entrance is not None and runs_alone(lines):
             for row, line in zip(rows, lines, strict=True):
                 self._enter(self._entrance, row, line)
         else:
             self._run_prompts(rows, lines)
         self._unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
+
+    def _put_samplings(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
+        """Set how these rows sample; nothing is launched for a row that has sampled so before."""
+        for row, line in zip(rows, lines, strict=True):
+            sampling = line.sampling or self._sampling
+            assert sampling is not None
+            if sampling.samplers != self._samplings[row].samplers:
+                self._started[1].put(sampling, row)
+                self._samplings[row] = sampling
 
     def _run_prompts(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         """Fill the caches of these rows with the prompts, and sample group 0 of the first frames."""
@@ -204,6 +215,7 @@ class GraphDecoder:
 
     def _enter(self, entrance: GraphDecoder, row: int, line: LineRequest) -> None:
         """Run a line's prompt in a decoder of one line, and copy the line from there into a row."""
+        entrance._put_samplings([0], [line])
         entrance._run_prompts([0], [line])
         _, slots, graphs = self._started
         alone, positions = entrance._started[1], pad_single(line.prompt.length)

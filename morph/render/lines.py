@@ -322,6 +322,7 @@ class Rendering:
                 self.prompts[index],
                 guard_line(self.prompts[index], self.options, self.sampling),
                 self.pieces[index].seed_of(number),
+                sampling=self.sampling,
             )
             for index in indices
         ]

@@ -1,4 +1,4 @@
-"""A running batch that lines join and leave between frames, as long as they have the same options."""
+"""A running batch that lines join and leave between frames, as long as they are of one group."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@
         for chunk in service.speak(Line("Hello there.", voice)):
             player.write(chunk.samples)
 
-All lines of a running batch have the same SEQ_GROUPS, decoding, tail and sampling (but for its limits). A line with
-others waits until the batch has ended, and lines that came after it wait behind it. A line of a given seed has the
-codes that ``stream_lines`` gives, up to the rounding of another batch size; what went wrong is not spoken again.
+All lines of a running batch have the same SEQ_GROUPS, decoding and tail; each has its own sampling. A line with others
+waits until the batch has ended, and lines that came after it wait for it too. A line of a given seed has the codes that
+``stream_lines`` gives, up to the rounding of another batch size; what went wrong is not spoken again.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ class SpeechService:
         options, model = options or GenerateOptions(), self._synthesizer.model
         self._synthesizer.engine.choose(model, options)
         check_line(model, line)
-        group = group_of(options, model.sampling)
-        utterance = Utterance(line, options, group, self._desk.bell, on_change)
+        utterance = Utterance(line, options, group_of(options), self._desk.bell, on_change)
         self._desk.put(utterance)
         return utterance
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Protocol, TypeAlias
 
-from ..options import GenerateOptions, Sampling
+from ..options import GenerateOptions
 from .channel import Chunk
 from .lines import Line, LineReport
 from .stream_decoding import QUEUED_FRAMES
@@ -27,11 +27,9 @@ class Parked(Protocol):
         """The reader has left."""
 
 
-def group_of(options: GenerateOptions, sampling: Sampling) -> Group:
-    """Return the group of a line; ``sampling`` is the one that the options name, or the checkpoint's own."""
-    chosen = options.sampling or sampling
-    samplers = (chosen.talker, chosen.subtalker, chosen.repetition_penalty)
-    return (options.seq_groups, options.decoding, options.tail, *samplers)
+def group_of(options: GenerateOptions) -> Group:
+    """Return the group of a line: what a captured frame is made for."""
+    return (options.seq_groups, options.decoding, options.tail)
 
 
 class Utterance:

@@ -221,7 +221,7 @@ def test_group_0_is_sampled_as_by_transformers_processors_in_their_order(load, s
         *([TopPLogitsWarper(sampling.talker.top_p)] if sampling.talker.top_p < 1 else []),
     ]
     generator = torch.Generator().manual_seed(0)
-    first = FirstGroup(model, [2] * batch_size, sampling, torch.Generator().manual_seed(1))
+    first = FirstGroup(model, [2] * batch_size, [sampling] * batch_size, torch.Generator().manual_seed(1))
     stream = torch.Generator().manual_seed(1)
     ids = torch.zeros(batch_size, 0, dtype=torch.long)
     going = torch.zeros(batch_size, dtype=torch.bool)
@@ -240,7 +240,7 @@ def test_an_ended_line_gets_eos_and_the_others_continue(load):
     model = load("tiny", "custom_voice")
     logits = torch.randn(3, model.config.talker_config.vocab_size, generator=torch.Generator().manual_seed(0))
     streams = [line_streams(SEEDS, model.device) for _ in range(2)]
-    first, second = (FirstGroup(model, [2] * 3, Sampling(), one) for one in streams)
+    first, second = (FirstGroup(model, [2] * 3, [Sampling()] * 3, one) for one in streams)
     all_go_on = first.sample(logits, torch.tensor([False, False, False]))
     one_has_ended = second.sample(logits, torch.tensor([False, True, False]))
     assert one_has_ended.tolist() == [all_go_on[0], first.eos, all_go_on[2]]

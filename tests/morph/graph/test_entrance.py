@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
-from tests.morph.decoding import GREEDY, TEXTS, graph_lines, guards_of, line_requests, prompts_of
+from tests.morph.decoding import FILTERED, GREEDY, TEXTS, graph_lines, guards_of, line_requests, prompts_of
 from tests.morph.moving import move
 from tests.morph.recorded import Recordings
 
@@ -63,9 +64,10 @@ def entered(monkeypatch) -> list[int]:
     return rows
 
 
-def requests_of(prompts, frames: Sequence[int]) -> list[LineRequest]:
+def requests_of(prompts, frames: Sequence[int], samplings=(None,)) -> list[LineRequest]:
     guards = [guards_of([prompt], count)[0] for prompt, count in zip(prompts, frames, strict=True)]
-    return line_requests(prompts, guards, seeds=range(len(prompts)))
+    requests = line_requests(prompts, guards, seeds=range(len(prompts)))
+    return [replace(one, sampling=own) for one, own in zip(requests, cycle(samplings), strict=False)]
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
@@ -89,17 +91,16 @@ def test_lines_that_join_one_by_one_have_the_codes_that_they_have_alone(
         9,
         11,
     ]  # one needs a longer cache than there is: it grows meanwhile
+    samplings = (Sampling(), FILTERED, GREEDY, FILTERED)
     alone = [
-        graph_lines(model, [prompt], 5, Sampling(), [seed], [guard])[0]
-        for seed, (prompt, guard) in enumerate(
-            zip(prompts, [one.guard for one in requests_of(prompts, frames)], strict=True)
-        )
+        graph_lines(model, [one.prompt], 5, one.sampling, [one.seed], [one.guard])[0]
+        for one in requests_of(prompts, frames, samplings)
     ]
     if recorded:
         monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     decoder = GraphDecoder(3)
     for _ in range(2):  # the passes are recorded in the first decoding
-        requests = requests_of(prompts, frames)
+        requests = requests_of(prompts, frames, samplings)
         made = decoder.decode(model, ComingLines([[request] for request in requests]), OPTIONS)
         for ours, theirs in zip(made, alone, strict=True):
             assert ours.ended == theirs.ended and torch.equal(ours.codes, theirs.codes)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.render import codec_turns, whole_text
 from qwen3_tts_morph.morph.render.codec_turns import CodecTurns
 from qwen3_tts_morph.morph.render.desk import Busy, Desk, ServiceClosed
@@ -189,6 +189,31 @@ def test_a_line_joins_a_running_batch(synthesizer, voice, endless) -> None:
         with pytest.raises(RuntimeError, match="has not ended"):
             _ = first.report
         first.close()
+
+
+def test_lines_of_different_sampling_are_spoken_at_the_same_time(synthesizer, voice) -> None:
+    """Each as it is spoken by itself."""
+    lines = [
+        (
+            Line(f"Number {seed}.", voice, seed=seed),
+            replace(SHORT, sampling=replace(SHORT.sampling, talker=talker)),
+        )
+        for seed, talker in enumerate([TokenSampling(temperature=0.8), TokenSampling(temperature=0.9)])
+    ]
+    alone = []
+    for line, options in lines:
+        with SpeechService(synthesizer, 2) as service:
+            alone.append(heard(service.speak(line, options))[0])
+    speaking: set[int] = set()
+    with SpeechService(synthesizer, 2) as service:
+        with synthesizer.session():  # both begin together
+            utterances = [
+                service.speak(line, options, lambda: speaking.add(service.status.speaking))
+                for line, options in lines
+            ]
+        together = [heard(one)[0] for one in utterances]
+    assert 2 in speaking
+    assert all(torch.equal(*pair) for pair in zip(together, alone, strict=True))
 
 
 def test_a_line_that_gets_a_row_next_is_announced_to_the_codec(model, voice, endless, monkeypatch) -> None:
