@@ -9,14 +9,23 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ..model.finite import not_finite
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
-from .decoded import SPECIAL_CODES, Decoded
+from .decoded import BROKEN, SPECIAL_CODES, Decoded
 from .lossless import LosslessPredictor
 from .predictor import Predictor
 from .request import LineRequest
-from .sampling import Randomness, check_finite, line_streams, penalize_repetition, sample_tokens, shared
+from .sampling import (
+    BrokenLines,
+    Randomness,
+    check_finite,
+    line_streams,
+    penalize_repetition,
+    sample_tokens,
+    shared,
+)
 from .source import Lines, LineSource, as_source
 from .talker import Talker
 
@@ -46,6 +55,8 @@ class FirstGroup:
         minimums: each line's ``Prompt.min_frames``: it cannot end before it has this many.
         samplings: each line's.
         randomness: one stream for the batch, or one per line.
+
+    ``broken`` has the lines whose last logits were not finite: their tokens mean nothing.
     """
 
     def __init__(
@@ -57,6 +68,7 @@ class FirstGroup:
         self.penalty = shared([one.repetition_penalty for one in samplings])
         self.randomness = randomness
         self.frames = 0
+        self.broken = BrokenLines()
         self._longest_minimum = max(minimums)  # on the host: comparing with it needs no device sync
         self.minimums = torch.tensor(minimums, device=model.device)
         self.seen = torch.zeros(len(minimums), config.vocab_size, dtype=torch.bool, device=model.device)
@@ -71,6 +83,9 @@ class FirstGroup:
 
     def sample(self, logits: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
         """Return tokens ``[B]`` for logits ``[B, V]``; lines that have ended (bool ``[B]``) get EOS."""
+        return self.broken.apply(lambda finite: self._sample(finite, ended), logits)
+
+    def _sample(self, logits: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
         check_finite(logits)
         scores = penalize_repetition(logits.float(), self.seen, self.penalty)
         if self.frames < self._longest_minimum:
@@ -106,7 +121,7 @@ def decode(
         experiment: replaced parts, for measurements and tests.
 
     Raises:
-        ValueError: if the model's numbers are not finite.
+        NotFinite: if the numbers of a line are not finite, and it has no ``LineRequest.on_broken``.
     """
     experiment = experiment or Experiment()
     predictor = experiment.predictor or choose_predictor(model, options)
@@ -197,7 +212,7 @@ class _Batch:
         self._ends: list[str | None] = [None] * len(lines)
         self._frames: list[torch.Tensor] = []
         self._hidden, logits = self._talker.prefill()
-        self._tokens = self._first.sample(logits, self._has_ended())
+        self._tokens = self._sample(logits)
 
     @property
     def ended(self) -> bool:
@@ -228,10 +243,10 @@ class _Batch:
         for row, token in enumerate(on_host):
             if token == self._first.eos and self._ends[row] is None:
                 self._end(row, "eos")
-        running = [row for row, end in enumerate(self._ends) if end is None]
-        if not running:
+        if self.ended:
             return 0
         codes = self._decode_frame()
+        running = [row for row, end in enumerate(self._ends) if end is None]
         self._frames.append(codes)
         if self._experiment.observe is not None:
             self._experiment.observe(self._hidden, codes)
@@ -240,8 +255,14 @@ class _Batch:
         for row in running:
             if (end := self._lines[row].guard.add(on_host[row])) is not None:
                 self._end(row, end)
-        self._tokens = self._first.sample(logits, self._has_ended())
+        self._tokens = self._sample(logits)
         return len(running)
+
+    def _sample(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return group 0 of the next frame, ``[B]``."""
+        tokens = self._first.sample(logits, self._has_ended())
+        self._break_off(self._first.broken.take())
+        return tokens
 
     def _decode_frame(self) -> torch.Tensor:
         """Return the codes ``[B, 16]`` of the current frame."""
@@ -249,7 +270,15 @@ class _Batch:
         rest = self._predictor.decode_frame(
             self._hidden, embedding, self._options.seq_groups, self._sampling, self._randomness
         )
+        self._break_off(self._predictor.broken.take())
         return torch.cat((self._tokens[:, None], rest), dim=1)
+
+    def _break_off(self, rows: Sequence[int]) -> None:
+        """End the lines whose numbers are not finite."""
+        for row in rows:
+            if self._ends[row] is None:
+                self._ends[row] = BROKEN
+                self._lines[row].break_off(not_finite(self._model.dtype))
 
     def _has_ended(self) -> torch.Tensor:
         return torch.tensor([end is not None for end in self._ends], device=self._model.device)

@@ -158,7 +158,7 @@ class LosslessPredictor(Predictor):
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        sampling: TokenSamplings,
+        sampling: Any,
         randomness: Randomness,
     ) -> torch.Tensor:
         """Predict a frame's groups; see ``Predictor.decode_frame``.
@@ -187,7 +187,8 @@ class LosslessPredictor(Predictor):
         while (start := min(done)) < groups:
             known = torch.tensor(done, device=codes.device)[:, None]
             last = codes.gather(1, known - 1)[:, 0]
-            drafted = drafting(self.draft(Reached(start, tuple(done), states, last)), sampling)
+            draft = self.draft(Reached(start, tuple(done), states, last))
+            drafted = self.broken.apply(lambda finite: drafting(finite, sampling), draft)
             going = [length < groups for length in done]
             noise = Noise.make(randomness, going, self.heads, self.candidates, sampling).of(start)
             is_known = torch.arange(start, groups, device=codes.device) < known
@@ -197,7 +198,8 @@ class LosslessPredictor(Predictor):
                 break
             passed = self._pass(codes[:, start - 1], tries, start, cache, rows)
             logits = crossbar(self.heads[start:], passed).unflatten(0, (len(codes), -1))
-            chosen = settle(distribution(logits, sampling), drafted, tries, is_known, noise)
+            exact = self.broken.apply(lambda finite: distribution(finite, sampling), logits)
+            chosen = settle(exact, drafted, tries, is_known, noise)
             codes[:, start:], rows = chosen.tokens, lines * tries.shape[1] + chosen.row
             states = passed[rows, chosen.kept.clamp(max=groups - start - 1)]
             lengths = (start + chosen.kept).tolist()

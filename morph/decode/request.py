@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from ..model.finite import NotFinite
 from ..options import Sampling
 from ..voice.prompt import Prompt
 from .guard import Guard
@@ -49,6 +50,8 @@ class LineRequest:
             the model was moved. Only the graph engine calls it.
         on_end: called once, after the last frame, with how the line ended: "eos", "cap", "loop" or "cancelled". Errors
             as above.
+        on_broken: called once, in the place of ``on_end``, if the line's numbers are not finite: the line has ended,
+            and the others go on. None: the decoding of all lines ends with that error.
         cancelled: asked before each frame; once it returns True, the line ends there as "cancelled", and its row is
             free.
         text: the rest of the prompt's text; None: the prompt has all of it.
@@ -64,6 +67,7 @@ class LineRequest:
     cancelled: Callable[[], bool] | None = None
     text: LateText | None = None
     sampling: Sampling | None = None
+    on_broken: Callable[[NotFinite], None] | None = None
 
     @property
     def is_cancelled(self) -> bool:
@@ -74,3 +78,9 @@ class LineRequest:
         """Pass how the line ended to ``on_end``, if there is one."""
         if self.on_end is not None:
             self.on_end(ended)
+
+    def break_off(self, error: NotFinite) -> None:
+        """Pass the error of numbers that are not finite to ``on_broken``; raise it if there is none."""
+        if self.on_broken is None:
+            raise error
+        self.on_broken(error)

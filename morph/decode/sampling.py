@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 import torch
 
-from ..model.finite import not_finite
+from ..model.finite import NotFinite, not_finite
 from ..options import TokenSampling
 
 Randomness: TypeAlias = "torch.Generator | Sequence[torch.Generator] | None"
@@ -118,6 +118,7 @@ def sample_tokens(logits: torch.Tensor, sampling: TokenSamplings, randomness: Ra
         Tokens ``[B]`` or ``[B, G]``, int64.
     """
     if isinstance(sampling, Sequence):
+        check_finite(logits)  # before any line's random stream moves on
         return by_setting(
             sampling, lambda one, lines: sample_tokens(logits[lines], one, streams_of(randomness, lines))
         )
@@ -132,13 +133,37 @@ def sample_tokens(logits: torch.Tensor, sampling: TokenSamplings, randomness: Ra
 
 
 def check_finite(logits: torch.Tensor) -> None:
-    """Raise ValueError where a logit is NaN or infinite: sampling from it would break CUDA for the whole process.
+    """Raise NotFinite where a logit is NaN or infinite: sampling from it would break CUDA for the whole process.
 
     The maximum is NaN if any logit is. -inf passes: it marks a token that may not be sampled. On a GPU this costs one
     device sync per sample.
     """
     if not math.isfinite(float(logits.amax())):
         raise not_finite(logits.dtype)
+
+
+class BrokenLines:
+    """The lines of a batch whose logits are not finite: they end, and the others go on as if nothing were."""
+
+    def __init__(self) -> None:
+        self._found: torch.Tensor | None = None
+
+    def apply(self, compute: Callable[[torch.Tensor], torch.Tensor], logits: torch.Tensor) -> torch.Tensor:
+        """Return what ``compute`` makes of logits ``[B, ...]``, with zeros for those of broken lines, which are noted.
+
+        ``compute`` raises NotFinite for others, before it changes anything.
+        """
+        try:
+            return compute(logits)
+        except NotFinite:
+            broken = ~logits.flatten(1).amax(1).isfinite()
+        self._found = broken if self._found is None else self._found | broken
+        return compute(logits.masked_fill(broken.view(-1, *[1] * (logits.dim() - 1)), 0.0))
+
+    def take(self) -> list[int]:
+        """Return the lines (indices into the batch) that were found since the last call."""
+        found, self._found = self._found, None
+        return [] if found is None else found.nonzero()[:, 0].tolist()
 
 
 def _multinomial(probabilities: torch.Tensor, stream: torch.Generator | None) -> torch.Tensor:

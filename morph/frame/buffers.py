@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -252,9 +252,14 @@ class Buffers:
         """Set how the lines of these rows sample."""
         self.settings.put(sampling, len(self.is_eos), self.codebook, rows)
 
-    def clear(self, rows: Sequence[int]) -> None:
-        """Before new lines are put into these rows: clear their caches where NaN may be left in them."""
-        if self.cache.keys.dtype == torch.float16:  # idle rows can overflow in this dtype only
+    def clear(self, rows: Sequence[int], broken: Collection[int] = ()) -> None:
+        """Before new lines are put into these rows: clear their caches where NaN may be left in them.
+
+        ``broken``: rows of lines whose numbers were not finite.
+        """
+        if self.cache.keys.dtype != torch.float16:  # idle rows can overflow in this dtype only
+            rows = [row for row in rows if row in broken]
+        if rows:
             self.cache.clear(torch.tensor(rows, device=self.text.device))
 
     def copy_line(self, line: Buffers, positions: int) -> None:

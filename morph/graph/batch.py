@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ..decode.decoded import Decoded
+from ..decode.decoded import BROKEN, Decoded
 from ..decode.request import LatePart, LineRequest
 from ..decode.source import Lines, as_source
 from ..frame.noise import GROUPS
@@ -31,9 +31,10 @@ class LineBatch:
         eos: the code of group 0 that ends a line.
         rows: of the batch.
         dtype: that the model computes in, for the error when its numbers are not finite.
+        broken: takes the rows of lines that have ended because their numbers are not finite.
     """
 
-    def __init__(self, lines: Lines, eos: int, rows: int, dtype: torch.dtype):
+    def __init__(self, lines: Lines, eos: int, rows: int, dtype: torch.dtype, broken: set[int] | None = None):
         self.source = as_source(lines)
         self.eos = eos
         self.dtype = dtype
@@ -52,6 +53,7 @@ class LineBatch:
         self._unheard: set[int] = set()  # lines whose first frame is in flight and has a listener
         self._reports: list[torch.Tensor] = []
         self._in_flight: deque[np.ndarray] = deque()
+        self._broken = set() if broken is None else broken
 
     @property
     def running(self) -> bool:
@@ -155,14 +157,15 @@ class LineBatch:
         """Take the oldest report in flight, ``[B, 17]``, and keep it; return how many lines made this frame.
 
         Raises:
-            ValueError: if a line's numbers are not finite.
+            NotFinite: if a line's numbers are not finite, and it has no ``LineRequest.on_broken``.
         """
         numbers, sent = report.numpy(), self._in_flight.popleft()
         rows = np.flatnonzero(
             (sent == self._numbers) & (sent != NOBODY)
         )  # of lines that have not ended since
-        if numbers[rows, GROUPS].any():
-            raise not_finite(self.dtype)
+        if (flags := numbers[rows, GROUPS]).any():
+            self._break_off(rows[flags != 0].tolist())
+            rows = rows[flags == 0]
         made, codes, first = 0, numbers[:, :GROUPS], numbers[:, 0].tolist()
         for row in rows.tolist():
             line = self._rows[row]
@@ -187,7 +190,21 @@ class LineBatch:
         if line.on_codes is not None:
             line.on_codes(codes)
 
+    def _break_off(self, rows: Sequence[int]) -> None:
+        """End the lines in these rows, whose numbers are not finite."""
+        self._broken.update(rows)
+        for row in rows:
+            line = self._rows[row]
+            assert line is not None
+            self._release(line, BROKEN)
+            line.request.break_off(not_finite(self.dtype))
+
     def _end(self, line: _Line, ended: str) -> None:
+        self._release(line, ended)
+        line.request.end(ended)
+
+    def _release(self, line: _Line, ended: str) -> None:
+        """Free the row of a line that has ended."""
         line.ended = ended
         self._unheard.discard(line.number)
         self._rows[line.row], self._numbers[line.row], self._reached[line.row] = None, NOBODY, 0
@@ -195,7 +212,6 @@ class LineBatch:
         self.lines_running -= 1
         if not self.source.collected:
             del self._lines[line.number]
-        line.request.end(ended)
 
     def collect(self) -> list[Decoded]:
         """Return every line's codes and how it ended, in the order of their numbers; none if nobody collects them."""

@@ -23,6 +23,7 @@ from ..decode.request import LineRequest
 from ..decode.source import Lines, LineSource
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
 from ..frame.weights import KeptWeights, Weights
+from ..model.finite import NotFinite
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..model.static_cache import StaticCache
@@ -111,6 +112,7 @@ class GraphDecoder:
         self._last: LastPositions | None = None
         # The prompts of new lines, by row, whose trailing texts are not in the buffers yet.
         self._unwritten: dict[int, Prompt] = {}
+        self._broken: set[int] = set()  # rows whose caches have NaN, which no mask would hide
         # Keys and values of what voices' prompts begin with.
         self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
         self._entrance: GraphDecoder | None = None  # where the short prompts of late lines are run
@@ -129,6 +131,7 @@ class GraphDecoder:
         self._slots = self._readback = self._sampling = self._last = None
         self._arrivals.clear()
         self._unwritten.clear()
+        self._broken.clear()
         self._prefixes.clear()
 
     @property
@@ -187,7 +190,8 @@ class GraphDecoder:
         longest = max(line.prompt.length for line in lines)
         trailing = max(len(line.prompt.trailing) for line in lines)
         self._grow(max(pad_length(longest), trailing + 1))
-        self._started[1].clear(rows)
+        self._started[1].clear(rows, self._broken)
+        self._broken.difference_update(rows)
         self._put_samplings(rows, lines)
         if self._entrance is not None and runs_alone(lines):
             for row, line in zip(rows, lines, strict=True):
@@ -215,10 +219,12 @@ class GraphDecoder:
 
     def _enter(self, entrance: GraphDecoder, row: int, line: LineRequest) -> None:
         """Run a line's prompt in a decoder of one line, and copy the line from there into a row."""
-        entrance._put_samplings([0], [line])
-        entrance._run_prompts([0], [line])
         _, slots, graphs = self._started
         alone, positions = entrance._started[1], pad_single(line.prompt.length)
+        # Not all positions are written: the line before may have left NaN there, and nobody knows yet.
+        alone.cache.window(SHORT_PROMPTS[-1]).clear(alone.entering)
+        entrance._put_samplings([0], [line])
+        entrance._run_prompts([0], [line])
         slots.entering.fill_(row)
         graphs.run(("enter", positions), lambda: slots.copy_line(alone, positions))
 
@@ -361,12 +367,13 @@ class GraphDecoder:
         raises, the decoding ends and the error passes through; the decoder can be used again at once.
 
         Raises:
-            ValueError: as ``start``, for no lines, and for numbers that are not finite.
+            ValueError: as ``start``, and for no lines.
+            NotFinite: as ``eager.decode``.
         """
         if isinstance(lines, Sequence) and not lines:
             raise ValueError("there is no line to decode: give one or more")
         eos = int(model.config.talker_config.codec_eos_token_id)
-        batch = LineBatch(lines, eos, self.batch, model.dtype)
+        batch = LineBatch(lines, eos, self.batch, model.dtype, self._broken)
         if batch.source.late and self.batch > 1 and self._entrance is None:
             self._entrance = GraphDecoder(1, 1, self.frames, self._captures, self._views)
         try:
@@ -375,7 +382,7 @@ class GraphDecoder:
                 if batch.source.joins:
                     self._prepare(batch.source.joins)
                 self._decode(model, options, batch, on_frame)
-        except ValueError:  # numbers that are not finite: no mask would hide those left in the cache
+        except NotFinite:  # no mask would hide what is left in the cache
             self.free()
             raise
         finally:

@@ -6,18 +6,27 @@ import numpy as np
 import torch
 
 
-def not_finite(dtype: torch.dtype) -> ValueError:
-    """Return the error for numbers of a model or a codec, computed in ``dtype``, that are NaN or infinite."""
+class NotFinite(ValueError):
+    """Numbers of a model or a codec are NaN or infinite."""
+
+
+def not_finite(dtype: torch.dtype) -> NotFinite:
+    """Return the error for numbers that were computed in ``dtype``."""
     if dtype == torch.float16:
-        return ValueError("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
+        return NotFinite("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
     precision = {torch.float32: "fp32", torch.bfloat16: "bf16"}.get(dtype, str(dtype))
-    return ValueError(
+    return NotFinite(
         f"the model's numbers are not finite (NaN or infinite) in {precision}: its weights or the voice are damaged, "
         "so download the checkpoint again or make the voice again"
     )
 
 
 def check_samples(samples: np.ndarray, dtype: torch.dtype) -> None:
-    """Raise ``not_finite`` if a codec that computes in ``dtype`` has made a sample that is NaN."""
+    """Raise ``NotFinite`` if a codec that computes in ``dtype`` has made a sample that is NaN."""
     if not np.isfinite(samples.sum()):
         raise not_finite(dtype)
+
+
+def of_voice(error: NotFinite, voice: str) -> NotFinite:
+    """Return an error that names the voice of its line."""
+    return NotFinite(f"voice {voice}: {error}") if voice else error

@@ -104,6 +104,12 @@ class Channel:
             self._failures[line] = error
             self._changed.notify_all()
 
+    def break_off(self, line: int, error: BaseException) -> None:
+        """End a line here: its reader gets the error after what was queued before it, which has no last chunk."""
+        with self._changed:
+            self._ended[line] = True
+        self.fail(line, error)
+
     def cancel(self, line: int) -> None:
         """A line's reader leaves: drop what is queued of it, and end its iteration. Nothing, if the line has ended."""
         with self._changed:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from ..graph.batch import FIRST_AT_ONCE
-from ..model.finite import check_samples
+from ..model.finite import NotFinite, check_samples
 from ..runtime.sizes import power_above
 from ..waveform.stream import LineCodec, WavesInFlight
 from .claims import Claim, Pace, choose
@@ -205,9 +206,18 @@ class CodecTurns:
         self._speed.add_step(power_above(len(made.lines)), seconds)
         self._speed.exclude(seconds)
         for line in made.lines:
-            check_samples(waves[line.number], self._dtype)
-            if line.add(made.codes[line.number], waves[line.number], now):
+            if self._add(line, made.codes[line.number], waves[line.number], now):
                 self.end(line)
+
+    def _add(self, line: TurnLine, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
+        """Pass a chunk on; return whether its piece has ended with it, or its line with samples that are not finite."""
+        try:
+            check_samples(wave, self._dtype)
+        except NotFinite as error:
+            line.leave_codec()
+            line.break_off(error)
+            return True
+        return line.add(codes, wave, now)
 
     def _end_pieces(self, lines: Collection[TurnLine], now: float) -> bool:
         """End the pieces of which nothing is left to decode; return whether there were any."""

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..decode.decoded import Decoded
+from ..decode.decoded import BROKEN, Decoded
 from ..decode.request import LineRequest
+from ..model.finite import NotFinite, of_voice
 from ..synthesizer import Synthesizer
 from .channel import Chunk
 from .late_text import LateLine, SentenceLine, TokenLine
@@ -170,8 +171,18 @@ class OpenLine(TurnLine):
             if text is not None:
                 text.stop()  # the speech is over, whether or not the text is
 
-        codes = self._frames[index].codes
-        return replace(request, on_codes=codes.append, on_end=end, cancelled=self._canceller(text), text=text)
+        def break_off(error: NotFinite) -> None:
+            end(BROKEN)
+            self.break_off(error)
+
+        return replace(
+            request,
+            on_codes=self._frames[index].codes.append,
+            on_end=end,
+            on_broken=break_off,
+            cancelled=self._canceller(text),
+            text=text,
+        )
 
     def _canceller(self, text: TokenLine | None) -> Callable[[], bool]:
         """Return what says whether the current piece is to end: it is asked for every line before every frame."""
@@ -196,6 +207,16 @@ class OpenLine(TurnLine):
     def is_full(self) -> bool:
         """See ``TurnLine``."""
         return self.utterance.is_full
+
+    def break_off(self, error: NotFinite) -> None:
+        """See ``TurnLine``."""
+        if self.ended:
+            return
+        self._stopped, self._error = "failed", of_voice(error, self.utterance.line.voice.name)
+        if self._text is not None:
+            self._text.stop()
+            self._text = None
+        self.chunks.cancel()
 
     def put(self, chunk: Chunk) -> None:
         """See ``TurnLine``."""

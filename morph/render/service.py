@@ -6,7 +6,8 @@
 
 All lines of a running batch have the same SEQ_GROUPS, decoding and tail; each has its own sampling. A line with others
 waits until the batch has ended, and lines that came after it wait for it too. A line of a given seed has the codes that
-``stream_lines`` gives, up to the rounding of another batch size; what went wrong is not spoken again.
+``stream_lines`` gives, up to the rounding of another batch size; what went wrong is not spoken again. A line whose
+numbers are not finite ends with that error, and the others go on.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def stream_lines(
     """Speak lines, at most ``options.batch_size`` at a time, in the order given; return what reads them.
 
     The pieces of a long line are decoded one after another, so that its sound is made in the order it is heard. A
-    line's text may be an iterator of strings (see ``Line``); the codes do not depend on when they come.
+    line's text may be an iterator of strings (see ``Line``); the codes do not depend on when they come. A line whose
+    numbers are not finite ends with that error, and the others go on.
 
     Do not call it while holding ``Synthesizer.session``: the worker thread needs it.
 
@@ -126,8 +127,8 @@ class SpeechStream:
     def spoken(self) -> list[Spoken]:
         """The lines as ``render_lines`` returns them, when the iterator over all lines has ended.
 
-        A line with more than one take in its report may differ from what was heard. Lines that were cancelled, or whose
-        text failed, have what was made of them, which may be no samples.
+        A line with more than one take in its report may differ from what was heard. Lines that were cancelled, or that
+        failed or whose text did, have what was made of them, which may be no samples.
 
         Raises:
             RuntimeError: if the stream has not ended, or was closed before its end.

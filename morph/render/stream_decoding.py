@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
-
-from ..decode.decoded import Decoded
+from ..decode.decoded import BROKEN, Decoded
 from ..decode.request import LineRequest
+from ..model.finite import NotFinite, of_voice
 from ..options import FRAME_RATE
+from ..voice.voice import Voice
 from .channel import Channel, Chunk
 from .codec_turns import FEW, CodecTurns
 from .late_text import LateLine, TokenLine
@@ -50,16 +50,23 @@ class StreamLine(TurnLine):
 
     Args:
         chunks: of the line; their index names it in the codec.
-        reference: see ``TurnLine``.
+        voice: that speaks it.
         channel: takes its chunks.
         text: what gives its text, if that comes in parts.
+        stopped: see ``StreamDecoding``; it notes itself there if it fails.
     """
 
     def __init__(
-        self, chunks: LineChunks, reference: torch.Tensor | None, channel: Channel, text: LateLine | None
+        self,
+        chunks: LineChunks,
+        voice: Voice,
+        channel: Channel,
+        text: LateLine | None,
+        stopped: dict[int, str],
     ):
-        super().__init__(chunks.index, chunks, reference)
-        self.text, self._channel = text, channel
+        super().__init__(chunks.index, chunks, voice.ref_codes)
+        self.text, self._channel, self._voice, self._stopped = text, channel, voice.name, stopped
+        self.is_broken = False  # whether its numbers are not finite
 
     @property
     def may_starve(self) -> bool:
@@ -80,6 +87,16 @@ class StreamLine(TurnLine):
         """See ``TurnLine``. Raises StreamClosed if the readers have left."""
         self._channel.check_open()
         self._channel.put(chunk)
+
+    def break_off(self, error: NotFinite) -> None:
+        """See ``TurnLine``."""
+        if self.ended:
+            return
+        self.is_broken, self._stopped[self.number] = True, "failed"
+        if self.text is not None:
+            self.text.stop()
+        self.chunks.cancel()
+        self._channel.break_off(self.number, of_voice(error, self._voice))
 
     def note_piece(self) -> None:
         """See ``TurnLine``: nothing is kept for it."""
@@ -110,19 +127,19 @@ class StreamDecoding:
         )
         self._turns = CodecTurns(open_codec, self._model.codec.dtype, self._speed)
         self._most = rendering.sampling.line_frames
+        self.stopped: dict[int, str] = {}  # lines that were cancelled, or that failed or whose text did
         self._pieces: list[PieceFrames] = []  # as the rendering's
         self._texts = {text.index: text for text in texts}
         self._lines = [self._open_line(index) for index in range(len(rendering.lines))]
         self._open = dict(self._texts)  # those that may give more pieces
         self._queue = StreamQueue(self._follow, self._rest, bool(texts), self._turns.settle)
-        self.stopped: dict[int, str] = {}  # lines that were cancelled, or whose text failed
 
     def _open_line(self, index: int) -> StreamLine:
         options, voice = self._rendering.options, self._rendering.lines[index].voice
         sizes = ChunkSizes(options.chunk_frames, self._speed)
         chunks = LineChunks(index, sizes, self._model.sample_rate, options)
         chunks.limit(self._most)
-        return StreamLine(chunks, voice.ref_codes, self._channel, self._texts.get(index))
+        return StreamLine(chunks, voice, self._channel, self._texts.get(index), self.stopped)
 
     def run(self) -> None:
         """Decode all lines to their ends.
@@ -150,7 +167,7 @@ class StreamDecoding:
 
     def _take(self, index: int) -> Take:
         piece, made = self._rendering.pieces[index], self._pieces[index]
-        made.drop_waiting()  # of a line that was cancelled; there are no others
+        made.drop_waiting()  # of a line that was stopped; there are no others
         decoded, waveform = Decoded(made.codes.part(), str(made.ended)), concatenate(made.waves)
         if (stopped := self.stopped.get(piece.line)) is not None:
             return Take(decoded, waveform, stopped)
@@ -221,6 +238,7 @@ class StreamDecoding:
             request,
             on_codes=self._pieces[index].codes.append,
             on_end=self._ender(index),
+            on_broken=partial(self._break_off, index),
             on_launch=partial(self._turns.begin_ahead, self._lines[line], self._pieces[index]),
             cancelled=self._canceller(index),
             text=text if isinstance(text, TokenLine) else None,
@@ -230,12 +248,23 @@ class StreamDecoding:
         line = self._rendering.pieces[index].line
         text = self._texts.get(line)
         if isinstance(text, TokenLine):
-            return lambda: text.error is not None or self._channel.is_cancelled(line)
+            return lambda: text.error is not None or self._is_over(line)
         if (most := self._most) is None:
-            return lambda: self._channel.is_cancelled(line)
+            return lambda: self._is_over(line)
         pieces = zip(self._rendering.pieces[: index + 1], self._pieces, strict=False)
         own = [made for piece, made in pieces if piece.line == line]
-        return lambda: self._channel.is_cancelled(line) or sum(len(made.codes) for made in own) >= most
+        return lambda: self._is_over(line) or sum(len(made.codes) for made in own) >= most
+
+    def _is_over(self, line: int) -> bool:
+        """Return whether no frame of a line is wanted any more."""
+        return self._lines[line].is_broken or self._channel.is_cancelled(line)
+
+    def _break_off(self, index: int, error: NotFinite) -> None:
+        """End the line of a piece whose numbers are not finite."""
+        self._pieces[index].ended = BROKEN
+        line = self._lines[self._rendering.pieces[index].line]
+        line.break_off(error)
+        self._turns.end(line)
 
     def _ender(self, index: int) -> Callable[[str], None]:
         def end(ended: str) -> None:
@@ -253,6 +282,8 @@ class StreamDecoding:
     def _end_text(self, text: LateLine) -> None:
         """No piece of a line will come any more."""
         del self._open[text.index]
+        if self._lines[text.index].is_broken:
+            return
         if text.error is not None:
             self.stopped.setdefault(text.index, "failed")
         silence = 0 if text.error is not None else self._silence_after(text.index)

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import torch
 
+from ..model.finite import NotFinite
 from .channel import Chunk
 from .claims import Claim, Pace
 from .line_chunks import LineChunks
@@ -67,6 +68,10 @@ class TurnLine(ABC):
         """Pass a chunk on to the reader."""
 
     @abstractmethod
+    def break_off(self, error: NotFinite) -> None:
+        """End the line here, with an error: its numbers or samples are not finite."""
+
+    @abstractmethod
     def note_piece(self) -> None:
         """A piece has been sent to its end."""
 
@@ -97,8 +102,7 @@ class TurnLine(ABC):
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
         """Take the samples of codes that were taken; return whether the current piece has ended with them."""
-        self.in_codec = False
-        self.wake()
+        self.leave_codec()
         if self.ended:  # meanwhile
             return False
         piece = self.chunks.piece
@@ -107,6 +111,11 @@ class TurnLine(ABC):
             return False
         self.note_piece()
         return True
+
+    def leave_codec(self) -> None:
+        """The codec is done with what was taken."""
+        self.in_codec = False
+        self.wake()
 
     def end_piece(self, now: float) -> bool:
         """End the current piece if no codes of it are left; return whether it has ended."""

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from functools import reduce
 
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.sampling import check_finite
 from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
-from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
+from tests.morph.decoding import (
+    GREEDY,
+    SEEDS,
+    assert_equal,
+    graph_lines,
+    guards_of,
+    line_requests,
+    prompts_of,
+)
 from tests.morph.pairwise import pairwise, thinned
 
 # One weight each: of layers whose outputs feed others, and of heads, which only one code depends on.
@@ -85,6 +97,73 @@ def test_lossless_decoding_notices_it_too(synthesizer, precision):
     weight_of(synthesizer.model, WEIGHTS[3])[3] = torch.nan
     with pytest.raises(ValueError, match=SENTENCE.format(precision)):
         decode(synthesizer, Sampling(), 1, decoding="lossless")
+
+
+def broken(request: LineRequest, at: int | None, errors: list) -> LineRequest:
+    """Return a request whose voice is NaN, or whose text is from frame ``at`` on."""
+    prompt = request.prompt
+    if at is None:
+        prompt = replace(prompt, inputs=prompt.embeds * torch.nan)
+    else:
+        rows = torch.cat((prompt.text_rows, prompt.pad.expand(at, -1)))[:at]
+        prompt = replace(prompt, trailing=torch.cat((rows, prompt.pad * torch.nan)))
+    return replace(request, prompt=prompt, on_broken=errors.append)
+
+
+WAYS = {
+    "eager": ("eager", GenerateOptions(5, batch_size=4)),
+    "eager, S = 15": ("eager", GenerateOptions(15, batch_size=4)),
+    "lossless": ("eager", GenerateOptions(1, batch_size=4, decoding="lossless")),
+    "graph": ("graph", GenerateOptions(5, batch_size=4)),
+}
+
+
+@pytest.mark.parametrize("at", [None, 2], ids=["from the first frame", "later"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_line_that_is_not_finite_ends_alone(load, way, at):
+    """The others have the codes that they have without it, and so has the line that gets its row."""
+    model, (engine, options) = load("tiny", "custom_voice"), WAYS[way]
+    prompts = prompts_of(model, rows=(0, 1, 2, 2))
+    run, errors = Engine(engine), []
+
+    def decode(change=lambda request: request):
+        requests = line_requests(prompts, guards_of(prompts, 9), [*SEEDS, 14])
+        return run.decode(model, [*requests[:2], change(requests[2]), requests[3]], options)
+
+    wanted = decode()
+    made = decode(lambda request: broken(request, at, errors))
+    assert_equal([made[row] for row in (0, 1, 3)], [wanted[row] for row in (0, 1, 3)])
+    [error] = errors
+    assert re.search(SENTENCE.format("fp32"), str(error)) and made[2].ended == "broken"
+    frames = len(made[2].codes)  # the graph engine reads a frame with the beginning of the next one
+    assert frames in ((0,) if at is None else (at, at + 1))
+    assert torch.equal(made[2].codes, wanted[2].codes[:frames])
+    assert_equal(decode(), wanted)
+
+
+def test_a_row_is_clean_for_the_next_line(load):
+    """In the same decoding, and where the broken line was longer than the next one."""
+    model, errors = load("tiny", "custom_voice"), []
+    prompts = prompts_of(model, rows=(2, 1, 0))
+    requests = line_requests(prompts, guards_of(prompts, 9), SEEDS)
+    alone = [
+        graph_lines(model, [one.prompt], 5, Sampling(), [one.seed], [replace(one.guard)], 2)
+        for one in requests
+    ]
+    lines = [broken(requests[0], 3, errors), *requests[1:]]
+    made = GraphDecoder(1).decode(model, lines, GenerateOptions(5, Sampling()))
+    assert len(errors) == 1
+    assert_equal(made[1:], [one for [one] in alone[1:]])
+
+
+def test_a_line_without_a_listener_ends_all(load):
+    model = load("tiny", "custom_voice")
+    prompts = prompts_of(model)
+    for engine in (Engine("eager"), Engine("graph")):
+        requests = line_requests(prompts, guards_of(prompts, 9), SEEDS)
+        lines = [*requests[:2], replace(broken(requests[2], None, []), on_broken=None)]
+        with pytest.raises(ValueError, match=SENTENCE.format("fp32")):
+            engine.decode(model, lines, GenerateOptions(5))
 
 
 def test_samples_that_are_not_finite_are_never_returned(synthesizer):

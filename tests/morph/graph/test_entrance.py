@@ -107,6 +107,25 @@ def test_lines_that_join_one_by_one_have_the_codes_that_they_have_alone(
     assert len(entered) == 2 * len(prompts) and set(entered) == {0, 1, 2}
 
 
+@pytest.mark.parametrize("kind", ["x_vector", "preset"])
+def test_a_line_that_is_not_finite_leaves_nothing_for_those_that_join_after_it(
+    load, recording, entered, kind
+):
+    """Also for the line whose prompt is run next, before anybody knows."""
+    model = load("tiny", "base" if kind == "x_vector" else "custom_voice")
+    long, short = prompts_of(model, kind, rows=(2, 1), recording=recording)
+    prefix = None if long.prefix is None else replace(long.prefix, embeds=long.prefix.embeds * torch.nan)
+    nan = replace(long, inputs=long.embeds * torch.nan, prefix=prefix)
+    [alone] = graph_lines(model, [short], 5, Sampling(), [1], guards_of([short]))
+    errors: list[ValueError] = []
+    bad = LineRequest(nan, guards_of([nan])[0], on_broken=errors.append)
+    coming = [[bad, *requests_of([short] * 2, [24] * 2)[1:]], requests_of([short] * 2, [24] * 2)[1:]]
+    made = GraphDecoder(2).decode(model, ComingLines(coming), OPTIONS)
+    assert len(errors) == 1 and made[0].ended == "broken" and len(entered) == 3
+    for one in made[1:]:
+        assert one.ended == alone.ended and torch.equal(one.codes, alone.codes)
+
+
 def listened(prompts, frames: Sequence[int]) -> list[list[LineRequest]]:
     """Lines that come one by one, each with a listener."""
     return [[replace(request, on_codes=lambda _: None)] for request in requests_of(prompts, frames)]

@@ -115,6 +115,9 @@ class Heard(TurnLine):
         self.empty_at = max(self.empty_at, self.device.now) + len(chunk.samples) / SAMPLES * AUDIO_S
         self.samples.append(chunk.samples)
 
+    def break_off(self, error: ValueError) -> None:
+        raise error
+
     def note_piece(self) -> None:
         pass
 

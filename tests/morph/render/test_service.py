@@ -30,6 +30,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text import normalize
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.waveform.stream import SingleLines
 
 from pack import ROOT
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
@@ -214,6 +215,54 @@ def test_lines_of_different_sampling_are_spoken_at_the_same_time(synthesizer, vo
         together = [heard(one)[0] for one in utterances]
     assert 2 in speaking
     assert all(torch.equal(*pair) for pair in zip(together, alone, strict=True))
+
+
+@pytest.fixture
+def broken_prompts(monkeypatch) -> None:
+    """The numbers of a text with "broken" in it are not finite."""
+    original = whole_text.build_piece
+
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
+        return replace(prompt, inputs=prompt.embeds * torch.nan) if "broken" in text else prompt
+
+    monkeypatch.setattr(whole_text, "build_piece", build)
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+def test_a_line_that_is_not_finite_ends_alone(model, voice, broken_prompts, engine) -> None:
+    """Three others have the codes that they have beside a line that is; so has one that gets the row after it."""
+    synthesizer, codes = Synthesizer(model, Engine(engine)), []
+    for text in ("It is whole.", "It is broken."):
+        with SpeechService(synthesizer, 4) as service:
+            with synthesizer.session():  # all begin together
+                failing = service.speak(Line(text, voice, seed=9), SHORT)
+                others = [service.speak(Line(f"Number {n}.", voice, seed=n), SHORT) for n in range(3)]
+            if text == "It is broken.":
+                with pytest.raises(ValueError, match="voice ryan: the model's numbers are not finite"):
+                    list(failing)
+            else:
+                heard(failing)
+            codes.append([heard(one)[0] for one in (*others, service.speak(others[0].line, SHORT))])
+    assert all(torch.equal(*pair) for pair in zip(*codes, strict=True))
+
+
+def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monkeypatch) -> None:
+    launch = SingleLines.launch
+
+    def spoil(codec: SingleLines, codes):
+        waves = launch(codec, codes)
+        return replace(waves, waves={n: wave * np.nan if n == 1 else wave for n, wave in waves.waves.items()})
+
+    monkeypatch.setattr(SingleLines, "launch", spoil)
+    synthesizer = Synthesizer(model, Engine("eager"))
+    with SpeechService(synthesizer, 2) as service:
+        with synthesizer.session():  # both begin together
+            first, second = (service.speak(Line(f"Number {n}.", voice, seed=n), SHORT) for n in range(2))
+        with pytest.raises(ValueError, match="voice ryan: the model's numbers are not finite"):
+            list(first)
+        assert len(heard(second)[0]) == second.report.frames > 0
+        assert service.status.speaking == 0
 
 
 def test_a_line_that_gets_a_row_next_is_announced_to_the_codec(model, voice, endless, monkeypatch) -> None:

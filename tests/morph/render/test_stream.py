@@ -510,6 +510,33 @@ def test_samples_that_are_not_finite_are_an_error(synthesizer, long_line, monkey
         next(stream_line(synthesizer, long_line, ENDLESS))
 
 
+def test_a_line_that_is_not_finite_ends_alone(synthesizer, voice, monkeypatch) -> None:
+    original = lines_module.build_piece
+
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
+        return replace(prompt, inputs=prompt.embeds * torch.nan) if "broken" in text else prompt
+
+    options = GenerateOptions(5, SHORT, batch_size=3, retries=0)
+    lines = [
+        Line(text, voice, seed=seed) for seed, text in enumerate(("One.", "Not broken at all.", "Three."))
+    ]
+    with stream_lines(synthesizer, lines, options) as stream:
+        wanted = list(stream)
+    monkeypatch.setattr(lines_module, "build_piece", build)
+    with stream_lines(synthesizer, lines, options) as stream:
+        with pytest.raises(ValueError, match="voice ryan: the model's numbers are not finite"):
+            stream.next_of(1)
+        made = {index: list(stream.line(index)) for index in (0, 2)}
+        with pytest.raises(ValueError, match="voice ryan: the model's numbers are not finite"):
+            next(stream)
+        reports = [one.report for one in stream.spoken]
+    for index, chunks in made.items():
+        own = [chunk.codes for chunk in wanted if chunk.line == index]
+        assert torch.equal(torch.cat([chunk.codes for chunk in chunks]), torch.cat(own))
+    assert [one.ended == "failed" for one in reports] == [False, True, False] and reports[1].frames == 0
+
+
 def test_the_report_is_not_there_before_the_end(synthesizer, long_line) -> None:
     with stream_line(synthesizer, long_line, ENDLESS) as stream:
         next(stream)
