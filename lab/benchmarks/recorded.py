@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -304,7 +304,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = command.parse_args(arguments)
     made = record(cases())
     if chosen.record is not None:
-        np.savez_compressed(chosen.record, **made)
+        parts: Any = made  # numpy's types know its options only
+        np.savez_compressed(chosen.record, **parts)
         print(f"{len(made)} parts of lines of {find_commit()} written to {chosen.record}")
         return
     with np.load(chosen.compare) as file:
