@@ -230,7 +230,7 @@ class Speaker:
 
 
 def speak_line(renderer: LineRenderer, line: Line, progress: Progress, speaker: Speaker) -> Spoken:
-    """Speak one line: where somebody listens, while it is heard; one from before is heard at once."""
+    """Speak one line: where somebody listens, while it is heard; a kept one is heard at once."""
     from ..morph.render.line_renderer import Watch
     from ..morph.render.stream import stream_line
 

@@ -41,7 +41,7 @@ class Playing:
         self._go_on()
 
     def end(self, index: int, spoken: Spoken) -> None:
-        """Take the end of a line; one of which nothing has come is from before."""
+        """Take the end of a line; one of which nothing has come was kept."""
         self._parts.setdefault(index, [spoken.waveform])
         self._ended.add(index)
         self._go_on()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SpeakOptions:
-    """How lines are spoken: the engine's options, lines from before (None: none), a word check (None: none)."""
+    """How lines are spoken: the engine's options, kept lines (None: none), a word check (None: none)."""
 
     generate: GenerateOptions
     cache: LineCache | None = None

@@ -59,7 +59,7 @@ def raw_answer(error: ApiError) -> bytes:
 
 
 class Stalling(asyncio.Protocol):
-    """What is added to uvicorn's protocols: a client that takes nothing of what is sent is disconnected.
+    """Mixin for uvicorn's protocols: disconnects a client that takes nothing of what is sent.
 
     What waits for it can be sent no more: not the rest of its answer, and not that its time is over.
     """

@@ -37,7 +37,7 @@ class RememberedEar:
         try:
             known = self.cache.find_words(key)
         except DamagedLine as error:
-            log.warning("words that were kept from before: %s; the line is heard again", error)
+            log.warning("words kept from an earlier run: %s; the line is heard again", error)
             known = None
         if known is not None:
             return known

@@ -92,7 +92,7 @@ class Recall:
         """Keep a line that has been made, for later renderings; return it with a note on what went wrong there."""
         notes = []
         if index in self._damaged:
-            notes.append(f"The line that was kept from before {self._damaged[index]}: it was made again.")
+            notes.append(f"The line kept from an earlier run {self._damaged[index]}: it was made again.")
         if self._cache is not None and spoken.report.ended != ERROR:
             try:
                 self._cache.keep(self._keys[index], Kept(spoken, self._retries))
@@ -124,7 +124,7 @@ class LineRenderer:
     Args:
         synthesizer: the checkpoint and its engine.
         options: how lines are spoken.
-        cache: lines from before, and where new ones are kept. None makes every line and keeps none.
+        cache: lines of earlier runs, and where new ones are kept. None makes every line and keeps none.
         check: hears the words of every line, and asks for other takes. None hears none.
     """
 

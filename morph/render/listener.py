@@ -1,4 +1,4 @@
-"""Who hears what happens in a rendering whose lines are not made in their order."""
+"""Callbacks for a rendering that finishes lines out of order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .progress import OnFrame
 
 @dataclass(frozen=True)
 class Listener:
-    """Who wants to know what happens; what one of these raises ends the rendering.
+    """Callbacks of a rendering; what one of them raises ends it.
 
     Args:
         on_frame: see ``OnFrame``.

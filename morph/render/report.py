@@ -13,7 +13,7 @@ from .lines import LineReport, Spoken
 from .takes import ERROR, WRONG
 
 ENDINGS = {
-    "eos": "ended by itself",
+    "eos": "complete",
     "cap": "RAN INTO ITS LIMIT and was ended: try another seed, or a higher max seconds",
     "loop": "REPEATED ITSELF and was ended: try another seed",
     "early": "ENDED TOO EARLY for its text: try another seed",
@@ -72,7 +72,7 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     """Return how it went, in a few lines: what went wrong, other notes, and length and speed.
 
     RTF is generation time over audio duration (below 1 is faster than real time); ms per frame is the same time over
-    the frames (80 ms of audio each). Lines from before (see ``line_cache.py``) do not count for the speed.
+    the frames (80 ms of audio each). Reused lines (see ``line_cache.py``) do not count for the speed.
     """
     reports = [one.report for one in spoken]
     said = (
@@ -83,9 +83,7 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     if cancelled := sum(one.ended == "cancelled" for one in reports):
         said.append(f"{cancelled} of {len(reports)} cancelled before the end.")
     if not said:
-        said = [
-            "It ended by itself." if len(reports) == 1 else f"All {len(reports)} lines ended by themselves."
-        ]
+        said = ["Complete." if len(reports) == 1 else f"All {len(reports)} lines complete."]
     if retaken := sum(one.takes > 1 for one in reports):
         said.append(f"{retaken} of {len(reports)} spoken again with another seed: see below.")
     return "\n".join([*said, *_heard(reports), *_from_before(reports), _speed(reports, elapsed_s)])
@@ -115,16 +113,16 @@ def _misheard(reports: Sequence[LineReport]) -> list[str]:
         if one.heard is not None and not one.heard.passed:
             which = "The line" if len(reports) == 1 else f"Line {number} ({_short(one.text)})"
             takes = f" in the best of {one.heard.takes} takes" if one.heard.takes > 1 else ""
-            said.append(f"{which} IS HEARD OTHERWISE: {_in_words(one.heard)}{takes}.")
+            said.append(f"{which} DOES NOT MATCH ITS TEXT: heard {_in_words(one.heard)}{takes}.")
     return said
 
 
 def _heard(reports: Sequence[LineReport]) -> list[str]:
-    """Say how many lines were heard as they should be; nothing if none was heard."""
+    """Say how many lines match their texts; nothing if none was heard."""
     heard = [one.heard for one in reports if one.heard is not None]
     if not heard or len(reports) == 1:
         return [f"Heard: {_in_words(one)}." for one in heard if one.passed]
-    return [f"{sum(one.passed for one in heard)} of {len(heard)} lines heard as they should be."]
+    return [f"{sum(one.passed for one in heard)} of {len(heard)} lines match their texts."]
 
 
 def _in_words(heard: HeardWords) -> str:
@@ -136,7 +134,8 @@ def _from_before(reports: Sequence[LineReport]) -> list[str]:
     count = sum(one.from_before for one in reports)
     if not count:
         return []
-    return ["It is from before."] if len(reports) == 1 else [f"{count} of {len(reports)} lines from before."]
+    which = "Reused" if len(reports) == 1 else f"{count} of {len(reports)} lines reused"
+    return [f"{which} from an earlier run."]
 
 
 def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
@@ -150,7 +149,7 @@ def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
             if before_s
             else f"No audio in {elapsed_s:.2f} s."
         )
-    before = f"{before_s:.2f} s of audio from before, " if before_s else ""
+    before = f"{before_s:.2f} s of audio reused, " if before_s else ""
     return (
         f"{before}{made_s:.2f} s of audio in {elapsed_s:.2f} s: RTF {elapsed_s / made_s:.3f}, "
         f"{1000 * elapsed_s / frames:.1f} ms per frame"
@@ -177,7 +176,7 @@ def _row(report: LineReport) -> str:
     takes = f" at take {report.takes}" if report.takes > 1 else ""
     spoken = f", spoken as {_short(report.spoken, LONGEST_SPOKEN)}" if report.spoken else ""
     length = f"{report.seconds:.2f} s{pieces}, {report.frames} frames"
-    before = ", from before" if report.from_before else ""
+    before = ", reused" if report.from_before else ""
     heard = f", heard as {_in_words(report.heard)}" if report.heard is not None else ""
     device = f", on {report.device}" if report.device else ""
     return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{spoken}{heard}{device}"

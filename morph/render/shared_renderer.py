@@ -261,7 +261,7 @@ class _Tally:
         shared: the renderers.
         lines: all lines.
         listener: hears of them.
-        made: by index; those from before at first.
+        made: by index; at first those of earlier runs.
     """
 
     shared: SharedRenderer
@@ -396,7 +396,7 @@ def check_alike(renderers: Sequence[LineRenderer]) -> None:
             if value != first[what]:
                 raise ValueError(
                     f"the models on {names[0]} and {name} cannot share lines: {what} is {first[what]} and {value}. "
-                    "Load both with the same settings, and name precision and engine where they are auto"
+                    "Load both with the same settings, and set precision and engine explicitly instead of auto"
                 )
 
 

@@ -37,7 +37,7 @@ MOST_SAMPLES = 1 << 28  # of all channels, in memory: three hours
 MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
 TOKENS_HEADER = "x-vllm-omni-output-tokens"  # frames
 RATE_HEADER = "x-speech-sample-rate"
-UPDATE = "update the program there or the pack here"
+UPDATE = "update the program there, or the pack here"
 FRAMES_OFF = 3  # between the tokens and the length of the sound
 
 OnSound = Callable[[np.ndarray], None]
@@ -84,7 +84,9 @@ class Connection:
         try:
             return read_facts(self._server, status, voices, models, schema)
         except ValueError as error:
-            raise Failure(self._server, f"describes itself in another way ({error}): {UPDATE}") from error
+            raise Failure(
+                self._server, f"sent a status that this version cannot read ({error}): {UPDATE}"
+            ) from error
 
     async def _get(self, path: str, limit: aiohttp.ClientTimeout) -> dict[str, Any] | None:
         """Return the JSON at a path; None if there is none."""

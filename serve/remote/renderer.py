@@ -79,7 +79,7 @@ class RemoteRenderer:
         facts: of the server.
         options: how lines are spoken; ``batch_size`` of them are in flight.
         consent: whether those whose voices are sent have agreed.
-        cache: lines from before, and where new ones are kept; None makes every line and keeps none.
+        cache: lines of earlier runs, and where new ones are kept; None makes every line and keeps none.
         check: hears the words of every line, and asks for other takes.
     """
 
@@ -193,7 +193,7 @@ class _Kept:
         return hashlib.sha256(said.encode()).hexdigest()
 
     def find(self, job: Job) -> Spoken | None:
-        """Return a line from before; None if there is none, or what is kept is damaged."""
+        """Return a line of an earlier run; None if there is none, or what is kept is damaged."""
         if self.cache is None or not self.facts.fingerprint:
             return None
         try:
@@ -203,7 +203,7 @@ class _Kept:
             text, *notes = json.loads(words)
             kept = self.cache.find(self._key(job), job.line, SpokenText(text, tuple(notes)))
         except DamagedLine as error:
-            log.warning("a line from before %s: it is made again", error)
+            log.warning("a line of an earlier run %s: it is made again", error)
             return None
         return kept.spoken if kept is not None and kept.fits(self.retries) else None
 

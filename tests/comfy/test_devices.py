@@ -72,7 +72,7 @@ def test_a_script_on_two_devices_is_kept(server: ComfyServer) -> None:
     first = run(server, scene(two(), reuse_lines=True))
     again = server.run_freed(scene(loaded(), reuse_lines=True))
     assert again.ok, again.error
-    assert BOTH in shown(first, "report") and f"{LINES} of {LINES} lines from before" in shown(
+    assert BOTH in shown(first, "report") and f"{LINES} of {LINES} lines reused from an earlier run" in shown(
         again, "report"
     )
     assert all(np.array_equal(a, b) for a, b in zip(samples(first), samples(again), strict=True))

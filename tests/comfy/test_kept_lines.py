@@ -65,19 +65,19 @@ def test_one_changed_line_is_made_again_at_once_and_after_a_restart(
 ) -> None:
     server = keeper
     first = run(server, scene(SCRIPT))
-    assert "from before" not in shown(first, "report") and len(list((folder / FOLDER).iterdir())) == 4
+    assert "eused" not in shown(first, "report") and len(list((folder / FOLDER).iterdir())) == 4
     edited = run(server, scene(EDITED))
-    assert "3 of 4 lines from before." in shown(edited, "report")
+    assert "3 of 4 lines reused from an earlier run." in shown(edited, "report")
     server.stop()
     server.start()
     longer = run(server, scene(LONGER))
-    assert "4 of 5 lines from before." in shown(longer, "report")
+    assert "4 of 5 lines reused from an earlier run." in shown(longer, "report")
     before, after, last = (samples(result, "lines") for result in (first, edited, longer))
     assert all(np.array_equal(before[index], after[index]) for index in (0, 2, 3))
     assert not np.array_equal(before[1], after[1])
     assert all(np.array_equal(one, other) for one, other in zip(after, last[:4], strict=True))
     off = run(server, scene(LONGER, reuse_lines=False))
-    assert "from before" not in shown(off, "report") and len(list((folder / FOLDER).iterdir())) == 6
+    assert "eused" not in shown(off, "report") and len(list((folder / FOLDER).iterdir())) == 6
 
 
 def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
@@ -87,18 +87,18 @@ def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
     server.post("/morph/lines/clear")
     assert server.get("/morph/lines") == {"lines": 0, "bytes": 0}
     first = run(server, speech())
-    assert "from before" not in shown(first, "report") and server.get("/morph/lines")["lines"] == 1
+    assert "eused" not in shown(first, "report") and server.get("/morph/lines")["lines"] == 1
     again = server.run_freed(speech())  # ComfyUI has forgotten what nodes returned
-    assert "It is from before." in shown(again, "report")
+    assert "Reused from an earlier run." in shown(again, "report")
     assert np.array_equal(samples(first)[0], samples(again)[0])
     [file] = (folder / FOLDER).iterdir()
     file.write_bytes(file.read_bytes()[:-1])
     mended = server.run_freed(speech())
-    assert "The line that was kept from before is damaged: it was made again." in shown(mended, "report")
+    assert "The line kept from an earlier run is damaged: it was made again." in shown(mended, "report")
     assert np.array_equal(samples(first)[0], samples(mended)[0])
     assert server.post("/morph/lines/clear")["lines"] == 1
     assert server.get("/morph/lines") == {"lines": 0, "bytes": 0} and not file.exists()
-    assert "from before" not in shown(server.run_freed(speech()), "report")
+    assert "eused" not in shown(server.run_freed(speech()), "report")
     # The folder is none that ComfyUI's routes serve.
     assert "__qwen3_tts_morph" not in str(server.get("/userdata?dir=.&recurse=true"))
 
@@ -109,7 +109,7 @@ def test_no_lines_are_kept_where_the_user_allows_none(
 ) -> None:
     server = start_server(folder, env={"MORPH_TTS_CACHE_MB": "0"})
     before = set((folder / FOLDER).iterdir())
-    assert "from before" not in shown(run(server, scene(OTHER)), "report")
+    assert "eused" not in shown(run(server, scene(OTHER)), "report")
     assert set((folder / FOLDER).iterdir()) == before
     server.stop()
 

@@ -202,7 +202,7 @@ def test_lines_from_before_are_heard_in_their_place(page: ComfyPage) -> None:
         tracks = [soundfile.read(path)[0] for path in page.server.base_dir.glob("output/**/*.flac")]
         assert any(np.array_equal(samples, track) for track in tracks), "the track is not what was heard"
     said = page.page.evaluate(SHOWN_TEXT, SCRIPT)
-    assert "1 of 2 lines from before." in said
+    assert "1 of 2 lines reused from an earlier run." in said
     assert page.problems() == []
 
 

@@ -132,8 +132,8 @@ def test_a_nodes_own_text_comes_first_then_the_list_then_the_folded_report(page:
     page.page.evaluate(LOOK_AT, SCRIPT)
     page.settle()
     assert page.page.evaluate(BOX_HEIGHT, SCRIPT) >= min(before, 100), "the results took the text box's room"
-    page.page.evaluate(SHOW_REPORT, [SCRIPT, "It ended by itself.", "line 1\nline 2\nRTF 1.1"])
-    head = page.page.locator(".morph-report-head", has_text="It ended by itself.")
+    page.page.evaluate(SHOW_REPORT, [SCRIPT, "Complete.", "line 1\nline 2\nRTF 1.1"])
+    head = page.page.locator(".morph-report-head", has_text="Complete.")
     rest = page.page.locator(".morph-report-rest", has_text="RTF 1.1")
     head.wait_for(state="attached")
     assert head.get_attribute("aria-expanded") == "false" and not rest.is_visible()

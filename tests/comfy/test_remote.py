@@ -143,7 +143,7 @@ def test_lines_are_made_once(comfy: ComfyServer) -> None:
     first = comfy.run(speech(remote(), "One, two, three.", retries=1))
     again = comfy.run(speech(remote(), "One, two, three.", retries=1, split_chars=400, guard=True))
     assert first.ok and again.ok, first.error or again.error
-    assert "from before" in shown(again, "report") and "from before" not in shown(first, "report")
+    assert "Reused from an earlier run." in shown(again, "report") and "eused" not in shown(first, "report")
 
 
 def test_a_cloned_voice_needs_consent(comfy: ComfyServer) -> None:

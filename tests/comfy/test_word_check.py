@@ -68,8 +68,9 @@ def test_noise_is_made_again_and_still_listed_on_the_node(server: ComfyServer) -
     assert result.ok, result.error
     assert len(samples(result, "lines")) == 2
     for said in (shown(result, "report"), result.outputs["script"]["text"][0]):
-        assert f"Line 1 ('{TEXT}') IS HEARD OTHERWISE: " in said and said.count("in the best of 2 takes") == 2
-        assert "0 of 2 lines heard as they should be." in said
+        assert f"Line 1 ('{TEXT}') DOES NOT MATCH ITS TEXT: heard " in said
+        assert said.count("in the best of 2 takes") == 2
+        assert "0 of 2 lines match their texts." in said
     problems = [clip["problems"] for clip in result.outputs["script"]["morph_clips"]]
     assert all(problems), problems
 
@@ -90,6 +91,6 @@ def test_a_check_that_only_reports_makes_no_other_take(server: ComfyServer) -> N
     graph = graphs.speech(word_check=["check", 0]) | check(retakes=0)
     result = server.run(graph)
     assert result.ok, result.error
-    assert "The line IS HEARD OTHERWISE: " in shown(result, "report") and "takes." not in shown(
+    assert "The line DOES NOT MATCH ITS TEXT: heard " in shown(result, "report") and "takes." not in shown(
         result, "report"
     )

@@ -1,4 +1,4 @@
-// Settings, Qwen3-TTS Morph: how many lines are kept from before, and a button that removes them.
+// Settings, Qwen3-TTS Morph: how many lines of earlier runs are kept, and a button that removes them.
 import { app } from "../../../scripts/app.js"
 import { say } from "./words.js"
 
@@ -50,7 +50,7 @@ app.registerExtension({
   name: "MorphTTS.KeptLines",
   settings: [
     {
-      id: SETTING, name: "Lines kept from before", type: makeRow, defaultValue: "",
+      id: SETTING, name: "Lines kept from earlier runs", type: makeRow, defaultValue: "",
       category: ["Qwen3-TTS Morph", "Lines", "Kept"],
       tooltip: "Lines that were made before are on the server's disk. They are made again once they are removed.",
     },

@@ -102,7 +102,7 @@ def test_only_a_changed_line_is_made_again(synthesizer, decoder, voice, cache) -
     assert [one.report.from_before for one in changed] == [True, True, False, True]
     assert [*bits(changed)[:2], bits(changed)[3]] == [*bits(first)[:2], bits(first)[3]]
     report = describe(synthesizer.model, changed, OPTIONS, 1.0)
-    assert "3 of 4 lines from before." in report and report.count(", from before,") == 3
+    assert "3 of 4 lines reused from an earlier run." in report and report.count(", reused,") == 3
 
 
 def test_without_a_cache_every_line_is_made_as_render_lines_does(synthesizer, decoder, voice) -> None:
@@ -130,8 +130,8 @@ def test_a_damaged_line_is_made_again_and_said(synthesizer, decoder, voice, cach
     again = renderer.render(lines)
     assert len(decoder.made()) == 1 and sum(one.report.from_before for one in again) == 1
     said = outcome(again, 1.0).splitlines()
-    assert said[0] == "The line that was kept from before is damaged: it was made again."
-    assert "1 of 2 lines from before." in said
+    assert said[0] == "The line kept from an earlier run is damaged: it was made again."
+    assert "1 of 2 lines reused from an earlier run." in said
     assert all(np.allclose(a.waveform, b.waveform, atol=1e-5) for a, b in zip(first, again, strict=True))
     assert renderer.render(lines)[0].report.notes == () and decoder.made() == []
 

@@ -27,7 +27,7 @@ def model(load):
 def test_speed_is_time_over_audio_and_over_frames():
     lines = [spoken("", "One.", 25), spoken("", "Two.", 50)]  # 2 s and 4 s
     first, speed = outcome(lines, 1.5).splitlines()
-    assert first == "All 2 lines ended by themselves."
+    assert first == "All 2 lines complete."
     assert speed == "6.00 s of audio in 1.50 s: RTF 0.250, 20.0 ms per frame"
 
 
@@ -44,7 +44,7 @@ def test_errors_come_first_and_settings_last(model):
     assert outcome_block[2].startswith(f"Line 3 ('{'y' * 60}') REPEATED ITSELF")
     assert outcome_block[3] == "1 of 3 spoken again with another seed: see below."
     assert outcome_block[4].startswith("2.80 s of audio in 1.00 s")
-    assert rows[0] == "1. ANNA: 'Hello.': ended by itself, 0.80 s, 10 frames"
+    assert rows[0] == "1. ANNA: 'Hello.': complete, 0.80 s, 10 frames"
     assert rows[1].endswith("try another seed, or a higher max seconds, 1.60 s in 3 pieces, 20 frames")
     assert rows[2].startswith(f"3. BOB: '{'y' * 60}': REPEATED ITSELF") and " at take 2, " in rows[2]
     assert settings == [
@@ -61,7 +61,7 @@ def test_every_wrong_ending_is_in_capitals_with_advice(ended):
 
 
 def test_a_single_line_that_went_well_says_so():
-    assert outcome([spoken("", "One.", 10)], 1.0).splitlines()[0] == "It ended by itself."
+    assert outcome([spoken("", "One.", 10)], 1.0).splitlines()[0] == "Complete."
 
 
 def test_only_a_few_of_many_wrong_lines_are_named():
@@ -100,19 +100,19 @@ def test_lossless_decoding_is_reported_as_lossless():
 def test_lines_from_before_are_counted_and_do_not_count_for_the_speed(model):
     lines = [spoken("", f"Line {number}.", 25, from_before=number != 1) for number in range(40)]
     first, before, speed = outcome(lines, 1.0).splitlines()
-    assert first == "All 40 lines ended by themselves." and before == "39 of 40 lines from before."
-    assert speed == "78.00 s of audio from before, 2.00 s of audio in 1.00 s: RTF 0.500, 40.0 ms per frame"
+    assert first == "All 40 lines complete." and before == "39 of 40 lines reused from an earlier run."
+    assert speed == "78.00 s of audio reused, 2.00 s of audio in 1.00 s: RTF 0.500, 40.0 ms per frame"
     rows = describe(model, lines, GenerateOptions(), 1.0).split("\n\n")[1].splitlines()
-    assert [", from before, 2.00 s, 25 frames" in row for row in rows] == [one != 1 for one in range(40)]
+    assert [", reused, 2.00 s, 25 frames" in row for row in rows] == [one != 1 for one in range(40)]
 
 
 def test_where_nothing_was_made_there_is_no_speed():
     lines = [spoken("", "One.", 25, from_before=True)] * 2
     assert outcome(lines, 0.01).splitlines()[1:] == [
-        "2 of 2 lines from before.",
+        "2 of 2 lines reused from an earlier run.",
         "4.00 s of audio, none of it made now (0.01 s).",
     ]
-    assert outcome(lines[:1], 0.01).splitlines()[:2] == ["It ended by itself.", "It is from before."]
+    assert outcome(lines[:1], 0.01).splitlines()[:2] == ["Complete.", "Reused from an earlier run."]
 
 
 def test_a_line_that_could_not_be_made_says_why(model):

@@ -63,7 +63,7 @@ def test_lines_that_are_heard_right_stay() -> None:
     spoken = check(ear, LINES)
     assert ear.heard == [1, 2, 3] and [int(one.waveform[0]) for one in spoken] == [1, 2, 3]
     assert [one.report.heard.errors for one in spoken] == [0, 1, 0]
-    assert "3 of 3 lines heard as they should be." in outcome(spoken, 1.0)
+    assert "3 of 3 lines match their texts." in outcome(spoken, 1.0)
 
 
 def test_only_a_line_that_is_heard_wrong_gets_other_takes() -> None:
@@ -90,8 +90,8 @@ def test_the_best_take_stays_and_what_still_fails_is_named(load) -> None:
     )
     said = outcome(spoken, 1.0).splitlines()
     words = "'the quick brown', 2 of 5 words wrong (40%) in the best of 3 takes."
-    wanted = f"Line 2 ({TEXT!r}) IS HEARD OTHERWISE: {words}"
-    assert said[0] == wanted and "2 of 3 lines heard as they should be." in said
+    wanted = f"Line 2 ({TEXT!r}) DOES NOT MATCH ITS TEXT: heard {words}"
+    assert said[0] == wanted and "2 of 3 lines match their texts." in said
     report = describe(load("tiny", "base"), spoken, GenerateOptions(), 1.0)
     assert report.count("heard as 'the quick brown', 2 of 5 words wrong (40%)") == 1
 
@@ -99,7 +99,7 @@ def test_the_best_take_stays_and_what_still_fails_is_named(load) -> None:
 def test_every_line_that_still_fails_is_named() -> None:
     lines = [Line(TEXT, VOICE, seed=seed) for seed in range(30)]
     spoken = check(Ear(**{f"s{seed}": "no" for seed in range(30)}), lines, retakes=0)
-    assert outcome(spoken, 1.0).count("IS HEARD OTHERWISE") == 30
+    assert outcome(spoken, 1.0).count("DOES NOT MATCH ITS TEXT") == 30
 
 
 def test_a_single_line_says_what_was_heard() -> None:

@@ -225,7 +225,7 @@ def test_a_lie_in_the_status_is_one_sentence(server: Server, liar: Liar, name: s
     liar.status = {**STATUS, name: lie}
     with pytest.raises(ConnectionError) as caught:
         ask_server(server)
-    assert f"describes itself in another way ({name}" in sentence(caught)
+    assert f"sent a status that this version cannot read ({name}" in sentence(caught)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_lie_in_the_voices_is_one_sentence(server: Server, liar: Liar, status:
     liar.status, liar.voices = status, {"voices": voices}
     with pytest.raises(ConnectionError) as caught:
         ask_server(server)
-    assert "describes itself in another way (" in sentence(caught)
+    assert "sent a status that this version cannot read (" in sentence(caught)
 
 
 @pytest.mark.parametrize("said", [b"[" * 100_000, b'{"voices": [' + b"[" * 300, b"\xff", [1], 5])
