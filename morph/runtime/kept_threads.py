@@ -108,7 +108,7 @@ class _Idle:
             return self._queues.pop() if self._queues else None
 
     def offer(self, queue: _Jobs, whole: bool) -> bool:
-        """Offer an idle thread for reuse; return False if it should exit instead: enough wait, or it is not ``whole``."""
+        """Offer an idle thread for reuse; return False if it should exit: enough wait, or it is not ``whole``."""
         with self._lock:
             self.working -= 1
             if not whole or self._closed or len(self._queues) == KEPT:
