@@ -11,12 +11,11 @@ from ..codec.upstream import encode_waveform
 from ..model.model import KIND_NAMES, Model
 from ..model.threads import limit_threads
 from .reference import Reference, prepare_reference
-from .voice import Voice, check_speaker, check_text, check_voice
+from .voice import LONGEST_TRANSCRIPT, Voice, check_speaker, check_text, check_voice
 
 log = logging.getLogger(__name__)
 
 MODES = ("x_vector", "icl")
-LONGEST_TRANSCRIPT = 2000  # characters: 30 s of fast speech have fewer than 1,000
 PADDING_S = 0.5  # silence after the reference, so that its last phoneme does not bleed into the speech
 
 

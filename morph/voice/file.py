@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 
 from ..checkpoint.tensor_file import read_metadata, unpack_tensors, write_tensors
 from ..text.encoding import check_encodable
-from .voice import TENSORS, Voice
+from .voice import TENSORS, Voice, VoiceTooLong
 from .voice import TEXTS as VOICE_TEXTS
 
 FORMAT = "qwen3-tts-voice"
@@ -154,6 +154,8 @@ def _voice_of(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], 
         fields: dict[str, Any] = {key: texts[key] for key in TEXTS}
         fields |= {key: tensors.get(key) for key in TENSORS}
         return Voice(**fields)
+    except VoiceTooLong as error:
+        raise ValueError(f"voice file {name} cannot be used: {error}") from error
     except RecursionError as error:
         raise ValueError(
             f"voice file {name} is damaged (its texts are nested too deeply): save the voice again"

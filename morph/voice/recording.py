@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from ..model.model import Model
-from .create import LONGEST_TRANSCRIPT, CloneOptions, clone_voice
-from .voice import Voice
+from .create import CloneOptions, clone_voice
+from .voice import LONGEST_TRANSCRIPT, Voice
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg")
 LONGEST_READ_S = 60.0  # of a file: cloning uses the first 30 s, or says that it is too long

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from ..model.model import KIND_NAMES, SIZE_NAMES, Model
-from ..options import PREDICTED_GROUPS
+from ..options import FRAME_RATE, PREDICTED_GROUPS
 from ..text.encoding import check_encodable
 
 KINDS = ("x_vector", "icl", "preset", "design", "blend")
@@ -25,6 +25,14 @@ TENSORS = ("speaker_embedding", "ref_codes")
 TEXTS = ("model_size", "name", "transcript", "speaker", "instruct")
 NEEDED_TYPE = {"x_vector": "base", "icl": "base", "design": "voice_design"}  # tts_model_type; others fit any
 OPTIONAL = ("model_size", "name", "instruct")  # allowed for every kind
+# What a voice may bring from anywhere: the model works through it before the first sound, and others wait meanwhile.
+MOST_CODE_FRAMES = 400  # 32 s: 30 s of a recording, and what cloning may add to them
+LONGEST_TRANSCRIPT = 2000  # characters: 30 s of fast speech have fewer than 1,000
+LONGEST = {"transcript": LONGEST_TRANSCRIPT, "instruct": 4096}
+
+
+class VoiceTooLong(ValueError):
+    """A voice brings more than a model should work through for each of its lines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +53,7 @@ class Voice:
         notes: remarks for people about the recording that it was cloned from; not saved in a voice file.
 
     Raises:
-        ValueError: naming the field that is missing, of the wrong type, or not allowed for the kind.
+        ValueError: naming the field that is missing, of the wrong type, too long, or not allowed for the kind.
     """
 
     kind: str
@@ -72,6 +80,8 @@ class Voice:
             value = getattr(self, key)
             if value is not None or key in ("model_size", "name"):
                 check_text(key, value)
+        for key, most in LONGEST.items():
+            _check_length(key, getattr(self, key) or "", most)
         needed = NEEDED[self.kind]
         for key in (*TENSORS, *TEXTS):
             value = getattr(self, key)
@@ -100,6 +110,14 @@ def check_text(key: str, text: object) -> None:
     check_encodable(text, f"a voice's {_in_words(key)}")
 
 
+def _check_length(key: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise VoiceTooLong(
+            f"a voice's {_in_words(key)} has {len(text)} characters and {most} are allowed: make the voice again with "
+            "a shorter one"
+        )
+
+
 def _check_embedding(embedding: torch.Tensor) -> None:
     if not isinstance(embedding, torch.Tensor) or embedding.ndim != 1 or embedding.numel() == 0:
         raise ValueError(
@@ -124,6 +142,11 @@ def _check_codes(codes: torch.Tensor) -> None:
         )
     if codes.dtype != torch.int64:
         raise ValueError(f"reference codes are {codes.dtype}, not int64: make the voice again")
+    if len(codes) > MOST_CODE_FRAMES:
+        raise VoiceTooLong(
+            f"reference codes have {len(codes)} frames and {MOST_CODE_FRAMES} are allowed, "
+            f"{MOST_CODE_FRAMES / FRAME_RATE:.0f} s: make the voice again from at most 30 s of speech"
+        )
 
 
 def _shape(value: object) -> list[int] | str:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+import torch
+from qwen3_tts_morph.morph.voice import voice as voice_module
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -131,6 +133,17 @@ def test_what_is_no_voice_of_this_model_is_refused(serve, voice, tmp_path) -> No
     form = client.run(lambda http: http.post("/v1/audio/voices?name=Ann&consent=true", json={}))
     assert form.status_code == 415
     assert names(client) == []
+
+
+def test_a_voice_that_would_hold_up_others_is_refused(serve, voice, tmp_path, monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(voice_module, "MOST_CODE_FRAMES", 10_000)
+        long = replace(voice, ref_codes=torch.zeros(8000, 16, dtype=torch.int64))
+        content = content_of(long, tmp_path)
+    client = serve(kind="base")
+    answer = upload(client, content)
+    assert answer.status_code == 400 and names(client) == []
+    assert "reference codes have 8000 frames and 400 are allowed" in answer.json()["error"]["message"]
 
 
 def test_the_voice_that_was_not_used_for_the_longest_time_goes(serve, voice, tmp_path, monkeypatch) -> None:

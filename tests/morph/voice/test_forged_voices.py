@@ -6,6 +6,7 @@ Some are refused when they are read, the others, which only a model can tell, be
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.tensor_file import write_tensors
+from qwen3_tts_morph.morph.options import FRAME_RATE
 from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice import file as voice_file
-from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import PADDING_S, CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
-from qwen3_tts_morph.morph.voice.voice import check_voice
+from qwen3_tts_morph.morph.voice.reference import LONGEST_S, OVERRUN_S
+from qwen3_tts_morph.morph.voice.voice import MOST_CODE_FRAMES, check_voice
 
 WIDTH = 64
 EMBEDDING = torch.randn(WIDTH, generator=torch.Generator().manual_seed(0))
@@ -123,6 +126,32 @@ def test_invalid_texts_are_refused(forge, texts):
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
 def test_invalid_metadata_is_refused(forge, words):
     refused(forge(words=words))
+
+
+TOO_LONG: dict[str, tuple[dict[str, Any], str]] = {
+    "8,000 frames": (
+        {"ref_codes": torch.zeros(8000, 16, dtype=torch.int64)},
+        "reference codes have 8000 frames and 400 are allowed, 32 s",
+    ),
+    "15,000 words": (
+        {"texts": {"transcript": "words " * 15_000}},
+        "a voice's transcript has 90000 characters and 2000 are allowed",
+    ),
+    "an instruction of a book": (
+        {"texts": {"instruct": "softly " * 10_000}},
+        "a voice's instruct has 70000 characters and 4096 are allowed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), TOO_LONG.values(), ids=TOO_LONG)
+def test_voices_that_would_hold_up_others_are_refused(forge, changes, sentence):
+    with pytest.raises(ValueError, match=f"voice file forged.safetensors cannot be used: {sentence}.*again"):
+        load_voice(forge(**changes))
+
+
+def test_the_longest_reference_that_cloning_makes_is_taken():
+    assert math.ceil((LONGEST_S + OVERRUN_S + PADDING_S) * FRAME_RATE) <= MOST_CODE_FRAMES
 
 
 UNFIT: dict[str, tuple[dict[str, Any], str]] = {
