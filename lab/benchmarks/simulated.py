@@ -143,7 +143,7 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
     timeline, times = Timeline(), times or Times()
     copy = FrameAhead.copy.__func__  # type: ignore[attr-defined]
 
-    def run(row: RowStream, size: int) -> None:
+    def run(row: RowStream, size: int, wanted: bool = True) -> None:
         timeline.launch(times.step + times.line * size)
 
     noise = 0.1 * np.random.default_rng(0).standard_normal(LARGEST_ROW * SAMPLES).astype(np.float32)

@@ -120,6 +120,14 @@ class MarkedCodec:
         """See ``LineCodec``."""
         self.codec.begin(line, reference)
 
+    def missing(self, line: int) -> int:
+        """See ``LineCodec``."""
+        return self.codec.missing(line)
+
+    def feed(self, line: int) -> None:
+        """See ``LineCodec``."""
+        self.codec.feed(line)
+
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         """See ``LineCodec``."""
         self.marks.add("codec_began_ms")

@@ -4,12 +4,16 @@ Upstream's decoder is causal, so a frame's 1,920 samples are final as soon as it
 depend on is carried from step to step: the keys and values of the transformer's window, and the last inputs of every
 convolution. The samples equal those of ``upstream.decode_waveform`` up to rounding, whatever the sizes of the steps
 (float32: above 100 dB for a trained codec).
+
+Where only the state is wanted (an ICL voice's reference, a chunk's left context), most of the work is left out: later
+samples depend on all frames of the chunk through the transformer, but on a few through the convolutions, which are
+about 95 % of the arithmetic.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +22,8 @@ import torch
 from transformers import DynamicCache
 
 from ..model.model import Model
-from .packing import CHUNK_FRAMES, CONTEXT_FRAMES
+from .packing import CHUNK_FRAMES, CONTEXT_FRAMES, PART_FRAMES, first_needed
+from .weights import context_of, reaches_of
 
 
 @dataclass
@@ -53,21 +58,32 @@ class CodecStream:
     def __init__(self, model: Model):
         self._decoder = model.codec.decoder
         self._device = model.device
-        self._samples_per_frame = model.samples_per_frame
+        self._context, self._reaches = context_of(self._decoder), reaches_of(self._decoder)
 
     @torch.inference_mode()
     def start(self, reference: torch.Tensor | None = None) -> CodecState:
-        """Return the state of a line before its first frame.
+        """Return the state of a line before its first frame, after an ICL voice's reference ``[R, groups]`` or None."""
+        state = CodecState()
+        while reference is not None and state.frames < len(reference):
+            self.feed(state, reference)
+        return state
+
+    @torch.inference_mode()
+    def feed(self, state: CodecState, reference: torch.Tensor) -> None:
+        """Advance a state by the next frames of an ICL voice's reference, in a time as short as that of a chunk.
 
         Args:
-            reference: an ICL voice's codes ``[R, groups]``: decoded first, without samples. Keep the state and ``copy``
-                it for every line of the voice.
+            state: new, or one that was fed before. With ``frames`` = R it is that of a line before its own first frame:
+                keep it, and ``copy`` it for every line of the voice.
+            reference: all its codes ``[R, groups]``.
         """
-        state = CodecState()
-        if reference is not None and len(reference):
-            for part in self._parts(state, reference):
-                self._step(state, part)
-        return state
+        if state.frames == 0:
+            state.frames = first_needed(len(reference))
+        left = len(reference) - state.frames
+        count = min(PART_FRAMES, left - self._context) if left > self._context else left
+        end = state.frames + count
+        self._skip(state, reference[state.frames : end], is_last=end == len(reference))
+        state.frames, state.recent = end, reference[:end][-CONTEXT_FRAMES:].to(self._device)
 
     @torch.inference_mode()
     def decode(self, state: CodecState, codes: torch.Tensor) -> np.ndarray:
@@ -97,16 +113,27 @@ class CodecStream:
 
     def _restart(self, state: CodecState) -> None:
         """Begin a chunk: forget everything but the frames of its left context, and decode those again."""
-        context, frames = state.recent, state.frames
         state.cache, state.inputs = None, []
-        if context is not None:
-            self._step(state, context)
-        state.frames, state.recent = frames, context
+        if state.recent is not None:
+            self._skip(state, state.recent[: -self._context], is_last=False)
+            self._skip(state, state.recent[-self._context :], is_last=True)
+
+    def _skip(self, state: CodecState, codes: torch.Tensor, is_last: bool) -> None:
+        """Pass frames of which no samples are wanted, ``[n, groups]``; the cache and the inputs are those after them.
+
+        ``is_last``: the convolutions run over these frames. They are the last ones, as many as what follows depends on.
+        """
+        if len(codes):
+            one = _Pass(self._decoder, state)
+            x = one.transform(codes.to(self._device))
+            if is_last:
+                one.convolve(x, self._reaches)
 
     def _step(self, state: CodecState, codes: torch.Tensor) -> torch.Tensor:
         """Decode frames of one chunk: ``[n, groups]`` to ``[n * 1920]``."""
         codes = codes.to(self._device)
-        wave = _Pass(self._decoder, state).run(codes)
+        one = _Pass(self._decoder, state)
+        wave = one.convolve(one.transform(codes)).clamp(min=-1, max=1)[0, 0]
         state.frames += len(codes)
         known = codes if state.recent is None else torch.cat((state.recent, codes))
         state.recent = known[-CONTEXT_FRAMES:]
@@ -120,17 +147,26 @@ class _Pass:
         self.decoder, self.state = decoder, state
         self.convolution = 0
 
-    def run(self, codes: torch.Tensor) -> torch.Tensor:
-        decoder = self.decoder
-        latent = decoder.quantizer.decode(codes.T[None])
-        x = self._transform(self._convolve(decoder.pre_conv, latent).transpose(1, 2)).transpose(1, 2)
-        for expand, block in decoder.upsample:
+    def transform(self, codes: torch.Tensor) -> torch.Tensor:
+        """Run what is before the convolutions: ``[n, groups]`` to ``[1, latent, n]``."""
+        latent = self.decoder.quantizer.decode(codes.T[None])
+        return self._transform(self._convolve(self.decoder.pre_conv, latent).transpose(1, 2)).transpose(1, 2)
+
+    def convolve(self, x: torch.Tensor, reaches: Sequence[int] | None = None) -> torch.Tensor:
+        """Run the convolutions: ``[1, latent, n]`` to ``[1, 1, n * 1920]``.
+
+        ``reaches``: for each block, the last frames that are enough for it, where the samples are not wanted.
+        """
+        frames = x.shape[2]
+        for expand, block in self.decoder.upsample:
             x = self._refine(block, expand(x))  # kernel = stride: no position sees another
-        start, *blocks, snake, last = decoder.decoder
+        start, *blocks, snake, last = self.decoder.decoder
         x = self._convolve(start, x)
-        for block in blocks:
+        for index, block in enumerate(blocks):
+            if reaches is not None and reaches[index] < frames:
+                x, frames = x[..., -(x.shape[2] // frames) * reaches[index] :], reaches[index]
             x = self._spread(block.block, x)
-        return self._convolve(last, snake(x)).clamp(min=-1, max=1)[0, 0]
+        return self._convolve(last, snake(x))
 
     def _before(self, x: torch.Tensor, count: int) -> torch.Tensor:
         """Put the ``count`` positions before ``x`` ``[1, C, T]`` in front of it; keep its last for the next pass."""

@@ -37,6 +37,7 @@ class CodecTurns:
         self._count = 0  # of turns
         self._ahead_s = 0.0  # spent on the next chunk before its codes came
         self._ahead: set[int] = set()  # lines of which a chunk was begun before its codes came
+        self._turning: Collection[TurnLine] = ()  # the lines of the last turn
         self._in_codec: deque[_InCodec] = deque()  # in the order of their beginnings
 
     @cached_property
@@ -63,6 +64,10 @@ class CodecTurns:
             self.end(line)
         is_new = not line.begun
         self.begin(line)
+        if self._waits_for_reference(line):
+            if codes is None or not self._is_alone(line):  # others begin with it, or are spoken
+                return
+            self._feed(line)
         if is_new and codes is not None and line.chunks.next_size == 1:
             began = time.perf_counter()
             self.codec.begin_ahead(line.number, codes)
@@ -81,18 +86,22 @@ class CodecTurns:
         Of a few lines that is everything, in the sizes asked for, and it is waited for; while one of them, or one that
         comes, is still to be heard for the first time, it is only that and what cannot wait. Of more, lines that have
         not been heard are a step of their own, before the others: it is short, and only it is waited for. Of many,
-        nothing is: the next frame is launched before (``settle`` is next).
+        nothing is: the next frame is launched before (``settle`` is next). Of a voice's reference that is still to be
+        decoded, a part is.
 
         ``comes``: whether another line gets a row before the next frame.
         """
         self._count += 1
+        self._turning = lines
+        decodable = self._after_references(lines)
         if len(lines) <= FEW:
-            self.send(self._pressing(lines) if comes or any(line.is_awaited for line in lines) else lines)
+            is_awaited = comes or any(line.is_awaited for line in lines)
+            self._send(self._pressing(decodable) if is_awaited else decodable)
             return
         while self._in_codec and self._in_codec[0].waves.is_ready:
             self._pass_on()
         now = time.perf_counter()
-        awake = self._awake(lines, now)
+        awake = self._awake(decodable, now)
         self._end_pieces(awake, now)
         ready = [line for line in awake if not line.is_full]
         new = sum(line.chunks.waits_for_sound for line in ready)
@@ -101,6 +110,36 @@ class CodecTurns:
         awaited = self._launch_turn(ready, claims, len(lines))
         while len(lines) <= FIRST_AT_ONCE and awaited in self._in_codec:
             self._pass_on()
+
+    # References of ICL voices: no line waits for more than a part of one that is not its own
+
+    def _after_references(self, lines: Collection[TurnLine]) -> Collection[TurnLine]:
+        """Decode a part of the first missing reference; return the lines that wait for none."""
+        waiting = [line for line in lines if self._waits_for_reference(line)]
+        if not waiting:
+            return lines
+        self._feed(waiting[0])
+        waiting = [line for line in waiting if self._waits_for_reference(line)]
+        return [line for line in lines if line not in waiting]
+
+    def _waits_for_reference(self, line: TurnLine) -> bool:
+        """Whether its voice's reference must be decoded before its codes."""
+        if line.reference is None or line.ended or line.chunks.piece is None:
+            return False
+        if line.chunks.piece.waiting:
+            self.begin(line)
+        return line.begun and self.codec.missing(line.number) > 0
+
+    def _feed(self, line: TurnLine) -> None:
+        """Decode a part of a line's reference; all of it if no other line is spoken."""
+        began = time.perf_counter()
+        self.codec.feed(line.number)
+        while self._is_alone(line) and self.codec.missing(line.number):
+            self.codec.feed(line.number)
+        self._speed.exclude(time.perf_counter() - began)
+
+    def _is_alone(self, line: TurnLine) -> bool:
+        return all(other is line or other.ended for other in self._turning)
 
     def _pressing(self, lines: Collection[TurnLine]) -> list[TurnLine]:
         """Return the lines that were never heard, and those whose readers would soon have played everything."""
@@ -132,8 +171,17 @@ class CodecTurns:
         """
         sent = True
         while sent:
-            ready = [line for line in lines if whole or not line.is_full]
-            sent = self._send_due(ready, hurry)
+            wanted = [line for line in lines if whole or not line.is_full]
+            ready = self._after_references(wanted)
+            sent = self._send_due(ready, hurry) or len(ready) < len(wanted)
+
+    def send_ready(self, lines: Collection[TurnLine]) -> None:
+        """Do what ``send`` does, but for lines behind references that are decoded in turns."""
+        self._send([line for line in lines if not self._waits_for_reference(line)])
+
+    def _send(self, lines: Collection[TurnLine]) -> None:
+        while self._send_due([line for line in lines if not line.is_full], hurry=False):
+            pass
 
     def finish_piece(self, line: TurnLine) -> None:
         """Decode the rest of a line's current piece, whose codes are all there, whether or not its reader wants it."""
@@ -147,7 +195,7 @@ class CodecTurns:
         while self._in_codec:
             self._pass_on()
 
-    def _send_due(self, lines: Sequence[TurnLine], hurry: bool) -> bool:
+    def _send_due(self, lines: Collection[TurnLine], hurry: bool) -> bool:
         """Have one chunk of each line decoded that is due, and wait; return whether there was anything to send."""
         self.settle()
         now = time.perf_counter()
@@ -182,7 +230,7 @@ class CodecTurns:
         steps = self.codec.steps(claim.line, claim.frames)
         return claim if steps == claim.steps else replace(claim, steps=steps)
 
-    def _launch(self, lines: Sequence[TurnLine], claims: Sequence[Claim]) -> _InCodec | None:
+    def _launch(self, lines: Collection[TurnLine], claims: Sequence[Claim]) -> _InCodec | None:
         """Have the codec begin a step of these chunks."""
         if not claims:
             return None

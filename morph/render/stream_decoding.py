@@ -275,7 +275,7 @@ class StreamDecoding:
                 text.stop()  # the speech is over, whether or not the text is
             speaking = self._speaking
             if len(speaking) <= FEW:  # the next frame need not be waited for
-                self._turns.send(speaking)
+                self._turns.send_ready(speaking)
 
         return end
 

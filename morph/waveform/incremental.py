@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from ..codec.forward import Rings, TorchOps, dequantise, run_layers
 from ..codec.newest import convolve_newest
-from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES
+from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES, PART_FRAMES, first_needed
 from ..codec.weights import Attention, CodecWeights, Transformer
 from ..model.layers import Angles
 from ..model.sdpa import without_cudnn
@@ -98,8 +98,13 @@ class LineStates:
 
 
 def decode_step(
-    weights: CodecWeights, states: LineStates, codes: torch.Tensor, counts: torch.Tensor, ops: TorchOps
-) -> torch.Tensor:
+    weights: CodecWeights,
+    states: LineStates,
+    codes: torch.Tensor,
+    counts: torch.Tensor,
+    ops: TorchOps,
+    wanted: bool = True,
+) -> torch.Tensor | None:
     """Decode the next frames of every line.
 
     No host read and no shape that depends on data: a CUDA graph can hold it.
@@ -110,9 +115,10 @@ def decode_step(
         codes: int64 ``[B, N, groups]``; what is beyond a line's count is meaningless, but must be in the codebook.
         counts: int64 ``[B]``, 0..N frames of each line.
         ops: kernels, or torch's operations.
+        wanted: False leaves out the convolutions: the states are the same, and there are no samples.
 
     Returns:
-        float32 ``[B, N * 1920]`` within -1..1; what is beyond a line's count is meaningless.
+        float32 ``[B, N * 1920]`` within -1..1; what is beyond a line's count is meaningless. None if not ``wanted``.
     """
     lines, new = codes.shape[:2]
     latent = dequantise(weights, codes.flatten(0, 1)).unflatten(0, (lines, new))
@@ -121,9 +127,11 @@ def decode_step(
     kernel, bias = weights.pre_conv
     x = functional.linear(taps, kernel.flatten(1), bias)
     x = torch.cat((states.outputs, _transform(weights.transformer, x, states, ops)), dim=1)
-    frames = torch.arange(x.shape[1], device=x.device) - CONTEXT
-    keep = (frames >= -states.positions[:, None]) & (frames < counts[:, None])
-    wave = convolve_newest(weights, x, keep, ops, new)
+    wave = None
+    if wanted:
+        frames = torch.arange(x.shape[1], device=x.device) - CONTEXT
+        keep = (frames >= -states.positions[:, None]) & (frames < counts[:, None])
+        wave = convolve_newest(weights, x, keep, ops, new)
     states.inputs.copy_(_last(latent, counts, TAPS - 1))
     states.outputs.copy_(_last(x, counts, CONTEXT))
     states.positions.add_(counts)
@@ -222,10 +230,24 @@ class RowStream:
             self._frames[line], self._recent[line] = warm.frames, warm.recent
 
     @torch.inference_mode()
-    def warm(self, line: int, reference: torch.Tensor) -> Warm:
-        """Run an ICL voice's reference ``[R, groups]`` at a free index; keep the result for every line of the voice."""
-        self.start(line)
-        self.decode({line: reference})
+    def feed(self, line: int, warm: Warm | None, reference: torch.Tensor) -> Warm:
+        """Run the next frames of an ICL voice's reference at a free index, in a time as short as that of a chunk.
+
+        Args:
+            line: the index.
+            warm: what the last call returned; None for the first.
+            reference: all its codes ``[R, groups]``.
+
+        Returns:
+            The state after them. With ``frames`` = R every line of the voice can begin with it.
+        """
+        self.start(line, warm)
+        codes = _on_host(reference)
+        begin = first_needed(len(codes)) if warm is None else warm.frames
+        end = min(begin + PART_FRAMES, len(codes))
+        for first in range(begin, end, STEP_FRAMES):
+            self._step(self._put({line: codes[first : min(first + STEP_FRAMES, end)]}), wanted=False)
+        self._frames[line], self._recent[line] = end, codes[:end][-CONTEXT_FRAMES:]
         return self.pause(line)
 
     @torch.inference_mode()
@@ -310,7 +332,7 @@ class RowStream:
                 if part.restarts:
                     self._states.clear(line)
             rows = self._put({line: part.codes for line, part in now.items()})
-            self._step(rows)
+            self._step(rows, any(part.wanted for part in now.values()))
             made.add(self._samples, {line: (rows[line], part) for line, part in now.items() if part.wanted})
         made.end()
         return made
@@ -377,15 +399,17 @@ class RowStream:
         """Run steps in which no line makes a frame, until a graph holds them."""
         if self._graphs is not None:
             self._graphs.prepare(("step", size), lambda: self._step(self._put({}, size)))
+            if size == 1:  # of a reference, or of a left context
+                self._graphs.prepare(("skip", size), lambda: self._step(self._put({}, size), wanted=False))
 
     def _size(self, lines: int) -> int:
         """Return how many lines a step has in which so many make frames."""
         return min(power_above(lines), self.lines)
 
-    def _step(self, rows: Mapping[int, int]) -> None:
-        """Run one step of these lines, as ``_put`` has written it; it overwrites their samples."""
+    def _step(self, rows: Mapping[int, int], wanted: bool = True) -> None:
+        """Run one step of these lines, as ``_put`` has written it; it overwrites their samples if they are wanted."""
         try:
-            self._run(len(rows))
+            self._run(len(rows), wanted)
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:  # Triton's own types, which vary by version
@@ -396,9 +420,9 @@ class RowStream:
             self._replace_ops = None
             if self._graphs is not None:
                 self._graphs.forget()
-            self._run(len(rows))
+            self._run(len(rows), wanted)
 
-    def _run(self, size: int) -> None:
+    def _run(self, size: int, wanted: bool = True) -> None:
         """Run a step of ``size`` lines, by the inputs."""
         inputs, samples = self._inputs[:size], self._samples[:size]
         lines = inputs[:, 1, -1]
@@ -406,14 +430,16 @@ class RowStream:
         def step() -> None:
             codes, counts = inputs[:, :, :-1], inputs[:, 0, -1]
             states = self._states if size == self.lines else self._states.gather(lines)
-            samples.copy_(decode_step(self._weights, states, codes, counts, self._ops))
+            wave = decode_step(self._weights, states, codes, counts, self._ops, wanted)
+            if wave is not None:
+                samples.copy_(wave)
             if size < self.lines:
                 self._states.scatter(lines, states)
 
-        if self._graphs is None:
-            step()
+        if self._graphs is None or not (wanted or size == 1):
+            step()  # rare, and short: not worth a graph of every size
         else:
-            self._graphs.run(("step", size), step)
+            self._graphs.run(("step" if wanted else "skip", size), step)
 
 
 def count_steps(done: int, frames: int) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,15 +14,14 @@ from ..codec.stream import CodecState, CodecStream
 from ..codec.weights import CodecWeights
 from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
-from ..runtime.recent import Recent
 from .choose import Waveforms
 from .engine import BatchCodec
 from .incremental import FrameAhead, RowStream, StepsInFlight, Warm, count_steps
+from .references import References
 
 log = logging.getLogger(__name__)
 
 SPARE_LINES = 2  # a row is used again for streams of at least half as many lines
-KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
 
 
 class WavesInFlight(Protocol):
@@ -55,10 +54,16 @@ class LineCodec(Protocol):
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
         """Begin a line, after an ICL voice's codes ``[R, groups]``; what the number stood for before is dropped."""
 
+    def missing(self, line: int) -> int:
+        """Return how many frames of its reference must still be decoded before a line's own."""
+
+    def feed(self, line: int) -> None:
+        """Decode some of the missing frames, in a time as short as that of a chunk."""
+
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """Have the device decode the next frames of lines that have begun, ``[n, groups]`` each.
 
-        It is not waited for where that is possible.
+        It is not waited for where that is possible. What is missing of a reference is decoded before.
         """
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
@@ -71,38 +76,13 @@ class LineCodec(Protocol):
         """Release a line's state."""
 
 
-class References:
-    """The codec's states after the references of ICL voices: the most recently used ones are kept.
-
-    A reference is known by its tensor's identity: a voice keeps its codes for as long as it lives.
-    """
-
-    def __init__(self, kept: int = KEPT_REFERENCES):
-        # The reference itself is kept too: its id names nothing else as long as it lives.
-        self._states: Recent[int, tuple[torch.Tensor, Any]] = Recent(kept)
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def clear(self) -> None:
-        """Release all states."""
-        self._states.clear()
-
-    def use(self, where: Hashable) -> None:
-        """Name what the states are computed with (codec, device, dtype); others are released."""
-        self._states.use(where)
-
-    def get(self, reference: torch.Tensor, make: Callable[[torch.Tensor], Any]) -> Any:
-        """Return the state after a reference, made if it is not kept."""
-        return self._states.get_or_make(id(reference), lambda: (reference, make(reference)))[1]
-
-
 class SingleLines:
     """A ``LineCodec`` over upstream's modules, one line at a time."""
 
     def __init__(self, model: Model, references: References):
         self._codec, self._references = CodecStream(model), references
         self._states: dict[int, CodecState] = {}
+        self._behind: dict[int, torch.Tensor] = {}  # references of lines without a state
 
     def prepare(self) -> None:
         """See ``LineCodec``: here is nothing to do."""
@@ -117,15 +97,41 @@ class SingleLines:
 
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
         """See ``LineCodec``."""
+        self.end(line)
         if reference is None:
-            self._states[line] = self._codec.start()
+            self._states[line] = CodecState()
         else:
-            warm: CodecState = self._references.get(reference, self._codec.start)
-            self._states[line] = warm.copy()
+            self._behind[line] = reference
+            self._take_kept(line)
+
+    def missing(self, line: int) -> int:
+        """See ``LineCodec``."""
+        return self._references.missing(self._behind[line]) if line in self._behind else 0
+
+    def feed(self, line: int) -> None:
+        """See ``LineCodec``."""
+        self._references.feed(self._behind[line], self._feed)
+        self._take_kept(line)
+
+    def _take_kept(self, line: int) -> None:
+        """Take the state after its reference before others' references take its place."""
+        if not self.missing(line):
+            self._state(line)
+
+    def _feed(self, state: CodecState | None, reference: torch.Tensor) -> CodecState:
+        state = state or CodecState()
+        self._codec.feed(state, reference)
+        return state
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """See ``LineCodec``: here the host waits."""
-        return _Made({line: self._codec.decode(self._states[line], part) for line, part in codes.items()})
+        return _Made({line: self._codec.decode(self._state(line), part) for line, part in codes.items()})
+
+    def _state(self, line: int) -> CodecState:
+        """Return a line's state; what is missing of its reference is decoded."""
+        if (reference := self._behind.pop(line, None)) is not None:
+            self._states[line] = self._references.get(reference, self._feed).copy()
+        return self._states[line]
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         """See ``LineCodec``: here the host goes first."""
@@ -133,6 +139,7 @@ class SingleLines:
     def end(self, line: int) -> None:
         """See ``LineCodec``."""
         self._states.pop(line, None)
+        self._behind.pop(line, None)
 
 
 class SharedRow:
@@ -143,6 +150,7 @@ class SharedRow:
         self._holders: list[int | None] = [None] * row.lines
         self._indices: dict[int, int] = {}  # of the lines among them
         self._paused: dict[int, Warm | None] = {}
+        self._behind: dict[int, torch.Tensor] = {}  # references of lines that wait for the state after them
         self._early: dict[int, np.ndarray] = {}  # samples that were begun ahead, of paused lines
 
     def prepare(self) -> None:
@@ -157,15 +165,44 @@ class SharedRow:
         """See ``LineCodec``."""
         if (index := self._indices.get(line)) is not None:
             return self._row.steps(index, frames)
+        if (reference := self._behind.get(line)) is not None:
+            return count_steps(len(reference), frames)
         warm = self._paused.get(line)
         return count_steps(0 if warm is None else warm.frames, frames)
 
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
         """See ``LineCodec``."""
         self.end(line)
-        self._paused[line] = None if reference is None else self._references.get(reference, self._warm)
-        if len(self._indices) < len(self._holders):  # before its first codes are there
+        if reference is None:
+            self._paused[line] = None
+        else:
+            self._behind[line] = reference
+        self._take_index(line)
+
+    def _take_index(self, line: int) -> None:
+        """Give a line that can begin a free index, before its first codes are there."""
+        if self.missing(line):
+            return
+        self._take_state(line)
+        if len(self._indices) < len(self._holders):
             self._index(line, [])
+
+    def missing(self, line: int) -> int:
+        """See ``LineCodec``."""
+        return self._references.missing(self._behind[line]) if line in self._behind else 0
+
+    def feed(self, line: int) -> None:
+        """See ``LineCodec``."""
+        self._references.feed(self._behind[line], self._feed)
+        self._take_index(line)
+
+    def _feed(self, warm: Warm | None, reference: torch.Tensor) -> Warm:
+        return self._row.feed(self._free_index([]), warm, reference)
+
+    def _take_state(self, line: int) -> None:
+        """Give a line the state after its reference; what is missing of that is decoded."""
+        if (reference := self._behind.pop(line, None)) is not None:
+            self._paused[line] = self._references.get(reference, self._feed)
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         """See ``LineCodec``."""
@@ -174,6 +211,8 @@ class SharedRow:
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """See ``LineCodec``."""
+        for line in codes:  # first: this may take indices
+            self._take_state(line)
         begun = {
             line: one for line, part in codes.items() if (one := self._claim_ahead(line, part)) is not None
         }
@@ -204,6 +243,7 @@ class SharedRow:
     def end(self, line: int) -> None:
         """See ``LineCodec``."""
         self._paused.pop(line, None)
+        self._behind.pop(line, None)
         self._early.pop(line, None)
         if (index := self._indices.pop(line, None)) is not None:
             self._holders[index] = None
@@ -230,10 +270,6 @@ class SharedRow:
         self._holders[index] = None
         del self._indices[holder]
         return index
-
-    def _warm(self, reference: torch.Tensor) -> Warm:
-        index = self._free_index([])
-        return self._row.warm(index, reference)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.codec.stream import CodecState, CodecStream
+from qwen3_tts_morph.morph.codec.packing import CONTEXT_FRAMES, PART_FRAMES, first_needed
+from qwen3_tts_morph.morph.codec.stream import CodecState, CodecStream, _Pass
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform as whole_line
+from qwen3_tts_morph.morph.codec.weights import context_of
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, RAMP, random_codes, signal_to_noise, steps
 
@@ -54,7 +56,7 @@ def test_the_sizes_of_the_steps_do_not_matter(model, sizes):
     assert signal_to_noise(whole_line(model, codes), stream(codec, codec.start(), codes, sizes)) > FLOAT32_DB
 
 
-@pytest.mark.parametrize("length", [0, 1, 25, 300, 375])
+@pytest.mark.parametrize("length", [0, 1, 11, 25, 125, 300, 301, 375])
 def test_a_line_after_a_reference(model, length):
     """Its state is made once and serves several lines."""
     reference, codec = random_codes(model, length, 7), CodecStream(model)
@@ -64,6 +66,47 @@ def test_a_line_after_a_reference(model, length):
         whole = whole_line(model, codes, reference if length else None)
         assert signal_to_noise(whole, stream(codec, warm.copy(), codes, RAMP)) > FLOAT32_DB
     assert warm.frames == length
+
+
+@pytest.mark.parametrize("length", [1, 11, 125, 299, 300, 301, 340])
+def test_a_reference_is_fed_in_short_parts(model, monkeypatch, length):
+    """The transformer runs once over the frames that the state depends on, the convolutions over the last few."""
+    transformed, convolved = [], []
+    transform, convolve = _Pass.transform, _Pass.convolve
+
+    def note(one, codes):
+        transformed.append(len(codes))
+        return transform(one, codes)
+
+    def note_again(one, x, reaches=None):
+        convolved.append(x.shape[2])
+        return convolve(one, x, reaches)
+
+    monkeypatch.setattr(_Pass, "transform", note)
+    monkeypatch.setattr(_Pass, "convolve", note_again)
+    codec, state, reference = CodecStream(model), CodecState(), random_codes(model, length, 7)
+    parts = 0
+    while state.frames < length:
+        codec.feed(state, reference)
+        parts += 1
+        assert len(transformed) <= parts
+    needed, context = length - first_needed(length), context_of(model.codec.decoder)
+    assert sum(transformed) == needed <= 324 and max(transformed, default=0) <= PART_FRAMES
+    assert convolved == ([min(needed, context)] if needed else [])
+    assert torch.equal(state.recent, reference[-CONTEXT_FRAMES:])
+
+
+def test_where_a_chunk_begins_its_context_costs_no_more_than_its_state(model, monkeypatch):
+    codec, codes, convolved = CodecStream(model), random_codes(model, 301), []
+    state = codec.start()
+    codec.decode(state, codes[:300])
+    convolve = _Pass.convolve
+    monkeypatch.setattr(
+        _Pass, "convolve", lambda one, x, *more: convolved.append(x.shape[2]) or convolve(one, x, *more)
+    )
+    wave = codec.decode(state, codes[300:])
+    assert convolved == [context_of(model.codec.decoder), 1]
+    assert signal_to_noise(whole_line(model, codes)[-FRAME:], wave) > FLOAT32_DB
 
 
 def test_lines_in_turns_do_not_meet(model):

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.render import codec_turns, pacing
 from qwen3_tts_morph.morph.render.channel import Chunk
@@ -37,6 +38,7 @@ class Device:
     now: float = 0.0
     free_at: float = 0.0
     steps: list[tuple[int, int]] = field(default_factory=list)  # lines, and frames of the longest chunk
+    fed: list[int] = field(default_factory=list)  # lines whose references got a part
 
     def launch(self, seconds: float) -> float:
         self.free_at = max(self.free_at, self.now) + seconds
@@ -52,9 +54,17 @@ class Codec:
     def __init__(self, device: Device):
         self.device = device
         self.done: dict[int, int] = {}  # frames of each line
+        self.left: dict[int, int] = {}  # frames of references
 
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
-        pass
+        self.left[line] = 0 if reference is None else len(reference)
+
+    def missing(self, line: int) -> int:
+        return self.left[line]
+
+    def feed(self, line: int) -> None:
+        self.device.fed.append(line)
+        self.left[line] = max(0, self.left[line] - PART_FRAMES)
 
     def end(self, line: int) -> None:
         pass
@@ -66,6 +76,7 @@ class Codec:
         return count_steps(self.done.get(line, 0), frames)
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> SimpleNamespace:
+        assert not any(self.left[line] for line in codes), "the whole reference would be decoded in one go"
         steps = [self.steps(line, len(part)) for line, part in codes.items()]
         took = sum(self.step_s(sum(count > at for count in steps)) for at in range(max(steps)))
         for line, part in codes.items():
@@ -97,9 +108,12 @@ class Heard(TurnLine):
 
     is_starved = is_full = False
 
-    def __init__(self, number: int, speed: Speed, device: Device, begins: int, frames: int):
+    def __init__(
+        self, number: int, speed: Speed, device: Device, begins: int, frames: int, reference: int = 0
+    ):
         chunks = LineChunks(number, ChunkSizes(RAMP, speed), round(SAMPLES / AUDIO_S), GenerateOptions())
-        super().__init__(number, chunks, None)
+        codes = torch.zeros(reference, 16, dtype=torch.int64) if reference else None
+        super().__init__(number, chunks, codes)
         self.made, self.device = PieceFrames(), device
         self.begins, self.frames = begins, frames
         chunks.add_piece(self.made)
@@ -122,8 +136,11 @@ class Heard(TurnLine):
         pass
 
 
-def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[int, int]]) -> list[Heard]:
-    """Speak lines; ``plan`` has for each the frame of the batch at which it begins, and how many frames it has."""
+def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[int, ...]]) -> list[Heard]:
+    """Speak lines.
+
+    ``plan`` has for each the frame of the batch at which it begins, how many frames it has, and those of its reference.
+    """
     clock = SimpleNamespace(perf_counter=lambda: device.now)
     for module in (codec_turns, pacing):
         monkeypatch.setattr(module, "time", clock)
@@ -131,7 +148,7 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
     turns = CodecTurns(partial(Codec, device), torch.float32, speed)
     lines = [Heard(number, speed, device, *times) for number, times in enumerate(plan)]
     in_flight: deque[tuple[int, float]] = deque()
-    last = max(begins + frames for begins, frames in plan)
+    last = max(line.begins + line.frames for line in lines)
     for at in range(last + LAG):
         if at < last:
             in_flight.append((at, device.launch(device.frame_s)))
@@ -240,6 +257,42 @@ def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypa
     assert steps_of_a_turn(True) == 0
     device.now = line.empty_at - 0.001
     assert steps_of_a_turn(True) == 1
+
+
+@pytest.mark.parametrize("others", [1, FEW, 20])
+def test_a_reference_is_decoded_in_parts_between_the_frames_of_others(monkeypatch, others):
+    device, begins = Device(0.0045, 0.00045), 30
+    turn, fed_in = CodecTurns.turn, []
+
+    def note(turns, lines, *given):
+        before = len(device.fed)
+        turn(turns, lines, *given)
+        fed_in.append(len(device.fed) - before)
+
+    monkeypatch.setattr(CodecTurns, "turn", note)
+    heard = speak(monkeypatch, device, [(0, 150)] * others + [(begins, 40, 375), (begins, 1, 250)])
+    assert max(fed_in) == 1, "a part between two frames"
+    number = others
+    assert device.fed == [number] * 4 + [number + 1] * 3, "one reference after the other"
+    assert max(line.dry_s for line in heard) == 0
+    for line in heard:
+        assert np.array_equal(np.concatenate(line.samples), np.arange(line.frames).repeat(SAMPLES))
+
+
+def test_a_line_that_is_alone_has_its_reference_decoded_at_once(monkeypatch):
+    device = Device(0.0045, 0.00045)
+    turn, fed_in = CodecTurns.turn, []
+    monkeypatch.setattr(
+        CodecTurns, "turn", lambda turns, *given: turn(turns, *given) or fed_in.append(len(device.fed))
+    )
+    [line] = speak(monkeypatch, device, [(0, 20, 375)])
+    assert fed_in[0] == fed_in[-1] == 4 and line.samples[0].size == SAMPLES
+
+
+def test_lines_that_end_before_their_references_are_decoded_are_sent_to_their_ends(monkeypatch):
+    heard = speak(monkeypatch, Device(0.0045, 0.00045), [(0, 1, 375), (0, 2, 375), (0, 1)])
+    for line in heard:
+        assert np.array_equal(np.concatenate(line.samples), np.arange(line.frames).repeat(SAMPLES))
 
 
 def test_a_step_is_filled_with_those_that_are_pressed_most():

@@ -10,10 +10,13 @@ import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.render import codec_turns, whole_text
@@ -33,7 +36,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset
 from qwen3_tts_morph.morph.waveform.stream import SingleLines
 
 from pack import ROOT
-from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
+from tests.morph.codec_lines import FLOAT32_DB, random_codes, signal_to_noise
 from tests.patience import PATIENCE, wait_until
 
 SHORT = GenerateOptions(5, Sampling(max_new_tokens=17), retries=0)  # at most 16 frames
@@ -114,6 +117,50 @@ def test_many_callers_are_spoken_to_their_ends(synthesizer, voice) -> None:
             assert len(samples) == 1920 * len(codes) and utterance.report.frames == len(codes) > 0
         assert service.status.speaking == service.status.waiting == 0
         assert service.status.frames >= sum(one.report.frames for one in utterances)
+
+
+@pytest.mark.parametrize("engine", [EAGER, "graph"])
+def test_a_reference_holds_up_no_other_line(load, recording, engine, monkeypatch) -> None:
+    """Between two frames the codec gets a part of it, and its line's samples are those of a stream."""
+    model = load("tiny", "base")
+    voices = [
+        clone_voice(model, recording, 24000, CloneOptions("icl", "a tone")),
+        clone_voice(model, recording, 24000),
+    ]
+    voices[0] = replace(voices[0], ref_codes=random_codes(model, 250))
+    work: list[list[int]] = [[]]  # of every turn, the frames of the parts
+    turn, original = CodecTurns.turn, whole_text.build_piece
+
+    def noted(codec):
+        feed = codec.feed
+
+        def note(line: int) -> None:
+            missing = codec.missing(line)
+            feed(line)
+            work[-1].append(missing - codec.missing(line))
+
+        codec.feed = note
+        return codec
+
+    open_codec = Engine.open_codec
+    monkeypatch.setattr(Engine, "open_codec", lambda *given: noted(open_codec(*given)))
+    monkeypatch.setattr(CodecTurns, "turn", lambda *given: (work.append([]), turn(*given)))
+    monkeypatch.setattr(whole_text, "build_piece", lambda *given: replace(original(*given), min_frames=5000))
+    synthesizer = Synthesizer(model, Engine(engine))
+    with SpeechService(synthesizer, 2) as service:
+        other = service.speak(Line("Good morning.", voices[1], seed=1), LONG)
+        next(iter(other))
+        speech = service.speak(Line("Hello.", voices[0], seed=2), LONG)
+        chunks = list(islice(speech, 5))
+        assert service.status.speaking == 2
+        speech.close()
+        other.close()
+    codes = torch.cat([chunk.codes for chunk in chunks])
+    samples = np.concatenate([chunk.samples for chunk in chunks])
+    parts = [frames for fed in work for frames in fed]
+    assert sum(parts) == 250 and max(parts) == PART_FRAMES and max(map(len, work)) == 1
+    whole = decode_waveform(model, codes, voices[0].ref_codes)
+    assert len(whole) == len(samples) and signal_to_noise(whole, samples) > FLOAT32_DB
 
 
 @pytest.fixture

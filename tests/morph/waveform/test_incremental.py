@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec.forward import TorchOps
+from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform as whole_line
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, graphs_keep_memory
 from qwen3_tts_morph.morph.waveform import incremental
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
-from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, RowStream
+from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, LineStates, RowStream, Warm
 
 from tests.morph.codec_lines import (
     FLOAT32_DB,
@@ -57,14 +61,61 @@ def test_the_sizes_of_the_steps_do_not_matter(model, sizes):
     assert signal_to_noise(whole_line(model, codes), ours) > FLOAT32_DB
 
 
-@pytest.mark.parametrize("length", [1, 25, 300, 375])
+def feed(row: RowStream, line: int, reference: torch.Tensor) -> Iterator[Warm]:
+    """The states after the parts of a reference."""
+    warm = None
+    while warm is None or warm.frames < len(reference):
+        warm = row.feed(line, warm, reference)
+        yield warm
+
+
+@pytest.mark.parametrize("length", [1, 25, 125, 300, 301, 375])
 def test_a_line_after_a_reference(model, length):
     reference, row = random_codes(model, length, 7), rows(model, 2)
-    warm = row.warm(1, reference)
+    *_, warm = feed(row, 1, reference)
     for seed, frames in enumerate((5, 40)):
         codes = random_codes(model, frames, seed)
         row.start(0, warm)
         assert signal_to_noise(whole_line(model, codes, reference), stream(row, 0, codes)) > FLOAT32_DB
+
+
+@pytest.mark.parametrize("length", [1, 12, 125, 299])
+def test_the_state_after_a_reference_is_that_of_a_line_that_was_decoded(model, monkeypatch, length):
+    """To the bit, without a convolution, and in parts."""
+    reference, decoded, row = random_codes(model, length, 7), rows(model), rows(model, 2)
+    decoded.decode({0: reference})
+    expected = decoded.pause(0)
+    monkeypatch.setattr(incremental, "convolve_newest", lambda *_: pytest.fail("nobody hears it"))
+    states = list(feed(row, 1, reference))
+    assert [state.frames for state in states[:-1]] == list(range(PART_FRAMES, length, PART_FRAMES))
+    assert states[-1].frames == expected.frames == length
+    assert np.array_equal(states[-1].recent, expected.recent)
+    for one in fields(LineStates):
+        assert torch.equal(getattr(states[-1].state, one.name), getattr(expected.state, one.name)), one.name
+
+
+def test_of_a_reference_only_what_its_last_chunk_depends_on_is_fed(model, monkeypatch):
+    fed: list[int] = []
+    step = incremental.decode_step
+    monkeypatch.setattr(
+        incremental, "decode_step", lambda *given: fed.append(int(given[3].sum())) or step(*given)
+    )
+    for length, needed in ((299, 299), (300, 0), (301, 26), (375, 100), (640, 65)):
+        fed.clear()
+        list(feed(rows(model), 0, random_codes(model, length, 7)))
+        assert sum(fed) == needed, length
+
+
+def test_where_a_chunk_begins_its_context_is_not_convolved(model, monkeypatch):
+    row, codes, convolved = rows(model), random_codes(model, 301), []
+    row.decode({0: codes[:300]})
+    convolve = incremental.convolve_newest
+    monkeypatch.setattr(
+        incremental, "convolve_newest", lambda *given: convolved.append(1) or convolve(*given)
+    )
+    ours = row.decode({0: codes[300:]})[0].numpy()
+    assert len(convolved) == 1 < row.steps(0, 300)
+    assert signal_to_noise(whole_line(model, codes)[-FRAME:], ours) > FLOAT32_DB
 
 
 def test_lines_of_one_row_do_not_meet(model):
@@ -186,9 +237,9 @@ def test_a_step_of_some_lines_leaves_the_others_as_they_are(model, lines):
 def test_a_step_has_the_size_of_its_lines(model, monkeypatch):
     sizes, step = [], incremental.decode_step
 
-    def note(weights, states, codes, counts, ops):
+    def note(weights, states, codes, counts, ops, wanted):
         sizes.append(len(codes))
-        return step(weights, states, codes, counts, ops)
+        return step(weights, states, codes, counts, ops, wanted)
 
     monkeypatch.setattr(incremental, "decode_step", note)
     row, codes = rows(model, 6), random_codes(model, 2)
@@ -201,7 +252,7 @@ def test_the_steps_of_a_chunk_are_known_before(model, monkeypatch):
     """Those of a line at the beginning, of one that begins a chunk, and of two chunks at once."""
     ran: list[int] = []
     step = RowStream._step
-    monkeypatch.setattr(RowStream, "_step", lambda row, places: ran.append(1) or step(row, places))
+    monkeypatch.setattr(RowStream, "_step", lambda row, *given: ran.append(1) or step(row, *given))
     codes, row = random_codes(model, 620), rows(model)
     at = 0
     for count in (1, 12, 13, 270, 4, 12, 2, 300):

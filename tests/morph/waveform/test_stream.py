@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec.forward import TorchOps
+from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.waveform import stream as stream_module
-from qwen3_tts_morph.morph.waveform.stream import References, SharedRow, SingleLines
+from qwen3_tts_morph.morph.waveform.references import References
+from qwen3_tts_morph.morph.waveform.stream import SharedRow, SingleLines
 
 from tests.morph.codec_lines import FLOAT32_DB, random_codes, signal_to_noise
 
@@ -65,10 +70,37 @@ def test_a_reference_is_decoded_once_for_all_streams(model, choice):
             codec.begin(line, reference)
         for ours in codec.launch(dict.fromkeys((0, 1, 2), codes)).wait().values():
             assert len(ours) == len(whole) and signal_to_noise(whole, ours) > FLOAT32_DB
-        states.append(engine._streams.references.get(reference, lambda _: pytest.fail("made again")))
+        states.append(engine._streams.references.get(reference, lambda *_: pytest.fail("made again")))
     assert states[0] is states[1]
     engine.free()
     assert len(engine._streams.references) == 0 and engine._streams._kept is None
+
+
+@pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+def test_a_reference_is_fed_in_parts_while_another_line_is_decoded(model, choice):
+    """Two lines wait for the same one, and find the other line's index taken; a third one begins at once."""
+    reference, first, second = (
+        random_codes(model, 250, 7),
+        random_codes(model, 12),
+        random_codes(model, 10, 1),
+    )
+    codec = Engine("eager").open_codec(model, choice, 1)
+    codec.begin(0, None)
+    for line in (1, 2):
+        codec.begin(line, reference)
+    parts, left = [], [codec.missing(1)]
+    while codec.missing(1):
+        parts.append(codec.launch({0: first[3 * len(parts) : 3 * len(parts) + 3]}).wait()[0])
+        codec.feed(1)
+        left.append(codec.missing(1))
+    assert left[0] == 250 and max(before - after for before, after in pairwise(left)) == PART_FRAMES
+    codec.begin(3, reference)
+    assert codec.missing(0) == codec.missing(2) == codec.missing(3) == 0
+    spoken = decode_waveform(model, first[: 3 * len(parts)])
+    assert signal_to_noise(spoken, np.concatenate(parts)) > FLOAT32_DB
+    whole = decode_waveform(model, second, reference)
+    for ours in codec.launch(dict.fromkeys((1, 2, 3), second)).wait().values():
+        assert signal_to_noise(whole, ours) > FLOAT32_DB
 
 
 def test_the_least_recently_used_reference_is_released():
@@ -76,7 +108,12 @@ def test_the_least_recently_used_reference_is_released():
     voices = [torch.zeros(1) for _ in range(3)]
 
     def state(index: int) -> int:
-        return references.get(voices[index], lambda _: made.append(index) or len(made))
+        def feed(before, reference):
+            assert before is None and reference is voices[index]
+            made.append(index)
+            return SimpleNamespace(frames=1, number=len(made))
+
+        return references.get(voices[index], feed).number
 
     assert [state(index) for index in (0, 1, 0, 2, 0, 1)] == [1, 2, 1, 3, 1, 4]
     assert made == [0, 1, 2, 1] and len(references) == 2
