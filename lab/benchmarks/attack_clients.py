@@ -12,17 +12,38 @@ import asyncio
 import json
 import random
 import socket
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import count
+from pathlib import Path
 from urllib.parse import urlsplit
 
 PATH = "/v1/audio/speech"
 FORMATS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
+REFERENCE_FRAMES = 125  # 10 s
 PART = 64 * 1024
 CHARACTERS = 20_000
 SLOW_BYTES = 2048  # that a slow reader takes in a second
 AGAIN_S = 5.0  # until a connection that the server has closed is opened again
 PROSE = "We should be there by ten, unless the ferry is late again, as it was on Sunday. "
+
+
+def voice_file(seed: int) -> bytes:
+    """Return the content of a file: an ICL voice of random codes for the demo voice's checkpoint."""
+    import torch  # slow to import, and the other attacks do without
+    from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+    from qwen3_tts_morph.morph.voice.file import save_voice
+    from qwen3_tts_morph.morph.voice.voice import CODE_GROUPS, Voice
+
+    config = json.loads((demo_voice() / "config.json").read_text(encoding="utf-8"))
+    chance = torch.Generator().manual_seed(seed)
+    embedding = torch.randn(config["talker_config"]["hidden_size"], generator=chance)
+    codes = torch.randint(64, (REFERENCE_FRAMES, CODE_GROUPS), generator=chance)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "voice.safetensors"
+        save_voice(Voice("icl", config["tts_model_size"], "new", embedding, codes, PROSE), path)
+        return path.read_bytes()
 
 
 class Attacker:
@@ -47,10 +68,19 @@ class Attacker:
     def _head(self, line: str, *more: str) -> bytes:
         return "\r\n".join([f"{line} HTTP/1.1", f"Host: {self._to.netloc}", *more]).encode() + b"\r\n"
 
-    def _request(self, text: str, audio: str) -> bytes:
-        body = json.dumps({"model": "tts-1", "input": text, "response_format": audio}).encode()
+    def _request(self, text: str, audio: str, **more: str) -> bytes:
+        body = json.dumps({"model": "tts-1", "input": text, "response_format": audio, **more}).encode()
         kind = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
         return self._head(f"POST {PATH}", *kind) + b"\r\n" + body
+
+    async def _ask(self, request: bytes) -> None:
+        """Send a request, and read its answer to the end."""
+        with suppress(OSError):
+            reader, writer = await self._open()
+            writer.write(request)
+            while await reader.read(PART):
+                pass
+            writer.close()
 
     async def _flood(self, begin: bytes, part: bytes) -> None:
         """Send what never ends; when the connection is closed, open another."""
@@ -115,12 +145,17 @@ class Attacker:
         )
         text = "".join(days)[:CHARACTERS]
         while True:
-            with suppress(OSError):
-                reader, writer = await self._open()
-                writer.write(self._request(text, "pcm"))
-                while await reader.read(PART):
-                    pass
-                writer.close()
+            await self._ask(self._request(text, "pcm"))
+
+    async def references(self) -> None:
+        """A line with an ICL voice that nobody has had before, one after the other."""
+        to = f"POST {PATH.removesuffix('speech')}voices?name=new&consent=true&replace=true"
+        for seed in count():
+            content = voice_file(seed)
+            size = f"Content-Length: {len(content)}"
+            head = self._head(to, "Content-Type: application/octet-stream", size, "Connection: close")
+            await self._ask(head + b"\r\n" + content)
+            await self._ask(self._request(PROSE, "pcm", voice="new"))
 
     async def readers(self) -> None:
         """A client that reads slowly."""
@@ -140,6 +175,7 @@ ATTACKS: dict[str, Callable[[Attacker], Awaitable[None]]] = {
     "websockets": Attacker.websockets,
     "leavers": Attacker.leavers,
     "dates": Attacker.dates,
+    "references": Attacker.references,
     "readers": Attacker.readers,
 }
 

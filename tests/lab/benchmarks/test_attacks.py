@@ -18,6 +18,7 @@ BEGINS = {
     "websockets": b"GET /v1/audio/speech/stream HTTP/1.1\r\n",
     "leavers": b"POST /v1/audio/speech HTTP/1.1\r\n",
     "dates": b"POST /v1/audio/speech HTTP/1.1\r\n",
+    "references": b"POST /v1/audio/voices?name=new&consent=true&replace=true HTTP/1.1\r\n",
     "readers": b"POST /v1/audio/speech HTTP/1.1\r\n",
 }
 
