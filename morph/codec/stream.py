@@ -7,7 +7,7 @@ convolution. The samples equal those of ``upstream.decode_waveform`` up to round
 
 Where only the state is wanted (an ICL voice's reference, a chunk's left context), most of the work is left out: later
 samples depend on all frames of the chunk through the transformer, but on a few through the convolutions, which are
-about 95 % of the arithmetic.
+nearly all of the arithmetic.
 """
 
 from __future__ import annotations
