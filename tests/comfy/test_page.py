@@ -140,12 +140,21 @@ def test_the_template_browser_shows_the_workflows_and_opens_one(
             assert served == read_as_served(path)
     page = new_page(server)
     page.page.evaluate(TEMPLATES)
+    choose_pack(page)
     for name in NAMES:
         see(page, name)
     page.page.wait_for_load_state("networkidle")
     page.screenshot(screenshots / "templates.png")
     page.page.get_by_text(CLONE).first.click()
     page.page.wait_for_function(f"() => window.app.graph.nodes.some((n) => n.type === '{VOICE}')")
+
+
+def choose_pack(page: ComfyPage) -> None:
+    """Choose the pack's templates in the browser, which shows ComfyUI's own first where these are installed."""
+    own = page.page.get_by_text(PACK_NAME, exact=True)
+    own.or_(page.page.get_by_text(NAMES[0])).filter(visible=True).first.wait_for()
+    if own.count():
+        own.last.click()
 
 
 def read_as_served(path: Path) -> Any:
