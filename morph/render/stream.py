@@ -185,6 +185,7 @@ class _Worker:
             for index, line in enumerate(job.lines)
             if not isinstance(line.text, str)
         }
+        self._late: list[LateLine] = []
         self._thread: Job | None = None
 
     def start(self) -> None:
@@ -218,6 +219,9 @@ class _Worker:
         except BaseException as error:
             failure = error
         self._close_readers()
+        for line in self._late:  # one that writes its text out has a thread, which refers to the model
+            line.stop()
+        self._late.clear()
         self._channel.finish(spoken, failure)
         failure = None  # its traceback refers to this frame
 
@@ -228,7 +232,7 @@ class _Worker:
         rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress)
         with on_device(model.device):
             plan = Plan(min(job.options.batch_size, len(job.lines)), job.in_turn)
-            late = self._late_lines(rendering)
+            self._late = late = self._late_lines(rendering)
             decoding = StreamDecoding(rendering, self._channel, plan, late)
             try:
                 with older_objects_spared():

@@ -26,7 +26,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset
 
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.render.test_stream import ENGINES, of_line, wait_until_free
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 THREE = "This is the first sentence of them. And this is the second sentence. The third comes last"
 TEXTS = [
@@ -415,6 +415,33 @@ def test_the_iterator_is_closed_when_the_speech_is_over(synthesizer, voice) -> N
     ended = threading.Event()
     report = spoken(synthesizer, as_tokens(closing(ended, endless()), voice))[2]
     assert ended.wait(PATIENCE) and 0 < report.frames <= 30 and report.ended != "failed"
+
+
+@pytest.mark.parametrize("how", ["closed", "cancelled", "dropped"])
+def test_a_stream_that_ends_while_its_text_is_written_out_leaves_no_thread(model, voice, monkeypatch, how) -> None:
+    """The thread that writes figures out refers to the model."""
+    monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
+    before, written, parts = set(threading.enumerate()), threading.Event(), Starved(["It is 3.", " Take 2."])
+
+    def left() -> list[threading.Thread]:
+        return [one for one in set(threading.enumerate()) - before if one.name == "speech text"]
+
+    def cancel(done: int, _: int) -> None:
+        if how == "cancelled" and done and written.is_set():
+            raise InterruptedError
+
+    stream = stream_line(Synthesizer(model), Line(parts, voice), replace(OPTIONS, normalize="auto"), cancel)
+    parts.go.release(2)
+    assert len(next(stream).samples)
+    written.set()
+    if how == "closed":
+        stream.close()
+    elif how == "cancelled":
+        with pytest.raises(InterruptedError):
+            list(stream)
+    del stream
+    parts.go.release(2)  # the iterator's own thread is the caller's: it ends with it
+    wait_until(lambda: not left())
 
 
 def test_text_is_not_read_far_ahead() -> None:
