@@ -46,7 +46,7 @@ class Desk:
 
     Args:
         rows: of the running batch.
-        waiting: how many lines may wait; and as many more for slow readers.
+        waiting: how many lines may wait; and as many more than rows may have begun, most of them for slow readers.
     """
 
     def __init__(self, rows: int, waiting: int):
@@ -79,12 +79,6 @@ class Desk:
         with self._locked():
             return self._next()
 
-    @property
-    def has_place(self) -> bool:
-        """Whether a line may be parked: what is kept for slow readers is bounded. One that is to go on needs none."""
-        with self._lock:
-            return sum(one.is_full for one in self._parked) < self._most
-
     def park(self, utterance: Utterance, line: Parked) -> None:
         """Keep a line until its reader wants more; then it is next, before those that have not begun."""
         with self._lock:
@@ -95,7 +89,12 @@ class Desk:
 
     def _next(self) -> Utterance | None:
         hungry = next((one for one in self._parked if not one.is_full), None)
-        return hungry or (self._waiting[0] if self._waiting else None)
+        return hungry or (self._waiting[0] if self._waiting and self._has_room else None)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether another line may begin. One that has begun needs no room to go on, so no reader waits for ever."""
+        return self._speaking + len(self._parked) < self._rows + self._most
 
     def _offered(self, group: Group) -> Utterance | None:
         """The line that is next, if it is of this group: nobody is overtaken."""

@@ -111,13 +111,11 @@ class OpenDecoding:
 
         Such a line has no row in the engine; between two pieces it has no state in the codec either, so the rest of its
         piece is sent at once. What is kept for a slow reader is that, and the codes of its other pieces. ``always``:
-        every line, even if the desk has no place for more, or its reader wants more by now.
+        every line, even if its reader wants more by now.
         """
         for line in self._silent:
             if line.wants_rows or line.ended or not (always or line.utterance.is_full):
                 continue
-            if not (always or self._desk.has_place):
-                break
             if line.in_codec or line.begun:
                 self._turns.finish_piece(line)
             if not line.ended:
@@ -132,7 +130,7 @@ class OpenDecoding:
         most = min(self._rows, len(self._lines) + NEWCOMERS) if self._lines else self._rows
         while len(self._lines) < most and (utterance := self._desk.take(self._group)) is not None:
             self._open(utterance)
-        self._desk.note_speaking(len(self._lines))
+            self._desk.note_speaking(len(self._lines))  # the desk counts those that have begun
 
     def _open(self, utterance: Utterance) -> None:
         self._count += 1

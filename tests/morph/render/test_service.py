@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.render import codec_turns, whole_text
 from qwen3_tts_morph.morph.render.codec_turns import CodecTurns
-from qwen3_tts_morph.morph.render.desk import Busy, Desk, ServiceClosed
+from qwen3_tts_morph.morph.render.desk import Busy, ServiceClosed
 from qwen3_tts_morph.morph.render.lines import Line
 from qwen3_tts_morph.morph.render.open_decoding import OpenDecoding
 from qwen3_tts_morph.morph.render.open_line import OpenLine
@@ -698,29 +698,41 @@ def test_slow_readers_that_leave_are_forgotten(synthesizer, voice, parked) -> No
         assert service.status.parked == 0
 
 
-def test_there_are_at_most_as_many_parked_lines_as_may_wait(synthesizer, voice, parked) -> None:
-    """Another slow reader keeps its row, until one of them has read on."""
+def test_lines_that_have_begun_are_bounded(synthesizer, voice, parked) -> None:
+    """Beyond rows and those that may wait no line begins, until a reader reads on or leaves."""
     with SpeechService(synthesizer, 1, waiting=1) as service:
-        slow = [service.speak(parked, PARKING)]
-        assert wait_for(lambda: service.status.parked == 1)
-        slow.append(service.speak(parked, PARKING))
-        waits = (
-            service.speak(Line("Hello.", voice), SHORT)
-            if wait_for(lambda: not service.status.waiting)
-            else None
-        )
-        assert waits is not None and service.status.parked == 1
+        slow = []
+        for count in (1, 2):
+            slow.append(service.speak(parked, PARKING))
+            wait_until(lambda count=count: service.status.parked == count)
+        waits = service.speak(Line("Hello.", voice), SHORT)
         heard(slow[0])
         heard(waits)
         heard(slow[1])
+
+
+def test_no_reader_waits_for_ever(synthesizer, parked) -> None:
+    """However many others read nothing: a batch that ends parks all of its lines, and a parked one needs no room."""
+    with SpeechService(synthesizer, 1, waiting=1) as service:
+        slow = []
+        for seed, groups in enumerate((1, 5)):
+            slow.append(service.speak(replace(parked, seed=seed), replace(PARKING, seq_groups=groups)))
+            wait_until(lambda: service.status.parked == len(slow))
+        waits = service.speak(replace(parked, seed=2), PARKING)
+        with pytest.raises(Busy):
+            service.speak(parked, PARKING)
+        for one in (*slow, waits):
+            assert len(heard(one)[0]) == PIECES * 60
 
 
 def test_a_reader_who_takes_chunks_while_the_batch_ends_gets_all(
     synthesizer, voice, parked, monkeypatch
 ) -> None:
     """The lines of a batch that ends are parked one after another, and meanwhile a reader may want more."""
-    monkeypatch.setattr(Desk, "has_place", False)  # no line is parked before the batch ends
-    slow, finish_piece = [], CodecTurns.finish_piece
+    slow, finish_piece, park = [], CodecTurns.finish_piece, OpenDecoding._park
+    monkeypatch.setattr(  # no line is parked before the batch ends
+        OpenDecoding, "_park", lambda decoding, always=False: park(decoding, True) if always else None
+    )
     line = replace(parked, text=" ".join(["word " * 7 + "ends here."]))
 
     def finish(turns: CodecTurns, ending: OpenLine) -> None:
