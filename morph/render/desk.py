@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .between import Between
+from .turns import Turns
 from .utterance import Group, Parked, Utterance
 
 
@@ -42,7 +43,7 @@ class ServiceStatus:
 
 
 class Desk:
-    """A queue of lines, first come first served. Any thread puts; one thread takes.
+    """A queue of lines, first come first served within a group. Any thread puts; one thread takes.
 
     Args:
         rows: of the running batch.
@@ -56,6 +57,7 @@ class Desk:
         self._lock = threading.Lock()
         self._waiting: deque[Utterance] = deque()
         self._parked: list[Utterance] = []
+        self._turns = Turns()
         self._closed = False
         self._speaking, self._frames, self._frame_s = 0, 0, 0.0
 
@@ -75,9 +77,16 @@ class Desk:
         self.bell.set()
 
     def first(self) -> Utterance | None:
-        """Return the line that is next, without taking it."""
+        """Return the next line of the group whose turn it is, without taking it; no batch runs."""
         with self._locked():
-            return self._next()
+            ready = self._look()
+            group = self._turns.next
+            return next((one for one in ready if one.group == group), None)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether another line may begin. One that has begun needs no room to go on, so no reader waits for ever."""
+        return self._speaking + len(self._parked) < self._rows + self._most
 
     def park(self, utterance: Utterance, line: Parked) -> None:
         """Keep a line until its reader wants more; then it is next, before those that have not begun."""
@@ -87,19 +96,19 @@ class Desk:
         if self._closed:
             self.close()
 
-    def _next(self) -> Utterance | None:
-        hungry = next((one for one in self._parked if not one.is_full), None)
-        return hungry or (self._waiting[0] if self._waiting and self._has_room else None)
-
-    @property
-    def _has_room(self) -> bool:
-        """Whether another line may begin. One that has begun needs no room to go on, so no reader waits for ever."""
-        return self._speaking + len(self._parked) < self._rows + self._most
+    def _look(self) -> list[Utterance]:
+        """Return the lines that could be spoken now, in their order: those that have begun, then the others."""
+        begun = [one for one in self._parked if not one.is_full]
+        ready = [*begun, *self._waiting] if self._has_room else begun
+        self._turns.note(one.group for one in ready)
+        return ready
 
     def _offered(self, group: Group) -> Utterance | None:
-        """The line that is next, if it is of this group: nobody is overtaken."""
-        utterance = None if self._closed else self._next()
-        return utterance if utterance is not None and utterance.group == group else None
+        """The next line of this group, or one of another that needs the codec only; none once the turn is over."""
+        ready = self._look()
+        if self._closed or self._turns.is_over:
+            return None
+        return next((one for one in ready if one.group == group or one.is_made), None)
 
     def offers(self, group: Group) -> bool:
         """Return whether ``take`` would return a line."""
@@ -107,7 +116,7 @@ class Desk:
             return self._offered(group) is not None
 
     def take(self, group: Group) -> Utterance | None:
-        """Remove the line that is next and return it, if it is of this group."""
+        """Remove the next line for a batch of this group and return it."""
         with self._locked():
             if (utterance := self._offered(group)) is not None:
                 self._remove(utterance)
@@ -125,10 +134,30 @@ class Desk:
             self._remove(utterance)
         utterance.finish(None, error)
 
+    # Turns of groups
+
+    def begin(self, group: Group) -> None:
+        """A batch of this group begins."""
+        with self._lock:
+            self._turns.begin(group)
+
+    def end(self) -> None:
+        """The batch has ended."""
+        with self._lock:
+            self._turns.end()
+        self.note_speaking(0)
+
     def continues(self, group: Group) -> bool:
-        """Return whether a batch of this group may go on: no line of another one is next."""
-        first = self.first()
-        return not self._closed and (first is None or first.group == group)
+        """Return whether a batch of this group that has no line waits for one: no other group does."""
+        with self._locked():
+            return not self._closed and all(one.group == group for one in self._look())
+
+    @property
+    def turn_left_s(self) -> float | None:
+        """Seconds until the batch is to be left to another group, None while none waits."""
+        with self._locked():
+            self._look()
+            return self._turns.left_s
 
     def close(self) -> None:
         """Take no more lines; those that wait are ended."""

@@ -20,7 +20,7 @@ NEWCOMERS = 8  # lines that join a running batch in one frame: their prompts are
 
 
 class OpenDecoding:
-    """Decodes the lines of one group, until none is left or a line of another group is next.
+    """Decodes the lines of one group, until none is left or it is the turn of another group.
 
     Args:
         synthesizer: the checkpoint and its engine, held by the caller (``Synthesizer.session``).
@@ -51,6 +51,7 @@ class OpenDecoding:
             Exception: of the engine; every line of the batch has been ended with it.
         """
         engine, model = self._synthesizer.engine, self._synthesizer.model
+        self._desk.begin(self._group)
         try:
             choice = engine.choose(model, self._options)
             self._turns = CodecTurns(
@@ -66,7 +67,7 @@ class OpenDecoding:
             raise
         finally:
             self._lines.clear()
-            self._desk.note_speaking(0)
+            self._desk.end()
 
     # What changes between frames
 
@@ -86,8 +87,13 @@ class OpenDecoding:
                 request = replace(request, on_launch=partial(self._turns.begin_ahead, line, line.piece))
                 self._queue.add((line.number,), line.number, request)
         self._queue.drop_cancelled()
-        goes_on = self._desk.continues(self._group) and not (self._is_idle and not self._lines)
-        self._queue.open = goes_on or any(line.wants_rows for line in self._lines.values())
+        self._queue.open = self._goes_on or any(line.wants_rows for line in self._lines.values())
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the batch waits for lines, or has some to admit."""
+        waits = self._desk.continues(self._group) and not (self._is_idle and not self._lines)
+        return waits or self._desk.offers(self._group)
 
     @property
     def _silent(self) -> list[OpenLine]:
@@ -107,16 +113,19 @@ class OpenDecoding:
             line.finish()
 
     def _park(self, always: bool = False) -> None:
-        """Take the lines of which only samples are missing out of the batch, if their readers have enough for now.
+        """Take the lines out of the batch that need no row for now: ``_needs_no_row``.
 
         Such a line has no row in the engine; between two pieces it has no state in the codec either, so the rest of its
-        piece is sent at once. What is kept for a slow reader is that, and the codes of its other pieces. ``always``:
-        every line, even if its reader wants more by now.
+        piece is sent at once. What is kept for a slow reader is that, and the codes of its other pieces; a reader that
+        wants more gets all that is made. ``always``: every line, even if its reader wants more by now.
         """
+        is_over = self._desk.turn_left_s == 0.0
         for line in self._silent:
-            if line.wants_rows or line.ended or not (always or line.utterance.is_full):
+            if line.ended or not (always or self._needs_no_row(line, is_over)):
                 continue
             if line.in_codec or line.begun:
+                self._turns.finish_piece(line)
+            while line.chunks.has_codes and line.wants_rows and not line.is_full:
                 self._turns.finish_piece(line)
             if not line.ended:
                 self._turns.end(line)
@@ -124,6 +133,10 @@ class OpenDecoding:
                 self._desk.note_speaking(len(self._lines))
                 self._desk.park(line.utterance, line)
         self._leave()
+
+    def _needs_no_row(self, line: OpenLine, is_over: bool) -> bool:
+        """Return whether a line waits: for another turn of its group, or for its slow reader where all is decoded."""
+        return is_over if line.wants_rows else line.utterance.is_full
 
     def _admit(self) -> None:
         """Take waiting lines; while others play only a few per frame, because prompts take time."""
@@ -161,8 +174,16 @@ class OpenDecoding:
             return
         if not self._lines:
             self._desk.between.do()
-        self._is_idle = not self._desk.bell.wait(None if self._lines else self._linger_s)
+        rang = self._desk.bell.wait(self._patience_s)
         self._desk.bell.clear()
+        self._is_idle = not (rang or self._lines)
+
+    @property
+    def _patience_s(self) -> float | None:
+        """How long to wait until somebody rings the bell; None: for ever."""
+        if not self._lines:
+            return self._linger_s
+        return self._desk.turn_left_s or None  # a turn that is over changes nothing for those that have a row
 
     @property
     def _comes(self) -> bool:

@@ -93,6 +93,11 @@ class OpenLine(TurnLine):
         return self.speaking or goes_on
 
     @property
+    def is_made(self) -> bool:
+        """See ``Parked``."""
+        return not self.wants_rows
+
+    @property
     def _is_at_limit(self) -> bool:
         """Whether the line has as many frames as it may have."""
         return self._most is not None and self._coded >= self._most

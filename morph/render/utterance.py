@@ -21,7 +21,11 @@ Group: TypeAlias = tuple[object, ...]
 
 
 class Parked(Protocol):
-    """A line whose codes are made, and whose reader has enough for now: it needs neither row nor codec."""
+    """A line that has begun and waits between two pieces, without a row and a state in the codec."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether all of its codes are there, so that a batch of any group can make its samples."""
 
     def abandon(self) -> None:
         """The reader has left."""
@@ -138,6 +142,11 @@ class Utterance:
     def is_full(self) -> bool:
         """Whether the reader has enough for now."""
         return self._queued >= QUEUED_FRAMES and not self.is_closed
+
+    @property
+    def is_made(self) -> bool:
+        """Whether only samples of it are missing."""
+        return self.parked is not None and self.parked.is_made
 
     def put(self, chunk: Chunk) -> None:
         """Queue a chunk; never waits."""

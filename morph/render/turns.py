@@ -1,0 +1,60 @@
+"""Which group of lines has the running batch: groups take turns by time, so that none waits for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from .utterance import Group
+
+TURN_S = 10.0  # lines of the running group pass those of another for so long
+
+
+class Turns:
+    """The turns of groups. A turn ends TURN_S after it began, or later: after the first line of another group came.
+
+    The group that has waited longest is next. Not for two threads at once.
+
+    Args:
+        clock: returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._running: Group | None = None
+        self._began = 0.0
+        self._since: dict[Group, float] = {}  # when each of the other groups began to wait
+
+    def begin(self, group: Group) -> None:
+        """A group has the batch now."""
+        self._running, self._began = group, self._clock()
+        self._since.pop(group, None)
+
+    def end(self) -> None:
+        """No group has the batch: one that had it waits behind those that wait already."""
+        self._running = None
+
+    def note(self, groups: Iterable[Group]) -> None:
+        """Note which groups have lines that could be spoken, the first one first."""
+        now = self._clock()
+        self._since = {
+            group: self._since.get(group, now) for group in dict.fromkeys(groups) if group != self._running
+        }
+
+    @property
+    def next(self) -> Group | None:
+        """The group that has waited longest, None if none waits."""
+        return min(self._since, key=lambda group: self._since[group], default=None)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that are left of the turn, None while no other group waits."""
+        if not self._since:
+            return None
+        began = max(self._began, min(self._since.values()))
+        return max(0.0, began + TURN_S - self._clock())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the batch is to be left to another group."""
+        return self.left_s == 0.0
