@@ -135,6 +135,11 @@ class ArrivingIds:
         rest, self._held = self._held.rstrip() if strip else self._held, ""
         return self._texts.plain(rest) if rest else []
 
+    @property
+    def held(self) -> int:
+        """How many characters have come that what follows may change."""
+        return len(self._held)
+
     def _certain(self) -> int:
         """Return how many characters no part to come can change."""
         text = self._held

@@ -96,6 +96,11 @@ class Ahead(Generic[T]):
         except queue.Empty:
             return None
 
+    @property
+    def has_given(self) -> bool:
+        """Whether ``take`` would return something."""
+        return not self._given.empty()
+
     def close(self) -> None:
         """Want no more: the thread ends with the value that it makes now. This does not wait for it."""
         self._closed.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
@@ -19,11 +20,12 @@ from ..text.pauses import check_spoken, read_pauses, without_pauses
 from ..text.pieces import split_arriving
 from ..text.split import check_text
 from ..voice.prompt import Prompt, check_context
-from .ahead import Ahead, rested
+from .ahead import Ahead, Given, rested
 from .line_text import LineText
 from .lines import Piece, Rendering, build_piece, cut_pieces, end_pieces, guard_line, piece_limit
-from .text_reader import TextReader
+from .text_reader import MOST_UNREAD, TextReader
 
+LONGEST_WORD = 1000  # characters: each part of it would have all of them looked at again
 TOKENS_AHEAD = 250  # of the speech, 20 s: text that comes faster is not read beyond them
 
 
@@ -45,25 +47,35 @@ class LateLine(LineText):
         self._is_finished = False  # whether the text is complete, and good
 
     def poll(self) -> None:
-        """Take what has come; the pieces that follow from it are added to the rendering."""
+        """Take what has come; the pieces that follow from it are added to the rendering, one or two at a time."""
+        try:
+            error = self._poll()
+        except Exception as problem:  # whatever it is, it is this line's, and its reader gets it
+            error = problem
+        if error is not None or (self._is_finished and not self._is_behind):
+            self.stop(error)
+
+    def _poll(self) -> BaseException | None:
+        """Go on with the text; return what the iterator, or the writing out, has raised."""
+        failed = self._advance()
+        if failed is not None or self._is_behind or self._is_finished:
+            return failed
         part, ended, error = self._reader.take()
         text = self._characters.add(part) + (self._characters.end() if ended else "")
         self._whole += text
-        try:
-            if not is_encodable(text):
-                check_encodable(self._whole, "text")
-            if text:
-                self._add(text)
-            if ended and error is None and not self._is_finished:
-                self._check(self._whole)
-                self._finish()
-                self._is_finished = True
-            failed = self._advance()
-            error = error or failed
-        except ValueError as problem:
-            error = problem
-        if error is not None or (ended and self._is_said):
-            self.stop(error)
+        if not is_encodable(text):
+            check_encodable(self._whole, "text")
+        if text:
+            self._add(text)
+        failed = self._advance()
+        if failed is not None or self._is_behind or not ended:
+            return failed
+        if error is not None:
+            return error
+        self._check(self._whole)
+        self._finish()
+        self._is_finished = True
+        return self._advance()
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the line with the text that has come; nothing more is read."""
@@ -82,6 +94,16 @@ class LateLine(LineText):
         """Whether what has come is enough for now, however many pieces of the line wait."""
         return False
 
+    @property
+    def has_news(self) -> bool:
+        """Whether ``poll`` would find something to speak, or the end."""
+        return self._reader.has_news or self._is_behind
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether what has been taken is not all in the rendering: then no more is taken."""
+        return False
+
     def complete(self) -> None:
         """Prepare another take of the line, which has all its text at once. The line must have ended well."""
 
@@ -98,13 +120,8 @@ class LateLine(LineText):
         raise NotImplementedError
 
     def _advance(self) -> BaseException | None:
-        """Go on with what has been taken, at every poll. Return what went wrong there, which ends this line alone."""
+        """Go on with what has been taken, up to the next piece. Return what went wrong: it ends this line alone."""
         return None
-
-    @property
-    def _is_said(self) -> bool:
-        """Whether everything that follows from the text that has come is in the rendering."""
-        return True
 
     def _spoken(self) -> SpokenText:
         """Return the text as it is spoken."""
@@ -138,7 +155,8 @@ class Written:
 class SentenceLine(LateLine):
     """Layout "sentence": each sentence is written out, split if it is too long, and is a piece or several.
 
-    Figures take long to write out. From the first sentence that has any on, a thread of the line's own does it.
+    A prompt takes some milliseconds, so that the pieces of much text are not added at once. Figures take long to write
+    out: from the first sentence that has any on, a thread of the line's own does it.
     """
 
     def __init__(self, rendering: Rendering, index: int, reader: TextReader):
@@ -150,7 +168,11 @@ class SentenceLine(LateLine):
         self._pieces: list[int] = []
         self._silence = 0.0  # seconds before the next piece
         self._normalizer = rendering.normalizer.until(rested(self._done.is_set))
+        self._unwritten: deque[tuple[str, float]] = deque()  # parts of sentences, and the pauses before them
+        self._writing: Iterator[Written] | None = None  # of a part that is written out here
+        self._kept: Given[Written] | None = None  # a piece for the next poll
         self._parts: SimpleQueue[tuple[str, float] | None] = SimpleQueue()  # for the thread; None: no more
+        self._in_thread = False  # whether the thread has a part
         self._ahead: Ahead[Written] | None = None
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -158,53 +180,83 @@ class SentenceLine(LateLine):
         if self._ahead is not None:
             self._ahead.close()
             self._parts.put(None)
+        if self._is_finished and not self._is_behind and not self.done:
+            self._end_pieces()
+        self._writing = None  # the generator refers to the line
         super().stop(error)
 
     def _check(self, text: str) -> None:
         check_spoken(text)
 
     def _add(self, text: str) -> None:
-        for sentence in self._sentences.add(text):
-            self._speak(sentence)
+        self._queue(self._sentences.add(text))
 
     def _finish(self) -> None:
-        for sentence in self._sentences.end():
-            self._speak(sentence)
-        if self._ahead is None:
-            self._end_pieces()
-        else:
-            self._parts.put(None)
+        self._queue(self._sentences.end())
+
+    def _queue(self, sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            paused = read_pauses(sentence)
+            self._unwritten += zip([*paused.parts, ""], paused.pauses_s, strict=True)
 
     @property
-    def _is_said(self) -> bool:
-        return self._ahead is None
+    def has_news(self) -> bool:
+        """See ``LateLine``."""
+        if self._in_thread and self._ahead is not None:
+            return self._ahead.has_given
+        return super().has_news
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._in_thread or bool(self._kept or self._writing or self._unwritten)
 
     def _advance(self) -> BaseException | None:
-        while self._ahead is not None and (given := self._ahead.take()) is not None:
+        before = len(self._pieces)
+        while (given := self._kept or self._next()) is not None:
+            self._kept = None
             if given.error is not None:
                 return given.error
-            if given.value is None:
-                self._ahead = None
-                self._end_pieces()
-            else:
+            if given.value is not None and given.value.piece and len(self._pieces) > before:
+                self._kept = given
+                return None
+            if given.value is not None:
                 self._say(given.value)
         return None
+
+    def _next(self) -> Given[Written] | None:
+        """Return what has been written out next; None where that is nothing yet."""
+        if self._ahead is not None and self._in_thread:
+            given = self._ahead.take()
+            self._in_thread = given is None or given.value is None or given.value.said is None
+            return given
+        if self._writing is not None and (written := next(self._writing, None)) is not None:
+            return Given(written)
+        self._writing = None
+        return self._begin(*self._unwritten.popleft()) if self._unwritten else self._check_size()
+
+    def _begin(self, part: str, pause_s: float) -> Given[Written] | None:
+        """Begin to write the next part out, in the thread from the first one on that takes long."""
+        if self._ahead is None and self._normalizer.is_quick(part, self._line.language):
+            self._writing = self._write(part, pause_s)
+            return self._next()
+        if self._ahead is None:
+            self._ahead = Ahead(self._write_ahead(), self._reader.bell.set)
+        self._in_thread = True
+        self._parts.put((part, pause_s))
+        return None
+
+    def _check_size(self) -> Given[Written] | None:
+        """All that is complete has been said: the sentence that is not may not be endless."""
+        if self._sentences.unfinished <= MOST_UNREAD:
+            return None
+        return Given(
+            error=ValueError(f"a sentence of the text is longer than {MOST_UNREAD} characters: end it")
+        )
 
     def _end_pieces(self) -> None:
         ended = end_pieces([self._rendering.pieces[index] for index in self._pieces], self._silence)
         for index, piece in zip(self._pieces, ended, strict=True):
             self._rendering.pieces[index] = piece
-
-    def _speak(self, sentence: str) -> None:
-        paused = read_pauses(sentence)
-        for part, pause_s in zip([*paused.parts, ""], paused.pauses_s, strict=True):
-            if self._ahead is None and self._normalizer.is_quick(part, self._line.language):
-                for written in self._write(part, pause_s):
-                    self._say(written)
-                continue
-            if self._ahead is None:
-                self._ahead = Ahead(self._write_ahead(), self._reader.bell.set)
-            self._parts.put((part, pause_s))
 
     def _write_ahead(self) -> Iterator[Written]:
         while (next_part := self._parts.get()) is not None:
@@ -307,6 +359,14 @@ class TokenLine(LateLine):
         if not self._whole[: -len(text)].strip():
             text = text.lstrip()
         self._extend(self._ids.add(text), self._ids.text)
+        if self._piece is None and len(self._whole) > MOST_UNREAD:
+            raise ValueError(
+                f"the text begins with more than {MOST_UNREAD - LONGEST_WORD} blanks: send words"
+            )
+        if self._ids.held > LONGEST_WORD:
+            raise ValueError(
+                f"a word of the text is longer than {LONGEST_WORD} characters: choose layout sentence"
+            )
 
     def _finish(self) -> None:
         text = self._whole.strip()

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+
+from ..text.arriving import Sentences
+
+log = logging.getLogger(__name__)
 
 MOST_UNREAD = 20_000  # characters: an iterator that is ahead of the speech by more waits
 
@@ -15,10 +20,13 @@ class TextReader:
     Args:
         parts: the iterator, or what ``iter`` makes one of. Only the thread touches it.
         bell: set whenever something has come.
+        layout: see ``Line``: whether there is something to speak once a sentence is complete, or with the first word.
     """
 
-    def __init__(self, parts: Iterable[str], bell: threading.Event):
+    def __init__(self, parts: Iterable[str], bell: threading.Event, layout: str = "sentence"):
         self._parts, self.bell = parts, bell
+        self._adds_speech: Callable[[str], object] = str.strip if layout == "token" else Sentences().add
+        self.has_news = False  # whether what ``take`` would return can be spoken, or is the end
         self._changed = threading.Condition()
         self._text: list[str] = []
         self._unread = 0
@@ -35,6 +43,7 @@ class TextReader:
         """Return the text that has come since the last call, whether that was all, and what the iterator raised."""
         with self._changed:
             text, self._text, self._unread = "".join(self._text), [], 0
+            self.has_news = False
             self._changed.notify_all()
             return text, self._ended, self._error
 
@@ -45,34 +54,38 @@ class TextReader:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        error = None
+        error, parts = None, None
         try:
-            self._read()
+            parts = iter(self._parts)
+            self._read(parts)
         except BaseException as raised:
             error = raised
         with self._changed:
-            self._error, self._ended = error, True
+            self._error, self._ended, self.has_news = error, True, True
         self.bell.set()
-
-    def _read(self) -> None:
-        parts = iter(self._parts)
-        try:
-            for part in parts:
-                if not isinstance(part, str):
-                    raise TypeError(f"a line's text gave {type(part).__name__}, not a string: give strings")
-                if not self._put(part):
-                    return
-        finally:
+        try:  # behind the end: it may take long
             if (close := getattr(parts, "close", None)) is not None:
                 close()
+        except Exception:
+            log.info("the iterator of a text could not be closed", exc_info=True)
+
+    def _read(self, parts: Iterator[str]) -> None:
+        for part in parts:
+            if not isinstance(part, str):
+                raise TypeError(f"a line's text gave {type(part).__name__}, not a string: give strings")
+            for begin in range(0, max(1, len(part)), MOST_UNREAD):
+                if not self._put(part[begin : begin + MOST_UNREAD]):
+                    return
 
     def _put(self, part: str) -> bool:
         """Keep a part, once there is room for it; return whether it is still wanted."""
+        adds_speech = bool(self._adds_speech(part))
         with self._changed:
             while self._unread >= MOST_UNREAD and not self._closed:
                 self._changed.wait()
             if not self._closed:
                 self._text.append(part)
                 self._unread += len(part)
+                self.has_news = self.has_news or adds_speech or self._unread >= MOST_UNREAD
         self.bell.set()
         return not self._closed

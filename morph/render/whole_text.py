@@ -64,7 +64,7 @@ class WholeLine(LineText):
                     self.stop(given.error)
                 else:
                     self._add(given.value)
-        except ValueError as error:
+        except Exception as error:  # whatever it is, it is this line's, and its reader gets it
             self.stop(error)
 
     def _add(self, cut: Cut) -> None:

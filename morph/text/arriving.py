@@ -133,6 +133,11 @@ class Sentences:
         """Return the sentences of what is left."""
         return self._cut(self._ends.end())
 
+    @property
+    def unfinished(self) -> int:
+        """How many characters have come of the sentence that is not complete."""
+        return len(self._ends.text)
+
     def _cut(self, ends: Sequence[int]) -> list[str]:
         begins = [0, *ends[:-1]]
         parts = [self._ends.text[begin:end].strip() for begin, end in zip(begins, ends, strict=False)]

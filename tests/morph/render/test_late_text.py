@@ -370,8 +370,9 @@ def test_texts_that_cannot_be_spoken(model, voice, layout, parts, sentence) -> N
     assert outcome(stream.spoken, 1.0)
 
 
-def test_a_text_that_exceeds_the_context(model, voice) -> None:
-    stream = stream_line(Synthesizer(model), as_tokens(["word " * 9000], voice), OPTIONS)
+def test_a_text_that_exceeds_the_context(model, voice, monkeypatch) -> None:
+    monkeypatch.setattr(model.config.talker_config, "max_position_embeddings", 500)
+    stream = stream_line(Synthesizer(model), as_tokens(["word " * 600], voice), OPTIONS)
     with pytest.raises(ValueError, match=r"positions and .* has"):
         list(stream)
 
@@ -418,7 +419,9 @@ def test_the_iterator_is_closed_when_the_speech_is_over(synthesizer, voice) -> N
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled", "dropped"])
-def test_a_stream_that_ends_while_its_text_is_written_out_leaves_no_thread(model, voice, monkeypatch, how) -> None:
+def test_a_stream_that_ends_while_its_text_is_written_out_leaves_no_thread(
+    model, voice, monkeypatch, how
+) -> None:
     """The thread that writes figures out refers to the model."""
     monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
     before, written, parts = set(threading.enumerate()), threading.Event(), Starved(["It is 3.", " Take 2."])
