@@ -28,8 +28,9 @@ class ServiceStatus:
     Args:
         rows: how many lines it speaks at a time.
         speaking: how many it speaks now.
-        waiting: how many wait.
-        parked: how many are made, but for samples that their slow readers do not want yet.
+        waiting: how many wait for a row, and could be spoken.
+        parked: how many have begun and have no row: for a slow reader, for more text, or for a turn of their group.
+        silent: how many have not begun, because nothing of their text can be spoken yet.
         frames: of all lines, since it was created.
         frame_s: seconds that a frame of the running batch takes, 0 if it is not known.
     """
@@ -40,6 +41,7 @@ class ServiceStatus:
     frames: int
     frame_s: float
     parked: int = 0
+    silent: int = 0
 
 
 class Desk:
@@ -47,7 +49,8 @@ class Desk:
 
     Args:
         rows: of the running batch.
-        waiting: how many lines may wait; and as many more than rows may have begun, most of them for slow readers.
+        waiting: how many lines may wait; as many more may have nothing to speak yet, and as many more than rows may
+            have begun: for slow readers, or without text.
     """
 
     def __init__(self, rows: int, waiting: int):
@@ -71,8 +74,11 @@ class Desk:
         with self._locked():
             if self._closed:
                 raise ServiceClosed("the service is closed: create another")
-            if len(self._waiting) >= self._most:
+            ready = sum(one.is_ready for one in self._waiting)
+            if ready >= self._most:
                 raise Busy(f"{self._most} lines wait already: try again later")
+            if utterance.reader is not None and len(self._waiting) - ready >= self._most:
+                raise Busy(f"{self._most} lines wait for their texts already: try again later")
             self._waiting.append(utterance)
         self.bell.set()
 
@@ -98,8 +104,9 @@ class Desk:
 
     def _look(self) -> list[Utterance]:
         """Return the lines that could be spoken now, in their order: those that have begun, then the others."""
-        begun = [one for one in self._parked if not one.is_full]
-        ready = [*begun, *self._waiting] if self._has_room else begun
+        ready = [one for one in self._parked if one.is_ready]
+        if self._has_room:
+            ready += [one for one in self._waiting if one.is_ready]
         self._turns.note(one.group for one in ready)
         return ready
 
@@ -153,6 +160,12 @@ class Desk:
             return not self._closed and all(one.group == group for one in self._look())
 
     @property
+    def is_asked(self) -> bool:
+        """Whether lines that could be spoken have no row."""
+        with self._locked():
+            return bool(self._look())
+
+    @property
     def turn_left_s(self) -> float | None:
         """Seconds until the batch is to be left to another group, None while none waits."""
         with self._locked():
@@ -203,6 +216,7 @@ class Desk:
     @property
     def status(self) -> ServiceStatus:
         """See ``ServiceStatus``."""
-        return ServiceStatus(
-            self._rows, self._speaking, len(self._waiting), self._frames, self._frame_s, len(self._parked)
-        )
+        with self._lock:
+            waiting = sum(one.is_ready for one in self._waiting)
+            silent, parked = len(self._waiting) - waiting, len(self._parked)
+        return ServiceStatus(self._rows, self._speaking, waiting, self._frames, self._frame_s, parked, silent)

@@ -16,6 +16,7 @@ from .utterance import Group, Utterance
 
 # A batch without lines holds the model so long, because the next line would have to start another one.
 LINGER_S = 0.5
+LOOK_S = 0.5  # between two looks at rows that stand still while others wait for one
 NEWCOMERS = 8  # lines that join a running batch in one frame: their prompts are run together
 
 
@@ -82,6 +83,7 @@ class OpenDecoding:
         self._leave()
         self._park()
         self._admit()
+        self._note_standing()
         for line in self._silent:
             if (request := line.next_request()) is not None:
                 request = replace(request, on_launch=partial(self._turns.begin_ahead, line, line.piece))
@@ -135,8 +137,8 @@ class OpenDecoding:
         self._leave()
 
     def _needs_no_row(self, line: OpenLine, is_over: bool) -> bool:
-        """Return whether a line waits: for another turn of its group, or for its slow reader where all is decoded."""
-        return is_over if line.wants_rows else line.utterance.is_full
+        """Return whether a line waits: for text, for another turn of its group, or for a reader of what is decoded."""
+        return (is_over or line.lacks_text) if line.wants_rows else line.utterance.is_full
 
     def _admit(self) -> None:
         """Take waiting lines; while others play only a few per frame, because prompts take time."""
@@ -148,8 +150,9 @@ class OpenDecoding:
     def _open(self, utterance: Utterance) -> None:
         self._count += 1
         if isinstance(utterance.parked, OpenLine):
-            self._lines[self._count] = utterance.parked.resume(self._count)
+            line = self._lines[self._count] = utterance.parked.resume(self._count)
             utterance.parked = None
+            line.follow()  # its text has come since
             return
         try:
             line = OpenLine(self._count, utterance, self._synthesizer, self._speed)
@@ -157,6 +160,13 @@ class OpenDecoding:
             utterance.finish(None, error)
             return
         self._lines[line.number] = line
+
+    def _note_standing(self) -> None:
+        """Bound the time in which rows stand still that others wait for."""
+        late = [line for line in self._lines.values() if line.may_starve]
+        is_wanted = bool(late) and self._desk.is_asked
+        for line in late:
+            line.stand(is_wanted)
 
     def _meanwhile(self) -> None:
         """While the device makes a frame, pass on what the codec has made before it."""
@@ -183,6 +193,8 @@ class OpenDecoding:
         """How long to wait until somebody rings the bell; None: for ever."""
         if not self._lines:
             return self._linger_s
+        if any(line.is_starved for line in self._lines.values()) and self._desk.is_asked:
+            return LOOK_S
         return self._desk.turn_left_s or None  # a turn that is over changes nothing for those that have a row
 
     @property

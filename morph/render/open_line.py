@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..decode.decoded import BROKEN, Decoded
 from ..decode.request import LineRequest
 from ..model.finite import NotFinite, of_voice
+from ..options import FRAME_RATE
 from ..synthesizer import Synthesizer
 from .channel import Chunk
 from .late_text import LateLine, SentenceLine, TokenLine
@@ -16,9 +17,9 @@ from .line_chunks import LineChunks, PieceFrames, concatenate
 from .lines import LineReport, Rendering, text_as_spoken
 from .pacing import ChunkSizes, Speed
 from .progress import Progress
+from .standing import TOO_LATE, Standing
 from .stream_decoding import PIECES_AHEAD
 from .takes import CAP, WRONG, judge_end
-from .text_reader import TextReader
 from .turn_line import TurnLine
 from .utterance import Utterance
 from .whole_text import WholeLine
@@ -58,23 +59,20 @@ class OpenLine(TurnLine):
         self._text: LateLine | WholeLine | None = self._open_text()
         # Also when all of the text has come before the line has a row: the prompt has its first token only.
         self._tokens = self._text if isinstance(self._text, TokenLine) else None
-        if isinstance(self._text, WholeLine):
-            self.follow()
-            if (
-                self._text is not None and self._text.is_read
-            ):  # a last piece holds nothing back for a crossfade
-                self.follow(ahead=2)
+        self._standing = Standing()
+        self.follow()
+        # A last piece holds nothing back for a crossfade.
+        if isinstance(self._text, WholeLine) and self._text.is_read:
+            self.follow(ahead=2)
 
     def _open_text(self) -> LateLine | WholeLine:
         line = self.utterance.line
         if isinstance(line.text, str):
             return WholeLine(self._rendering, line, self.utterance.bell.set)
         self._rendering.lines[0] = line
-        reader = TextReader(line.text, self.utterance.bell)
-        self.utterance.is_read = True
-        reader.start()
+        assert self.utterance.reader is not None
         kinds = {"sentence": SentenceLine, "token": TokenLine}
-        return kinds[line.layout](self._rendering, 0, reader)
+        return kinds[line.layout](self._rendering, 0, self.utterance.reader)
 
     @property
     def ended(self) -> bool:
@@ -96,6 +94,14 @@ class OpenLine(TurnLine):
     def is_made(self) -> bool:
         """See ``Parked``."""
         return not self.wants_rows
+
+    @property
+    def lacks_text(self) -> bool:
+        """See ``Parked``. The text has been polled."""
+        text = self._text
+        return isinstance(text, LateLine) and not (
+            self.speaking or self._waiting or text.done or text.has_news
+        )
 
     @property
     def _is_at_limit(self) -> bool:
@@ -244,6 +250,15 @@ class OpenLine(TurnLine):
         """Tell the reader that the line is over."""
         self.utterance.text_tokens = sum(prompt.text_tokens for prompt in self._rendering.prompts)
         self.utterance.finish(self._report(), self._error)
+
+    def stand(self, is_wanted: bool) -> None:
+        """Note whether the line's row ``is_wanted`` by others; end a line that keeps them waiting for too long."""
+        if self._tokens is None or self._tokens.done:
+            return
+        stands = is_wanted and self.is_starved
+        self._standing.note(stands)
+        if stands and self._standing.exceeds(self._frame_count / FRAME_RATE):
+            self._tokens.stop(ValueError(TOO_LATE))
 
     def resume(self, number: int) -> OpenLine:
         """Go on under another number, in another batch or later in the same one."""

@@ -4,10 +4,10 @@
         for chunk in service.speak(Line("Hello there.", voice)):
             player.write(chunk.samples)
 
-All lines of a running batch have the same SEQ_GROUPS, decoding and tail; each has its own sampling. A line with others
-waits until the batch has ended, and lines that came after it wait for it too. A line of a given seed has the codes that
-``stream_lines`` gives, up to the rounding of another batch size; what went wrong is not spoken again. A line whose
-numbers are not finite ends with that error, and the others go on.
+All lines of a running batch have the same SEQ_GROUPS, decoding and tail; each has its own sampling. Lines with others
+are another group, and groups take turns (``turns.py``). A line without text to speak holds no row. A line of a given
+seed has the codes that ``stream_lines`` gives, up to the rounding of another batch size; what went wrong is not spoken
+again. A line whose numbers are not finite ends with that error, and the others go on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class SpeechService:
     Args:
         synthesizer: the checkpoint and its engine.
         rows: how many lines are spoken at a time, 1 to 256.
-        waiting: how many more may wait.
+        waiting: how many more may wait; likewise how many whose text has not come, and how many that have begun and
+            wait for a slow reader, for text or for a turn.
         linger_s: the model is free for others when no line has come for so many seconds.
     """
 
@@ -86,6 +87,7 @@ class SpeechService:
         check_line(model, line)
         utterance = Utterance(line, options, group_of(options), self._desk.bell, on_change)
         self._desk.put(utterance)
+        utterance.start()  # behind it: the text of a line that is refused is not touched
         return utterance
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:

@@ -6,13 +6,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 from ..options import GenerateOptions
 from .channel import Chunk
 from .lines import Line, LineReport
 from .stream_decoding import QUEUED_FRAMES
+from .text_reader import TextReader
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,10 @@ class Parked(Protocol):
     @property
     def is_made(self) -> bool:
         """Whether all of its codes are there, so that a batch of any group can make its samples."""
+
+    @property
+    def lacks_text(self) -> bool:
+        """Whether it has nothing to speak before more of its text comes."""
 
     def abandon(self) -> None:
         """The reader has left."""
@@ -67,7 +71,23 @@ class Utterance:
         self._error: BaseException | None = None
         self.text_tokens = 0  # of what was spoken, known at the end
         self.parked: Parked | None = None  # its line, while it is at the desk between two pieces
-        self.is_read = False  # whether a thread reads the iterator of its text, and closes it
+        self.reader = None if isinstance(line.text, str) else TextReader(line.text, bell, line.layout)
+
+    def start(self) -> None:
+        """Begin to read a text that comes in parts; nothing else of the line waits for it.
+
+        Raises:
+            RuntimeError: if no thread can be started; the line is ended.
+        """
+        if self.reader is None:
+            return
+        try:
+            self.reader.start()
+        except RuntimeError as error:
+            self.close()
+            raise RuntimeError(
+                "no thread can be started for a text that comes in parts: try again later"
+            ) from error
 
     # The reader's side
 
@@ -144,6 +164,13 @@ class Utterance:
         return self._queued >= QUEUED_FRAMES and not self.is_closed
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it can be spoken, or spoken on: there is text, and its reader wants more."""
+        if self.parked is not None:
+            return not (self.is_full or self.parked.lacks_text)
+        return self.reader is None or self.reader.has_news
+
+    @property
     def is_made(self) -> bool:
         """Whether only samples of it are missing."""
         return self.parked is not None and self.parked.is_made
@@ -188,19 +215,9 @@ class Utterance:
         self._tell()
         # A reader refers to this: with its callback in here neither would be freed without the garbage collector.
         self._on_change = _nothing
-        close = None if self.is_read else getattr(self.line.text, "close", None)
-        if close is not None:  # it is the caller's, and may take long or fail: that is nobody else's
-            thread = threading.Thread(target=_close, args=(close,), name="speech text", daemon=True)
-            with suppress(RuntimeError):  # no thread starts while the program ends
-                thread.start()
+        if self.reader is not None:
+            self.reader.close()
 
 
 def _nothing() -> None:
     """Tell nobody."""
-
-
-def _close(close: Callable[[], object]) -> None:
-    try:
-        close()
-    except Exception:
-        log.info("the iterator of a text that was never read could not be closed", exc_info=True)

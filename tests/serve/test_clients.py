@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 import httpx
@@ -256,6 +256,22 @@ def test_text_in_parts_is_heard_sentence_by_sentence(url: str) -> None:
     assert said[0]["text"] == "The first sentence. The second one."
     assert said[0]["samples"] * 2 == len(first + sound) > 0
     assert said[1]["usage"]["output_tokens"] > 12, "frames of both sentences"
+
+
+def test_websockets_without_a_sentence_hold_no_row(url: str, client: Client) -> None:
+    """More of them than rows: others are spoken meanwhile."""
+    status = client.speaker.status
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(talking(url, seed=3)) for _ in range(status.rows + 1)]
+        for channel in sockets:
+            say(channel, "input.text", text="Hello ")
+        wait_until(lambda: client.speaker.status.silent == len(sockets))
+        assert httpx.post(url + PATH, json=asked(), timeout=PATIENCE).status_code == 200
+        assert client.speaker.status.silent == len(sockets)
+        for channel in sockets:
+            say(channel, "input.text", text="there.")
+            say(channel, "input.done")
+        assert [hear(channel)[0][-1]["type"] for channel in sockets] == ["session.done"] * len(sockets)
 
 
 def test_text_in_parts_may_be_wav(url: str) -> None:

@@ -100,7 +100,8 @@ def test_lines_of_the_running_group_pass_another_one_until_the_turn_is_over(synt
         assert not other.ready and len(begun) == 1
         now[0] = TURN_S
         assert len(codes_of(other)) == 2
-        assert not long._done and len(begun) == 2
+        assert not long._done
+        assert begun[:2] == [group_of(OPTIONS), group_of(replace(OPTIONS, seq_groups=1))]
         long.close()
 
 
