@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
+
+from ..runtime.bell import Bell
 
 
 class Between:
@@ -16,7 +17,7 @@ class Between:
         bell: set when there is work.
     """
 
-    def __init__(self, bell: threading.Event):
+    def __init__(self, bell: Bell):
         self._bell = bell
         self._asked: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ..runtime.bell import Bell
 from .lines import Spoken
 
 
@@ -50,7 +51,7 @@ class Channel:
 
     def __init__(self, lines: int):
         # Set when a reader has done something, or text has come: what the worker waits for when it has nothing to do.
-        self.bell = threading.Event()
+        self.bell = Bell()
         self._changed = threading.Condition()
         self._queues: list[deque[tuple[int, Chunk]]] = [deque() for _ in range(lines)]
         self._order: deque[tuple[int, int]] = (
@@ -124,6 +125,11 @@ class Channel:
     def is_cancelled(self, line: int) -> bool:
         """Return whether a line was cancelled before its end."""
         return line in self._cancelled
+
+    def leave(self) -> None:
+        """Nobody refers to the stream any more. Takes no lock: the garbage collector calls it, wherever it runs."""
+        self._closed = True
+        self.bell.set()
 
     def close(self) -> None:
         """Readers leave: drop what is queued, and end their iterations."""

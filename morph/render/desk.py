@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ..runtime.bell import Bell
 from .between import Between
 from .turns import Turns
 from .utterance import Group, Parked, Utterance
@@ -54,10 +55,10 @@ class Desk:
     """
 
     def __init__(self, rows: int, waiting: int):
-        self.bell = threading.Event()  # set whenever there is something to look at
+        self.bell = Bell()  # set whenever there is something to look at
         self.between = Between(self.bell)  # what needs the model and is no line
         self._rows, self._most = rows, waiting
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._waiting: deque[Utterance] = deque()
         self._parked: list[Utterance] = []
         self._turns = Turns()
@@ -172,6 +173,11 @@ class Desk:
             self._look()
             return self._turns.left_s
 
+    def leave(self) -> None:
+        """Have the thread that takes lines call ``close``. Takes no lock: the garbage collector calls it, wherever."""
+        self._closed = True
+        self.bell.set()
+
     def close(self) -> None:
         """Take no more lines; those that wait are ended."""
         with self._lock:
@@ -185,7 +191,7 @@ class Desk:
 
     @property
     def is_closed(self) -> bool:
-        """Whether ``close`` was called."""
+        """Whether ``close`` or ``leave`` was called."""
         return self._closed
 
     @contextmanager

@@ -185,7 +185,6 @@ class OpenDecoding:
         if not self._lines:
             self._desk.between.do()
         rang = self._desk.bell.wait(self._patience_s)
-        self._desk.bell.clear()
         self._is_idle = not (rang or self._lines)
 
     @property

@@ -61,8 +61,10 @@ class SpeechService:
         serve = partial(_serve, synthesizer, self._desk, rows, linger_s)
         self._thread = threading.Thread(target=serve, name="speech service", daemon=True)
         self._thread.start()
-        # Also when the program ends: a thread that is in torch then would abort it.
-        self._stop = weakref.finalize(self, _stop, self._desk, self._thread)
+        # A service that is dropped: the garbage collector may run in this thread, or in one that it needs.
+        weakref.finalize(self, self._desk.leave).atexit = False
+        # When the program ends: a thread that is in torch then would abort it.
+        weakref.finalize(self._thread, _end, self._desk, weakref.ref(self._thread))
 
     def speak(
         self,
@@ -112,9 +114,7 @@ class SpeechService:
 
     def close(self) -> None:
         """End all lines, and return when the model is free."""
-        self._stop()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        _stop(self._desk, self._thread)
 
     def __enter__(self) -> SpeechService:
         return self
@@ -130,6 +130,12 @@ def _stop(desk: Desk, thread: threading.Thread) -> None:
         thread.join()
 
 
+def _end(desk: Desk, thread: weakref.ref[threading.Thread]) -> None:
+    """End all lines if the thread still runs."""
+    if (running := thread()) is not None and running.is_alive():
+        _stop(desk, running)
+
+
 def _serve(synthesizer: Synthesizer, desk: Desk, rows: int, linger_s: float) -> None:
     """Speak what comes, batch by batch, until the desk is closed; without the service, which can so be dropped."""
     while not desk.is_closed:
@@ -140,7 +146,6 @@ def _serve(synthesizer: Synthesizer, desk: Desk, rows: int, linger_s: float) -> 
                     with synthesizer.session():
                         desk.between.do()
                 desk.bell.wait()
-                desk.bell.clear()
                 continue
             with synthesizer.session(), on_device(synthesizer.model.device):
                 OpenDecoding(synthesizer, desk, first, rows, linger_s).run()
@@ -148,3 +153,4 @@ def _serve(synthesizer: Synthesizer, desk: Desk, rows: int, linger_s: float) -> 
             log.exception("a running batch failed: its lines were ended")
             if first is not None:
                 desk.drop(first, error)  # if it never got as far as a row, it would be tried for ever
+    desk.close()

@@ -80,8 +80,11 @@ class SpeechStream:
         self._lines = len(job.lines)
         self._channel = Channel(self._lines)
         self._worker = _Worker(job, self._channel)
-        # The worker knows the channel, not the stream: so a stream without readers is collected.
-        self._finalizer = weakref.finalize(self, _Worker.stop, self._worker)
+        # The worker knows the channel, not the stream: so a stream without readers is collected. That may happen in any
+        # thread, also in the worker's or in one that it needs: nothing is waited for.
+        weakref.finalize(self, self._channel.leave).atexit = False
+        # A program may end while a stream plays.
+        weakref.finalize(self._worker, _end, weakref.ref(self._worker))
         self._worker.start()
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -115,7 +118,7 @@ class SpeechStream:
 
     def close(self) -> None:
         """End the stream; what was not read is dropped. Returns when the model is free for others."""
-        self._finalizer()
+        self._worker.stop()
 
     def __enter__(self) -> SpeechStream:
         return self
@@ -165,6 +168,12 @@ class LineReader:
         self._stream.cancel(self._index)
 
 
+def _end(worker: weakref.ref[_Worker]) -> None:
+    """End a stream that still plays."""
+    if (running := worker()) is not None:
+        running.stop()
+
+
 @dataclass(frozen=True)
 class _Job:
     synthesizer: Synthesizer
@@ -192,7 +201,6 @@ class _Worker:
         for reader in self._readers.values():
             reader.start()
         run = contextvars.copy_context().run  # ``on_frame`` may depend on the caller's context
-        # A program may end while a stream plays: weakref.finalize then ends the job first.
         self._thread = self._job.synthesizer.engine.threads.start(partial(run, self._run))
 
     def stop(self) -> None:

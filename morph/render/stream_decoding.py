@@ -308,7 +308,6 @@ class StreamDecoding:
         self._turns.send(self._lines, hurry=True)
         self._speed.rest()
         self._channel.bell.wait(WAIT_S)
-        self._channel.bell.clear()
         self._rendering.progress.add(0)
 
     # From codes to chunks

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
+from ..runtime.bell import Bell
 from ..text.arriving import Sentences
 
 log = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ class TextReader:
         layout: see ``Line``: whether there is something to speak once a sentence is complete, or with the first word.
     """
 
-    def __init__(self, parts: Iterable[str], bell: threading.Event, layout: str = "sentence"):
+    def __init__(self, parts: Iterable[str], bell: Bell, layout: str = "sentence"):
         self._parts, self.bell = parts, bell
         self._adds_speech: Callable[[str], object] = str.strip if layout == "token" else Sentences().add
         self.has_news = False  # whether what ``take`` would return can be spoken, or is the end

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 
 from ..options import GenerateOptions
+from ..runtime.bell import Bell
 from .channel import Chunk
 from .lines import Line, LineReport
 from .stream_decoding import QUEUED_FRAMES
@@ -57,7 +58,7 @@ class Utterance:
         line: Line,
         options: GenerateOptions,
         group: Group,
-        bell: threading.Event,
+        bell: Bell,
         on_change: Callable[[], None] | None = None,
     ):
         self.line, self.options, self.group = line, options, group

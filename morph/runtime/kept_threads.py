@@ -114,15 +114,21 @@ class _Idle:
             if not whole or self._closed or len(self._queues) == KEPT:
                 return False
             self._queues.append(queue)
-            return True
+        if self._closed:  # meanwhile
+            self._end()
+        return True
 
     def close(self) -> None:
-        """End the threads that wait, and the others after their jobs."""
-        with self._lock:
-            self._closed = True
-            for queue in self._queues:
-                queue.put(None)
-            self._queues.clear()
+        """End the threads that wait, and the others after their jobs. Takes no lock: see ``Bell``."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
+        while True:
+            try:
+                self._queues.pop().put(None)
+            except IndexError:
+                return
 
 
 def _work(queue: _Jobs, idle: _Idle) -> None:

@@ -20,6 +20,7 @@ from qwen3_tts_morph.morph.render.stream import stream_line, stream_lines
 from qwen3_tts_morph.morph.render.stream_decoding import StreamDecoding
 from qwen3_tts_morph.morph.render.takes import Take
 from qwen3_tts_morph.morph.render.text_reader import MOST_UNREAD, TextReader
+from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
@@ -449,7 +450,7 @@ def test_a_stream_that_ends_while_its_text_is_written_out_leaves_no_thread(
 
 def test_text_is_not_read_far_ahead() -> None:
     read: list[str] = []
-    reader = TextReader((read.append("x") or "x" * 1000 for _ in range(100)), threading.Event())
+    reader = TextReader((read.append("x") or "x" * 1000 for _ in range(100)), Bell())
     reader.start()
     deadline = time.monotonic() + PATIENCE
     while len(read) * 1000 <= MOST_UNREAD and time.monotonic() < deadline:

@@ -29,6 +29,7 @@ from qwen3_tts_morph.morph.render.pacing import Speed
 from qwen3_tts_morph.morph.render.service import SpeechService
 from qwen3_tts_morph.morph.render.stream import stream_line
 from qwen3_tts_morph.morph.render.utterance import Utterance
+from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text import normalize
 from qwen3_tts_morph.morph.text.profile import TextProfile
@@ -787,7 +788,7 @@ def test_the_reader_is_told_of_news(synthesizer, voice) -> None:
 
 
 def test_a_line_whose_piece_ends_rests_no_longer(synthesizer, voice) -> None:
-    utterance = Utterance(Line("Hello.", voice), SHORT, (), threading.Event())
+    utterance = Utterance(Line("Hello.", voice), SHORT, (), Bell())
     with synthesizer.session():
         line = OpenLine(1, utterance, synthesizer, Speed(0.08))
         request = line.next_request()

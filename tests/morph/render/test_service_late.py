@@ -18,6 +18,7 @@ from qwen3_tts_morph.morph.render.service import SpeechService
 from qwen3_tts_morph.morph.render.stream_decoding import PIECES_AHEAD
 from qwen3_tts_morph.morph.render.text_reader import MOST_UNREAD, TextReader
 from qwen3_tts_morph.morph.render.utterance import Utterance
+from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -187,7 +188,7 @@ def test_an_iterator_whose_close_blocks_holds_up_nobody(synthesizer, voice) -> N
 
 def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> None:
     """A prompt takes some milliseconds, and all lines wait for it."""
-    utterance = Utterance(late(["One. " * 500], voice, "sentence"), OPTIONS, (), threading.Event())
+    utterance = Utterance(late(["One. " * 500], voice, "sentence"), OPTIONS, (), Bell())
     utterance.start()
     assert utterance.reader is not None
     wait_until(lambda: utterance.reader._ended)
@@ -201,7 +202,7 @@ def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> Non
 
 
 def test_a_part_of_any_length_is_taken_in_bounded_ones() -> None:
-    reader = TextReader(["One. " * MOST_UNREAD], threading.Event())
+    reader = TextReader(["One. " * MOST_UNREAD], Bell())
     reader.start()
     taken, ended = "", False
     while not ended:
