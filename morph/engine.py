@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from .model.model import Model
 from .model.threads import is_small_on_cpu
 from .options import GenerateOptions, check_engine
 from .runtime.capture import NO_CUDA, CaptureStream
+from .runtime.exclusive import Exclusive
 from .runtime.fallback import Fallback
 from .runtime.kept_threads import KeptThreads
 from .voice.prompt import PromptBuilder, SharedParts
@@ -63,7 +63,7 @@ class Engine:
         self._waveforms = Waveforms(batch_codec, captures)
         self._streams = StreamCodecs(self._waveforms, captures)
         self._prompts = SharedParts()
-        self._lock = threading.RLock()
+        self._use = Exclusive("the engine")
         self.threads = KeptThreads("speech stream")
 
     @contextmanager
@@ -73,7 +73,7 @@ class Engine:
         Decoding does so by itself. A rendering also builds prompts, which joins the model's weights on first use: it
         takes ``Model.exclusive`` first, then this (see ``Synthesizer.session``).
         """
-        with self._lock:
+        with self._use.held():
             yield
 
     def choose(self, model: Model, options: GenerateOptions) -> Choice:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 
 from ..options import Sampling, check_tail
+from ..runtime.exclusive import Exclusive
 from ..text.profile import TextProfile
 from .int8 import Int8Linear
 from .joined_weights import stack
@@ -61,7 +61,7 @@ class Model:
         self.sampling = Sampling.from_config(self.upstream.generate_config)
         self.profile = TextProfile()
         self.fingerprint = ""  # of the files that it was loaded from; "" if it was not loaded from files
-        self._lock = threading.RLock()
+        self._use = Exclusive("the model")
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -70,7 +70,7 @@ class Model:
         Rendering and cloning hold it: the first use joins weights in place, and torch's thread count is shared by the
         process (see ``threads.limit_threads``). To use the engine's caches too, take ``Engine.exclusive`` after it.
         """
-        with self._lock:
+        with self._use.held():
             yield
 
     @property

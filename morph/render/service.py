@@ -13,6 +13,7 @@ again. A line whose numbers are not finite ends with that error, and the others 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from typing import TypeVar
 from ..graph.engine import on_device
 from ..options import MOST_LINES, GenerateOptions
 from ..synthesizer import Synthesizer
-from .desk import Desk, ServiceStatus
+from .desk import Desk, ServiceClosed, ServiceStatus
 from .lines import Line, check_line
 from .open_decoding import LINGER_S, OpenDecoding
 from .utterance import Utterance, group_of
@@ -58,6 +59,7 @@ class SpeechService:
                 f"rows is {rows} and waiting is {waiting}: choose 1 to {MOST_LINES} rows, and 1 or more that wait"
             )
         self._synthesizer, self._desk = synthesizer, Desk(rows, waiting)
+        self._process = os.getpid()
         serve = partial(_serve, synthesizer, self._desk, rows, linger_s)
         self._thread = threading.Thread(target=serve, name="speech service", daemon=True)
         self._thread.start()
@@ -82,8 +84,9 @@ class SpeechService:
         Raises:
             ValueError: as ``stream_lines``.
             Busy: if too many lines wait.
-            ServiceClosed: after ``close``.
+            ServiceClosed: after ``close``, and in a process that was forked from the one that made the service.
         """
+        self._check_process()
         options, model = options or GenerateOptions(), self._synthesizer.model
         self._synthesizer.engine.choose(model, options)
         check_line(model, line)
@@ -102,10 +105,16 @@ class SpeechService:
         Returns:
             what has its result or its error; ServiceClosed if the service is closed before.
         """
+        self._check_process()
         asked = self._desk.between.ask(work)
         if self._desk.is_closed:
             self._desk.close()
         return asked
+
+    def _check_process(self) -> None:
+        """Raise ServiceClosed in a forked process, where no thread would speak."""
+        if self._process != os.getpid():
+            raise ServiceClosed("the service was made before this process was forked: create another here")
 
     @property
     def status(self) -> ServiceStatus:
@@ -114,7 +123,8 @@ class SpeechService:
 
     def close(self) -> None:
         """End all lines, and return when the model is free."""
-        _stop(self._desk, self._thread)
+        if self._process == os.getpid():
+            _stop(self._desk, self._thread)
 
     def __enter__(self) -> SpeechService:
         return self

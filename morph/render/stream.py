@@ -205,6 +205,8 @@ class _Worker:
 
     def stop(self) -> None:
         """Close the channel and wait until the model is free; a worker that still waits for the model ends later."""
+        if self._thread is not None and not self._thread.is_here:
+            return  # its locks may be held for ever
         self._channel.close()
         self._close_readers()
         if self._has_session and self._thread is not None and not self._thread.is_current:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -19,6 +20,7 @@ class Job:
 
     def __init__(self, call: Call):
         self._call: Call | None = call
+        self._process = os.getpid()
         self._thread: threading.Thread | None = None
         self._done = threading.Event()
 
@@ -33,15 +35,21 @@ class Job:
         """Let those who wait for the end of the call go on."""
         self._done.set()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether its thread is in this process, which may have been forked since."""
+        return self._process == os.getpid()
+
     def join(self) -> None:
-        """Wait for the end of the call.
+        """Wait for the end of the call; not in a forked process, which does not have its thread.
 
         Raises:
             RuntimeError: within the call itself.
         """
         if self.is_current:
             raise RuntimeError("a job cannot wait for its own end")
-        self._done.wait()
+        if self.is_here:
+            self._done.wait()
 
     @property
     def is_current(self) -> bool:
@@ -60,7 +68,10 @@ class KeptThreads:
 
     def __init__(self, name: str):
         self._name = name
-        self._idle = _Idle()
+        self._open()
+
+    def _open(self) -> None:
+        self._process, self._idle = os.getpid(), _Idle()
         # Not at the program's end: a thread that ends then may need Python to free its tensors, and aborts the program.
         weakref.finalize(self, self._idle.close).atexit = False
 
@@ -76,6 +87,8 @@ class KeptThreads:
 
     def start(self, call: Call) -> Job:
         """Make a call in a thread. It must not raise: nobody would see it but ``threading.excepthook``."""
+        if self._process != os.getpid():  # forked: no thread that waits is here
+            self._open()
         job = Job(call)
         queue = self._idle.take()
         if queue is None:
