@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -78,18 +79,19 @@ class OpenDecoding:
             for line in self._lines.values():
                 line.utterance.finish(None, ServiceClosed("the service was closed while it spoke this line"))
                 line.utterance.close()
-        for line in [line for line in self._lines.values() if line.is_followed]:
+        followed = [line for line in self._lines.values() if line.is_followed]
+        for line in followed:
             line.follow()
         self._leave()
         self._park()
         self._admit()
-        self._note_standing()
+        self._note_standing([line for line in followed if line.may_starve])
         for line in self._silent:
             if (request := line.next_request()) is not None:
                 request = replace(request, on_launch=partial(self._turns.begin_ahead, line, line.piece))
                 self._queue.add((line.number,), line.number, request)
         self._queue.drop_cancelled()
-        self._queue.open = self._goes_on or any(line.wants_rows for line in self._lines.values())
+        self._queue.open = any(line.wants_rows for line in self._lines.values()) or self._goes_on
 
     @property
     def _goes_on(self) -> bool:
@@ -161,9 +163,8 @@ class OpenDecoding:
             return
         self._lines[line.number] = line
 
-    def _note_standing(self) -> None:
-        """Bound the time in which rows stand still that others wait for."""
-        late = [line for line in self._lines.values() if line.may_starve]
+    def _note_standing(self, late: Sequence[OpenLine]) -> None:
+        """Bound the time in which the rows of late texts stand still that others wait for."""
         is_wanted = bool(late) and self._desk.is_asked
         for line in late:
             line.stand(is_wanted)
