@@ -543,7 +543,7 @@ print("speaks", flush=True)
 """
 
 
-@pytest.mark.parametrize("engine", [pytest.param(EAGER, marks=pytest.mark.slow), "graph"])
+@pytest.mark.parametrize("engine", [EAGER, "graph"])
 def test_a_program_may_end_while_a_service_speaks(checkpoint, engine) -> None:
     """A thread that is in torch when Python ends would abort it, with exit code 134."""
     command = [sys.executable, "-c", ENDING, str(checkpoint("tiny", "custom_voice")), engine]
