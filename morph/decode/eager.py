@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
-from ..model.finite import not_finite
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
-from .decoded import BROKEN, SPECIAL_CODES, Decoded
+from .decoded import SPECIAL_CODES, Decoded
+from .loop import Loop
 from .lossless import LosslessPredictor
 from .predictor import Predictor
-from .request import LineRequest
+from .request import LatePart, LineRequest
+from .rows import Frame
 from .sampling import (
     BrokenLines,
     Randomness,
@@ -26,7 +29,7 @@ from .sampling import (
     sample_tokens,
     shared,
 )
-from .source import Lines, LineSource, as_source
+from .source import Lines, as_source
 from .talker import Talker
 
 log = logging.getLogger(__name__)
@@ -81,18 +84,18 @@ class FirstGroup:
         self.minimums.fill_(minimum)
         self._longest_minimum = minimum
 
-    def sample(self, logits: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
-        """Return tokens ``[B]`` for logits ``[B, V]``; lines that have ended (bool ``[B]``) get EOS."""
-        return self.broken.apply(lambda finite: self._sample(finite, ended), logits)
+    def sample(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return tokens ``[B]`` for logits ``[B, V]``."""
+        return self.broken.apply(self._sample, logits)
 
-    def _sample(self, logits: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
+    def _sample(self, logits: torch.Tensor) -> torch.Tensor:
         check_finite(logits)
         scores = penalize_repetition(logits.float(), self.seen, self.penalty)
         if self.frames < self._longest_minimum:
             scores = scores.clone()
             scores[:, self.eos].masked_fill_(self.frames < self.minimums, -torch.inf)
         scores = scores.masked_fill(self.suppressed, -torch.inf)
-        tokens = sample_tokens(scores, self.sampling, self.randomness).masked_fill(ended, self.eos)
+        tokens = sample_tokens(scores, self.sampling, self.randomness)
         self.seen.scatter_(1, tokens[:, None], True)
         self.frames += 1
         return tokens
@@ -125,12 +128,13 @@ def decode(
     """
     experiment = experiment or Experiment()
     predictor = experiment.predictor or choose_predictor(model, options)
-    batches = _Batches(model, as_source(lines), options, replace(experiment, predictor=predictor))
+    source = as_source(lines)
+    batches = EagerRows(model, options, source.late, replace(experiment, predictor=predictor))
     with choose_kernels(options.seq_groups):
-        batches.run(on_frame or (lambda _: None))
+        decoded = Loop(model, source, batches).run(on_frame)
     if experiment.predictor is None and isinstance(predictor, LosslessPredictor):
         log.info("lossless: %s, %d without drafts", predictor.tally.describe(), PREDICTED_GROUPS)
-    return [one for batch in batches.begun for one in batch.collect()]
+    return decoded
 
 
 def choose_predictor(model: Model, options: GenerateOptions) -> Predictor:
@@ -150,158 +154,123 @@ def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:
     return without_cudnn()
 
 
-class _Batches:
-    """The batches of one decoding: one after another for given lines, side by side for lines that come late."""
+class EagerRows:
+    """The rows of one decoding, see ``Rows``: those of batches, which upstream's layers can only begin as a whole.
 
-    def __init__(self, model: Model, source: LineSource, options: GenerateOptions, experiment: Experiment):
-        self._model, self._source, self._options, self._experiment = model, source, options, experiment
-        self.begun: list[_Batch] = []
-        self._running: list[_Batch] = []
+    Given lines are in one batch after another, and lines that come late in batches side by side.
 
-    def run(self, on_frame: Callable[[int], None]) -> None:
-        """Decode all lines to their ends."""
-        while self._running or not self._source.done:
-            began, made = self._begin(), False
-            for batch in self._running:
-                if batch.ready():
-                    made = True
-                    if frames := batch.step():
-                        on_frame(frames)
-            self._running = [batch for batch in self._running if not batch.ended]
-            if not began and not made and (self._running or not self._source.done):
-                self._source.wait()
+    Args:
+        model: the checkpoint.
+        options: of the decoding.
+        late: whether lines come while others are decoded.
+        experiment: replaced parts; ``predictor`` too.
+    """
 
-    def _begin(self) -> bool:
-        """Begin the lines that are there and for which there is room; return whether there are any."""
-        room = self._options.batch_size - sum(batch.lines_running for batch in self._running)
-        if self._running and not self._source.late:
-            room = 0
-        lines = [self._source.take() for _ in range(min(room, len(self._source.ready)))]
-        alone = [[line] for line in lines if line.text is not None]
-        together = [line for line in lines if line.text is None]
-        new = [
+    def __init__(self, model: Model, options: GenerateOptions, late: bool, experiment: Experiment):
+        self._model, self._options, self._late, self._experiment = model, options, late, experiment
+        self._batches: list[_Batch] = []
+        self._due: deque[_Batch] = deque()  # those whose frames have not been made in this step
+
+    def room(self, waiting: int) -> int:
+        """See ``Rows``."""
+        if self._batches and not self._late:
+            return 0
+        return min(waiting, self._options.batch_size - sum(len(batch.rows) for batch in self._batches))
+
+    def admit(self, lines: Mapping[int, LineRequest]) -> None:
+        """See ``Rows``: a line with late text is a batch of its own, so that no other waits for it."""
+        together = {number: line for number, line in lines.items() if line.text is None}
+        alone = [{number: line} for number, line in lines.items() if line.text is not None]
+        self._batches += [
             _Batch(self._model, batch, self._options, self._experiment)
             for batch in (together, *alone)
             if batch
         ]
-        self.begun += new if self._source.collected else []
-        self._running += new
-        return bool(new)
+
+    def add_text(self, line: int, start: int, part: LatePart) -> None:
+        """See ``Rows``."""
+        self._batch(line).add_text(part)
+
+    def step(self, stopped: Sequence[int]) -> bool:
+        """See ``Rows``: nothing is made beside the host."""
+        held = set(stopped)
+        self._due = deque(batch for batch in self._batches if not batch.rows.keys() <= held)
+        return False
+
+    def read(self) -> Frame | None:
+        """See ``Rows``: make a frame of the next batch."""
+        return self._due.popleft().make_frame() if self._due else None
+
+    def release(self, line: int) -> None:
+        """See ``Rows``."""
+        batch = self._batch(line)
+        del batch.rows[line]
+        if not batch.rows:
+            self._batches.remove(batch)
+
+    def _batch(self, line: int) -> _Batch:
+        return next(batch for batch in self._batches if line in batch.rows)
 
 
 class _Batch:
-    """Lines that are decoded together, until the last of them has ended."""
+    """Lines that are decoded together, until the last of them has ended.
+
+    ``rows`` are those of the lines that have not ended, by the lines' numbers.
+    """
 
     def __init__(
         self,
         model: Model,
-        lines: Sequence[LineRequest],
+        lines: Mapping[int, LineRequest],
         options: GenerateOptions,
         experiment: Experiment,
     ):
         assert experiment.predictor is not None
-        self._model, self._lines, self._options, self._experiment = model, lines, options, experiment
-        self._predictor = experiment.predictor
-        samplings = [line.sampling or options.sampling or model.sampling for line in lines]
+        self._model, self._options, self._experiment = model, options, experiment
+        self._predictor, requests = experiment.predictor, list(lines.values())
+        self.rows, self._size = {number: row for row, number in enumerate(lines)}, len(lines)
+        samplings = [line.sampling or options.sampling or model.sampling for line in requests]
         self._sampling = shared([one.subtalker for one in samplings])
-        streams = experiment.stream or line_streams([line.seed for line in lines], model.device)
+        streams = experiment.stream or line_streams([line.seed for line in requests], model.device)
         self._randomness: Randomness = streams
-        self._talker = Talker(model, [line.prompt for line in lines])
-        minimums = [line.prompt.min_frames for line in lines]
+        self._talker = Talker(model, [line.prompt for line in requests])
+        minimums = [line.prompt.min_frames for line in requests]
         self._first = FirstGroup(model, minimums, samplings, self._randomness)
-        self._ends: list[str | None] = [None] * len(lines)
-        self._frames: list[torch.Tensor] = []
         self._hidden, logits = self._talker.prefill()
-        self._tokens = self._sample(logits)
+        self._tokens = self._first.sample(logits)  # group 0 of the next frame, ``[B]``
 
-    @property
-    def ended(self) -> bool:
-        """Whether all lines have ended."""
-        return self.lines_running == 0
+    def add_text(self, part: LatePart) -> None:
+        """Add the text that has come for the only line."""
+        self._talker.add_text(part.rows)
+        self._first.hold(part.min_frames)
 
-    @property
-    def lines_running(self) -> int:
-        """How many lines have not ended."""
-        return self._ends.count(None)
+    def make_frame(self) -> Frame:
+        """Make the next frame of the lines that have not ended."""
+        tokens = self._tokens.masked_fill(self._has_ended(), self._first.eos)
+        on_host, broken = tokens.tolist(), self._first.broken.take()
+        report = np.zeros((len(on_host), PREDICTED_GROUPS + 2), dtype=np.int64)
+        report[:, 0] = on_host
+        if any(on_host[row] != self._first.eos and row not in broken for row in self.rows.values()):
+            codes = self._make_codes(tokens)
+            report[:, :-1] = codes.cpu()
+            broken += self._predictor.broken.take()
+        report[broken, -1] = 1
+        return Frame(np.array(list(self.rows)), report[list(self.rows.values())])
 
-    def ready(self) -> bool:
-        """Return whether there is a next frame: not while text is late, nor when all lines have been cancelled."""
-        for row, line in enumerate(self._lines):
-            if self._ends[row] is None and line.is_cancelled:
-                self._end(row, "cancelled")
-        if (text := self._lines[0].text) is None or self.ended:
-            return not self.ended
-        ready = text.ready(len(self._frames))
-        if (part := text.take()) is not None:
-            self._talker.add_text(part.rows)
-            self._first.hold(part.min_frames)
-        return ready
-
-    def step(self) -> int:
-        """Make a frame of the lines that have not ended; return how many they are."""
-        on_host = self._tokens.tolist()
-        for row, token in enumerate(on_host):
-            if token == self._first.eos and self._ends[row] is None:
-                self._end(row, "eos")
-        if self.ended:
-            return 0
-        codes = self._decode_frame()
-        running = [row for row, end in enumerate(self._ends) if end is None]
-        self._frames.append(codes)
-        if self._experiment.observe is not None:
-            self._experiment.observe(self._hidden, codes)
-        self._hidden, logits = self._talker.step(codes)
-        _pass_codes(codes, running, self._lines)
-        for row in running:
-            if (end := self._lines[row].guard.add(on_host[row])) is not None:
-                self._end(row, end)
-        self._tokens = self._sample(logits)
-        return len(running)
-
-    def _sample(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return group 0 of the next frame, ``[B]``."""
-        tokens = self._first.sample(logits, self._has_ended())
-        self._break_off(self._first.broken.take())
-        return tokens
-
-    def _decode_frame(self) -> torch.Tensor:
-        """Return the codes ``[B, 16]`` of the current frame."""
-        embedding = self._model.talker.get_input_embeddings()(self._tokens[:, None])
+    def _make_codes(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the codes ``[B, 16]`` of a frame, by its group 0 ``[B]``, and sample group 0 of the next one."""
+        embedding = self._model.talker.get_input_embeddings()(tokens[:, None])
         rest = self._predictor.decode_frame(
             self._hidden, embedding, self._options.seq_groups, self._sampling, self._randomness
         )
-        self._break_off(self._predictor.broken.take())
-        return torch.cat((self._tokens[:, None], rest), dim=1)
-
-    def _break_off(self, rows: Sequence[int]) -> None:
-        """End the lines whose numbers are not finite."""
-        for row in rows:
-            if self._ends[row] is None:
-                self._ends[row] = BROKEN
-                self._lines[row].break_off(not_finite(self._model.dtype))
+        codes = torch.cat((tokens[:, None], rest), dim=1)
+        if self._experiment.observe is not None:
+            self._experiment.observe(self._hidden, codes)
+        self._hidden, logits = self._talker.step(codes)
+        self._tokens = self._first.sample(logits)
+        return codes
 
     def _has_ended(self) -> torch.Tensor:
-        return torch.tensor([end is not None for end in self._ends], device=self._model.device)
-
-    def _end(self, row: int, ended: str) -> None:
-        self._ends[row] = ended
-        self._lines[row].end(ended)
-
-    def collect(self) -> list[Decoded]:
-        """Return each line's codes, cut from the batch's frames; its guard has counted its frames."""
-        groups = int(self._model.config.talker_config.num_code_groups)
-        empty = torch.zeros(len(self._lines), 0, groups, dtype=torch.long)
-        codes = torch.stack(self._frames, dim=1).cpu() if self._frames else empty
-        return [
-            Decoded(codes[row, : line.guard.frames].clone(), str(end))
-            for row, (line, end) in enumerate(zip(self._lines, self._ends, strict=True))
-        ]
-
-
-def _pass_codes(codes: torch.Tensor, running: Sequence[int], lines: Sequence[LineRequest]) -> None:
-    """Pass a frame's codes ``[B, 16]`` to the running lines that listen; only then are they copied to the host."""
-    listeners = [(row, listen) for row in running if (listen := lines[row].on_codes) is not None]
-    if listeners:
-        on_host = codes.cpu().numpy()
-        for row, listen in listeners:
-            listen(on_host[row])
+        """Return bool ``[B]``: the lines that have ended."""
+        going = set(self.rows.values())
+        return torch.tensor([row not in going for row in range(self._size)], device=self._model.device)

@@ -11,17 +11,21 @@ the same distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
+import numpy as np
 import torch
 
 from ..decode.decoded import Decoded
 from ..decode.guard import Guard
-from ..decode.request import LineRequest
-from ..decode.source import Lines, LineSource
+from ..decode.loop import Loop
+from ..decode.request import LatePart, LineRequest
+from ..decode.rows import Frame
+from ..decode.source import Lines, LineSource, as_source
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
+from ..frame.noise import GROUPS
 from ..frame.weights import KeptWeights, Weights
 from ..model.finite import NotFinite
 from ..model.model import Model
@@ -35,8 +39,8 @@ from ..runtime.sizes import power_below
 from ..text.duration import reserved_frames
 from ..voice.prompt import Prompt, PromptPrefix
 from .backend import FrameBackend
-from .batch import LineBatch
 from .readback import LAG, Readback
+from .rows import FIRST_AT_ONCE, FirstFrames, RowTable
 
 SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
@@ -314,15 +318,15 @@ class GraphDecoder:
         if rows is not None and kept is not None:
             slots.state.copy_rows(rows, kept)
 
-    def _can_split(self, batch: LineBatch) -> bool:
-        """Return whether the next frame can be made in two parts: its codes, then the talker's step.
+    def _can_split(self, positions: int, lines: int) -> bool:
+        """Return whether the next frame of so many lines can be made in two parts: its codes, then the talker's step.
 
         The codes of a few lines can then be read before the talker's step; more lines are bound by throughput. Whole
         frames of the same kind must have been captured: they fall back to torch operations if a kernel fails.
         """
-        self._grow(batch.positions)
-        key = ("frame", self.seq_groups, choose_window(batch.positions))
-        return batch.lines_running <= FEW_LINES and self._started[2].has(key)
+        self._grow(positions)
+        key = ("frame", self.seq_groups, choose_window(positions))
+        return lines <= FEW_LINES and self._started[2].has(key)
 
     @torch.inference_mode()
     def _codes(self) -> None:
@@ -372,22 +376,20 @@ class GraphDecoder:
         """
         if isinstance(lines, Sequence) and not lines:
             raise ValueError("there is no line to decode: give one or more")
-        eos = int(model.config.talker_config.codec_eos_token_id)
-        batch = LineBatch(lines, eos, self.batch, model.dtype, self._broken)
-        if batch.source.late and self.batch > 1 and self._entrance is None:
+        source = as_source(lines)
+        if source.late and self.batch > 1 and self._entrance is None:
             self._entrance = GraphDecoder(1, 1, self.frames, self._captures, self._views)
         try:
             with on_device(model.device):
-                self.start(model, options, expected_context(batch.source), assume=True)
-                if batch.source.joins:
-                    self._prepare(batch.source.joins)
-                self._decode(model, options, batch, on_frame)
+                self.start(model, options, expected_context(source), assume=True)
+                if source.joins:
+                    self._prepare(source.joins)
+                return Loop(model, source, GraphRows(self, model, options, source.late)).run(on_frame)
         except NotFinite:  # no mask would hide what is left in the cache
             self.free()
             raise
         finally:
             self._unwritten.clear()  # the decoding may have ended between a line's prompt and its first step
-        return batch.collect()
 
     @torch.inference_mode()
     def _prepare(self, joins: int) -> None:
@@ -404,97 +406,16 @@ class GraphDecoder:
             prefill = partial(self._prefill, range(count), [line] * count)
             self._started[2].prepare(("prefill", count, self._pad(line.prompt.length)), prefill)
 
-    def _decode(
-        self,
-        model: Model,
-        options: GenerateOptions,
-        batch: LineBatch,
-        on_frame: Callable[[int], None] | None,
-    ) -> None:
-        readback = self._new_readback()
-        while batch.running:
-            self._admit(batch)
-            batch.end_cancelled()
-            stopped = batch.stopped()
-            if makes_frame := len(stopped) < batch.lines_running:
-                batch.send(stopped)
-                splits = batch.first_is_awaited and not stopped and self._can_split(batch)
-                positions = batch.positions
-                self._launch(readback, positions, stopped, splits)
-                batch.launched(self.report)
-                if not self._views.confirm():  # last: what a first frame waits for has been launched
-                    readback = self._launch_again(model, options, batch, stopped)
-                    splits = False
-                    batch.launched(self.report)
-                batch.source.meanwhile()
-            elif not readback.waiting and batch.must_wait:
-                batch.source.wait()
-            while readback.waiting > (self._lag(batch) if makes_frame else 0):
-                self._receive(batch, readback, on_frame)
-            # Nothing plays before a line's first frame: it is not read late, and no frame is launched in its way.
-            while batch.first_is_awaited:
-                self._receive(batch, readback, on_frame)
-            if makes_frame and splits:
-                self._advance(positions)
-
-    def _lag(self, batch: LineBatch) -> int:
-        """Return how many frames the device is ahead of the host: a line that comes late waits for them.
-
-        With few lines, and a row free for another one, that is none: each frame then takes a tenth longer.
-        """
-        if self._synchronous:
-            return 0
-        if not batch.source.late:
-            return LAG
-        return 0 if batch.lines_running <= min(FEW_LINES, self.batch - 1) else LATE_LAG
-
     def _new_readback(self) -> Readback:
         readback = self._readback = self._readback or Readback(self.report)
         readback.reset()
         return readback
 
-    def _launch(self, readback: Readback, positions: int, stopped: Sequence[int], splits: bool) -> None:
-        """Make a frame, or the first part of one, and have its report copied."""
-        if splits:
-            self._codes()
-        else:
-            self.frame(positions, stopped)
-        readback.push()
-
-    def _launch_again(
-        self, model: Model, options: GenerateOptions, batch: LineBatch, stopped: Sequence[int]
-    ) -> Readback:
-        """Begin again with the weights as they are now: the model was moved since the last decoding."""
+    def _add_text(self, row: int, start: int, part: LatePart) -> None:
+        """Write text that came late behind the ``start`` positions of a row's text."""
+        self._grow(start + len(part.rows) + 1)
         self._write_texts()
-        slots = self._started[1]
-        text, minimums = slots.text, slots.state.minimums  # with what came late
-        self.start(model, options, batch.positions)
-        rows, requests = zip(*batch.requests, strict=True)
-        self.put(rows, requests)
-        self._write_texts()  # first: the first frame would write the prompts' texts over those that came late
-        slots = self._started[1]
-        slots.text[:, : text.shape[1]].copy_(text)
-        slots.state.minimums.copy_(minimums)
-        readback = self._new_readback()
-        self._launch(readback, batch.positions, stopped, splits=False)
-        return readback
-
-    @staticmethod
-    def _receive(batch: LineBatch, readback: Readback, on_frame: Callable[[int], None] | None) -> None:
-        """Read the oldest frame in flight."""
-        made = batch.receive(readback.pop())
-        if on_frame is not None and made:
-            on_frame(made)
-
-    def _admit(self, batch: LineBatch) -> None:
-        """Put waiting lines into free rows, and write the text that has come for lines in rows."""
-        if admitted := batch.admit():
-            rows, chosen = zip(*admitted, strict=True)
-            self.put(rows, [batch.request(line) for line in chosen])
-        for row, start, part in batch.late_parts():
-            self._grow(start + len(part.rows) + 1)
-            self._write_texts()
-            self._started[1].add_text(row, start, part)
+        self._started[1].add_text(row, start, part)
 
     def _grow(self, positions: int) -> None:
         """Grow the cache if it has fewer positions; this releases the graphs of the old cache."""
@@ -504,6 +425,126 @@ class GraphDecoder:
         self.context = choose_window(positions)
         self._slots = slots.grown(self.context)
         graphs.forget()
+
+
+class GraphRows:
+    """The rows of one decoding, see ``Rows``: the device is ahead of the host by a few frames.
+
+    Args:
+        decoder: started for the model.
+        model: the checkpoint.
+        options: of the decoding.
+        late: whether lines come while others are decoded.
+    """
+
+    def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, late: bool):
+        self.decoder = decoder
+        self._model, self._options, self._late = model, options, late
+        self._table, self._first = RowTable(decoder.batch), FirstFrames()
+        self._requests: dict[int, LineRequest] = {}
+        self._readback = decoder._new_readback()
+        self._report = np.zeros(
+            (decoder.batch, GROUPS + 1), dtype=np.int64
+        )  # of the frame that was read last
+        self._ahead = False  # whether the last step launched a frame
+        self._split = 0  # positions of the frame whose first part alone has been launched
+
+    def room(self, waiting: int) -> int:
+        """See ``Rows``."""
+        return self._table.room(waiting)
+
+    def admit(self, lines: Mapping[int, LineRequest]) -> None:
+        """See ``Rows``."""
+        requests = list(lines.values())
+        rows = self._table.take(list(lines), [line.prompt.length for line in requests])
+        self._requests.update(lines)
+        self._first.add(lines)
+        self.decoder.put(rows, requests)
+
+    def add_text(self, line: int, start: int, part: LatePart) -> None:
+        """See ``Rows``."""
+        self.decoder._add_text(self._table.row(line), start, part)
+
+    def step(self, stopped: Sequence[int]) -> bool:
+        """See ``Rows``: launch a frame, or the first part of one."""
+        self._ahead = len(stopped) < self._table.running
+        if not self._ahead:
+            return False
+        rows = [self._table.row(line) for line in stopped]
+        self._table.send(rows)
+        self._first.send(stopped)
+        positions = self._table.positions
+        if self._first_is_awaited and not rows and self.decoder._can_split(positions, self._table.running):
+            self._split = positions
+        self._launch(positions, rows)
+        if not self.decoder._views.confirm():  # last: what a first frame waits for has been launched
+            self._begin_again(positions)
+            self._launch(positions, rows)
+        return True
+
+    def _launch(self, positions: int, stopped: Sequence[int]) -> None:
+        """Make a frame, or the first part of one, and have its report copied."""
+        if self._split:
+            self.decoder._codes()
+        else:
+            self.decoder.frame(positions, stopped)
+        self._readback.push()
+        self._first.launched(self.decoder.report, self._table)
+
+    def _begin_again(self, positions: int) -> None:
+        """Begin again with the weights as they are now: the model was moved since the last decoding."""
+        decoder = self.decoder
+        decoder._write_texts()
+        slots = decoder._started[1]
+        text, minimums = slots.text, slots.state.minimums  # with what came late
+        decoder.start(self._model, self._options, positions)
+        rows = {self._table.row(line): request for line, request in self._requests.items()}
+        decoder.put(sorted(rows), [rows[row] for row in sorted(rows)])
+        decoder._write_texts()  # first: the first frame would write the prompts' texts over those that came late
+        slots = decoder._started[1]
+        slots.text[:, : text.shape[1]].copy_(text)
+        slots.state.minimums.copy_(minimums)
+        self._readback, self._split = decoder._new_readback(), 0
+
+    def read(self) -> Frame | None:
+        """See ``Rows``: wait for the oldest frame, if the device is too far ahead or nothing of a line was heard.
+
+        Nothing plays before a line's first frame: it is not read late, and no frame is launched in its way.
+        """
+        if self._readback.waiting > (self._lag if self._ahead else 0) or self._first_is_awaited:
+            self._report = self._readback.pop().numpy()
+            frame = self._table.receive(self._report)
+            self._first.read(frame)
+            return frame
+        if self._split:
+            self.decoder._advance(self._split)
+            self._split = 0
+        return None
+
+    @property
+    def _first_is_awaited(self) -> bool:
+        """Whether the first frame of a line that somebody listens to is in flight, and read at once."""
+        return self._first.in_flight and self._table.running <= FIRST_AT_ONCE
+
+    @property
+    def _lag(self) -> int:
+        """How many frames the device is ahead of the host: a line that comes late waits for them.
+
+        With few lines, and a row free for another one, that is none: each frame then takes a tenth longer.
+        """
+        if self.decoder._synchronous:
+            return 0
+        if not self._late:
+            return LAG
+        return 0 if self._table.running <= min(FEW_LINES, self.decoder.batch - 1) else LATE_LAG
+
+    def release(self, line: int) -> None:
+        """See ``Rows``: what is not finite is cleared when the row gets its next line."""
+        row = self._table.release(line)
+        if self._report[row, GROUPS]:
+            self.decoder._broken.add(row)
+        self._first.forget(line)
+        del self._requests[line]
 
 
 def runs_alone(lines: Sequence[LineRequest]) -> bool:

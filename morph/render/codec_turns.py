@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from ..graph.batch import FIRST_AT_ONCE
+from ..graph.rows import FIRST_AT_ONCE
 from ..model.finite import NotFinite, check_samples
 from ..runtime.sizes import power_above
 from ..waveform.stream import LineCodec, WavesInFlight

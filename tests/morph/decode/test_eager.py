@@ -9,11 +9,10 @@ from itertools import count
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode import eager
-from qwen3_tts_morph.morph.decode.eager import Experiment, FirstGroup, choose_kernels
+from qwen3_tts_morph.morph.decode.eager import EagerRows, Experiment, FirstGroup, choose_kernels
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
 from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
@@ -224,7 +223,6 @@ def test_group_0_is_sampled_as_by_transformers_processors_in_their_order(load, s
     first = FirstGroup(model, [2] * batch_size, [sampling] * batch_size, torch.Generator().manual_seed(1))
     stream = torch.Generator().manual_seed(1)
     ids = torch.zeros(batch_size, 0, dtype=torch.long)
-    going = torch.zeros(batch_size, dtype=torch.bool)
     for _ in range(40):
         logits = 2 * torch.randn(batch_size, vocab, generator=generator).to(torch.bfloat16)
         logits[:, vocab - 1024 :] += 4
@@ -232,18 +230,30 @@ def test_group_0_is_sampled_as_by_transformers_processors_in_their_order(load, s
         for processor in processors:
             scores = processor(ids, scores)
         wanted = torch.multinomial(scores.softmax(-1), 1, generator=stream)
-        assert torch.equal(first.sample(logits, going), wanted[:, 0])
+        assert torch.equal(first.sample(logits), wanted[:, 0])
         ids = torch.cat((ids, wanted), dim=1)
 
 
+@torch.inference_mode()
 def test_an_ended_line_gets_eos_and_the_others_continue(load):
-    model = load("tiny", "custom_voice")
-    logits = torch.randn(3, model.config.talker_config.vocab_size, generator=torch.Generator().manual_seed(0))
-    streams = [line_streams(SEEDS, model.device) for _ in range(2)]
-    first, second = (FirstGroup(model, [2] * 3, [Sampling()] * 3, one) for one in streams)
-    all_go_on = first.sample(logits, torch.tensor([False, False, False]))
-    one_has_ended = second.sample(logits, torch.tensor([False, True, False]))
-    assert one_has_ended.tolist() == [all_go_on[0], first.eos, all_go_on[2]]
+    model, made = load("tiny", "custom_voice"), []
+    prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS]
+    for ended in (None, 1):
+        seen: list[torch.Tensor] = []
+        observed = Experiment(
+            Predictor(model.talker.code_predictor), observe=lambda _, codes, seen=seen: seen.append(codes)
+        )
+        rows = EagerRows(model, GenerateOptions(5, Sampling()), False, observed)
+        rows.admit(dict(enumerate(line_requests(prompts, seeds=SEEDS))))
+        for frame in range(3):
+            rows.step([])
+            assert rows.read().lines.tolist() == [line for line in range(3) if not frame or line != ended]
+            if not frame and ended is not None:
+                rows.release(ended)
+        made.append(torch.stack(seen))
+    all_go_on, one_has_ended = made
+    assert torch.equal(all_go_on[:, ::2], one_has_ended[:, ::2])
+    assert one_has_ended[1:, 1, 0].tolist() == [model.config.talker_config.codec_eos_token_id] * 2
 
 
 @torch.inference_mode()

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.frame.noise import GROUPS
-from qwen3_tts_morph.morph.graph.batch import LineBatch
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 from tests.morph.decoding import prompts_of
-
-EOS = 99
 
 
 @pytest.mark.parametrize("engine", ["eager", "graph"])
@@ -53,23 +47,3 @@ def test_what_a_listener_raises_ends_the_decoding(load, engine, listener):
         one.decode(model, [LineRequest(prompt, Guard(5, False), **{listener: refuse})], options)
     one.decode(model, [LineRequest(prompt, Guard(5, False), on_codes=seen.append)], options)
     assert len(seen) == 5
-
-
-def report(*codes: int) -> torch.Tensor:
-    return torch.tensor([[code] * GROUPS + [0] for code in codes])
-
-
-def test_eos_and_the_frames_that_the_device_is_ahead_are_never_passed():
-    prompt = Prompt(torch.zeros(3, 1), torch.zeros(0, 1), torch.zeros(1, 1), 1)
-    heard = [[], []]
-    requests = [
-        LineRequest(prompt, Guard(2, False), 0, lambda codes, own=own: own.append(int(codes[0])), own.append)
-        for own in heard
-    ]
-    batch = LineBatch(requests, EOS, 2, torch.float32)
-    batch.admit()
-    for _ in range(4):
-        batch.send()
-    for codes in ((5, 7), (EOS, 8), (6, 9), (6, 9)):
-        batch.receive(report(*codes))
-    assert heard == [[5, "eos"], [7, 8, "cap"]]

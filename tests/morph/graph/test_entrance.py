@@ -9,12 +9,12 @@ from itertools import cycle
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.loop import Loop
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.source import GivenLines
 from qwen3_tts_morph.morph.frame.buffers import SHORT_PROMPTS
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
-from qwen3_tts_morph.morph.graph.batch import LineBatch
 from qwen3_tts_morph.morph.graph.engine import FEW_LINES, FEW_NEWCOMERS, LATE_LAG, GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -142,8 +142,8 @@ def test_a_line_that_joins_few_others_is_heard_before_the_talker_s_step(load, mo
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     decoder, splits, can_split = GraphDecoder(6), [], GraphDecoder._can_split
 
-    def note(decoder: GraphDecoder, batch: LineBatch) -> bool:
-        splits.append((batch.lines_running, can_split(decoder, batch)))
+    def note(decoder: GraphDecoder, positions: int, lines: int) -> bool:
+        splits.append((lines, can_split(decoder, positions, lines)))
         return splits[-1][1]
 
     monkeypatch.setattr(GraphDecoder, "_can_split", note)
@@ -243,13 +243,13 @@ class JoiningLines(ComingLines):
 def prepared(monkeypatch) -> list[set[int]]:
     """Of each decoding, the numbers of lines whose passes have been recorded before a line has a row."""
     sizes: list[set[int]] = []
-    decode = GraphDecoder._decode
+    run = Loop.run
 
-    def note(decoder: GraphDecoder, *given) -> None:
-        sizes.append(recorded_sizes(decoder))
-        decode(decoder, *given)
+    def note(loop: Loop, on_frame):
+        sizes.append(recorded_sizes(loop.rows.decoder))
+        return run(loop, on_frame)
 
-    monkeypatch.setattr(GraphDecoder, "_decode", note)
+    monkeypatch.setattr(Loop, "run", note)
     return sizes
 
 
@@ -284,15 +284,14 @@ def test_passes_of_lines_that_join_together_are_captured_before_a_line_waits_for
 
 def test_frames_of_long_lines_are_captured_before_a_line_waits_for_them(load, monkeypatch):
     model, windows = load("tiny", "custom_voice"), []
-    decode = GraphDecoder._decode
+    run = Loop.run
 
-    def note(decoder: GraphDecoder, *given) -> None:
-        windows.append(
-            {key[2] for key, made in decoder._graphs.recordings.items() if made and key[0] == "frame"}
-        )
-        decode(decoder, *given)
+    def note(loop: Loop, on_frame):
+        made = loop.rows.decoder._graphs.recordings
+        windows.append({key[2] for key in made if made[key] and key[0] == "frame"})
+        return run(loop, on_frame)
 
-    monkeypatch.setattr(GraphDecoder, "_decode", note)
+    monkeypatch.setattr(Loop, "run", note)
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     prompts = prompts_of(model)
     wanted = [graph_lines(model, [prompt], 5, Sampling(), [seed])[0] for seed, prompt in enumerate(prompts)]

@@ -1,0 +1,148 @@
+"""The loop over frames, the same for both engines: lines get rows, their codes are passed on, and they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import numpy as np
+import torch
+
+from ..model.finite import not_finite
+from ..model.model import Model
+from ..options import PREDICTED_GROUPS
+from .decoded import BROKEN, Decoded
+from .request import LateText, LineRequest
+from .rows import Frame, Rows
+from .source import LineSource
+
+
+class Loop:
+    """Decodes the lines of a source in an engine's rows, to their ends.
+
+    Lines are numbered in the order in which they get rows.
+
+    Args:
+        model: the checkpoint.
+        source: of the lines.
+        rows: of the engine.
+    """
+
+    def __init__(self, model: Model, source: LineSource, rows: Rows):
+        self.rows = rows
+        self._source, self._dtype = source, model.dtype
+        self._eos = int(model.config.talker_config.codec_eos_token_id)
+        self._numbers = count()
+        self._lines: dict[int, LineRequest] = {}  # those in rows
+        self._late: dict[int, _LateLine] = {}  # of these, the ones whose text comes in parts
+        # Of a source that is collected: all frames, and how lines ended.
+        nothing = np.zeros((0, PREDICTED_GROUPS + 2), dtype=np.int64)
+        self._frames = [Frame(nothing[:, 0], nothing)]
+        self._ends: dict[int, str] = {}
+
+    def run(self, on_frame: Callable[[int], None] | None = None) -> list[Decoded]:
+        """Decode all lines; return their codes and ends in the order of their numbers, if the source is collected.
+
+        ``on_frame`` is called after every frame with the number of lines that made one.
+
+        Raises:
+            NotFinite: if a line's numbers are not finite, and it has no ``LineRequest.on_broken``.
+        """
+        while self._lines or not self._source.done:
+            self._admit()
+            self._end_cancelled()
+            goes_on = self._step()
+            while (frame := self.rows.read()) is not None:
+                goes_on = True
+                if (made := self._take(frame)) and on_frame is not None:
+                    on_frame(made)
+            if not goes_on and (self._lines or (not self._source.ready and not self._source.done)):
+                self._source.wait()
+        return self._collect()
+
+    def _admit(self) -> None:
+        """Give rows to the lines that wait, as far as there is room."""
+        if not (waiting := len(self._source.ready)) or not (room := self.rows.room(waiting)):
+            return
+        lines = {next(self._numbers): self._source.take() for _ in range(room)}
+        self._lines.update(lines)
+        for number, line in lines.items():
+            if line.text is not None:
+                self._late[number] = _LateLine(line.text, len(line.prompt.trailing))
+        self.rows.admit(lines)
+
+    def _end_cancelled(self) -> None:
+        """End the lines that are to end now. Their frames in flight are not kept."""
+        for number, line in list(self._lines.items()):
+            if line.cancelled is not None and line.cancelled():
+                self._end(number, "cancelled")
+
+    def _step(self) -> bool:
+        """Make a frame of the lines whose text has come; return whether the device makes it now."""
+        stopped = []
+        for number, late in self._late.items():
+            if not late.text.ready(late.frames):
+                stopped.append(number)
+            if (part := late.text.take()) is not None:
+                self.rows.add_text(number, late.written, part)
+                late.written += len(part.rows)
+        launched = self.rows.step(stopped)
+        for number, late in self._late.items():
+            late.frames += number not in stopped
+        if launched:
+            self._source.meanwhile()
+        return launched
+
+    def _take(self, frame: Frame) -> int:
+        """Pass on the codes of a frame, and end the lines that end with it; return how many lines made it."""
+        if self._source.collected:
+            self._frames.append(frame)
+        lines, report = frame.lines, frame.report
+        if (flags := report[:, -1]).any():
+            self._break_off(lines[flags != 0].tolist())
+            lines, report = lines[flags == 0], report[flags == 0]
+        codes, first = report[:, :-1], report[:, 0].tolist()
+        for number, code, own in zip(lines.tolist(), first, codes, strict=True):
+            line = self._lines[number]
+            if code == self._eos:
+                self._end(number, "eos")
+                continue
+            if line.on_codes is not None:
+                line.on_codes(own)
+            if (end := line.guard.add(code)) is not None:
+                self._end(number, end)
+        return len(first) - first.count(self._eos)
+
+    def _break_off(self, lines: list[int]) -> None:
+        """End lines whose numbers are not finite."""
+        for number in lines:
+            self._release(number, BROKEN).break_off(not_finite(self._dtype))
+
+    def _end(self, number: int, ended: str) -> None:
+        self._release(number, ended).end(ended)
+
+    def _release(self, number: int, ended: str) -> LineRequest:
+        """Free the row of a line that has ended; return its request."""
+        self.rows.release(number)
+        self._late.pop(number, None)
+        if self._source.collected:
+            self._ends[number] = ended
+        return self._lines.pop(number)
+
+    def _collect(self) -> list[Decoded]:
+        """Return every line's codes and how it ended, in the order of their numbers."""
+        if not self._ends:
+            return []
+        lines = np.concatenate([frame.lines for frame in self._frames])
+        reports = np.concatenate([frame.report for frame in self._frames])
+        made = ((reports[:, -1] == 0) & (reports[:, 0] != self._eos)).nonzero()[0]
+        order = made[np.argsort(lines[made], kind="stable")]
+        parts = np.split(reports[order, :-1], np.searchsorted(lines[order], range(1, len(self._ends))))
+        return [Decoded(torch.tensor(codes), self._ends[line]) for line, codes in enumerate(parts)]
+
+
+class _LateLine:
+    """A line whose text comes in parts: its positions that are ``written``, and the frames that it has made."""
+
+    def __init__(self, text: LateText, written: int):
+        self.text, self.written, self.frames = text, written, 0
