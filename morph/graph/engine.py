@@ -225,12 +225,16 @@ class GraphDecoder:
         """Run a line's prompt in a decoder of one line, and copy the line from there into a row."""
         _, slots, graphs = self._started
         alone, positions = entrance._started[1], pad_single(line.prompt.length)
-        # Not all positions are written: the line before may have left NaN there, and nobody knows yet.
-        alone.cache.window(SHORT_PROMPTS[-1]).clear(alone.entering)
         entrance._put_samplings([0], [line])
         entrance._run_prompts([0], [line])
         slots.entering.fill_(row)
-        graphs.run(("enter", positions), lambda: slots.copy_line(alone, positions))
+
+        def function() -> None:
+            slots.copy_line(alone, positions)
+            # The next line does not write all positions, and nobody knows yet whether this one left NaN there.
+            alone.cache.window(SHORT_PROMPTS[-1]).clear(alone.entering)
+
+        graphs.run(("enter", positions), function)
 
     @torch.inference_mode()
     def _write_texts(self) -> None:
