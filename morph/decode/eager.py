@@ -149,13 +149,11 @@ def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:
     Below 15, which is approximate anyway, cuDNN is excluded: it makes a new plan for every cache length that the
     process has not seen.
     """
-    if seq_groups == PREDICTED_GROUPS:
-        return nullcontext()
-    return without_cudnn()
+    return nullcontext() if seq_groups == PREDICTED_GROUPS else without_cudnn()
 
 
 class EagerRows:
-    """The rows of one decoding, see ``Rows``: those of batches, which upstream's layers can only begin as a whole.
+    """The rows of one decoding: those of batches, which upstream's layers can only begin as a whole.
 
     Given lines are in one batch after another, and lines that come late in batches side by side.
 
@@ -172,37 +170,31 @@ class EagerRows:
         self._due: deque[_Batch] = deque()  # those whose frames have not been made in this step
 
     def room(self, waiting: int) -> int:
-        """See ``Rows``."""
         if self._batches and not self._late:
             return 0
         return min(waiting, self._options.batch_size - sum(len(batch.rows) for batch in self._batches))
 
     def admit(self, lines: Mapping[int, LineRequest]) -> None:
-        """See ``Rows``: a line with late text is a batch of its own, so that no other waits for it."""
+        # A line with late text is a batch of its own, so that no other waits for it.
         together = {number: line for number, line in lines.items() if line.text is None}
         alone = [{number: line} for number, line in lines.items() if line.text is not None]
-        self._batches += [
-            _Batch(self._model, batch, self._options, self._experiment)
-            for batch in (together, *alone)
-            if batch
-        ]
+        new = [together, *alone] if together else alone
+        self._batches += [_Batch(self._model, one, self._options, self._experiment) for one in new]
 
     def add_text(self, line: int, start: int, part: LatePart) -> None:
-        """See ``Rows``."""
-        self._batch(line).add_text(part)
+        batch = self._batch(line)
+        batch.talker.add_text(part.rows)
+        batch.first.hold(part.min_frames)
 
     def step(self, stopped: Sequence[int]) -> bool:
-        """See ``Rows``: nothing is made beside the host."""
         held = set(stopped)
         self._due = deque(batch for batch in self._batches if not batch.rows.keys() <= held)
         return False
 
     def read(self) -> Frame | None:
-        """See ``Rows``: make a frame of the next batch."""
         return self._due.popleft().make_frame() if self._due else None
 
     def release(self, line: int) -> None:
-        """See ``Rows``."""
         batch = self._batch(line)
         del batch.rows[line]
         if not batch.rows:
@@ -219,38 +211,31 @@ class _Batch:
     """
 
     def __init__(
-        self,
-        model: Model,
-        lines: Mapping[int, LineRequest],
-        options: GenerateOptions,
-        experiment: Experiment,
+        self, model: Model, lines: Mapping[int, LineRequest], options: GenerateOptions, experiment: Experiment
     ):
         assert experiment.predictor is not None
-        self._model, self._options, self._experiment = model, options, experiment
+        self._model, self._options, self._observe = model, options, experiment.observe
         self._predictor, requests = experiment.predictor, list(lines.values())
-        self.rows, self._size = {number: row for row, number in enumerate(lines)}, len(lines)
+        self.rows = {number: row for row, number in enumerate(lines)}
         samplings = [line.sampling or options.sampling or model.sampling for line in requests]
         self._sampling = shared([one.subtalker for one in samplings])
         streams = experiment.stream or line_streams([line.seed for line in requests], model.device)
         self._randomness: Randomness = streams
-        self._talker = Talker(model, [line.prompt for line in requests])
+        self.talker = Talker(model, [line.prompt for line in requests])
         minimums = [line.prompt.min_frames for line in requests]
-        self._first = FirstGroup(model, minimums, samplings, self._randomness)
-        self._hidden, logits = self._talker.prefill()
-        self._tokens = self._first.sample(logits)  # group 0 of the next frame, ``[B]``
-
-    def add_text(self, part: LatePart) -> None:
-        """Add the text that has come for the only line."""
-        self._talker.add_text(part.rows)
-        self._first.hold(part.min_frames)
+        self.first = FirstGroup(model, minimums, samplings, self._randomness)
+        self._hidden, logits = self.talker.prefill()
+        self._tokens = self.first.sample(logits)  # group 0 of the next frame, ``[B]``
 
     def make_frame(self) -> Frame:
         """Make the next frame of the lines that have not ended."""
-        tokens = self._tokens.masked_fill(self._has_ended(), self._first.eos)
-        on_host, broken = tokens.tolist(), self._first.broken.take()
+        going = set(self.rows.values())
+        ended = [row not in going for row in range(len(self._tokens))]
+        tokens = self._tokens.masked_fill(torch.tensor(ended, device=self._tokens.device), self.first.eos)
+        on_host, broken = tokens.tolist(), self.first.broken.take()
         report = np.zeros((len(on_host), PREDICTED_GROUPS + 2), dtype=np.int64)
         report[:, 0] = on_host
-        if any(on_host[row] != self._first.eos and row not in broken for row in self.rows.values()):
+        if any(on_host[row] != self.first.eos and row not in broken for row in going):
             codes = self._make_codes(tokens)
             report[:, :-1] = codes.cpu()
             broken += self._predictor.broken.take()
@@ -264,13 +249,8 @@ class _Batch:
             self._hidden, embedding, self._options.seq_groups, self._sampling, self._randomness
         )
         codes = torch.cat((tokens[:, None], rest), dim=1)
-        if self._experiment.observe is not None:
-            self._experiment.observe(self._hidden, codes)
-        self._hidden, logits = self._talker.step(codes)
-        self._tokens = self._first.sample(logits)
+        if self._observe is not None:
+            self._observe(self._hidden, codes)
+        self._hidden, logits = self.talker.step(codes)
+        self._tokens = self.first.sample(logits)
         return codes
-
-    def _has_ended(self) -> torch.Tensor:
-        """Return bool ``[B]``: the lines that have ended."""
-        going = set(self.rows.values())
-        return torch.tensor([row not in going for row in range(self._size)], device=self._model.device)

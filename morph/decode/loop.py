@@ -99,7 +99,8 @@ class Loop:
             self._frames.append(frame)
         lines, report = frame.lines, frame.report
         if (flags := report[:, -1]).any():
-            self._break_off(lines[flags != 0].tolist())
+            for number in lines[flags != 0].tolist():
+                self._release(number, BROKEN).break_off(not_finite(self._dtype))
             lines, report = lines[flags == 0], report[flags == 0]
         codes, first = report[:, :-1], report[:, 0].tolist()
         for number, code, own in zip(lines.tolist(), first, codes, strict=True):
@@ -112,11 +113,6 @@ class Loop:
             if (end := line.guard.add(code)) is not None:
                 self._end(number, end)
         return len(first) - first.count(self._eos)
-
-    def _break_off(self, lines: list[int]) -> None:
-        """End lines whose numbers are not finite."""
-        for number in lines:
-            self._release(number, BROKEN).break_off(not_finite(self._dtype))
 
     def _end(self, number: int, ended: str) -> None:
         self._release(number, ended).end(ended)
@@ -131,14 +127,13 @@ class Loop:
 
     def _collect(self) -> list[Decoded]:
         """Return every line's codes and how it ended, in the order of their numbers."""
-        if not self._ends:
-            return []
         lines = np.concatenate([frame.lines for frame in self._frames])
         reports = np.concatenate([frame.report for frame in self._frames])
         made = ((reports[:, -1] == 0) & (reports[:, 0] != self._eos)).nonzero()[0]
         order = made[np.argsort(lines[made], kind="stable")]
         parts = np.split(reports[order, :-1], np.searchsorted(lines[order], range(1, len(self._ends))))
-        return [Decoded(torch.tensor(codes), self._ends[line]) for line, codes in enumerate(parts)]
+        pairs = zip(parts, sorted(self._ends), strict=False)  # one part, and no end, of no lines
+        return [Decoded(torch.tensor(codes), self._ends[number]) for codes, number in pairs]
 
 
 class _LateLine:

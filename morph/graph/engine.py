@@ -11,7 +11,7 @@ the same distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -40,7 +40,7 @@ from ..text.duration import reserved_frames
 from ..voice.prompt import Prompt, PromptPrefix
 from .backend import FrameBackend
 from .readback import LAG, Readback
-from .rows import FIRST_AT_ONCE, FirstFrames, RowTable
+from .rows import FIRST_AT_ONCE, RowTable
 
 SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
@@ -248,7 +248,7 @@ class GraphDecoder:
 
         A new prefix is prefilled by itself, so the line's codes do not depend on whether it was kept.
         """
-        weights, slots, graphs = self._started
+        weights, slots, _ = self._started
         window = choose_window(len(prefix.embeds) + 1)
         last = self._last = self._last or LastPositions.allocate(slots.state.hidden)
         last.put([line.prompt], [line.seed])
@@ -260,19 +260,24 @@ class GraphDecoder:
                 self.frames.prefill_prefix(weights, slots, prefix.embeds)
             self._prefixes.keep(prefix, slots.cache.window(len(prefix.embeds)).clone())
             self.frames.compile(weights, slots, self.seq_groups, window)
+        self._run(("begin", window), self.frames.begin, last, window)
 
-        def function() -> None:
+    def _run(self, key: Hashable, function: Callable[..., None], *given: object) -> None:
+        """Replay the graph of one of ``frames``' functions, or call it; without cuDNN's attention."""
+        weights, slots, graphs = self._started
+
+        def run() -> None:
             with without_cudnn():
-                self.frames.begin(weights, slots, last, window)
+                function(weights, slots, *given)
 
-        graphs.run(("begin", window), function)
+        graphs.run(key, run)
 
     def _pad(self, positions: int) -> int:
         """Return the padded length of a pass over prompts, of which the longest has this many positions."""
         return pad_length(positions) if self.batch > 1 else pad_single(positions)
 
     def _prefill(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
-        weights, slots, graphs = self._started
+        weights, slots, _ = self._started
         longest = max(line.prompt.length for line in lines)
         length = self._pad(longest)
         small = len(rows) * length <= LARGEST_CAPTURED_PREFILL and not self._synchronous
@@ -281,16 +286,12 @@ class GraphDecoder:
         key = (len(rows), length)
         arrivals = self._arrivals.get(key) or PrefillBatch.allocate(*key, slots.state.hidden)
         arrivals.put(rows, [line.prompt for line in lines], [line.seed for line in lines])
-
-        def function() -> None:
-            with without_cudnn():
-                self.frames.prefill(weights, slots, arrivals, small)
-
         if small:
             self._arrivals[key] = arrivals
-            graphs.run(("prefill", *key), function)
+            self._run(("prefill", *key), self.frames.prefill, arrivals, small)
         else:
-            function()
+            with without_cudnn():
+                self.frames.prefill(weights, slots, arrivals, small)
 
     @torch.inference_mode()
     def frame(self, positions: int, stopped: Sequence[int] = ()) -> None:
@@ -303,17 +304,11 @@ class GraphDecoder:
         """
         self._grow(positions)
         self._write_texts()
-        weights, slots, graphs = self._started
+        _, slots, graphs = self._started
         rows = torch.tensor(stopped, device=slots.state.tokens.device) if stopped else None
         kept = None if rows is None else slots.state.take(rows)
-        window = choose_window(positions)
-
-        def function() -> None:
-            with without_cudnn():
-                self.frames.decode(weights, slots, self.seq_groups, window)
-
-        before = graphs.fallback
-        graphs.run(("frame", self.seq_groups, window), function)
+        window, before = choose_window(positions), graphs.fallback
+        self._run(("frame", self.seq_groups, window), self.frames.decode, self.seq_groups, window)
         if graphs.fallback is not None and graphs.fallback != before and self.frames.fallback is None:
             # The kernels may be what cannot be captured: try again with torch operations.
             self.frames.refuse(f"a graph of them could not be captured: {graphs.fallback.why}")
@@ -335,26 +330,14 @@ class GraphDecoder:
     @torch.inference_mode()
     def _codes(self) -> None:
         """Make the first part of every line's next frame: its codes, into ``report``."""
-        weights, slots, graphs = self._started
-
-        def function() -> None:
-            with without_cudnn():
-                self.frames.predict(weights, slots, self.seq_groups)
-
-        graphs.run(("codes", self.seq_groups), function)
+        self._run(("codes", self.seq_groups), self.frames.predict, self.seq_groups)
 
     @torch.inference_mode()
     def _advance(self, positions: int) -> None:
         """Make the second part of a frame, after ``_codes``: group 0 of the next one."""
-        self._write_texts()
-        weights, slots, graphs = self._started
         window = choose_window(positions)
-
-        def function() -> None:
-            with without_cudnn():
-                self.frames.advance(weights, slots, window)
-
-        graphs.run(("advance", window), function)
+        self._write_texts()
+        self._run(("advance", window), self.frames.advance, window)
 
     @property
     def report(self) -> torch.Tensor:
@@ -415,12 +398,6 @@ class GraphDecoder:
         readback.reset()
         return readback
 
-    def _add_text(self, row: int, start: int, part: LatePart) -> None:
-        """Write text that came late behind the ``start`` positions of a row's text."""
-        self._grow(start + len(part.rows) + 1)
-        self._write_texts()
-        self._started[1].add_text(row, start, part)
-
     def _grow(self, positions: int) -> None:
         """Grow the cache if it has fewer positions; this releases the graphs of the old cache."""
         if positions <= self.context:
@@ -432,7 +409,7 @@ class GraphDecoder:
 
 
 class GraphRows:
-    """The rows of one decoding, see ``Rows``: the device is ahead of the host by a few frames.
+    """The rows of one decoding: the device is ahead of the host by a few frames.
 
     Args:
         decoder: started for the model.
@@ -442,58 +419,58 @@ class GraphRows:
     """
 
     def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, late: bool):
-        self.decoder = decoder
+        self.decoder, self._table, self._readback = decoder, RowTable(decoder.batch), decoder._new_readback()
         self._model, self._options, self._late = model, options, late
-        self._table, self._first = RowTable(decoder.batch), FirstFrames()
-        self._requests: dict[int, LineRequest] = {}
-        self._readback = decoder._new_readback()
-        self._report = np.zeros(
-            (decoder.batch, GROUPS + 1), dtype=np.int64
-        )  # of the frame that was read last
+        self._lines: dict[int, LineRequest] = {}
+        self._new: dict[int, LineRequest] = {}  # without a frame in flight
+        self._unheard: set[int] = set()  # lines whose first frame is in flight and has a listener
+        self._report = np.zeros((decoder.batch, GROUPS + 1))  # of the frame that was read last
         self._ahead = False  # whether the last step launched a frame
         self._split = 0  # positions of the frame whose first part alone has been launched
 
     def room(self, waiting: int) -> int:
-        """See ``Rows``."""
         return self._table.room(waiting)
 
     def admit(self, lines: Mapping[int, LineRequest]) -> None:
-        """See ``Rows``."""
         requests = list(lines.values())
         rows = self._table.take(list(lines), [line.prompt.length for line in requests])
-        self._requests.update(lines)
-        self._first.add(lines)
+        self._lines |= lines
+        self._new |= lines
         self.decoder.put(rows, requests)
 
     def add_text(self, line: int, start: int, part: LatePart) -> None:
-        """See ``Rows``."""
-        self.decoder._add_text(self._table.row(line), start, part)
+        self.decoder._grow(start + len(part.rows) + 1)
+        self.decoder._write_texts()
+        self.decoder._started[1].add_text(self._table.row(line), start, part)
 
     def step(self, stopped: Sequence[int]) -> bool:
-        """See ``Rows``: launch a frame, or the first part of one."""
         self._ahead = len(stopped) < self._table.running
         if not self._ahead:
             return False
         rows = [self._table.row(line) for line in stopped]
         self._table.send(rows)
-        self._first.send(stopped)
+        began = {line: self._new.pop(line) for line in [*self._new] if line not in stopped}
+        self._unheard.update(line for line, request in began.items() if request.on_codes is not None)
         positions = self._table.positions
         if self._first_is_awaited and not rows and self.decoder._can_split(positions, self._table.running):
             self._split = positions
-        self._launch(positions, rows)
+        self._launch(positions, rows, began)
         if not self.decoder._views.confirm():  # last: what a first frame waits for has been launched
             self._begin_again(positions)
-            self._launch(positions, rows)
+            self._launch(positions, rows, began)
         return True
 
-    def _launch(self, positions: int, stopped: Sequence[int]) -> None:
-        """Make a frame, or the first part of one, and have its report copied."""
+    def _launch(self, positions: int, stopped: Sequence[int], began: Mapping[int, LineRequest]) -> None:
+        """Make a frame, or the first part of one, have it copied, and let the lines get ready whose first it is."""
         if self._split:
             self.decoder._codes()
         else:
             self.decoder.frame(positions, stopped)
         self._readback.push()
-        self._first.launched(self.decoder.report, self._table)
+        for line, request in began.items():
+            if request.on_launch is not None:
+                alone, row = len(began) == 1, self._table.row(line)
+                request.on_launch(self.decoder.report[row, :GROUPS] if alone else None)
 
     def _begin_again(self, positions: int) -> None:
         """Begin again with the weights as they are now: the model was moved since the last decoding."""
@@ -502,7 +479,7 @@ class GraphRows:
         slots = decoder._started[1]
         text, minimums = slots.text, slots.state.minimums  # with what came late
         decoder.start(self._model, self._options, positions)
-        rows = {self._table.row(line): request for line, request in self._requests.items()}
+        rows = {self._table.row(line): request for line, request in self._lines.items()}
         decoder.put(sorted(rows), [rows[row] for row in sorted(rows)])
         decoder._write_texts()  # first: the first frame would write the prompts' texts over those that came late
         slots = decoder._started[1]
@@ -511,14 +488,12 @@ class GraphRows:
         self._readback, self._split = decoder._new_readback(), 0
 
     def read(self) -> Frame | None:
-        """See ``Rows``: wait for the oldest frame, if the device is too far ahead or nothing of a line was heard.
-
-        Nothing plays before a line's first frame: it is not read late, and no frame is launched in its way.
-        """
+        # Nothing plays before a line's first frame: it is not read late, and no frame is launched in its way.
         if self._readback.waiting > (self._lag if self._ahead else 0) or self._first_is_awaited:
             self._report = self._readback.pop().numpy()
             frame = self._table.receive(self._report)
-            self._first.read(frame)
+            if self._unheard:
+                self._unheard.difference_update(frame.lines.tolist())
             return frame
         if self._split:
             self.decoder._advance(self._split)
@@ -528,7 +503,7 @@ class GraphRows:
     @property
     def _first_is_awaited(self) -> bool:
         """Whether the first frame of a line that somebody listens to is in flight, and read at once."""
-        return self._first.in_flight and self._table.running <= FIRST_AT_ONCE
+        return bool(self._unheard) and self._table.running <= FIRST_AT_ONCE
 
     @property
     def _lag(self) -> int:
@@ -543,12 +518,12 @@ class GraphRows:
         return 0 if self._table.running <= min(FEW_LINES, self.decoder.batch - 1) else LATE_LAG
 
     def release(self, line: int) -> None:
-        """See ``Rows``: what is not finite is cleared when the row gets its next line."""
         row = self._table.release(line)
-        if self._report[row, GROUPS]:
+        if self._report[row, GROUPS]:  # cleared when the row gets its next line
             self.decoder._broken.add(row)
-        self._first.forget(line)
-        del self._requests[line]
+        del self._lines[line]
+        self._new.pop(line, None)
+        self._unheard.discard(line)
 
 
 def runs_alone(lines: Sequence[LineRequest]) -> bool:

@@ -1,16 +1,13 @@
-"""The host's view of a batch of rows whose frames it reads late: which line has which row, and which began last."""
+"""The host's view of a batch of rows whose frames it reads late: which line has which row."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 
-from ..decode.request import LineRequest
 from ..decode.rows import Frame
-from ..frame.noise import GROUPS
 
 NOBODY = -1  # the number of the line in a free row
 REFILL_SHARE = 8  # an eighth of the rows is refilled at a time: one prefill serves several lines
@@ -65,7 +62,8 @@ class RowTable:
         """Note that a frame is in flight: of the lines in the rows now, but the stopped rows."""
         self._stopped = stopped
         sent = self._numbers.copy()
-        sent[list(stopped)] = NOBODY
+        if stopped:
+            sent[list(stopped)] = NOBODY
         self._reached[sent != NOBODY] += 1
         self._in_flight.append(sent)
 
@@ -81,46 +79,3 @@ class RowTable:
         self._numbers[row], self._reached[row] = NOBODY, 0
         self.running -= 1
         return row
-
-
-class FirstFrames:
-    """The lines that have no frame yet, and those whose first frame is in flight and has a listener."""
-
-    def __init__(self) -> None:
-        self._new: dict[int, LineRequest] = {}  # without a frame in flight
-        self._began: dict[int, LineRequest] = {}  # whose first frame is the last one that was sent
-        self._unheard: set[int] = set()
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether the first frame of a line that somebody listens to is in flight."""
-        return bool(self._unheard)
-
-    def add(self, lines: Mapping[int, LineRequest]) -> None:
-        """Note new lines."""
-        self._new.update(lines)
-
-    def send(self, stopped: Collection[int]) -> None:
-        """Note that a frame is in flight, of all lines but the stopped ones."""
-        self._began = {number: line for number, line in self._new.items() if number not in stopped}
-        self._new = {number: line for number, line in self._new.items() if number in stopped}
-        self._unheard.update(number for number, line in self._began.items() if line.on_codes is not None)
-
-    def launched(self, report: torch.Tensor, table: RowTable) -> None:
-        """The device has the frame that was sent: let the lines whose first it is get ready for it.
-
-        ``report`` is the device's own, ``[B, 17]``.
-        """
-        for number, line in self._began.items():
-            if line.on_launch is not None:
-                line.on_launch(report[table.row(number), :GROUPS] if len(self._began) == 1 else None)
-
-    def read(self, frame: Frame) -> None:
-        """Note a frame that the host has."""
-        if self._unheard:
-            self._unheard.difference_update(frame.lines.tolist())
-
-    def forget(self, line: int) -> None:
-        """Note that a line has ended."""
-        self._new.pop(line, None)
-        self._unheard.discard(line)

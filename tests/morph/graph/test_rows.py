@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import torch
-from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.graph.rows import FirstFrames, RowTable
-from qwen3_tts_morph.morph.voice.prompt import Prompt
+from qwen3_tts_morph.morph.graph.rows import RowTable
 
 
 def table_of(rows: int, *lengths: int) -> RowTable:
@@ -76,52 +70,3 @@ def test_large_batches_are_refilled_several_rows_at_a_time_and_the_last_lines_im
     table.take([16, 17], [10, 10])
     table.release(2)
     assert table.room(1) == 1, "no more lines are waiting"
-
-
-def requests(*heard: bool) -> dict[int, LineRequest]:
-    prompt = Prompt(torch.zeros(3, 1), torch.zeros(0, 1), torch.zeros(1, 1), 1)
-    return {
-        line: LineRequest(prompt, Guard(9), on_codes=(lambda _: None) if one else None)
-        for line, one in enumerate(heard)
-    }
-
-
-def test_the_first_frame_of_a_line_with_a_listener_is_in_flight_until_it_is_read():
-    table, first = table_of(2, 3, 3), FirstFrames()
-    first.add(requests(False, True))
-    assert not first.in_flight
-    for stopped, wanted in ([1], False), ([], True):
-        table.send(stopped)
-        first.send(stopped)
-        assert first.in_flight == wanted, "nobody listens to the first line"
-    first.read(table.receive(report(5, 6)))
-    assert first.in_flight
-    first.read(table.receive(report(5, 6)))
-    assert not first.in_flight
-    first.send([])
-    assert not first.in_flight, "its second frame"
-
-
-def test_a_line_that_ends_before_its_first_frame_is_not_waited_for():
-    first = FirstFrames()
-    first.add(requests(True, True))
-    first.forget(0)
-    first.send([])
-    first.forget(1)
-    assert not first.in_flight
-
-
-def test_lines_are_told_that_their_first_frame_is_launched_and_get_its_codes_if_it_is_the_only_one():
-    table, first, told = table_of(3, 3, 3, 3), FirstFrames(), []
-    lines = {line: replace(one, on_launch=told.append) for line, one in requests(True, True, True).items()}
-    first.add(lines)
-    codes = torch.from_numpy(report(5, 6, 7))
-    first.send([2])
-    first.launched(codes, table)
-    assert told == [None, None]
-    first.send([])
-    first.launched(codes, table)
-    assert torch.equal(told[2], codes[2, :16])
-    first.send([])
-    first.launched(codes, table)
-    assert len(told) == 3
