@@ -151,6 +151,7 @@ def environment(python: Path, tmp_path: Path) -> Environment:
     return made
 
 
+@pytest.mark.slow
 def test_the_package_that_fits_replaces_the_other(environment: Environment) -> None:
     wheel(environment.wheels, NEW, "0.1.1.post1", *FILES)
     done = environment.run("install.py")

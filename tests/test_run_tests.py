@@ -211,6 +211,7 @@ def test_versions_are_read_from_the_python_that_has_them() -> None:
     assert "ComfyUI" not in found
 
 
+@pytest.mark.slow
 def test_an_environment_beside_another_imports_its_packages_after_its_own(tmp_path: Path) -> None:
     one, two = (install.create_environment(tmp_path / name) for name in ("one", "two"))
     for python, name, text in ((one, "shared", "one"), (one, "both", "one"), (two, "both", "two")):

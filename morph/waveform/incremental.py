@@ -107,7 +107,8 @@ def decode_step(
 ) -> torch.Tensor | None:
     """Decode the next frames of every line.
 
-    No host read and no shape that depends on data: a CUDA graph can hold it.
+    No host read and no shape that depends on data: a CUDA graph can hold it. More than five parameters: what a step
+    reads is captured tensor by tensor.
 
     Args:
         weights: the codec's.

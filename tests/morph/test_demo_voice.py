@@ -98,6 +98,7 @@ def test_a_voice_that_is_cloned_again_is_the_same_to_the_bit_on_cuda(recording):
     assert torch.equal(first.ref_codes, again.ref_codes)
 
 
+@pytest.mark.slow
 def test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar(demo):
     assert sorted(demo.tails()) == list(range(1, 15))
     line = Line("A kettle sang in the kitchen.", preset_voice(demo, "emma"))
@@ -145,7 +146,7 @@ def test_its_codes_equal_upstreams(demo, monkeypatch, recording, kind, sampling)
     test_parity.assert_equal(test_parity.our_codes(*asked), theirs)
 
 
-@pytest.mark.parametrize("seq_groups", [15, 5])
+@pytest.mark.parametrize("seq_groups", [pytest.param(15, marks=pytest.mark.slow), 5])
 def test_both_engines_decode_the_same_codes(demo, monkeypatch, seq_groups):
     prompts = [build_prompt(demo, text, preset_voice(demo, "heart")) for text in decoding.TEXTS]
     asked = (demo, prompts, seq_groups, decoding.GREEDY, decoding.SEEDS)

@@ -157,6 +157,7 @@ def test_a_client_that_takes_nothing_is_disconnected(client: Client, ask) -> Non
     wait_until(lambda: row_is_free(client.speaker))
 
 
+@pytest.mark.slow
 def test_a_websocket_that_takes_nothing_is_disconnected(client: Client) -> None:
     protocol = websocket_protocol(Limits(seconds=1.0))
     made = []

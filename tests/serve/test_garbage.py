@@ -59,7 +59,7 @@ def counted_garbage() -> Iterator[Counter[str]]:
     [
         pytest.param({"response_format": "pcm"}, marks=pytest.mark.slow),
         {"response_format": "mp3"},
-        {"response_format": "pcm", "stream_format": "sse"},
+        pytest.param({"response_format": "pcm", "stream_format": "sse"}, marks=pytest.mark.slow),
         pytest.param({"response_format": "wav", "stream": False}, marks=pytest.mark.slow),
         {"response_format": "pcm", "input": "Hello there. [pause 0.1] How are you?", "split_chars": 40},
     ],

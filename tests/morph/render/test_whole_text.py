@@ -93,7 +93,7 @@ def test_random_texts_are_cut_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library, which takes long on such texts: where they are cut is ours."""
     monkeypatch.setitem(sys.modules, "kitten_text_processing", None)
     draws = random.Random(5)
-    for _ in range(150):
+    for _ in range(60):
         made = "".join(
             " ".join(draws.choices(WORDS, k=draws.randint(1, 12))) + draws.choice(ENDS)
             for _ in range(draws.randint(1, 12))
@@ -139,7 +139,7 @@ def test_texts_that_are_written_out_part_by_part_are_those_that_are_written_out_
     monkeypatch.setattr(normalize, "_library", lambda: read_figures)
     draws = random.Random(6)
     figures = [*WORDS, "3,", "$5", "1999", "50%", "the BBC", "7/8/2009;", "iPhone", "No. 4", "12", "she:"]
-    for _ in range(60):
+    for _ in range(25):
         longest = draws.choice([12, 120])
         made = "".join(
             " ".join(draws.choices(figures, k=draws.randint(1, longest))) + draws.choice(ENDS)

@@ -48,7 +48,7 @@ def is_right(sentence: str, readings: list[str]) -> bool:
     return said in [heard(reading) for reading in readings]
 
 
-@pytest.mark.parametrize(("sentence", "readings"), thinned(read_table("english_readings_open.tsv"), 2))
+@pytest.mark.parametrize(("sentence", "readings"), thinned(read_table("english_readings_open.tsv"), 4))
 def test_the_open_half_is_read_as_people_do(sentence: str, readings: list[str]) -> None:
     assert is_right(sentence, readings) is (sentence not in STILL_WRONG)
 
