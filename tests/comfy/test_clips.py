@@ -196,6 +196,7 @@ def test_a_workflow_that_is_opened_during_a_run_gets_none_of_its_recordings(page
     assert page.page.evaluate(TEXTS) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_another_copy_of_a_template_starts_empty_and_a_reload_does_not(page: ComfyPage) -> None:
     template = read_workflow("1 Start here - preset speakers")

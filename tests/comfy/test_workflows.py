@@ -174,6 +174,7 @@ def sticking_out(nodes: list[list[Any]], workflow: dict[str, Any]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("opened", "name"), RUN, indirect=["opened"], scope="module")
 def test_nodes_stay_apart_and_in_their_groups_when_they_grow(opened: Opened, name: str) -> None:
     """A run puts texts, recordings and a player on the nodes."""
