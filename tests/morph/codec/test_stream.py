@@ -29,7 +29,14 @@ def stream(stream: CodecStream, state: CodecState, codes: torch.Tensor, sizes: I
     return np.concatenate([np.zeros(0, np.float32), *waves])
 
 
-@pytest.mark.parametrize("frames", [0, 1, 2, 9, 10, 11, 71, 72, 73, 299, 300, 301, 325, 601])
+# Around what a sample depends on, the window of the transformer, and the restart after 300 frames.
+FRAMES = [
+    *(0, 1, 9, 11, 72, 299, 301, 601),
+    *(pytest.param(frames, marks=pytest.mark.slow) for frames in (2, 10, 71, 73, 300, 325)),
+]
+
+
+@pytest.mark.parametrize("frames", FRAMES)
 def test_a_line_of_any_length_has_the_samples_of_the_whole_line(model, frames):
     codes, codec = random_codes(model, frames), CodecStream(model)
     whole = whole_line(model, codes)

@@ -223,11 +223,14 @@ def p_values_of_two_inputs(
 
 @pytest.mark.parametrize(
     ("seq_groups", "seeding", "candidates", "sampling"),
-    pairwise(
-        {"1": 1, "3": 3},
-        {"one stream": (40000, False), "a stream per line": (4000, True)},
-        {"1 candidate": (1,), "2 candidates": (2,), "2, 2 candidates": (2, 2)},
-        {"plain": PLAIN, "filtered": FILTERED},
+    thinned(
+        pairwise(
+            {"1": 1, "3": 3},
+            {"one stream": (40000, False), "a stream per line": (4000, True)},
+            {"1 candidate": (1,), "2 candidates": (2,), "2, 2 candidates": (2, 2)},
+            {"plain": PLAIN, "filtered": FILTERED},
+        ),
+        2,
     ),
 )
 def test_two_inputs_in_one_batch_each_have_the_exact_distribution(seq_groups, seeding, candidates, sampling):

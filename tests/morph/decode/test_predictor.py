@@ -75,7 +75,7 @@ def talker_states(model, batch: int = BATCH) -> tuple[torch.Tensor, torch.Tensor
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED, FILTERED], ids=["greedy", "sampled", "filtered"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+@pytest.mark.parametrize("shape", ["tiny", pytest.param("tiny-1.7B", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seq_groups", [1, 3, 5, 14, 15])
 @torch.inference_mode()
 def test_a_frame_equals_the_plain_formula(load, seq_groups, shape, attention, sampling):

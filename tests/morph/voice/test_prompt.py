@@ -68,7 +68,7 @@ def assert_same_prompt(model, text, voice, language, instruct, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("language", ["auto", "Chinese", "english"])
+@pytest.mark.parametrize("language", ["auto", "Chinese", pytest.param("english", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["x_vector", "icl"])
 def test_cloned_voices(load, recording, monkeypatch, mode, language, text, precision):
     model = load("tiny-1.7B", "base", precision)

@@ -189,7 +189,12 @@ def test_an_edited_script_speaks_only_what_is_new(
 
 
 @pytest.mark.parametrize(
-    "changed", [["--seq-groups", "3"], ["--seed", "1"], ["--temperature", "0.5"], ["--precision", "bf16"]]
+    "changed",
+    [
+        ["--seq-groups", "3"],
+        ["--precision", "bf16"],
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (["--seed", "1"], ["--temperature", "0.5"])),
+    ],
 )
 def test_what_changes_the_sound_is_spoken_again(
     run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str], changed: list[str]
