@@ -106,12 +106,7 @@ class Attacker:
 
         async def hold() -> None:
             while True:
-                with suppress(OSError):
-                    reader, writer = await self._open()
-                    writer.write(begin)
-                    while await reader.read(PART):
-                        pass
-                    writer.close()
+                await self._ask(begin)
                 await asyncio.sleep(AGAIN_S)
 
         await asyncio.gather(*(hold() for _ in range(self._count)))

@@ -27,7 +27,7 @@ class Rows(Protocol):
     """The rows of one decoding. Lines are known by their numbers; a line has a row until it is released."""
 
     def room(self, waiting: int) -> int:
-        """Return how many of so many waiting lines are to be admitted now."""
+        """Return how many of the ``waiting`` lines are to be admitted now."""
 
     def admit(self, lines: Mapping[int, LineRequest]) -> None:
         """Put lines into free rows, by their numbers: their prompts are run."""

@@ -318,7 +318,7 @@ class GraphDecoder:
             slots.state.copy_rows(rows, kept)
 
     def _can_split(self, positions: int, lines: int) -> bool:
-        """Return whether the next frame of so many lines can be made in two parts: its codes, then the talker's step.
+        """Return whether the next frame of this number of lines can be split: its codes, then the talker's step.
 
         The codes of a few lines can then be read before the talker's step; more lines are bound by throughput. Whole
         frames of the same kind must have been captured: they fall back to torch operations if a kernel fails.

@@ -32,5 +32,5 @@ class Standing:
         self._since = now if stands else None
 
     def exceeds(self, spoken_s: float) -> bool:
-        """Return whether this is too long for a line that has spoken for so many seconds."""
+        """Return whether this is too long for a line that has spoken for ``spoken_s`` seconds."""
         return self._stood_s >= STAND_S + spoken_s

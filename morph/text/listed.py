@@ -8,9 +8,8 @@ WORD = re.compile(r"\S+")
 NUMBER = r"\d+(?:\.\d+)?"
 MARKED = rf"\d{{1,2}}/\d{{1,2}}/\d{{4}}|\d{{1,2}}:\d\d|[$\u00a3\u20ac]{NUMBER}|{NUMBER}%"
 ITEM = re.compile(rf"(?:{MARKED})[,;]?|{NUMBER}[,;]", re.ASCII)
-FIRST_ITEMS = (
-    2  # are not cut apart: what is before a list may belong to the first one, as in "May 5, 2020, 2021"
-)
+# The first items are not cut apart: what is before a list may belong to the first one, as in "May 5, 2020, 2021".
+FIRST_ITEMS = 2
 
 
 def cut_lists(text: str) -> list[str]:
