@@ -14,7 +14,7 @@ import numpy as np
 from ..postprocess.pcm import to_s16
 
 if TYPE_CHECKING:
-    from ..morph.render.lines import Spoken
+    from ..morph.speech.lines import Spoken
 
 KEY = "morph_clips"  # in the ui of a node's output; ComfyUI's own "audio" needs a widget of that name
 LONGEST_NAME = 40  # characters of a name or of the words in a file's name
@@ -42,7 +42,7 @@ class Clip:
 
 def to_clip(spoken: Spoken, name: str = "") -> Clip:
     """Return a spoken line as a clip, under its character's name or the ``name`` given."""
-    from ..morph.render.lines import HEARD_OTHERWISE, WHAT_HAPPENED
+    from ..morph.speech.lines import HEARD_OTHERWISE, WHAT_HAPPENED
     from ..morph.text.pauses import without_pauses
 
     report = spoken.report

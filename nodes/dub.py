@@ -28,8 +28,8 @@ from .script import plain_errors
 from .sockets import CATEGORY, CastSocket, VoiceSocket
 
 if TYPE_CHECKING:
-    from ..morph.render.dub import Dub, DubRequest, Placed
-    from ..morph.render.word_check import WordCheck
+    from ..morph.kept.word_check import WordCheck
+    from ..morph.script.dub import Dub, DubRequest, Placed
     from ..morph.synthesizer import Synthesizer
     from ..morph.voice.cast import Cast
     from ..morph.voice.voice import Voice
@@ -215,9 +215,9 @@ class DubCaptions(io.ComfyNode):
         overlap: str = LATER,
         read_sounds: bool = False,
     ) -> io.NodeOutput:
-        from ..morph.render.dub import DubRequest, FitLimits, render_dub
-        from ..morph.render.line_renderer import LineRenderer
-        from ..morph.render.report import describe, outcome
+        from ..morph.kept.line_renderer import LineRenderer
+        from ..morph.script.dub import DubRequest, FitLimits, render_dub
+        from ..morph.speech.report import describe, outcome
 
         check_model(model)
         check_word_check(word_check)
@@ -285,7 +285,7 @@ def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict
 
 def to_fitted_clip(placed: Placed) -> Clip:
     """Return a caption's speech as a clip that says whether it fits."""
-    from ..morph.render.dub import DOES_NOT_FIT
+    from ..morph.script.dub import DOES_NOT_FIT
 
     clip = to_clip(placed.spoken)
     return clip if placed.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
@@ -293,7 +293,7 @@ def to_fitted_clip(placed: Placed) -> Clip:
 
 def facts_of_dub(ready: Synthesizer, request: DubRequest, dub: Dub, options: GenerateOptions) -> list[Facts]:
     """Return the facts of each caption that was spoken."""
-    from ..morph.render.dub import read_request
+    from ..morph.script.dub import read_request
 
     dubbed, _, lines = read_request(ready, request)
     facts = []

@@ -14,7 +14,7 @@ from ..postprocess.checks import is_whole
 
 if TYPE_CHECKING:
     from ..morph.options import GenerateOptions
-    from ..morph.render.lines import Line, Spoken
+    from ..morph.speech.lines import Line, Spoken
 
 KEY = "morph_speech"  # of an AUDIO; other nodes ignore it, and drop it when they change the sound
 FILE_KEY = "qwen3_tts_morph"  # of the JSON object in a file's comment
@@ -60,7 +60,7 @@ class Facts:
 
 def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoint: str) -> Facts:
     """Return the facts of a line that was spoken from a text (not from an iterator)."""
-    from ..morph.render.seeds import take_seed
+    from ..morph.speech.seeds import take_seed
     from ..morph.voice.file import voice_digest
 
     given = asdict(options)

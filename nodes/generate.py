@@ -24,7 +24,7 @@ from .sockets import CATEGORY
 from .voicing import SpeakOptions
 
 if TYPE_CHECKING:
-    from ..morph.render.lines import Spoken
+    from ..morph.speech.lines import Spoken
 
 DEFAULTS = GenerateOptions()
 
@@ -135,8 +135,8 @@ class GenerateSpeech(io.ComfyNode):
     @classmethod
     def speak(cls, take: dict[str, Any]) -> tuple[Spoken, Facts, str, str]:
         """Return one spoken text, its facts, its report, and the report's first lines; ``take``: the node's inputs."""
-        from ..morph.render.lines import Line
-        from ..morph.render.report import outcome
+        from ..morph.speech.lines import Line
+        from ..morph.speech.report import outcome
 
         model: ManagedModel | ManagedModels | ServedModel = take.pop("model")
         cache, check = line_cache(take.pop("reuse_lines", True)), take.pop("word_check", None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import folder_paths
 
 if TYPE_CHECKING:
-    from ..morph.render.line_cache import LineCache
+    from ..morph.kept.line_cache import LineCache
 
 SIZE_VARIABLE = "MORPH_TTS_CACHE_MB"  # the most that kept lines may take; 0 keeps none
 DEFAULT_MB = 2048
@@ -34,7 +34,7 @@ def most_megabytes() -> int:
 
 def kept_lines() -> LineCache:
     """Return the cache for looking at what is kept and for removing it."""
-    from ..morph.render.line_cache import LineCache
+    from ..morph.kept.line_cache import LineCache
 
     return LineCache(lines_folder(), max(1, most_megabytes() * 10**6))
 

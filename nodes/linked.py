@@ -32,7 +32,7 @@ def check_cast(value: object) -> None:
 
 def check_word_check(value: object) -> None:
     """Raise ValueError for anything but a word check or None."""
-    from ..morph.render.word_check import WordCheck
+    from ..morph.kept.word_check import WordCheck
 
     if value is not None and not isinstance(value, WordCheck):
         raise ValueError(f"word_check is {shown(value)}: connect Word Check, or disconnect it")

@@ -21,9 +21,9 @@ from aiohttp import web
 from ..postprocess.pcm import to_s16
 
 if TYPE_CHECKING:
-    from ..morph.render.dialogue import Dialogue, ScriptRequest
-    from ..morph.render.line_renderer import LineRenderer
-    from ..morph.render.lines import Line, Spoken
+    from ..morph.kept.line_renderer import LineRenderer
+    from ..morph.script.dialogue import Dialogue, ScriptRequest
+    from ..morph.speech.lines import Line, Spoken
     from .progress import Progress
 
 log = logging.getLogger(__name__)
@@ -231,8 +231,8 @@ class Speaker:
 
 def speak_line(renderer: LineRenderer, line: Line, progress: Progress, speaker: Speaker) -> Spoken:
     """Speak one line: where somebody listens, while it is heard; a kept one is heard at once."""
-    from ..morph.render.line_renderer import Watch
-    from ..morph.render.stream import stream_line
+    from ..morph.batch.stream import stream_line
+    from ..morph.kept.line_renderer import Watch
 
     if not speaker.is_heard:
         return renderer.render([line], progress, progress.say)[0]
@@ -258,8 +258,8 @@ def speak_script(
     renderer: LineRenderer, script: ScriptRequest, progress: Progress, speaker: Speaker
 ) -> Dialogue:
     """Speak a script: where somebody listens, while it is heard, in the order of its lines."""
-    from ..morph.render.dialogue import render_scene
-    from ..morph.render.script_stream import stream_scene
+    from ..morph.script.dialogue import render_scene
+    from ..morph.script.script_stream import stream_scene
 
     if not speaker.is_heard:
         return render_scene(renderer, script, progress, progress.say)

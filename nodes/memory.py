@@ -94,7 +94,7 @@ class ManagedModel:
     @contextmanager
     def open(self, options: SpeakOptions) -> Iterator[Voicing]:
         """Yield what speaks with the model on its device; errors as ``use``."""
-        from ..morph.render.line_renderer import LineRenderer
+        from ..morph.kept.line_renderer import LineRenderer
 
         with self.use() as ready:
             yield LocalVoicing(LineRenderer(ready, options.generate, options.cache, options.check))
@@ -141,8 +141,8 @@ class ManagedModels:
     @contextmanager
     def open(self, options: SpeakOptions) -> Iterator[Voicing]:
         """Yield what speaks with the models on their devices; errors as ``use``, and as ``SharedRenderer``."""
-        from ..morph.render.line_renderer import LineRenderer
-        from ..morph.render.shared_renderer import SharedRenderer
+        from ..morph.kept.line_renderer import LineRenderer
+        from ..morph.kept.shared_renderer import SharedRenderer
         from .shared_voicing import SharedVoicing
 
         with explain_out_of_memory():

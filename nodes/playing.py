@@ -11,8 +11,8 @@ import numpy as np
 from .live import Speaker
 
 if TYPE_CHECKING:
-    from ..morph.render.dialogue import Dialogue, ScriptRequest
-    from ..morph.render.lines import Line, Spoken
+    from ..morph.script.dialogue import Dialogue, ScriptRequest
+    from ..morph.speech.lines import Line, Spoken
     from ..morph.text.script import Script
 
 
@@ -69,7 +69,7 @@ class Playing:
         self.heard.append([])
 
     def _play(self, index: int) -> None:
-        from ..morph.render.dialogue import amplify
+        from ..morph.script.dialogue import amplify
 
         for samples in self._parts[index]:
             self.heard[index].append(amplify(samples, self.gains[index]))
@@ -102,8 +102,8 @@ def speak_in_order(scene: Scene, speaker: Speaker, speak: Callable[[Playing], li
         speaker: of the page.
         speak: returns the lines; meanwhile it adds their sound to what it is called with.
     """
-    from ..morph.render.dialogue import assemble, spacing_of
-    from ..morph.render.retime import retiming_of
+    from ..morph.script.dialogue import assemble, spacing_of
+    from ..morph.script.retime import retiming_of
     from ..postprocess.join import silences
 
     script, lines = scene.script, scene.lines

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from .playing import Playing, Scene, speak_in_order
 
 if TYPE_CHECKING:
-    from ..morph.render.dialogue import Dialogue, ScriptRequest
-    from ..morph.render.lines import Line, Spoken
+    from ..morph.script.dialogue import Dialogue, ScriptRequest
+    from ..morph.speech.lines import Line, Spoken
     from ..morph.text.script import Script
     from ..serve.remote.renderer import RemoteRenderer
     from .live import Speaker
@@ -46,8 +46,8 @@ class RemoteVoicing:
 
     def read_script(self, script: ScriptRequest) -> tuple[Script, list[Line]]:
         """See ``Voicing``."""
-        from ..morph.render.dialogue import lines_of
-        from ..morph.render.retime import check_retiming
+        from ..morph.script.dialogue import lines_of
+        from ..morph.script.retime import check_retiming
         from ..morph.text.script import parse_script
         from .inputs import LANGUAGES
 
@@ -63,14 +63,14 @@ class RemoteVoicing:
         return speak_in_order(scene, speaker, lambda playing: self._speak(lines, playing, progress))
 
     def _speak(self, lines: Sequence[Line], playing: Playing, progress: Progress) -> list[Spoken]:
-        from ..morph.render.listener import Listener
+        from ..morph.speech.listener import Listener
 
         on_sound = playing.add if playing.speaker.is_heard else Listener.on_sound
         return self.renderer.render(lines, Listener(progress, progress.say, on_sound, playing.end))
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
         """See ``Voicing``."""
-        from ..morph.render.report import compose, engines_of
+        from ..morph.speech.report import compose, engines_of
 
         facts, options = self.renderer.facts, self.renderer.options
         flight = f"server {facts}, up to {options.batch_size} lines in flight"

@@ -21,7 +21,7 @@ from .voice_routes import ROOT as VOICES_ROOT
 from .voice_routes import VoiceRoutes
 
 if TYPE_CHECKING:
-    from ..morph.render.line_cache import CacheSize, LineCache
+    from ..morph.kept.line_cache import CacheSize, LineCache
 
 log = logging.getLogger(__name__)
 

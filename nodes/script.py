@@ -28,8 +28,8 @@ from .sockets import CATEGORY, CastSocket
 from .voicing import SpeakOptions, Voicing
 
 if TYPE_CHECKING:
-    from ..morph.render.dialogue import Dialogue, ScriptRequest
-    from ..morph.render.word_check import WordCheck
+    from ..morph.kept.word_check import WordCheck
+    from ..morph.script.dialogue import Dialogue, ScriptRequest
     from ..morph.text.script import ScriptLine
     from ..morph.voice.voice import Voice
 
@@ -164,8 +164,8 @@ class RenderScript(io.ComfyNode):
         word_check: WordCheck | None = None,
         sentence_subtitles: bool = False,
     ) -> io.NodeOutput:
-        from ..morph.render.dialogue import ScriptRequest
-        from ..morph.render.report import outcome
+        from ..morph.script.dialogue import ScriptRequest
+        from ..morph.speech.report import outcome
 
         check_model(model)
         check_cast(cast or {})

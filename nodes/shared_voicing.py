@@ -10,9 +10,9 @@ from .playing import Playing, Scene, speak_in_order
 from .voicing import LocalVoicing
 
 if TYPE_CHECKING:
-    from ..morph.render.dialogue import Dialogue, ScriptRequest
-    from ..morph.render.lines import Line, Spoken
-    from ..morph.render.shared_renderer import SharedRenderer
+    from ..morph.kept.shared_renderer import SharedRenderer
+    from ..morph.script.dialogue import Dialogue, ScriptRequest
+    from ..morph.speech.lines import Line, Spoken
     from ..morph.text.script import Script
     from .live import Speaker
     from .progress import Progress
@@ -52,8 +52,8 @@ class SharedVoicing:
 
     def speak_script(self, script: ScriptRequest, progress: Progress, speaker: Speaker) -> Dialogue:
         """See ``Voicing``."""
-        from ..morph.render.dialogue import assemble
-        from ..morph.render.listener import Listener
+        from ..morph.script.dialogue import assemble
+        from ..morph.speech.listener import Listener
 
         parsed, lines = self.read_script(script)
         quiet = Listener(progress, progress.say)

@@ -9,5 +9,5 @@ CATEGORY = "audio/Qwen3-TTS Morph"
 ModelSocket = io.Custom("MORPH_TTS_MODEL")  # memory.ManagedModel, or ManagedModels
 VoiceSocket = io.Custom("MORPH_TTS_VOICE")  # morph.voice.Voice
 SamplingSocket = io.Custom("MORPH_TTS_SAMPLING")  # morph.options.Sampling
-WordCheckSocket = io.Custom("MORPH_TTS_WORD_CHECK")  # morph.render.word_check.WordCheck
+WordCheckSocket = io.Custom("MORPH_TTS_WORD_CHECK")  # morph.kept.word_check.WordCheck
 CastSocket = io.Custom("MORPH_TTS_CAST")  # dict: name -> morph.voice.Voice

@@ -20,7 +20,7 @@ from .schema import schema
 from .sockets import CATEGORY
 
 if TYPE_CHECKING:
-    from ..morph.render.lines import Spoken
+    from ..morph.speech.lines import Spoken
     from ..morph.study.sweep import SweepRow
     from ..morph.voice.voice import Voice
 
@@ -96,7 +96,7 @@ class Sweep(io.ComfyNode):
     ) -> io.NodeOutput:
         import torch
 
-        from ..morph.render.lines import Line
+        from ..morph.speech.lines import Line
         from ..morph.study.plot import plot_sweep
         from ..morph.study.sweep import sweep, table
 

@@ -10,12 +10,12 @@ from .live import Speaker, speak_line, speak_script
 from .progress import Progress
 
 if TYPE_CHECKING:
+    from ..morph.kept.line_cache import LineCache
+    from ..morph.kept.line_renderer import LineRenderer
+    from ..morph.kept.word_check import WordCheck
     from ..morph.options import GenerateOptions
-    from ..morph.render.dialogue import Dialogue, ScriptRequest
-    from ..morph.render.line_cache import LineCache
-    from ..morph.render.line_renderer import LineRenderer
-    from ..morph.render.lines import Line, Spoken
-    from ..morph.render.word_check import WordCheck
+    from ..morph.script.dialogue import Dialogue, ScriptRequest
+    from ..morph.speech.lines import Line, Spoken
     from ..morph.text.script import Script
 
 
@@ -78,7 +78,7 @@ class LocalVoicing:
 
     def read_script(self, script: ScriptRequest) -> tuple[Script, list[Line]]:
         """See ``Voicing``."""
-        from ..morph.render.dialogue import read_script
+        from ..morph.script.dialogue import read_script
 
         return read_script(self.renderer.synthesizer, script)
 
@@ -88,6 +88,6 @@ class LocalVoicing:
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
         """See ``Voicing``."""
-        from ..morph.render.report import describe
+        from ..morph.speech.report import describe
 
         return describe(self.renderer.synthesizer.model, spoken, self.renderer.options, elapsed_s)

@@ -15,8 +15,8 @@ import anyio
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from ..morph.render.lines import LineReport
-from ..morph.render.takes import ENDS, WRONG
+from ..morph.speech.lines import LineReport
+from ..morph.speech.takes import ENDS, WRONG
 from .encoders import FORMATS, open_encoder
 from .errors import ApiError
 from .metrics import Metrics

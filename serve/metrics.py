@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..morph.render.desk import ServiceStatus
+from ..morph.batch.desk import ServiceStatus
 
 PREFIX = "morph_tts"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -269,7 +269,7 @@ def load_speaker(options: ServerOptions) -> Speaker:
 
 
 def _warm(speaker: Any) -> None:
-    from ..morph.render.desk import ServiceClosed
+    from ..morph.batch.desk import ServiceClosed
     from ..morph.runtime.collector import spare_older_objects
 
     try:

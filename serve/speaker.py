@@ -16,14 +16,14 @@ import anyio.to_thread
 import numpy as np
 import torch
 
+from ..morph.batch.desk import Busy, ServiceClosed, ServiceStatus
+from ..morph.batch.service import ROWS, Result, SpeechService
+from ..morph.batch.utterance import Utterance
+from ..morph.kept.line_key import common_key
 from ..morph.model.model import Model
 from ..morph.options import PREDICTED_GROUPS, GenerateOptions
-from ..morph.render.desk import Busy, ServiceClosed, ServiceStatus
-from ..morph.render.line_key import common_key
-from ..morph.render.lines import Line, LineReport
-from ..morph.render.report import describe_groups
-from ..morph.render.service import ROWS, Result, SpeechService
-from ..morph.render.utterance import Utterance
+from ..morph.speech.lines import Line, LineReport
+from ..morph.speech.report import describe_groups
 from ..morph.synthesizer import Synthesizer
 from ..morph.voice.voice import Voice
 from .errors import ApiError, shutting_down

@@ -40,7 +40,7 @@ class Speak:
         spec.loader.exec_module(pack)
         pack.load()
         from qwen3_tts_morph.morph.checkpoint.find import demo_voice
-        from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
+        from qwen3_tts_morph.morph.kept.line_renderer import LineRenderer
         from qwen3_tts_morph.morph.synthesizer import Synthesizer
         from qwen3_tts_morph.serve.commands.engine import choose_device
 
@@ -50,7 +50,7 @@ class Speak:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Speak a batch of lines; return their names and how they ended."""
-        from qwen3_tts_morph.morph.render.lines import Line
+        from qwen3_tts_morph.morph.speech.lines import Line
         from qwen3_tts_morph.morph.voice.create import preset_voice
 
         model = self.renderer.synthesizer.model

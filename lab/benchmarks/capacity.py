@@ -33,8 +33,8 @@ from typing import Any
 
 import numpy as np
 import simpy
+from qwen3_tts_morph.morph.batch.open_decoding import NEWCOMERS
 from qwen3_tts_morph.morph.options import FRAME_RATE
-from qwen3_tts_morph.morph.render.open_decoding import NEWCOMERS
 
 from .results import FOLDER
 from .results import latest as newest

@@ -21,12 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
+from qwen3_tts_morph.morph.batch.service import SpeechService
+from qwen3_tts_morph.morph.batch.utterance import Utterance
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.render.lines import Line
-from qwen3_tts_morph.morph.render.service import SpeechService
-from qwen3_tts_morph.morph.render.utterance import Utterance
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.server import SWITCH_S

@@ -33,11 +33,11 @@ from pathlib import Path
 
 import torch
 from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.kept.line_renderer import LineRenderer
+from qwen3_tts_morph.morph.kept.shared_renderer import SharedRenderer
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
-from qwen3_tts_morph.morph.render.lines import Line, Spoken
-from qwen3_tts_morph.morph.render.shared_renderer import SharedRenderer
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.serve.ports import free_ports

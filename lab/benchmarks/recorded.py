@@ -21,15 +21,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from qwen3_tts_morph.morph.batch.channel import Chunk
+from qwen3_tts_morph.morph.batch.service import SpeechService
+from qwen3_tts_morph.morph.batch.stream import stream_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
-from qwen3_tts_morph.morph.render.channel import Chunk
-from qwen3_tts_morph.morph.render.dialogue import ScriptRequest
-from qwen3_tts_morph.morph.render.lines import Line, LineReport, render_lines
-from qwen3_tts_morph.morph.render.script_stream import stream_script
-from qwen3_tts_morph.morph.render.service import SpeechService
-from qwen3_tts_morph.morph.render.stream import stream_lines
+from qwen3_tts_morph.morph.script.dialogue import ScriptRequest
+from qwen3_tts_morph.morph.script.script_stream import stream_script
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport, render_lines
 from qwen3_tts_morph.morph.study.parity import level_above
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice

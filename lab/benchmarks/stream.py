@@ -35,12 +35,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from qwen3_tts_morph.morph.batch.channel import Chunk
+from qwen3_tts_morph.morph.batch.stream import stream_lines
 from qwen3_tts_morph.morph.decode.source import LineSource
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
-from qwen3_tts_morph.morph.render.channel import Chunk
-from qwen3_tts_morph.morph.render.lines import Line
-from qwen3_tts_morph.morph.render.stream import stream_lines
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import CODE_GROUPS, Voice

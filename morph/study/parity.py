@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..batch.stream import stream_line
 from ..checkpoint.qwen_tts import import_qwen_tts
 from ..decode.eager import decode
 from ..decode.guard import Guard
@@ -19,8 +20,7 @@ from ..engine import Choice, Engine
 from ..model.model import Model
 from ..model.threads import limit_threads
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
-from ..render.lines import Line, render_lines
-from ..render.stream import stream_line
+from ..speech.lines import Line, render_lines
 from ..synthesizer import Synthesizer
 from ..voice.prompt import build_prompt
 from ..voice.voice import Voice

@@ -15,8 +15,8 @@ from ..decode.sampling import distribution
 from ..model.crossbar import crossbar
 from ..model.model import Model
 from ..options import PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
-from ..render.lines import Line, Rendering, Spoken, check_line, piece_limit
-from ..render.progress import OnFrame, Progress
+from ..speech.lines import Line, Rendering, Spoken, check_line, piece_limit
+from ..speech.progress import OnFrame, Progress
 from ..synthesizer import Synthesizer
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)

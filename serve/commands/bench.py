@@ -40,7 +40,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Measure; the table goes to stdout."""
     from ...morph.options import parse_groups
-    from ...morph.render.lines import Line
+    from ...morph.speech.lines import Line
 
     groups, recording = parse_groups(options.groups), read_reference(options)
     synthesizer = load_synthesizer(options, console)

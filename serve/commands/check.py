@@ -25,7 +25,7 @@ from .sound import write_whole
 from .speed import TEXT, Speed, as_json, measure, memory, quietly, table, voice_for
 
 if TYPE_CHECKING:
-    from ...morph.render.lines import Line
+    from ...morph.speech.lines import Line
     from ...morph.study.parity import CodeComparison
     from ...morph.synthesizer import Synthesizer
 
@@ -94,7 +94,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Test, and write the report; its path goes to stdout."""
-    from ...morph.render.lines import Line, check_line
+    from ...morph.speech.lines import Line, check_line
 
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
@@ -224,8 +224,8 @@ def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 def hear_line(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Look whether a line has any sound: all that is compared above may be equal, and silent."""
     from ...morph.options import PREDICTED_GROUPS
-    from ...morph.render.lines import render_lines
-    from ...morph.render.takes import is_silent
+    from ...morph.speech.lines import render_lines
+    from ...morph.speech.takes import is_silent
 
     [spoken] = render_lines(synthesizer, [line], _settings(synthesizer, frames, PREDICTED_GROUPS))
     silent = is_silent(spoken.waveform, spoken.sample_rate)

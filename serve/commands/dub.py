@@ -26,8 +26,8 @@ from .sound import write_whole
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...morph.render.dub import Dub, FitLimits
-    from ...morph.render.lines import Line
+    from ...morph.script.dub import Dub, FitLimits
+    from ...morph.speech.lines import Line
     from ...morph.synthesizer import Synthesizer
     from ...morph.text.captions import DubLine, TimedText
     from ...morph.voice.cast import Cast
@@ -97,7 +97,7 @@ def dub_into(
     console: Console,
 ) -> int:
     """Speak the captions that are not saved, and write the track; see ``run``."""
-    from ...morph.render.dub import assemble_dub
+    from ...morph.script.dub import assemble_dub
     from ...morph.text.captions import read_captions, read_dub
 
     path = find_checkpoint(options, console)
@@ -125,7 +125,7 @@ def dub_into(
 
 def make_limits(options: argparse.Namespace) -> FitLimits:
     """Return how speech is fitted."""
-    from ...morph.render.dub import FitLimits
+    from ...morph.script.dub import FitLimits
 
     return FitLimits(options.max_speed, options.overrun, options.speak_over)
 
@@ -134,8 +134,8 @@ def read_lines(
     synthesizer: Synthesizer, text: str, cast: Cast, options: argparse.Namespace
 ) -> tuple[list[DubLine], list[TimedText], list[Line]]:
     """Return what ``read_request`` does; ValueError for anything that cannot be spoken."""
-    from ...morph.render.dub import DubRequest, read_request
-    from ...morph.render.lines import check_line
+    from ...morph.script.dub import DubRequest, read_request
+    from ...morph.speech.lines import check_line
 
     limits = make_limits(options)
     request = DubRequest(text, cast, options.language, options.seed, limits, options.read_sounds)

@@ -12,8 +12,8 @@ from .engine import facts_of_model
 
 if TYPE_CHECKING:
     from ...morph.options import GenerateOptions
-    from ...morph.render.lines import Line, Spoken
-    from ...morph.render.progress import OnFrame
+    from ...morph.speech.lines import Line, Spoken
+    from ...morph.speech.progress import OnFrame
     from ...morph.synthesizer import Synthesizer
     from ..remote.facts import ServerFacts
     from ..remote.servers import Server
@@ -76,7 +76,7 @@ class LocalMaker:
 
     def speak(self, lines: Sequence[Line], on_frame: OnFrame | None, on_line: OnLine) -> None:
         """See ``Maker``."""
-        from ...morph.render.lines import render_lines
+        from ...morph.speech.lines import render_lines
 
         for index, one in enumerate(render_lines(self.synthesizer, lines, self.settings, on_frame)):
             on_line(index, one)
@@ -87,7 +87,7 @@ class LocalMaker:
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
         """See ``Maker``."""
-        from ...morph.render.report import describe
+        from ...morph.speech.report import describe
 
         return describe(self.synthesizer.model, spoken, self.settings, elapsed_s)
 
@@ -144,7 +144,7 @@ class ServerMaker:
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
         """See ``Maker``."""
-        from ...morph.render.report import compose, engines_of
+        from ...morph.speech.report import compose, engines_of
 
         return compose(spoken, elapsed_s, [*engines_of(spoken), f"made by server {self.server}"])
 

@@ -25,7 +25,7 @@ from .sound import encode, write_whole
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...morph.render.lines import LineReport, Spoken
+    from ...morph.speech.lines import LineReport, Spoken
 
 MANIFEST = "manifest.json"
 NEW_LINES = "manifest.new.jsonl"
@@ -136,7 +136,7 @@ class SavedLines:
         Raises:
             ValueError: for a file that cannot be read, or has another rate.
         """
-        from ...morph.render.lines import PieceSpan, Spoken
+        from ...morph.speech.lines import PieceSpan, Spoken
         from .sound import read_recording
 
         path = self._find(key)
@@ -195,7 +195,7 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
 
 def check_entry(entry: Any) -> dict[str, Any]:
     """Return the entry of a line; ValueError, KeyError or TypeError for what is none."""
-    from ...morph.render.lines import PieceSpan
+    from ...morph.speech.lines import PieceSpan
 
     report = read_report(entry["report"])
     spans = [PieceSpan(**span) for span in entry.get("spans", ())]
@@ -219,7 +219,7 @@ def check_entry(entry: Any) -> dict[str, Any]:
 
 def read_report(fields: Mapping[str, Any]) -> LineReport:
     """Return a report from its fields; KeyError or TypeError for other ones."""
-    from ...morph.render.lines import LineReport
+    from ...morph.speech.lines import LineReport
 
     return LineReport(**{**fields, "notes": tuple(fields["notes"])})
 

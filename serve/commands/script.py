@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.model.model import Model
-    from ...morph.render.lines import Line, Spoken
-    from ...morph.render.progress import OnFrame
+    from ...morph.speech.lines import Line, Spoken
+    from ...morph.speech.progress import OnFrame
     from ...morph.synthesizer import Synthesizer
     from ...morph.text.script import Script, ScriptLine
     from ...morph.text.subtitles import Caption
@@ -266,7 +266,7 @@ def read_lines(
     synthesizer: Synthesizer, text: str, cast: Cast, options: argparse.Namespace
 ) -> tuple[Script, list[Line]]:
     """Return the script and its lines; ValueError for anything that cannot be spoken."""
-    from ...morph.render.lines import check_line
+    from ...morph.speech.lines import check_line
 
     script, lines = read_named_lines(text, cast, synthesizer.model.languages, options)
     for line in lines:
@@ -278,8 +278,8 @@ def read_named_lines(
     text: str, cast: Cast, languages: Sequence[str], options: argparse.Namespace
 ) -> tuple[Script, list[Line]]:
     """Return the script and its lines; ValueError for what cannot be read, or a name that is nobody."""
-    from ...morph.render.dialogue import ScriptRequest, lines_of
-    from ...morph.render.retime import check_retiming
+    from ...morph.script.dialogue import ScriptRequest, lines_of
+    from ...morph.script.retime import check_retiming
 
     listed = parse_named_lines(text, cast, languages, options)
     voices = {name: cast[voice] for name, voice in listed.voices.items()}
@@ -365,8 +365,8 @@ class Made:
 
     def add(self, group: Sequence[int], place: int, spoken: Spoken) -> None:
         """Save the line at this place of a group."""
-        from ...morph.render.dialogue import finish_line
-        from ...morph.render.takes import ERROR
+        from ...morph.script.dialogue import finish_line
+        from ...morph.speech.takes import ERROR
 
         index = group[place]
         if spoken.report.ended == ERROR:
@@ -422,7 +422,7 @@ def write_track(job: Job) -> list[Path]:
 
 def write_samples(job: Job, path: Path) -> list[Caption]:
     """Write lines and silences into a sound file, one line in memory at a time; return the captions."""
-    from ...morph.render.dialogue import spacing_of
+    from ...morph.script.dialogue import spacing_of
     from ...postprocess.join import silences
 
     rate = job.maker.rate
@@ -475,7 +475,7 @@ class Track:
 
     def add(self, spoken: Spoken) -> None:
         """Add a line, and its captions."""
-        from ...morph.render.dialogue import captions_of
+        from ...morph.script.dialogue import captions_of
 
         self.captions += captions_of(self.samples, spoken, self.sentences)
         self.add_samples(spoken.waveform)
@@ -497,7 +497,7 @@ class Track:
 
 def tell(job: Job, new: Sequence[Spoken], elapsed: float, console: Console) -> None:
     """Say how the lines went."""
-    from ...morph.render.takes import WRONG
+    from ...morph.speech.takes import WRONG
 
     if new:
         console.note(job.maker.describe(new, elapsed))

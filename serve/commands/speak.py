@@ -19,9 +19,9 @@ from .player import find_device, playing
 from .sound import STREAMED, encode, stream_header, to_s16, write_sound
 
 if TYPE_CHECKING:
+    from ...morph.batch.stream import SpeechStream
     from ...morph.options import GenerateOptions
-    from ...morph.render.lines import Line, Spoken
-    from ...morph.render.stream import SpeechStream
+    from ...morph.speech.lines import Line, Spoken
     from ...morph.synthesizer import Synthesizer
 
 STDOUT = "-"
@@ -113,8 +113,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     device = find_device() if options.play else None
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
-    from ...morph.render.lines import Line
-    from ...morph.render.report import describe
+    from ...morph.speech.lines import Line
+    from ...morph.speech.report import describe
 
     text = options.text if not options.stdin else stdin_text()
     voice = make_voice(synthesizer.model, options, recording)
@@ -140,8 +140,8 @@ def speak_to_file(
     synthesizer: Synthesizer, line: Line, settings: GenerateOptions, path: Path, console: Console
 ) -> Spoken:
     """Speak a line into a file."""
-    from ...morph.render.lines import render_lines
-    from ...morph.render.stream import stream_line
+    from ...morph.batch.stream import stream_line
+    from ...morph.speech.lines import render_lines
 
     with console.progress() as show:
         if isinstance(line.text, str):
@@ -159,7 +159,7 @@ def speak_aloud(
     """Speak a line to the sound device while it is made; the engine's thread runs ahead of what is heard."""
     from dataclasses import replace
 
-    from ...morph.render.stream import stream_line
+    from ...morph.batch.stream import stream_line
 
     once = replace(settings, retries=0)  # what was heard cannot be taken back
     with (
@@ -178,7 +178,7 @@ def speak_to_stdout(
     """Speak a line to stdout: while it is made, or, in a format that must be complete, at its end."""
     from dataclasses import replace
 
-    from ...morph.render.stream import stream_line
+    from ...morph.batch.stream import stream_line
 
     once = (
         replace(settings, retries=0) if kind in STREAMED else settings

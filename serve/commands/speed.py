@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ...morph.model.model import Model
     from ...morph.options import GenerateOptions
-    from ...morph.render.lines import Line
+    from ...morph.speech.lines import Line
     from ...morph.synthesizer import Synthesizer
     from ...morph.voice.voice import Voice
 
@@ -54,7 +54,7 @@ def quietly() -> Iterator[None]:
 
 def measure(synthesizer: Synthesizer, line: Line, options: GenerateOptions, repeats: int) -> Speed:
     """Return the speed of a line, after one run that warms up."""
-    from ...morph.render.lines import render_lines
+    from ...morph.speech.lines import render_lines
 
     render_lines(synthesizer, [line], options)
     times, spoken = [], []
@@ -75,7 +75,7 @@ def measure(synthesizer: Synthesizer, line: Line, options: GenerateOptions, repe
 
 def first_samples(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> float:
     """Return the seconds from the call to the first samples of a line's stream."""
-    from ...morph.render.stream import stream_line
+    from ...morph.batch.stream import stream_line
 
     began = time.perf_counter()
     with stream_line(synthesizer, line, options) as stream:

@@ -57,7 +57,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Speak at each setting; the table goes to stdout."""
     from ...morph.options import parse_groups
-    from ...morph.render.lines import Line
+    from ...morph.speech.lines import Line
     from ...morph.study.sweep import sweep, table
 
     groups, recording = parse_groups(options.groups), read_reference(options)

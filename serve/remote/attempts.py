@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...morph.options import FRAME_RATE, GenerateOptions
-from ...morph.render.lines import LineReport, Spoken
-from ...morph.render.takes import WRONG, is_silent
+from ...morph.speech.lines import LineReport, Spoken
+from ...morph.speech.takes import WRONG, is_silent
 from .connection import Answer, Connection, connect
 from .facts import ServerFacts
 from .failure import Failure

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...morph.model.model import SIZE_NAMES
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
-from ...morph.render.lines import Line
+from ...morph.speech.lines import Line
 from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import check_spoken, read_pauses
 from ...morph.voice.file import voice_digest

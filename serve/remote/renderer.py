@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ...morph.kept.heard_words import RememberedEar
+from ...morph.kept.line_cache import DamagedLine, Kept, LineCache
+from ...morph.kept.line_renderer import FAILED_S
+from ...morph.kept.word_check import WordCheck
 from ...morph.options import GenerateOptions
-from ...morph.render.heard_words import RememberedEar
-from ...morph.render.line_cache import DamagedLine, Kept, LineCache
-from ...morph.render.line_renderer import FAILED_S
-from ...morph.render.lines import Line, LineReport, Spoken
-from ...morph.render.listener import Listener
-from ...morph.render.progress import Progress
-from ...morph.render.takes import ERROR
-from ...morph.render.word_check import WordCheck
 from ...morph.runtime.collector import older_objects_spared
+from ...morph.speech.lines import Line, LineReport, Spoken
+from ...morph.speech.listener import Listener
+from ...morph.speech.progress import Progress
+from ...morph.speech.takes import ERROR
 from ...morph.text.normalize import SpokenText
 from ...morph.text.pauses import without_pauses
 from .attempts import Lost, Made, News, Sound, Speaking, ask

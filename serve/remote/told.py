@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...morph.render.takes import ENDS, STOPPED
+from ...morph.speech.takes import ENDS, STOPPED
 from ..plain_text import is_plain, one_line
 
 DEEPEST = 50  # levels of lists and objects; an OpenAPI document has about 15

@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.codec.upstream import decode_waveforms
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.speech.lines import Line, render_lines
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice

@@ -14,8 +14,8 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
-from qwen3_tts_morph.morph.render.lines import Line, render_lines
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
+from qwen3_tts_morph.morph.speech.lines import Line, render_lines
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -330,7 +330,7 @@ def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):
 
 
 def test_lossless_decoding_is_refused_by_a_chosen_graph_engine_before_any_work(graph, monkeypatch):
-    monkeypatch.setattr("qwen3_tts_morph.morph.render.lines.PromptBuilder", pytest.fail)
+    monkeypatch.setattr("qwen3_tts_morph.morph.speech.lines.PromptBuilder", pytest.fail)
     with pytest.raises(ValueError, match="choose engine auto or eager in Load Model"):
         render_lines(graph, lines_of(graph.model), LOSSLESS)
 

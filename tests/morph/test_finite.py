@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.decode.sampling import check_finite
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.render.lines import Line, render_lines
+from qwen3_tts_morph.morph.speech.lines import Line, render_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 

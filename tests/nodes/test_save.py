@@ -12,8 +12,8 @@ import pytest
 import soundfile
 import torch
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.render.lines import Line, LineReport, Spoken
-from qwen3_tts_morph.morph.render.seeds import take_seed
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
+from qwen3_tts_morph.morph.speech.seeds import take_seed
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.pcm import to_s16
 

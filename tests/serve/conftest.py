@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import uvicorn
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.render import late_text, whole_text
+from qwen3_tts_morph.morph.speech import late_text, whole_text
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve import speaker as speaker_module
 from qwen3_tts_morph.serve.app import create_app

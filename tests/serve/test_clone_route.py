@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.serve import clone_route
 from qwen3_tts_morph.serve.options import ServerOptions

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from qwen3_tts_morph.morph.batch.line_chunks import PieceFrames
+from qwen3_tts_morph.morph.batch.open_line import OpenLine
+from qwen3_tts_morph.morph.batch.utterance import Utterance
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.render.line_chunks import PieceFrames
-from qwen3_tts_morph.morph.render.lines import Rendering
-from qwen3_tts_morph.morph.render.open_line import OpenLine
-from qwen3_tts_morph.morph.render.utterance import Utterance
-from qwen3_tts_morph.morph.render.whole_text import WholeLine
+from qwen3_tts_morph.morph.speech.lines import Rendering
+from qwen3_tts_morph.morph.speech.whole_text import WholeLine
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 from qwen3_tts_morph.serve.answer import SpeechAnswer
 from qwen3_tts_morph.serve.speaker import Reading

@@ -22,10 +22,10 @@ import psutil
 import pytest
 import soundfile
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+from qwen3_tts_morph.morph.kept.line_cache import LineCache
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.render.line_cache import LineCache
-from qwen3_tts_morph.morph.render.lines import Line, Spoken, render_lines
-from qwen3_tts_morph.morph.render.listener import Listener
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken, render_lines
+from qwen3_tts_morph.morph.speech.listener import Listener
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.serve.ports import free_ports

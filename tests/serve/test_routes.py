@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from qwen3_tts_morph.morph.render.desk import Busy
-from qwen3_tts_morph.morph.render.service import SpeechService
+from qwen3_tts_morph.morph.batch.desk import Busy
+from qwen3_tts_morph.morph.batch.service import SpeechService
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve import access_log

@@ -15,7 +15,7 @@ import av
 import numpy as np
 import pytest
 import soundfile
-from qwen3_tts_morph.morph.render import codec_turns
+from qwen3_tts_morph.morph.batch import codec_turns
 from qwen3_tts_morph.serve import answer as answer_module
 from qwen3_tts_morph.serve.encoders import FORMATS
 from qwen3_tts_morph.serve.errors import ApiError
@@ -178,7 +178,7 @@ def test_how_it_was_made_is_told(client: Client, field, words: str) -> None:
 
 
 def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked(client: Client) -> None:
-    """They take turns (see ``morph/render/service.py``); each sounds as it does alone."""
+    """They take turns (see ``morph/batch/service.py``); each sounds as it does alone."""
     bodies = [asked(response_format="pcm", seq_groups=groups) for groups in (1, 5, 15, 5, 1, 15)]
     alone = {groups: client.post(asked(response_format="pcm", seq_groups=groups)) for groups in (1, 5, 15)}
     with ThreadPoolExecutor(len(bodies)) as pool:
@@ -389,7 +389,7 @@ def test_events_end_with_the_error(client: Client, monkeypatch) -> None:
 
 
 def test_a_file_that_went_wrong_is_spoken_again(client: Client, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.render import open_line
+    from qwen3_tts_morph.morph.batch import open_line
 
     ends = iter(["silent", "eos"])
     monkeypatch.setattr(open_line, "judge_end", lambda *_: next(ends))
@@ -399,7 +399,7 @@ def test_a_file_that_went_wrong_is_spoken_again(client: Client, monkeypatch) -> 
 
 
 def test_a_file_stays_if_another_take_cannot_be_made(client: Client, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.render import open_line
+    from qwen3_tts_morph.morph.batch import open_line
 
     monkeypatch.setattr(open_line, "judge_end", lambda *_: "silent")
     speak, asked_for = client.speaker.speak, []
@@ -417,7 +417,7 @@ def test_a_file_stays_if_another_take_cannot_be_made(client: Client, monkeypatch
 
 
 def test_a_file_stays_if_another_take_would_take_too_long(serve, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.render import open_line
+    from qwen3_tts_morph.morph.batch import open_line
 
     monkeypatch.setattr(open_line, "judge_end", lambda *_: "silent")
     monkeypatch.setattr(answer_module, "SHARE_FOR_ANOTHER", 0.01)

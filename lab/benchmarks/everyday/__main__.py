@@ -29,7 +29,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
-from qwen3_tts_morph.morph.render.lines import Line, Spoken, render_lines
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken, render_lines
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice

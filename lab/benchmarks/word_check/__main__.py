@@ -23,12 +23,12 @@ from pathlib import Path
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.hearing.words import count_errors
+from qwen3_tts_morph.morph.kept.heard_words import RememberedEar
+from qwen3_tts_morph.morph.kept.line_cache import LineCache
+from qwen3_tts_morph.morph.kept.line_renderer import LineRenderer
+from qwen3_tts_morph.morph.kept.word_check import Recogniser, WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
-from qwen3_tts_morph.morph.render.heard_words import RememberedEar
-from qwen3_tts_morph.morph.render.line_cache import LineCache
-from qwen3_tts_morph.morph.render.line_renderer import LineRenderer
-from qwen3_tts_morph.morph.render.lines import Line, Spoken
-from qwen3_tts_morph.morph.render.word_check import Recogniser, WordCheck
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from qwen3_tts_morph.morph.hearing.whisper import RATE, Whisper
-from qwen3_tts_morph.morph.render.word_check import Recogniser
+from qwen3_tts_morph.morph.kept.word_check import Recogniser
 from scipy.signal import resample_poly
 
 from ...judges.asr import join_model

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.render.channel import Chunk
+from qwen3_tts_morph.morph.batch.channel import Chunk
 
 from lab.benchmarks import stream
 from lab.benchmarks.stream import first_audible, listen

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.render.lines import LineReport, Spoken
+from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
 from qwen3_tts_morph.postprocess.stretch import Stretch
 
 from lab.benchmarks.stretch import LIBRARIES, RESULTS, Judged, Lines, Row, measure, save, summarise, table

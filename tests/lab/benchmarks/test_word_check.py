@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.render.lines import Line, LineReport, Spoken
-from qwen3_tts_morph.morph.render.word_check import WordCheck
+from qwen3_tts_morph.morph.kept.word_check import WordCheck
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 
 from lab.benchmarks.word_check.__main__ import RESULTS, TEXTS, Bench, Row, Setting, save, table, work, wrong
 from lab.benchmarks.word_check.recognisers import CHECKER, OTHERS

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.batch.stream import stream_line
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.frame.weights import KeptWeights
@@ -16,8 +17,7 @@ from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.render.lines import Line
-from qwen3_tts_morph.morph.render.stream import stream_line
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.waveform.incremental import RowStream

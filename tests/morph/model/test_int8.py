@@ -23,8 +23,8 @@ from qwen3_tts_morph.morph.model.linear import linear
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.render.lines import Line, render_lines
-from qwen3_tts_morph.morph.render.report import describe
+from qwen3_tts_morph.morph.speech.lines import Line, render_lines
+from qwen3_tts_morph.morph.speech.report import describe
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from torch.multiprocessing.reductions import StorageWeakRef

@@ -18,7 +18,7 @@ from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.crossbar import tail_logits
 from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
-from qwen3_tts_morph.morph.render.report import describe_groups
+from qwen3_tts_morph.morph.speech.report import describe_groups
 from qwen3_tts_morph.morph.study.sweep import measure_distances
 from safetensors import safe_open
 from safetensors.torch import save_file

@@ -9,7 +9,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
-from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.study import parity
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.blend import blend_voices

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from qwen3_tts_morph.morph.render import lines as rendering
+from qwen3_tts_morph.morph.speech import lines as rendering
 from qwen3_tts_morph.serve import cli
 
 from lab.random_checkpoint import write_checkpoint

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from qwen3_tts_morph.morph.render import lines as rendering
-from qwen3_tts_morph.morph.render.lines import LineReport
+from qwen3_tts_morph.morph.speech import lines as rendering
+from qwen3_tts_morph.morph.speech.lines import LineReport
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice

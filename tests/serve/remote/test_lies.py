@@ -16,7 +16,7 @@ import soundfile
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.render.lines import Line
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.remote import attempts, connection, told
 from qwen3_tts_morph.serve.remote.connection import connect

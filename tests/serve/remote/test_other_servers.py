@@ -17,10 +17,10 @@ import soundfile
 import torch
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+from qwen3_tts_morph.morph.kept.line_cache import LineCache
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.render.line_cache import LineCache
-from qwen3_tts_morph.morph.render.lines import Line
-from qwen3_tts_morph.morph.render.takes import ERROR
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.takes import ERROR
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.remote import attempts
 from qwen3_tts_morph.serve.remote.failure import of_status

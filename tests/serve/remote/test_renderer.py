@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+from qwen3_tts_morph.morph.batch.stream import stream_line
+from qwen3_tts_morph.morph.kept.line_cache import LineCache
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.render.line_cache import LineCache
-from qwen3_tts_morph.morph.render.lines import Line, Spoken
-from qwen3_tts_morph.morph.render.stream import stream_line
-from qwen3_tts_morph.morph.render.takes import ERROR
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken
+from qwen3_tts_morph.morph.speech.takes import ERROR
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.pcm import to_s16

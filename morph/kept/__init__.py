@@ -1,0 +1,1 @@
+"""Lines that are made once: kept lines, word checks, several devices."""

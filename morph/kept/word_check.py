@@ -1,0 +1,132 @@
+"""Lines are heard by a speech recogniser; those with too many wrong words are made again with other seeds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from ...postprocess.checks import is_number, is_whole
+from ..hearing.words import HeardWords, count_errors
+from ..speech.lines import Line, Spoken
+from ..speech.seeds import take_seed
+from ..speech.takes import ERROR
+from ..text.pauses import without_pauses
+
+log = logging.getLogger(__name__)
+
+MOST_RETAKES = 10
+
+
+class Recogniser(Protocol):
+    """Hears words; see ``Whisper``."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from recognisers that hear otherwise."""
+        ...
+
+    def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
+        """Return the words in a waveform (float32 ``[T]``), in one of our languages or "auto"."""
+        ...
+
+
+@dataclass(frozen=True)
+class WordCheck:
+    """How lines are checked.
+
+    Args:
+        recogniser: hears them.
+        most_errors: wrong words per word that a line may have, 0 to 1.
+        retakes: how often a line with more is made again, 0 to 10.
+    """
+
+    recogniser: Recogniser
+    most_errors: float = 0.05
+    retakes: int = 3
+
+    def __post_init__(self) -> None:
+        if not is_number(self.most_errors, 0, 1):
+            raise ValueError(f"most_errors is {self.most_errors!r}: choose 0 to 1")
+        if not is_whole(self.retakes, 0, MOST_RETAKES):
+            raise ValueError(f"retakes is {self.retakes!r}: choose a whole number from 0 to {MOST_RETAKES}")
+
+    def apply(
+        self,
+        lines: Sequence[Line],
+        spoken: Sequence[Spoken],
+        render: Callable[[Sequence[Line]], Sequence[Spoken]],
+        on_phase: Callable[[str], None],
+    ) -> list[Spoken]:
+        """Return the lines with what was heard in their reports; of each the take with the fewest wrong words.
+
+        Take N of a line has the seed that ``[take N]`` has in a script.
+
+        Args:
+            lines: what was asked for.
+            spoken: how it was made, in the same order.
+            render: makes other takes of lines; one that could not be made says so in its report.
+            on_phase: called with a few words before each line is heard; what it raises ends the check.
+        """
+        best = []
+        for number, (line, one) in enumerate(zip(lines, spoken, strict=True), start=1):
+            on_phase(f"hearing line {number} of {len(lines)}")
+            best.append(self._hear(line, one))
+        for take in range(2, self.retakes + 2):
+            again = [index for index, one in enumerate(best) if _is_wrong(one)]
+            if not again:
+                break
+            on_phase(f"{len(again)} heard wrong: take {take}")
+            asked = [replace(lines[index], seed=take_seed(lines[index].seed, take)) for index in again]
+            for index, line, made in zip(again, asked, render(asked), strict=True):
+                on_phase(f"hearing take {take} of line {index + 1}")
+                best[index] = _better(best[index], self._hear(line, made), take, line.seed)
+        return best
+
+    def _hear(self, line: Line, spoken: Spoken) -> Spoken:
+        """Return a line with what is heard of it; as it is if it could not be made or has no words."""
+        report = spoken.report
+        if report.ended == ERROR:
+            return spoken
+        try:
+            text = self.recogniser.hear(spoken.waveform, spoken.sample_rate, line.language)
+        except Exception as error:
+            log.warning("%.40r could not be heard", report.text, exc_info=True)
+            return _with_note(spoken, f"{report.text[:40]!r} could not be heard: {error}")
+        errors, words = count_errors(report.spoken or without_pauses(report.text), text, line.language)
+        if not words:
+            return spoken
+        return _with_heard(spoken, HeardWords(text, errors, words, errors <= self.most_errors * words))
+
+
+def _is_wrong(spoken: Spoken) -> bool:
+    heard = spoken.report.heard
+    return heard is not None and not heard.passed
+
+
+def _better(before: Spoken, after: Spoken, take: int, seed: int) -> Spoken:
+    """Return the take with the fewer wrong words, the earlier one of two alike; its report counts all takes.
+
+    ``take`` and ``seed`` are of ``after``. The seed is told: in a script the line may be another ``[take N]`` already.
+    """
+    was, now, name = before.report.heard, after.report.heard, repr(before.report.text[:40])
+    if was is None:
+        raise ValueError("only a line that was heard has another take")
+    if after.report.ended == ERROR:
+        return _with_note(before, f"Take {take} of {name} could not be made: {after.report.error}")
+    if now is None or now.rate >= was.rate:
+        return _with_heard(before, replace(was, takes=was.takes + 1))
+    note = f"{name} is take {take}, with seed {seed}: its words were heard better."
+    better = replace(_with_note(after, note), take=take)
+    return _with_heard(better, replace(now, takes=was.takes + 1))
+
+
+def _with_note(spoken: Spoken, note: str) -> Spoken:
+    return replace(spoken, report=replace(spoken.report, notes=(*spoken.report.notes, note)))
+
+
+def _with_heard(spoken: Spoken, heard: HeardWords) -> Spoken:
+    return replace(spoken, report=replace(spoken.report, heard=heard))

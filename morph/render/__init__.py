@@ -1,1 +1,0 @@
-"""Rendering: lines and dialogues to waveforms, and what is reported of them."""

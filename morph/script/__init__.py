@@ -1,0 +1,1 @@
+"""Scripts and captions: many lines to one track."""

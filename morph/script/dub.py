@@ -1,0 +1,348 @@
+"""Dubbing: captions with times to one track, in which each is spoken when its caption says.
+
+Speech that is longer than its caption may take is spoken faster, up to a limit; it may run into the silence behind its
+caption, up to another. What does not fit then is heard in full all the same, at the highest speed allowed, and listed.
+The next caption starts when it has ended, later than its time, and is listed with how much later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...postprocess.checks import check_range, check_switch
+from ...postprocess.stretch import HIGHEST_SPEED, check_installed, stretched_length
+from ..kept.line_renderer import LineRenderer
+from ..options import GenerateOptions
+from ..speech.lines import Line, Spoken
+from ..speech.progress import OnFrame
+from ..speech.takes import ERROR
+from ..synthesizer import Synthesizer
+from ..text.captions import DubLine, TimedText, name_captions, read_captions, read_dub
+from ..text.names import name_key
+from ..text.script import NARRATOR, Script, ScriptError
+from ..text.subtitles import to_srt
+from ..voice.voice import Voice
+from .dialogue import ScriptRequest, amplify_line, check_instructions, lines_of
+from .retime import retime, retiming_of
+from .sentences import caption_of
+
+SHOWN_TEXT = 40
+DOES_NOT_FIT = "does not fit its caption"  # as a recording of it is marked
+
+
+@dataclass(frozen=True)
+class FitLimits:
+    """How far speech is fitted to its caption.
+
+    max_speed: 1..2: the highest speed, at the same pitch; 1 leaves the speed alone. A speed that the text itself asks
+        for (``[speed 1.1]``) is the speed that the fit begins with.
+    overrun_s: 0..60: seconds that speech may go on after its caption's end, before the next caption starts.
+    speak_over: every caption starts at its time, also where the one before is too long and still heard.
+    """
+
+    max_speed: float = 1.25
+    overrun_s: float = 0.5
+    speak_over: bool = False
+
+    def __post_init__(self) -> None:
+        check_range("max_speed", self.max_speed, 1.0, HIGHEST_SPEED)
+        check_range("overrun", self.overrun_s, 0.0, 60.0, "seconds")
+        check_switch("speak_over", self.speak_over)
+
+
+@dataclass(frozen=True)
+class DubRequest:
+    """Captions to speak.
+
+    Args:
+        captions: the text of an SRT or WebVTT file; see ``captions.py``.
+        cast: which character speaks with which voice; NARRATOR speaks captions that name none.
+        language, seed: as of ``ScriptRequest``.
+        limits: how speech is fitted.
+        read_sounds: whether descriptions of sounds are read aloud.
+    """
+
+    captions: str
+    cast: Mapping[str, Voice]
+    language: str = "auto"
+    seed: int = 0
+    limits: FitLimits = FitLimits()
+    read_sounds: bool = False
+
+    def __post_init__(self) -> None:
+        check_switch("read_sounds", self.read_sounds)
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where speech may be, in samples: from its caption's start to the end that the limits allow."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A caption as it is in the track.
+
+    Args:
+        source: it, and what is spoken for it.
+        spoken: its speech, at its final speed, pitch and level.
+        room: where it may be.
+        start: its first sample: ``room.start``, or later.
+        speed: how fast it is spoken; 1 is as the model spoke it.
+        wanted: the speed at which it would fit.
+    """
+
+    source: DubLine
+    spoken: Spoken
+    room: Room
+    start: int
+    speed: float
+    wanted: float
+
+    @property
+    def caption(self) -> TimedText:
+        """The caption."""
+        return self.source.caption
+
+    @property
+    def end(self) -> int:
+        """The sample behind its last one."""
+        return self.start + len(self.spoken.waveform)
+
+    @property
+    def later_s(self) -> float:
+        """Seconds by which it starts later than its caption says."""
+        return (self.start - self.room.start) / self.spoken.sample_rate
+
+    @property
+    def too_long_s(self) -> float:
+        """Seconds by which it is longer than its room; 0 if it fits."""
+        length = self.room.end - self.room.start
+        return max(0, len(self.spoken.waveform) - length) / self.spoken.sample_rate
+
+    @property
+    def fits(self) -> bool:
+        """Whether it starts at its time and is not too long."""
+        return not self.later_s and not self.too_long_s
+
+
+@dataclass(frozen=True)
+class Dub:
+    """A dubbed track.
+
+    Args:
+        placed: its captions, in the order of their starts.
+        silent: captions that have nothing to speak.
+        track: float32 ``[T]``, to the last caption's end or the end of its speech, whichever is later.
+        sample_rate: in Hz.
+        srt: the captions at the times at which they are heard.
+        clipped: whether speech of several captions together was too loud, and was clipped.
+    """
+
+    placed: tuple[Placed, ...]
+    silent: tuple[TimedText, ...]
+    track: np.ndarray
+    sample_rate: int
+    srt: str
+    clipped: bool = False
+
+    @property
+    def misfits(self) -> str:
+        """The captions that do not fit, start later or could not be spoken, one per line; "" if there are none."""
+        return "\n".join(said for one in self.placed if (said := describe_misfit(one)))
+
+    @property
+    def summary(self) -> str:
+        """How it went, in a few sentences, the captions that do not fit first."""
+        said = [self._fit(), *self.misfits.splitlines()]
+        if faster := [one.speed for one in self.placed if one.speed > 1]:
+            said.append(f"{len(faster)} spoken faster than 1, at most {max(faster):.2f}.")
+        if mixed := [one.caption for one in self.placed if one.source.left_out]:
+            said.append(f"Captions whose sounds are not read: {_numbers(mixed)}.")
+        captions = Counter(one.caption.number for one in self.placed)
+        if shared := [one.caption for one in self.placed if captions[one.caption.number] > 1]:
+            said.append(
+                f"Captions of several speakers, in turn, each in a share of the time: {_numbers(shared)}."
+            )
+        if self.silent:
+            said.append(f"Captions with nothing to speak: {_numbers(self.silent)}.")
+        if self.clipped:
+            said.append(
+                "Captions that are heard together are too loud and are clipped: lower one with [gain -6]."
+            )
+        said.append(f"The track is {len(self.track) / self.sample_rate:.3f} s long.")
+        return "\n".join(said)
+
+    def _fit(self) -> str:
+        """Return how many captions do not fit, and how many start later."""
+        count = len(self.placed)
+        moved = sum(1 for one in self.placed if one.later_s)
+        wrong = sum(1 for one in self.placed if one.too_long_s or one.spoken.report.ended == ERROR)
+        fit = f"{wrong} of {count} captions do not fit" if wrong else f"All {count} captions fit"
+        later = f", {moved} {'starts' if moved == 1 else 'start'} later" if moved else ""
+        return fit + later + (":" if wrong or moved else ".")
+
+
+def _numbers(captions: Sequence[TimedText]) -> str:
+    """Return the numbers of captions, and how many there are if that is not seen at once."""
+    numbers = dict.fromkeys(one.number for one in captions)  # speakers of one caption have its number
+    count = f"{len(numbers)} in all: " if len(numbers) > 3 else ""
+    return count + ", ".join(map(str, numbers))
+
+
+def read_request(
+    synthesizer: Synthesizer, request: DubRequest
+) -> tuple[list[DubLine], list[TimedText], list[Line]]:
+    """Return what is spoken for which caption, the captions with nothing to speak, and the lines to be spoken.
+
+    Raises:
+        ScriptError: naming the captions with an instruction that the checkpoint does not follow.
+        ValueError: for captions that cannot be read or spoken, or where python-stretch is needed and not installed.
+    """
+    captions = read_captions(request.captions)
+    names = list(request.cast)
+    dubbed, silent = read_dub(captions, names, synthesizer.model.languages, request.read_sounds)
+    changed = any(not retiming_of(one.line).changes_nothing for one in dubbed)
+    if changed or request.limits.max_speed > 1:
+        check_installed()
+    script = Script(tuple(one.line for one in dubbed))
+    try:
+        check_instructions(synthesizer.model, script.lines, request.cast)
+    except ScriptError as error:
+        raise ScriptError(
+            name_captions(str(error), {one.line.number: one.caption for one in dubbed})
+        ) from None
+    lines = lines_of(script, ScriptRequest("", request.cast, request.language, request.seed))
+    return dubbed, silent, [_without_narrator(line) for line in lines]
+
+
+def _without_narrator(line: Line) -> Line:
+    """Return a line without the name NARRATOR, which no subtitle shows."""
+    return replace(line, name="") if name_key(line.name) == NARRATOR else line
+
+
+def render_dub(
+    renderer: LineRenderer,
+    request: DubRequest,
+    on_frame: OnFrame | None = None,
+    on_phase: Callable[[str], None] | None = None,
+) -> Dub:
+    """Speak captions; see ``LineRenderer.render``. The silence at the lines' ends is always cut, but for 40 ms.
+
+    Raises:
+        ValueError: as ``read_request``, before the first frame.
+    """
+    dubbed, silent, lines = read_request(renderer.synthesizer, request)
+    options: GenerateOptions = replace(renderer.options, trim_ends=True)
+    spoken = replace(renderer, options=options).render(lines, on_frame, on_phase)
+    return assemble_dub(dubbed, silent, spoken, request.limits)
+
+
+def assemble_dub(
+    dubbed: Sequence[DubLine], silent: Sequence[TimedText], spoken: Sequence[Spoken], limits: FitLimits
+) -> Dub:
+    """Fit lines to their captions, and mix them into a track; see ``place_all``."""
+    rate = spoken[0].sample_rate
+    placed = place_all(dubbed, spoken, limits)
+    last = max(one.caption.end_ms for one in dubbed)
+    length = max(round(last * rate / 1000), *(one.end for one in placed))
+    mixed = np.zeros(length, dtype=np.float32)
+    for one in placed:
+        mixed[one.start : one.end] += one.spoken.waveform
+    track = np.clip(mixed, np.float32(-1), np.float32(1))
+    heard = [one for one in placed if one.spoken.report.ended != ERROR]
+    cues = sorted(
+        (caption_of(one.start, one.spoken) for one in heard), key=lambda cue: (cue.start_ms, cue.end_ms)
+    )
+    return Dub(placed, tuple(silent), track, rate, to_srt(cues), not np.array_equal(track, mixed))
+
+
+def place_all(dubbed: Sequence[DubLine], spoken: Sequence[Spoken], limits: FitLimits) -> tuple[Placed, ...]:
+    """Return the speech of all captions, each when the speech that it must wait for has ended.
+
+    Unless it may be spoken over, that is the speech of captions that end before this one starts, and of the same
+    character. Captions of two characters that overlap are heard together, but no longer than in the file.
+    """
+    rooms = find_rooms([one.caption for one in dubbed], spoken[0].sample_rate, limits)
+    placed: list[Placed] = []
+    running: list[Placed] = []  # their captions have not ended
+    free = 0  # the sample behind the speech of all others
+    for source, line, room in zip(dubbed, spoken, rooms, strict=True):
+        start = room.start
+        if not limits.speak_over:
+            over = [one for one in running if one.caption.end_ms <= source.caption.start_ms]
+            running = [one for one in running if one.caption.end_ms > source.caption.start_ms]
+            free = max([free, *(one.end for one in over)])
+            start = max([start, free, *(_earliest(source, room, one) for one in running)])
+        placed.append(place(source, line, room, start, limits))
+        if line.report.ended != ERROR:
+            running.append(placed[-1])
+    return tuple(placed)
+
+
+def _earliest(source: DubLine, room: Room, other: Placed) -> int:
+    """Return where a caption may start that overlaps an earlier one in the file."""
+    if name_key(source.line.name) == name_key(other.source.line.name):
+        return other.end
+    return max(other.start, room.start + other.end - other.room.end)
+
+
+def find_rooms(captions: Sequence[TimedText], sample_rate: int, limits: FitLimits) -> list[Room]:
+    """Return where the speech of each caption may be.
+
+    It may end ``overrun_s`` after its caption, but not after the start of the next caption that starts when this one
+    has ended. One that starts before that overlaps this one, and is heard together with it.
+    """
+    starts = np.array([one.start_ms for one in captions])  # ascending
+    rooms = []
+    for one in captions:
+        end = one.end_ms + 1000 * limits.overrun_s
+        later = int(np.searchsorted(starts, one.end_ms))
+        if later < len(starts):
+            end = min(end, max(one.end_ms, float(starts[later])))
+        rooms.append(Room(round(one.start_ms * sample_rate / 1000), round(end * sample_rate / 1000)))
+    return rooms
+
+
+def place(source: DubLine, spoken: Spoken, room: Room, start: int, limits: FitLimits) -> Placed:
+    """Return a caption's speech from ``start``, faster where it must be to end in its room."""
+    asked = retiming_of(source.line)
+    if spoken.report.ended == ERROR:
+        return Placed(source, spoken, room, room.start, 1.0, 1.0)
+    samples = len(spoken.waveform)
+    needed = _needed_speed(samples, asked.speed, room.end - start)
+    speed = max(asked.speed, min(needed, limits.max_speed))
+    fitted = amplify_line(retime(spoken, replace(asked, speed=speed)), source.line)
+    return Placed(
+        source, fitted, room, start, speed, _needed_speed(samples, asked.speed, room.end - room.start)
+    )
+
+
+def _needed_speed(samples: int, asked: float, length: int) -> float:
+    """Return the speed at which samples fit into a length: the one asked for, or a higher one."""
+    return asked if stretched_length(samples, asked) <= length else samples / max(1, length)
+
+
+def describe_misfit(placed: Placed) -> str:
+    """Return why a caption is not as it should be, "" if it is."""
+    caption, report = placed.caption, placed.spoken.report
+    text = " ".join(caption.text.split())
+    shown = text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…"
+    name = f"Caption {caption.number} ({caption.time}, {shown!r})"
+    if report.ended == ERROR:
+        return f"{name} could not be made: {report.error}"
+    said = []
+    if placed.later_s:
+        said.append(f"starts {placed.later_s:.2f} s later than its time, because an earlier one goes on")
+    if placed.too_long_s:
+        said.append(
+            f"is {placed.too_long_s:.2f} s too long at speed {placed.speed:.2f}: shorten its text, or give it more "
+            f"time; it would fit at {placed.wanted:.2f}"
+        )
+    return f"{name} {' and '.join(said)}." if said else ""

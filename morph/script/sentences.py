@@ -1,0 +1,125 @@
+"""Captions of one sentence each, at the times at which the sentences of a line are heard.
+
+A line's pieces have exact times. In a piece of several sentences, the pause between two of them is looked for in its
+sound; where there is none near the place that the number of characters suggests, both stay in one caption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from ...postprocess.checks import from_db
+from ...postprocess.ends import LOUDNESS_RANGE_DB, WINDOW_S, speech_span
+from ...postprocess.join import Span
+from ..speech.lines import PieceSpan, Spoken
+from ..text.pauses import without_pauses
+from ..text.split import split_sentences
+from ..text.subtitles import Caption
+
+SHORTEST_PAUSE_S = 0.08
+REACH = 0.5  # of the shorter of two sentences: how far from the expected place their pause may be
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a line that ends where a piece ends or a pause between sentences is: its letters and its samples."""
+
+    letters: int
+    start: int
+    end: int
+
+
+def caption_of(start: int, spoken: Spoken) -> Caption:
+    """Return a line's caption for the time of its speech: lines begin and end with silence."""
+    first, last = speech_span(spoken.waveform, spoken.sample_rate)
+    report = spoken.report
+    words = without_pauses(report.text)
+    return Caption.from_samples(start + first, start + last, spoken.sample_rate, words, report.name)
+
+
+def sentence_captions(start: int, spoken: Spoken) -> list[Caption]:
+    """Return a line's captions, in order; one for the whole line if its pieces are not known.
+
+    Args:
+        start: the line's first sample in the track.
+        spoken: the line, whose ``spans`` are the times of its pieces.
+    """
+    if not spoken.spans:
+        return [caption_of(start, spoken)]
+    parts = [part for span in spoken.spans for part in _parts(spoken, span)]
+    captions = []
+    for text, begin, end in _join(parts, *_sentences(spoken)):
+        first, last = speech_span(spoken.waveform[begin:end], spoken.sample_rate)
+        times = (start + begin + first, start + begin + last)
+        captions.append(Caption.from_samples(*times, spoken.sample_rate, text, spoken.report.name))
+    return captions
+
+
+def _letters(text: str) -> int:
+    """Count the letters and digits of a text: pieces may have other punctuation and spaces than it."""
+    return sum(char.isalnum() for char in text)
+
+
+def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
+    """Return the sentences as they were spoken, and as they are shown: as written, where both are equally many."""
+    written = split_sentences(without_pauses(spoken.report.text))
+    said = split_sentences(spoken.report.spoken) if spoken.report.spoken else written
+    return said, written if len(written) == len(said) else said
+
+
+def _join(
+    parts: Sequence[_Part], said: Sequence[str], shown: Sequence[str]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield texts of whole sentences with their samples: parts are joined until they end where a sentence ends."""
+    ends = {letters: count for count, letters in enumerate(accumulate(map(_letters, said)), start=1)}
+    done, begin = 0, parts[0].start
+    totals = list(accumulate(part.letters for part in parts))
+    for number, (part, total) in enumerate(zip(parts, totals, strict=True), start=1):
+        count = len(said) if number == len(parts) else ends.get(total, done)
+        if count > done:
+            yield " ".join(shown[done:count]), begin, part.end
+            done, begin = count, parts[min(number, len(parts) - 1)].start
+
+
+def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Part]:
+    """Cut a piece at the pauses between its sentences."""
+    begin, end, sentences = piece.start, piece.end, split_sentences(piece.text)
+    pauses = find_pauses(spoken.waveform[begin:end], spoken.sample_rate)
+    lengths = [len(sentence) for sentence in sentences]
+    expected = [total / sum(lengths) * (end - begin) for total in accumulate(lengths)][:-1]
+    parts: list[_Part] = []
+    waiting, last = [sentences[0]], 0
+    for sentence, place, (before, after) in zip(sentences[1:], expected, pairwise(lengths), strict=True):
+        reach = REACH * min(before, after) / sum(lengths) * (end - begin)
+        near = [
+            (stop - start, start + stop) for start, stop in pauses if abs((start + stop) / 2 - place) <= reach
+        ]
+        if near and max(near)[1] // 2 > last:
+            parts.append(_Part(_letters("".join(waiting)), begin + last, begin + max(near)[1] // 2))
+            waiting, last = [], max(near)[1] // 2
+        waiting.append(sentence)
+    return [*parts, _Part(_letters("".join(waiting)), begin + last, end)]
+
+
+def find_pauses(waveform: np.ndarray, sample_rate: int) -> list[Span]:
+    """Return where a mono waveform is quiet for SHORTEST_PAUSE_S or longer, between sounds, in samples.
+
+    Quiet are windows more than LOUDNESS_RANGE_DB below the loudest one.
+    """
+    window = max(1, round(WINDOW_S * sample_rate))
+    power = (
+        np.square(waveform[: len(waveform) // window * window].astype(np.float64))
+        .reshape(-1, window)
+        .mean(axis=1)
+    )
+    loud = np.flatnonzero(power >= power.max(initial=0) * from_db(-LOUDNESS_RANGE_DB) ** 2)
+    shortest = SHORTEST_PAUSE_S / WINDOW_S
+    return [
+        ((int(before) + 1) * window, int(after) * window)
+        for before, after in pairwise(loud)
+        if after - before - 1 >= shortest
+    ]

@@ -1,0 +1,1 @@
+"""From a line to its pieces, takes and report: what is spoken, before and behind the engine."""

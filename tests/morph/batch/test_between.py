@@ -1,0 +1,42 @@
+"""Work that is done between lines: in the thread that speaks, one after another; what fails is the asker's."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from qwen3_tts_morph.morph.batch.between import Between
+from qwen3_tts_morph.morph.batch.service import SpeechService
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+
+from tests.patience import PATIENCE
+
+
+def test_work_is_done_in_its_order_and_an_error_is_the_asker_s() -> None:
+    bell, done = threading.Event(), []
+    between = Between(bell)
+    first, failing = between.ask(lambda: done.append(1)), between.ask(lambda: 1 / 0)
+    withdrawn, last = between.ask(lambda: done.append(2)), between.ask(lambda: done.append(3))
+    assert bell.is_set() and between.waits and withdrawn.cancel()
+    between.do()
+    assert done == [1, 3] and not between.waits and first.result() is last.result() is None
+    with pytest.raises(ZeroDivisionError):
+        failing.result()
+    late = between.ask(lambda: done.append(4))
+    between.end(ValueError("closed"))
+    with pytest.raises(ValueError, match="closed"):
+        late.result()
+    assert done == [1, 3]
+
+
+def test_a_service_does_it_before_its_first_line_and_while_a_batch_waits_for_lines(load) -> None:
+    model = load("tiny", "custom_voice")
+    line = Line("Hello there.", preset_voice(model, "ryan"))
+    with SpeechService(Synthesizer(model), rows=1, linger_s=PATIENCE) as service:
+        threads = [service.between_lines(threading.current_thread).result(PATIENCE)]
+        assert b"".join(chunk.samples.tobytes() for chunk in service.speak(line))
+        threads.append(service.between_lines(threading.current_thread).result(PATIENCE))
+        assert {one.name for one in threads} == {"speech service"}
+        assert b"".join(chunk.samples.tobytes() for chunk in service.speak(line)), "it speaks on"

@@ -1,0 +1,114 @@
+"""Streams and services that are dropped: the garbage collector may find them in any thread, in any moment."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+from qwen3_tts_morph.morph.batch import stream
+from qwen3_tts_morph.morph.batch.desk import Desk
+from qwen3_tts_morph.morph.batch.service import SpeechService
+from qwen3_tts_morph.morph.batch.stream import stream_line
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.runtime.bell import Bell
+from qwen3_tts_morph.morph.runtime.kept_threads import KeptThreads
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+
+from tests.morph.batch.test_stream import wait_until_free
+from tests.patience import PATIENCE, wait_until
+
+
+@pytest.fixture(autouse=True)
+def only_when_asked() -> Iterator[None]:
+    """The collector runs where a test says it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+def synthesizer(load) -> Synthesizer:
+    return Synthesizer(load("tiny", "custom_voice"), Engine("graph"))
+
+
+def in_a_cycle(one: object) -> None:
+    one.__dict__["itself"] = one
+
+
+def test_a_service_is_collected_in_its_own_thread_while_that_holds_a_lock(synthesizer, monkeypatch) -> None:
+    service = SpeechService(synthesizer, 1)
+    in_a_cycle(service)
+    thread, desk, look, ran = service._thread, service._desk, Desk._look, threading.Event()
+
+    def collect_and_look(one: Desk):
+        gc.collect()
+        ran.set()
+        return look(one)
+
+    monkeypatch.setattr(Desk, "_look", collect_and_look)
+    del service
+    desk.bell.set()
+    wait_until(lambda: not thread.is_alive())
+    assert ran.is_set() and desk.is_closed
+
+
+def test_a_stream_is_collected_by_a_thread_that_its_own_waits_for(synthesizer, monkeypatch) -> None:
+    monkeypatch.setattr(stream, "older_objects_spared", nullcontext)  # what was there before is looked at too
+    speaks, go, collected = threading.Event(), threading.Event(), threading.Event()
+
+    def on_frame(*_: int) -> None:
+        speaks.set()
+        assert go.wait(PATIENCE)
+
+    line = Line("Hello there.", preset_voice(synthesizer.model, "ryan"))
+    speech = stream_line(synthesizer, line, GenerateOptions(1, Sampling(max_new_tokens=9)), on_frame)
+    in_a_cycle(speech)
+    assert speaks.wait(PATIENCE)
+    channel = speech._channel
+    del speech
+
+    def collect() -> None:
+        with channel._changed:  # the worker takes it for each chunk, and at its end
+            go.set()
+            gc.collect()
+        collected.set()
+
+    threading.Thread(target=collect, daemon=True).start()
+    assert collected.wait(PATIENCE)
+    wait_until_free(synthesizer)
+
+
+def test_kept_threads_are_collected_by_one_of_them(request) -> None:
+    name = str(request.node.name)
+    pool, go = KeptThreads(name), threading.Event()
+    pool.start(lambda: None).join()
+    pool.start(lambda: go.wait(PATIENCE) and None)
+    idle = pool._idle
+    in_a_cycle(pool)
+    del pool
+    with idle._lock:
+        gc.collect()
+    go.set()
+    wait_until(lambda: not any(thread.name == name for thread in threading.enumerate()))
+
+
+def test_a_bell_is_rung_again_while_it_is_rung() -> None:
+    bell = Bell()
+
+    class Ringing:
+        def __del__(self) -> None:
+            bell.set()
+
+    ringing = Ringing()
+    in_a_cycle(ringing)
+    del ringing
+    bell.set()
+    gc.collect()
+    assert bell.wait(0) and not bell.wait(0)

@@ -1,0 +1,82 @@
+"""After a fork: what was made before is usable in the child, or says in one sentence that it is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pack import ROOT
+from tests.patience import PATIENCE
+
+FORKING = """
+import os, sys, traceback
+import pack
+pack.load()
+from pathlib import Path
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.batch.service import SpeechService
+from qwen3_tts_morph.morph.batch.stream import stream_line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+model = load_model(Path(sys.argv[1]))
+synthesizer = Synthesizer(model, Engine("graph"))
+line, options = Line("Hello there.", preset_voice(model, "ryan")), GenerateOptions(5, Sampling(max_new_tokens=9))
+
+def codes(chunks):
+    return torch.cat([chunk.codes for chunk in chunks])
+
+def refused(call):
+    try:
+        call()
+    except Exception as error:
+        return str(error)
+
+def in_child(check):
+    child = os.fork()
+    if not child:
+        done = False
+        try:
+            done = check()
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0 if done else 1)
+    assert os.waitpid(child, 0)[1] == 0, check.__name__
+
+before = codes(stream_line(synthesizer, line, options))
+service = SpeechService(synthesizer, 1, linger_s=0.0)
+assert torch.equal(codes(service.speak(line, options)), before)
+
+def speaks():
+    with SpeechService(synthesizer, 1) as another:
+        return torch.equal(codes(stream_line(synthesizer, line, options)), before) and torch.equal(
+            codes(another.speak(line, options)), before
+        )
+
+def says():
+    service.close()
+    return "create another here" in refused(lambda: service.speak(line, options))
+
+with model.exclusive():  # nobody speaks behind this
+    pass
+in_child(speaks)
+in_child(says)
+endless = GenerateOptions(1, Sampling(max_new_tokens=4000), guard=False)
+with stream_line(synthesizer, line, endless) as stream:
+    next(stream)
+    in_child(lambda: "when this process was forked" in refused(lambda: list(stream_line(synthesizer, line, options))))
+print("forked")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_speaks_or_says_why_not(checkpoint) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, str(checkpoint("tiny", "custom_voice"))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.split() == ["forked"] and done.returncode == 0, done.stderr

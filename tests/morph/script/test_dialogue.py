@@ -1,0 +1,234 @@
+"""Scripts to speech: names, stable seeds, and times that match the joined track."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.script import dialogue
+from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, line_seeds, read_script, render_script
+from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.text.script import ScriptError, ScriptLine
+from qwen3_tts_morph.morph.voice.create import preset_voice
+
+RATE = 24000
+OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=1)
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "custom_voice")
+
+
+@pytest.fixture
+def cast(model):
+    return {"Anna": preset_voice(model, "vivian"), "Bob": preset_voice(model, "ryan")}
+
+
+def lines(*said: str) -> list[ScriptLine]:
+    return [ScriptLine(number, *one.split(": ")) for number, one in enumerate(said, start=1)]
+
+
+def test_an_unknown_name_is_reported_with_the_cast(model, cast):
+    script = "ANNA: Hello.\nCAROL: Hi.\nBOB: Yes.\nDave: No."
+    with pytest.raises(ScriptError) as caught:
+        render_script(Synthesizer(model), ScriptRequest(script, cast))
+    said = str(caught.value)
+    assert "line 2: 'CAROL' is not in the cast: choose from Anna, Bob" in said
+    assert "line 4: 'Dave'" in said and "line 1" not in said and "line 3" not in said
+
+
+def test_a_language_unknown_to_the_checkpoint_is_reported(model, cast):
+    with pytest.raises(ScriptError, match=r"'Klingon' is not in the languages.*english"):
+        render_script(Synthesizer(model), ScriptRequest("ANNA: [lang Klingon] Hello.", cast))
+
+
+def test_an_instruction_that_the_checkpoint_does_not_follow_is_reported_with_its_line(model, cast):
+    script = "ANNA: Hello.\n\n\n\n\n\nBOB (softly): Hi.\nANNA: Yes.\nANNA (V.O.): No."
+    with pytest.raises(ScriptError) as caught:
+        read_script(Synthesizer(model), ScriptRequest(script, cast))
+    said = str(caught.value)
+    assert "line 7: 'softly' is an instruction: " in said and "does not follow instructions" in said
+    assert "line 9: 'V.O.' is" in said and "line 8" not in said
+
+
+SCRIPT = """
+[pause 0.25]
+ANNA: Hello there.
+# a comment
+[pause 0.5]
+BOB: It is 5:30. [pause 0.1]
+ANNA: Yes.
+[pause 0.7]
+"""
+
+
+def srt_times(srt: str) -> list[tuple[int, int]]:
+    found = re.findall(r"(\d\d):(\d\d):(\d\d),(\d{3}) --> (\d\d):(\d\d):(\d\d),(\d{3})", srt)
+    numbers = [[int(part) for part in one] for one in found]
+    return [tuple(((h * 60 + m) * 60 + s) * 1000 + ms for h, m, s, ms in (n[:4], n[4:])) for n in numbers]
+
+
+@pytest.mark.parametrize("gap_s", [0.3, 0.0])
+def test_the_track_and_its_subtitles_agree_to_the_millisecond(model, cast, gap_s):
+    result = render_script(Synthesizer(model), ScriptRequest(SCRIPT, cast, gap_s=gap_s), OPTIONS)
+    waves = [one.waveform for one in result.lines]
+    silences = [0.25, gap_s + 0.5, gap_s + 0.1]
+    assert result.sample_rate == RATE and len(waves) == 3
+    assert len(result.joined) == sum(map(len, waves)) + round((sum(silences) + 0.7) * RATE)
+    place, spans = 0, []
+    for silence, wave in zip(silences, waves, strict=True):
+        assert not result.joined[place : place + round(silence * RATE)].any()
+        place += round(silence * RATE)
+        assert np.array_equal(result.joined[place : place + len(wave)], wave)
+        spans.append((place, place + len(wave)))
+        place += len(wave)
+    assert srt_times(result.srt) == [(int(a / 24 + 0.5), int(b / 24 + 0.5)) for a, b in spans]
+    texts = re.findall(r"^(?:Anna|Bob): .*$", result.srt, re.MULTILINE)
+    assert texts == ["Anna: Hello there.", "Bob: It is 5:30.", "Anna: Yes."]
+    assert [one.report.name for one in result.lines] == ["Anna", "Bob", "Anna"]
+
+
+def test_editing_a_line_does_not_change_the_other_takes(model, cast):
+    before = render_script(
+        Synthesizer(model), ScriptRequest("ANNA: Hello there.\nBOB: Good morning.", cast, seed=3), OPTIONS
+    )
+    after = render_script(
+        Synthesizer(model),
+        ScriptRequest("BOB: New.\nANNA: Hello, you.\n\nBOB: Good morning.", cast, seed=3),
+        OPTIONS,
+    )
+    assert np.array_equal(after.lines[2].waveform, before.lines[1].waveform)
+    assert not np.array_equal(after.lines[1].waveform[:1920], before.lines[0].waveform[:1920])
+    other = render_script(Synthesizer(model), ScriptRequest("BOB: Good morning.", cast, seed=4), OPTIONS)
+    assert not np.array_equal(other.lines[0].waveform[:1920], before.lines[1].waveform[:1920])
+
+
+def test_a_seed_in_the_script_is_used_for_its_line(model, cast):
+    seeded = "[seed 7] ANNA: Hello there."
+    one, two = (
+        render_script(Synthesizer(model), ScriptRequest(seeded, cast, seed=seed), OPTIONS).joined
+        for seed in (1, 2)
+    )
+    assert np.array_equal(one, two)
+
+
+def test_the_language_of_a_line_overrides_the_scripts(model, cast):
+    def speak(script: str, language: str) -> np.ndarray:
+        return render_script(Synthesizer(model), ScriptRequest(script, cast, language, 5), OPTIONS).joined
+
+    tagged = speak("ANNA: [lang German] Hello.", "english")
+    assert np.array_equal(tagged, speak("ANNA: Hello.", "german"))
+    assert not np.array_equal(tagged, speak("ANNA: Hello.", "english"))
+
+
+def test_line_seeds_stay_when_another_line_changes():
+    before = line_seeds(lines("A: One.", "B: Two.", "A: Three."), 9)
+    after = line_seeds(lines("A: Edited.", "C: New.", "B: Two.", "A: Three."), 9)
+    assert after[2:] == before[1:] and after[0] != before[0]
+    assert len(set(before)) == 3
+    assert all(0 <= seed < 2**63 for seed in before)
+    assert not set(before) & set(line_seeds(lines("A: One.", "B: Two.", "A: Three."), 10))
+    # The name counts too.
+    assert line_seeds(lines("B: One."), 9) != before[:1]
+
+
+def test_repeated_lines_have_different_seeds_in_a_fixed_order():
+    twins = line_seeds(lines("A: No.", "A: No.", "A: No."), 0)
+    assert len(set(twins)) == 3
+    assert line_seeds(lines("A: No.", "B: What?", "A: No.", "A: No."), 0)[::2] == [twins[0], twins[1]]
+
+
+def test_an_explicit_seed_is_kept_and_changes_no_other():
+    seeded = [
+        ScriptLine(1, "A", "One.", seed=7),
+        ScriptLine(2, "A", "Two.", seed=0),
+        ScriptLine(3, "A", "Three."),
+    ]
+    assert line_seeds(seeded, 3) == [7, 0, line_seeds(lines("A: Three."), 3)[0]]
+
+
+def test_another_take_has_another_seed_and_changes_no_other():
+    plain = line_seeds(lines("A: One.", "A: Two."), 3)
+    again = [ScriptLine(1, "A", "One.", take=2), ScriptLine(2, "A", "Two.", take=1)]
+    other = line_seeds(again, 3)
+    assert other[1] == plain[1] and other[0] != plain[0] and other == line_seeds(again, 3)
+    seeded = [ScriptLine(1, "A", "One.", seed=7, take=take) for take in (1, 2, 3)]
+    assert len(set(line_seeds(seeded, 3))) == 3 and line_seeds(seeded, 3)[0] == 7
+
+
+def test_gain_changes_a_lines_level_in_its_clip_and_in_the_track(model, cast):
+    def render(text: str):
+        return render_script(
+            Synthesizer(model), ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0)
+        )
+
+    plain, quiet = render("ANNA: One.\nBOB: Two."), render("ANNA: One.\nBOB: [gain -6] Two.")
+    assert np.array_equal(quiet.lines[0].waveform, plain.lines[0].waveform)
+    assert np.allclose(quiet.lines[1].waveform, plain.lines[1].waveform * 10 ** (-6 / 20), atol=1e-6)
+    assert np.array_equal(quiet.joined, np.concatenate([one.waveform for one in quiet.lines]))
+    loud = render("BOB: [gain 20] Two.").lines[0]
+    assert np.abs(loud.waveform).max() <= 1 and loud.report.notes[-1].startswith(
+        "Line 1 of the script is too loud"
+    )
+
+
+def test_speed_and_pitch_change_a_line_in_its_clip_the_track_and_the_subtitles(model, cast):
+    def render(text: str):
+        return render_script(
+            Synthesizer(model), ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0)
+        )
+
+    plain = render("ANNA: One.\nBOB: Two.\nANNA: Three.")
+    changed = render("ANNA: [speed 2] One.\nBOB: [pitch 3] [gain -6] Two.\nANNA: [speed 1] [pitch 0] Three.")
+    before, after = ([one.waveform for one in result.lines] for result in (plain, changed))
+    assert len(after[0]) == len(before[0]) / 2 and len(after[1]) == len(before[1])
+    assert not np.allclose(after[1], before[1] * 10 ** (-6 / 20), atol=1e-3)
+    assert np.array_equal(after[2], before[2])
+    assert np.array_equal(changed.joined, np.concatenate(after))
+    assert changed.lines[0].report.seconds == len(after[0]) / RATE
+    assert [(one.start, one.end) for one in changed.lines[0].spans] == [(0, len(after[0]))]
+    assert srt_times(changed.srt)[1][0] >= len(after[0]) / 24 - 1
+
+
+def test_speed_without_its_library_is_refused_before_a_frame_is_made(model, cast, monkeypatch):
+    def missing() -> None:
+        raise ValueError("speed and pitch need the package python-stretch")
+
+    def never(*_: object) -> None:
+        raise AssertionError("rendered")
+
+    monkeypatch.setattr("qwen3_tts_morph.morph.script.retime.check_installed", missing)
+    monkeypatch.setattr(dialogue, "render_lines", never)
+    with pytest.raises(ValueError, match="need the package python-stretch"):
+        render_script(Synthesizer(model), ScriptRequest("ANNA: [speed 1.1] Hello.", cast))
+
+
+def test_progress_reaches_the_caller(model, cast):
+    class Cancelled(Exception):
+        pass
+
+    def cancel(done: int, expected: int) -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        render_script(Synthesizer(model), ScriptRequest("ANNA: Hello.", cast), OPTIONS, on_frame=cancel)
+
+
+def test_a_caption_spans_the_audible_speech(model, cast, monkeypatch):
+    """Lines begin and end with silence: here 0.24 s before and 0.4 s after a tone of 1 s."""
+    tone = 0.3 * np.sin(2 * np.pi * 200 * np.arange(RATE) / RATE)
+    wave = np.concatenate((np.zeros(5760), tone, np.zeros(9600))).astype(np.float32)
+    report = LineReport("Anna", "Hello there.", 20, len(wave) / RATE, "eos", 1)
+    spoken = Spoken(wave + 0.0005, RATE, report)
+    monkeypatch.setattr(dialogue, "render_lines", lambda *_: [spoken, spoken])
+    result = render_script(
+        Synthesizer(model), ScriptRequest("Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0)
+    )
+    [first, second] = srt_times(result.srt)
+    assert abs(first[0] - 200) <= 2 and abs(first[1] - 1280) <= 2, "40 ms of margin"
+    assert second[0] - first[0] == 1640 + 1000

@@ -1,0 +1,461 @@
+"""Lines to waveforms: order, pieces, seeds, progress, reports, and errors before decoding starts."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.speech import lines as render
+from qwen3_tts_morph.morph.speech.lines import Line, render_lines
+from qwen3_tts_morph.morph.speech.progress import Progress
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
+from qwen3_tts_morph.morph.text.profile import TextProfile
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.postprocess.ends import trim_ends
+
+SHORT = Sampling(max_new_tokens=13)  # at most 12 frames
+FRAME = 1920
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "custom_voice")
+
+
+@pytest.fixture
+def synthesizer(model):
+    return Synthesizer(model)
+
+
+@pytest.fixture
+def voice(model):
+    return preset_voice(model, "ryan")
+
+
+def test_lines_are_returned_in_the_order_given(synthesizer, voice) -> None:
+    texts = ["One.", "A much longer line than the first one is.", "Three, four."]
+    lines = [Line(text, voice, seed=number, name=f"N{number}") for number, text in enumerate(texts)]
+    together = render_lines(synthesizer, lines, GenerateOptions(sampling=SHORT, batch_size=2))
+    assert [one.report.text for one in together] == texts
+    assert [one.report.name for one in together] == ["N0", "N1", "N2"]
+    for line, one in zip(lines, together, strict=True):
+        alone = render_lines(synthesizer, [line], GenerateOptions(sampling=SHORT))[0]
+        assert one.report == alone.report
+        assert np.allclose(one.waveform, alone.waveform, atol=1e-5)
+
+
+def test_before_the_first_frame_only_the_prompts_of_the_first_batch_are_made(synthesizer, voice) -> None:
+    lines = [Line("word " * count, voice) for count in (2, 9, 4, 7, 1)]
+    options = GenerateOptions(sampling=SHORT, batch_size=2)
+    with synthesizer.session():
+        rendering = render.Rendering.prepare(synthesizer, lines, options, Progress(None))
+    made = [isinstance(prompt.inputs._made, torch.Tensor) for prompt in rendering.prompts]
+    assert made == [False, True, False, True, False]
+
+
+def test_a_report_has_the_length(synthesizer, voice) -> None:
+    spoken = render_lines(synthesizer, [Line("Hello.", voice, seed=3)], GenerateOptions(sampling=SHORT))[0]
+    assert spoken.sample_rate == 24000 and spoken.waveform.dtype == np.float32
+    assert len(spoken.waveform) == spoken.report.frames * FRAME
+    assert spoken.report.seconds == pytest.approx(spoken.report.frames * 0.08)
+    assert np.abs(spoken.waveform).max() > 0.01, "silence"
+
+
+def test_the_same_seed_gives_the_same_speech_and_another_does_not(synthesizer, voice) -> None:
+    def speak(seed: int) -> np.ndarray:
+        return render_lines(synthesizer, [Line("Hello.", voice, seed=seed)], GenerateOptions(sampling=SHORT))[
+            0
+        ].waveform
+
+    assert np.array_equal(speak(1), speak(1))
+    assert not np.array_equal(speak(1)[:FRAME], speak(2)[:FRAME])
+
+
+def test_a_long_text_is_spoken_in_pieces_that_are_joined(synthesizer, voice) -> None:
+    sentences = [
+        "This is the first sentence of them.",
+        "And this is the second sentence.",
+        "The third comes last.",
+    ]
+    options = GenerateOptions(sampling=SHORT, split_chars=40, crossfade_ms=50)
+    whole = render_lines(synthesizer, [Line(" ".join(sentences), voice, seed=5)], options)[0]
+    pieces = [
+        render_lines(synthesizer, [Line(text, voice, seed=5 + number)], options)[0]
+        for number, text in enumerate(sentences)
+    ]
+    assert whole.report.pieces == 3
+    assert whole.report.frames == sum(piece.report.frames for piece in pieces)
+    overlaps = 2 * round(0.050 * 24000)
+    assert len(whole.waveform) == sum(len(piece.waveform) for piece in pieces) - overlaps
+    body = len(pieces[0].waveform) - round(0.050 * 24000)
+    assert np.allclose(whole.waveform[:body], pieces[0].waveform[:body], atol=1e-5)
+
+
+@pytest.mark.parametrize("crossfade_ms", [0, 50])
+def test_spans_cover_the_waveform_in_order(synthesizer, voice, crossfade_ms) -> None:
+    options = GenerateOptions(sampling=SHORT, split_chars=40, crossfade_ms=crossfade_ms, retries=0)
+    spoken = render_lines(synthesizer, [Line(THREE, voice)], options)[0]
+    assert [span.text for span in spoken.spans] == [
+        "This is the first sentence of them.",
+        "And this is the second sentence.",
+        "The third comes last.",
+    ]
+    assert spoken.spans[0].start == 0 and spoken.spans[-1].end == len(spoken.waveform)
+    for span, following in zip(spoken.spans[:-1], spoken.spans[1:], strict=True):
+        assert span.end - following.start == round(crossfade_ms / 1000 * 24000)
+    assert sum(span.end - span.start for span in spoken.spans) == spoken.report.frames * FRAME
+
+
+def test_pauses_are_silence_between_pieces_and_change_nothing_else(synthesizer, voice) -> None:
+    options = GenerateOptions(sampling=SHORT, crossfade_ms=60)
+    text = "[pause 0.1] One is here. [pause 0.25] Two, [pause 0.05][pause 0.2], and three. [pause 0.5]"
+    paused, *alone = render_lines(
+        synthesizer,
+        [
+            Line(text, voice, seed=5),
+            Line("One is here.", voice, seed=5),
+            Line("Two,", voice, seed=6),
+            Line(", and three.", voice, seed=7),
+        ],
+        replace(options, batch_size=1),
+    )
+    silences = [np.zeros(round(seconds * 24000), np.float32) for seconds in (0.1, 0.25, 0.25, 0.5)]
+    waves = [part for pair in zip(silences, [one.waveform for one in alone], strict=False) for part in pair]
+    assert paused.waveform.tobytes() == (np.concatenate([*waves, silences[3]]) + np.float32(0)).tobytes()
+    assert [span.text for span in paused.spans] == ["One is here.", "Two,", ", and three."]
+    for span, one in zip(paused.spans, alone, strict=True):
+        assert np.array_equal(paused.waveform[span.start : span.end], one.waveform)
+    assert paused.report.text == text and paused.report.spoken == "" and paused.report.pieces == 3
+    assert paused.report.seconds == len(paused.waveform) / 24000
+
+
+def test_a_pause_leaves_the_crossfades_of_other_pieces(synthesizer, voice) -> None:
+    options = GenerateOptions(sampling=SHORT, split_chars=40, batch_size=1)
+    first, second = "This is the first sentence of them all.", "And this is the second one of them."
+    plain, paused = render_lines(
+        synthesizer,
+        [Line(f"{first} {second}", voice, seed=3), Line(f"{first} {second} [pause 1] Third.", voice, seed=3)],
+        options,
+    )
+    assert np.array_equal(paused.waveform[: len(plain.waveform)], plain.waveform)
+    assert not paused.waveform[len(plain.waveform) : len(plain.waveform) + 24000].any()
+
+
+def test_the_ends_of_a_line_are_trimmed_and_its_pauses_stay(synthesizer, voice) -> None:
+    text = "[pause 0.5] One is here. [pause 0.25] Two. [pause 0.5]"
+    options = GenerateOptions(sampling=SHORT, batch_size=1)
+    [plain] = render_lines(synthesizer, [Line(text, voice, seed=5)], options)
+    quiet = 12000  # samples of each pause at an end
+    speech = plain.waveform[quiet:-quiet]
+    cut, start = trim_ends(speech, 24000)
+    [trimmed] = render_lines(synthesizer, [Line(text, voice, seed=5)], replace(options, trim_ends=True))
+    assert len(trimmed.waveform) == 2 * quiet + len(cut) <= len(plain.waveform)
+    assert np.array_equal(trimmed.waveform[quiet:-quiet], cut)
+    assert not trimmed.waveform[:quiet].any() and not trimmed.waveform[-quiet:].any()
+    for before, after in zip(plain.spans, trimmed.spans, strict=True):
+        heard = plain.waveform[max(before.start, quiet + start) : min(before.end, quiet + start + len(cut))]
+        assert np.array_equal(trimmed.waveform[after.start : after.end], heard)
+    assert trimmed.report.seconds == len(trimmed.waveform) / 24000
+
+
+def test_figures_around_a_pause_are_written_out(synthesizer, model, voice, monkeypatch) -> None:
+    monkeypatch.setattr(model, "profile", replace(model.profile, normalize="en"))
+    line = Line("It is 5 [pause 0.1] or 6 o'clock.", voice)
+    [spoken] = render_lines(synthesizer, [line], GenerateOptions(sampling=SHORT))
+    assert [span.text for span in spoken.spans] == ["It is five.", "Or six o'clock."]
+    assert spoken.report.spoken == "It is five Or six o'clock."
+
+
+def test_a_wrong_pause_is_refused_before_any_frame(synthesizer, voice) -> None:
+    with pytest.raises(ValueError, match=r"\[pause x\] is not a pause"):
+        render_lines(synthesizer, [Line("One [pause x] two.", voice)], GenerateOptions(sampling=SHORT))
+
+
+def test_each_lines_spans_have_its_own_text(synthesizer, voice) -> None:
+    spoken = render_lines(synthesizer, [Line("One.", voice), Line("Two.", voice)], GenerateOptions(1, SHORT))
+    assert [[span.text for span in one.spans] for one in spoken] == [["One."], ["Two."]]
+    assert all((one.spans[0].start, one.spans[0].end) == (0, len(one.waveform)) for one in spoken)
+
+
+def test_progress_rises_once_per_frame_and_stays_below_the_expected_number(synthesizer, voice) -> None:
+    seen: list[tuple[int, int]] = []
+    lines = [Line("Hello there.", voice, seed=number) for number in range(3)]
+    spoken = render_lines(synthesizer, lines, GenerateOptions(sampling=SHORT), lambda *two: seen.append(two))
+    done = [done for done, _ in seen]
+    assert done == sorted(done) and done[-1] == sum(one.report.frames for one in spoken)
+    assert all(done < expected for done, expected in seen)
+    expected = [expected for _, expected in seen]
+    assert expected == sorted(expected), "the progress bar went backwards"
+
+
+def test_a_line_that_hits_its_cap_is_reported_and_warned_of(synthesizer, voice, caplog) -> None:
+    sampling = Sampling(max_seconds=0.4)
+    with caplog.at_level(logging.WARNING):
+        spoken = render_lines(
+            synthesizer,
+            [Line("Hi.", voice, seed=seed) for seed in range(3)],
+            GenerateOptions(sampling=sampling),
+        )
+    capped = [one for one in spoken if one.report.ended == "cap"]
+    assert capped and all(one.report.frames == 5 for one in capped)
+    assert caplog.text.count("ran into its limit") == len(capped)
+
+
+def test_the_guard_caps_by_the_text_and_can_be_turned_off(synthesizer, voice) -> None:
+    def speak(seed: int, guard: bool):
+        options = GenerateOptions(1, Sampling(max_new_tokens=301), guard=guard, batch_size=1, retries=0)
+        return render_lines(synthesizer, [Line("Hi", voice, seed=seed)], options)[0].report
+
+    cap = longest_frames(2)  # the tiny tokenizer makes two tokens of it
+    free = ((seed, speak(seed, guard=False)) for seed in range(100))
+    seed, long = next((seed, report) for seed, report in free if report.frames > cap)
+    guarded = speak(seed, guard=True)
+    assert guarded.ended == "cap" and guarded.frames == cap < long.frames
+
+
+def test_a_codec_chunk_can_be_cancelled(synthesizer, voice) -> None:
+    frames: list[int] = []
+
+    def cancel(done: int, expected: int) -> None:
+        if frames and done == frames[-1]:  # no new frame: the codec is running
+            raise InterruptedError
+        frames.append(done)
+
+    with pytest.raises(InterruptedError):
+        render_lines(synthesizer, [Line("Hello.", voice)], GenerateOptions(sampling=SHORT), cancel)
+
+
+BASE_TEXT = "Hello."
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"text": ""}, "text is empty"),
+        ({"text": " \n\t"}, "text is empty"),
+        ({"text": "..."}, "no letter and no digit"),
+        ({"text": "Hi \ud83d"}, "half a character"),
+        ({"language": "klingon"}, "language 'klingon' is unknown.*auto, chinese"),
+        ({"language": "sichuan_dialect"}, "is unknown"),
+        ({"instruct": "whispering"}, "does not follow instructions"),
+        ({"text": "word " * 9000}, "positions and .* has"),
+    ],
+)
+def test_bad_lines_are_refused_before_any_frame(synthesizer, voice, change: dict, sentence: str) -> None:
+    good = Line(BASE_TEXT, voice)
+    bad = Line(**{"text": BASE_TEXT, "voice": voice, **change})
+    frames: list[int] = []
+    options = GenerateOptions(sampling=SHORT, split_chars=0)
+    with pytest.raises(ValueError, match=sentence):
+        render_lines(synthesizer, [good, bad], options, lambda done, _: frames.append(done))
+    assert frames == []
+
+
+def test_no_lines_are_refused(synthesizer) -> None:
+    with pytest.raises(ValueError, match="no line to speak"):
+        render_lines(synthesizer, [])
+
+
+def test_voices_of_another_kind_or_size_are_refused(load, model, voice, recording) -> None:
+    base = load("tiny", "base")
+    cloned = clone_voice(base, recording, 24000)
+    nobody = Voice("preset", "0b6", "nobody", speaker="nobody")
+    frames: list[int] = []
+    for speaking, good, bad, sentence in [
+        (model, voice, cloned, "needs a Base checkpoint"),
+        (model, voice, nobody, "speaker 'nobody' is unknown"),
+        (load("tiny-1.7B", "base"), None, cloned, r"made for a 0\.6B model and .* is 1\.7B"),
+        (base, cloned, voice, "has no preset speakers"),
+    ]:
+        lines = [Line(BASE_TEXT, one) for one in (good, bad) if one is not None]
+        with pytest.raises(ValueError, match=sentence):
+            render_lines(Synthesizer(speaking), lines, on_frame=lambda done, _: frames.append(done))
+    assert frames == []
+
+
+THREE = "This is the first sentence of them. And this is the second sentence. The third comes last."
+
+
+class Endings:
+    """Makes pieces end as listed, call by call, and records the seeds of every call, by text length."""
+
+    def __init__(self, monkeypatch, synthesizer, *calls: dict[int, str]):
+        self.calls, self.seeds, self._original = list(calls), [], synthesizer.engine.decode
+        monkeypatch.setattr(synthesizer.engine, "decode", self)
+
+    def __call__(self, model, lines, *more):
+        seeds = [line.seed for line in lines]
+        self.seeds.append(seeds)
+        told = self.calls.pop(0)
+        pieces = self._original(model, lines, *more)
+        return [Decoded(one.codes, told.get(seed, "eos")) for one, seed in zip(pieces, seeds, strict=True)]
+
+
+@pytest.fixture
+def free_judge(monkeypatch):
+    """A random model's speech has any length, so a take is judged only by how decoding ended."""
+    monkeypatch.setattr(render, "judge_end", lambda text, decoded, *_: decoded.ended)
+
+
+LONG_ENOUGH = Sampling(max_new_tokens=1000)
+SPLIT = GenerateOptions(sampling=LONG_ENOUGH, split_chars=40, batch_size=1, crossfade_ms=0)
+
+
+def test_a_piece_that_went_wrong_is_spoken_again_with_the_next_seed(
+    synthesizer, voice, monkeypatch, free_judge
+) -> None:
+    """Of three pieces (seeds 7, 8, 9) the middle one repeats itself; its next seed is unused by the others."""
+    engine = Endings(monkeypatch, synthesizer, {8: "loop"}, {})
+    spoken = render_lines(synthesizer, [Line(THREE, voice, seed=7)], SPLIT)[0]
+    assert [sorted(seeds) for seeds in engine.seeds] == [[7, 8, 9], [11]]
+    assert (spoken.report.ended, spoken.report.pieces, spoken.report.takes) == ("eos", 3, 2)
+
+
+def test_a_line_that_stays_wrong_is_reported_and_keeps_its_best_take(
+    synthesizer, voice, caplog, monkeypatch, free_judge
+) -> None:
+    engine = Endings(monkeypatch, synthesizer, {8: "loop"}, {11: "early"}, {14: "cap"})
+    spoken = render_lines(synthesizer, [Line(THREE, voice, seed=7)], replace(SPLIT, retries=2))[0]
+    assert [sorted(seeds) for seeds in engine.seeds] == [[7, 8, 9], [11], [14]]
+    assert (spoken.report.ended, spoken.report.takes) == ("cap", 3), "of a loop, an early end and a cap"
+    assert caplog.text.count("ran into its limit") == 1 and "line 1 ('This is the first" in caplog.text
+
+
+def test_without_retries_nothing_is_spoken_again(synthesizer, voice, monkeypatch, free_judge) -> None:
+    engine = Endings(monkeypatch, synthesizer, {7: "loop"})
+    spoken = render_lines(synthesizer, [Line("Hello.", voice, seed=7)], replace(SPLIT, retries=0))[0]
+    assert len(engine.seeds) == 1 and spoken.report.ended == "loop" and spoken.report.takes == 1
+
+
+def test_a_line_that_reached_the_users_own_limit_is_not_spoken_again(
+    synthesizer, voice, monkeypatch, free_judge
+) -> None:
+    engine = Endings(monkeypatch, synthesizer, {7: "cap"})
+    options = replace(SPLIT, sampling=Sampling(max_seconds=0.4))
+    assert render_lines(synthesizer, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
+    assert len(engine.seeds) == 1
+
+
+def test_a_line_that_ran_on_without_a_guard_is_not_spoken_again(
+    synthesizer, voice, monkeypatch, free_judge
+) -> None:
+    engine = Endings(monkeypatch, synthesizer, {7: "cap"})
+    options = replace(SPLIT, guard=False)
+    assert render_lines(synthesizer, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
+    assert len(engine.seeds) == 1
+
+
+def test_a_retry_changes_no_other_line(synthesizer, voice, monkeypatch, free_judge) -> None:
+    lines = [Line("Hello there.", voice, seed=seed) for seed in (1, 20, 300)]
+    before = render_lines(synthesizer, lines, replace(SPLIT, retries=0))
+    Endings(monkeypatch, synthesizer, {20: "silent"}, {})
+    after = render_lines(synthesizer, lines, SPLIT)
+    assert [one.report.takes for one in after] == [1, 2, 1]
+    assert np.array_equal(before[0].waveform, after[0].waveform)
+    assert np.array_equal(before[2].waveform, after[2].waveform)
+
+
+def test_progress_never_decreases_when_lines_are_spoken_again(
+    synthesizer, voice, monkeypatch, free_judge
+) -> None:
+    Endings(monkeypatch, synthesizer, {7: "loop"}, {})
+    seen, phases = [], []
+    render_lines(
+        synthesizer, [Line("Hello.", voice, seed=7)], SPLIT, lambda *two: seen.append(two), phases.append
+    )
+    assert seen == sorted(seen) and all(done < expected for done, expected in seen)
+    assert phases == ["speaking 1 line", "codec", "1 piece went wrong: take 2", "codec"]
+
+
+def test_the_checkpoint_limits_the_length_of_a_piece(synthesizer, model, voice, monkeypatch) -> None:
+    monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40))
+    options = GenerateOptions(sampling=SHORT, retries=0)
+    assert render_lines(synthesizer, [Line(THREE, voice)], options)[0].report.pieces == 3
+    assert (
+        render_lines(synthesizer, [Line(THREE, voice)], replace(options, split_chars=0))[0].report.pieces == 1
+    )
+
+
+def test_a_piece_is_no_longer_than_the_limit_with_the_stop_that_is_added(model, monkeypatch) -> None:
+    monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40, normalize="en"))
+    line, options = Line("a" * 100, None), GenerateOptions()
+    limit = render.piece_limit(model, options)
+    _, pieces = render.cut_line(0, line, render.normalizer_of(model, options), limit)
+    assert max(len(piece.text) for piece in pieces) == 40 and all(
+        piece.text.endswith(".") for piece in pieces
+    )
+    assert render.piece_limit(model, replace(options, normalize="off")) == 40
+    assert render.piece_limit(model, replace(options, split_chars=0)) == 0
+
+
+def test_parts_without_a_letter_are_left_out(synthesizer, voice) -> None:
+    options = GenerateOptions(sampling=SHORT, split_chars=40, retries=0)
+    text = (
+        "The first part of this text ends here.\n* * *\n" + "-" * 40 + "\nThe second one comes after it all."
+    )
+    assert render_lines(synthesizer, [Line(text, voice)], options)[0].report.pieces == 2
+
+
+def test_figures_are_written_out_if_the_checkpoint_needs_it(synthesizer, model, voice, monkeypatch) -> None:
+    line, options = Line("It costs $45.", voice), GenerateOptions(sampling=SHORT, retries=0)
+    assert render_lines(synthesizer, [line], options)[0].report.spoken == ""
+    monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
+    report = render_lines(synthesizer, [line], options)[0].report
+    assert (report.text, report.spoken) == ("It costs $45.", "It costs forty five dollars.")
+    assert render_lines(synthesizer, [line], replace(options, normalize="off"))[0].report.spoken == ""
+
+
+def test_a_line_cannot_end_early_if_the_checkpoint_needs_it(synthesizer, model, voice, monkeypatch) -> None:
+    options = GenerateOptions(sampling=Sampling(max_new_tokens=100), retries=0)
+    lines = [Line("Yes, that is so.", voice, seed=seed) for seed in range(8)]
+    free = [one.report.frames for one in render_lines(synthesizer, lines, options)]
+    monkeypatch.setattr(model, "profile", TextProfile(hold_end=True))
+    held = [one.report.frames for one in render_lines(synthesizer, lines, options)]
+    assert min(free) < held_frames(lines[0].text, after_reference=False) <= min(held)
+
+
+def test_the_checkpoints_own_sampling_is_the_default(synthesizer, model, voice, monkeypatch) -> None:
+    monkeypatch.setattr(model, "sampling", Sampling(max_seconds=0.16))
+    assert render_lines(synthesizer, [Line(BASE_TEXT, voice)])[0].report.frames == 2
+
+
+def test_an_icl_line_continues_its_reference_and_does_not_contain_it(load, recording) -> None:
+    model = load("tiny", "base")
+    icl = clone_voice(model, recording, 24000, CloneOptions("icl", "a tone"))
+    spoken = render_lines(Synthesizer(model), [Line(BASE_TEXT, icl)], GenerateOptions(sampling=SHORT))[0]
+    assert abs(len(spoken.waveform) - spoken.report.frames * FRAME) <= 1
+
+
+def test_the_largest_seed_works_for_several_pieces(synthesizer, voice) -> None:
+    """ComfyUI's largest seed is 2**64 - 1; the second piece of a text adds one to it."""
+    text = "This is the first sentence of them. And this is the second sentence."
+    options = GenerateOptions(sampling=SHORT, split_chars=40)
+    assert render_lines(synthesizer, [Line(text, voice, seed=2**64 - 1)], options)[0].report.pieces == 2
+
+
+def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_restored(load, recording) -> None:
+    model, seen = load("tiny", "base"), []
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        voice = clone_voice(model, recording, 24000)
+        options = GenerateOptions(sampling=SHORT, retries=0)
+        render_lines(
+            Synthesizer(model),
+            [Line("Hello.", voice)],
+            options,
+            lambda *_: seen.append(torch.get_num_threads()),
+        )
+        assert set(seen) == {1} and torch.get_num_threads() == 3
+        with pytest.raises(ZeroDivisionError):
+            render_lines(Synthesizer(model), [Line("Hello.", voice)], options, lambda *_: 1 / 0)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
