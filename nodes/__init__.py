@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from comfy_api.latest import ComfyExtension, io
 
-from .audio import JoinAudio, SmoothNormalize
-from .cast import Cast, WholeCast
-from .dub import DubCaptions
-from .generate import GenerateSpeech
-from .library import LoadVoice, SaveVoice
-from .load import LoadModel
-from .remote import RemoteModel
-from .sampling import SamplingSettings
-from .save import SaveSpeech, SpeechFromFile
-from .script import RenderScript
-from .script_file import ScriptFromFile
-from .speed_pitch import SpeedPitch
-from .subtitles import SaveSubtitles
-from .sweep import Sweep
-from .voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice
-from .word_check import WordCheckSettings
+from .models.load import LoadModel
+from .models.remote import RemoteModel
+from .models.word_check import WordCheckSettings
+from .saving.save import SaveSpeech, SpeechFromFile
+from .saving.subtitles import SaveSubtitles
+from .sound.audio import JoinAudio, SmoothNormalize
+from .sound.speed_pitch import SpeedPitch
+from .speaking.cast import Cast, WholeCast
+from .speaking.dub import DubCaptions
+from .speaking.generate import GenerateSpeech
+from .speaking.sampling import SamplingSettings
+from .speaking.script import RenderScript
+from .speaking.script_file import ScriptFromFile
+from .speaking.sweep import Sweep
+from .voices.library import LoadVoice, SaveVoice
+from .voices.voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice
 
 NODES: tuple[type[io.ComfyNode], ...] = (
     LoadModel,

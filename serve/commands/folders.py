@@ -20,7 +20,7 @@ VARIABLE = "COMFYUI_DIR"
 EXTRA = "extra_model_paths.yaml"  # in ComfyUI's folder
 OWN = ".qwen3-tts-morph"  # in the user's home
 VOICE_FOLDER = "qwen3-tts-voices"  # as nodes/folders.py
-RECOGNISER_FOLDER = "faster-whisper"  # as nodes/word_check.py
+RECOGNISER_FOLDER = "faster-whisper"  # as nodes/models/word_check.py
 
 
 @dataclass(frozen=True)

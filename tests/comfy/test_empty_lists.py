@@ -12,9 +12,9 @@ import comfy.cli_args
 comfy.cli_args.args.cpu = True
 import pack
 pack.load()
-from qwen3_tts_morph.nodes.audio import JoinAudio
-from qwen3_tts_morph.nodes.generate import GenerateSpeech
-from qwen3_tts_morph.nodes.save import SaveSpeech
+from qwen3_tts_morph.nodes.sound.audio import JoinAudio
+from qwen3_tts_morph.nodes.speaking.generate import GenerateSpeech
+from qwen3_tts_morph.nodes.saving.save import SaveSpeech
 
 for name, run in {
     "text": lambda: GenerateSpeech.execute(model=[None], voice=[None], text=[], seed=[0]),

@@ -10,8 +10,8 @@ import torch
 
 from tests.nodes.package import load
 
-names = load("names")
-audio_io = load("audio_io")
+names = load("saving.names")
+audio_io = load("sound.audio_io")
 
 
 def test_a_link_out_of_the_folder_is_rejected(tmp_path: Path) -> None:

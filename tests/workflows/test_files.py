@@ -29,7 +29,7 @@ TITLE = 30  # pixels; a node's title is above its position
 
 def own_nodes() -> set[str]:
     """Return the ids of the pack's nodes, read from the source, because importing them needs ComfyUI."""
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "nodes").glob("*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "nodes").rglob("*.py")]
     return {name for source in sources for name in re.findall(r'node_id="(MorphTTS\w+)"', source)}
 
 

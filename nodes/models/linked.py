@@ -1,0 +1,43 @@
+"""Checks of what comes through links: a caller of ComfyUI's API may write any value where a link belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .memory import ManagedModel, ManagedModels
+from .remote import ServedModel
+
+
+def check_model(value: object) -> None:
+    """Raise ValueError for anything but a model or a server."""
+    if not isinstance(value, ManagedModel | ManagedModels | ServedModel):
+        raise ValueError(f"model is {shown(value)}: connect Load Qwen3-TTS Model")
+
+
+def check_voice(value: object, name: str = "voice") -> None:
+    """Raise ValueError, naming the input, for anything but a voice."""
+    from ...morph.voice.voice import Voice
+
+    if not isinstance(value, Voice):
+        raise ValueError(f"{name} is {shown(value)}: connect a voice, such as that of Preset Voice")
+
+
+def check_cast(value: object) -> None:
+    """Raise ValueError for anything but a cast."""
+    from ...morph.voice.voice import Voice
+
+    if not isinstance(value, Mapping) or not all(isinstance(one, Voice) for one in value.values()):
+        raise ValueError(f"cast is {shown(value)}: connect Cast or Whole Cast")
+
+
+def check_word_check(value: object) -> None:
+    """Raise ValueError for anything but a word check or None."""
+    from ...morph.kept.word_check import WordCheck
+
+    if value is not None and not isinstance(value, WordCheck):
+        raise ValueError(f"word_check is {shown(value)}: connect Word Check, or disconnect it")
+
+
+def shown(value: object) -> str:
+    """Return a value for an error."""
+    return repr(value)[:40]

@@ -1,0 +1,266 @@
+"""The Load Model node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from comfy_api.latest import io
+
+from ...morph.checkpoint.download import fetch_checkpoint
+from ...morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint, list_checkpoints, resolve_checkpoint
+from ...morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptions
+from .. import inputs
+from ..folders import checkpoint_roots, download_root
+from ..page.progress import show_progress
+from ..schema import schema
+from ..sockets import CATEGORY, ModelSocket
+from .devices import (
+    ALL_GPUS,
+    CPU,
+    DEFAULT,
+    check_device_option,
+    device_options,
+    find_devices,
+    resolve_devices,
+)
+from .linked import shown
+from .memory import ManagedModel, ManagedModels, load_managed
+from .remote import ServedModel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+log = logging.getLogger(__name__)
+
+
+class LoadModel(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSLoadModel",
+            display_name="Load Qwen3-TTS Model",
+            category=CATEGORY,
+            description=(
+                "Loads a Qwen3-TTS checkpoint: the demo voice included in the pack (small, English only), one "
+                "from ComfyUI's model folders, or a published one. A published checkpoint that is not on this "
+                "machine is downloaded to models/qwen-tts when the workflow runs. Base clones voices, "
+                "CustomVoice has preset speakers, VoiceDesign creates a voice from a description. The demo voice "
+                "clones voices and has preset speakers."
+            ),
+            inputs=[
+                io.Combo.Input(
+                    "checkpoint",
+                    options=[DEMO_VOICE, *found_checkpoints(), *PUBLISHED],
+                    default=DEMO_VOICE,
+                    tooltip=(
+                        "The demo voice (small, English only, no download), a folder found under models/, or a "
+                        "published checkpoint: read from your model folders or the Hugging Face cache if it is there, "
+                        f"otherwise downloaded (0.6B: 2.5 GB, 1.7B: 4.5 GB). Default: {DEMO_VOICE}."
+                    ),
+                ),
+                io.Combo.Input(
+                    "precision",
+                    options=list(PRECISIONS),
+                    default="auto",
+                    tooltip=(
+                        "Number format of the weights. auto: bf16 if the GPU computes in it, otherwise fp32. "
+                        "Default: auto."
+                    ),
+                ),
+                io.Combo.Input(
+                    "attention",
+                    options=list(ATTENTIONS),
+                    default="auto",
+                    tooltip=(
+                        "Attention implementation of the eager engine. auto is sdpa; flash_attention_2 needs "
+                        "flash-attn. The graph engine always uses sdpa. Default: auto."
+                    ),
+                ),
+                io.Combo.Input(
+                    "engine",
+                    options=list(ENGINES),
+                    default="auto",
+                    tooltip=(
+                        "How the model's layers run. eager: the original modules, on any device. graph: the same "
+                        "computation in fewer steps, replayed as CUDA graphs. It rounds differently and uses its own "
+                        "random generator, so the same seed gives a different take than on eager. auto: graph on CUDA "
+                        "and for small models on a CPU, otherwise eager. Default: auto."
+                    ),
+                ),
+                io.Combo.Input(
+                    "weights",
+                    options=list(WEIGHTS),
+                    default=LoadOptions.weights,
+                    optional=True,
+                    tooltip=(
+                        "full: weights in the precision chosen above. int8: the layers' weights are stored as 8-bit "
+                        "integers. This needs less memory but is not faster, and it is approximate: the speech differs "
+                        "from full even at SEQ_GROUPS 15. Default: full."
+                    ),
+                ),
+                io.Combo.Input(
+                    "device",
+                    options=device_options(),
+                    default=DEFAULT,
+                    optional=True,
+                    tooltip=(
+                        "Where the model runs. default: the device that ComfyUI uses. gpu:N: the GPU with this number, "
+                        f"counted from 0. {ALL_GPUS}: one copy on each, and Render Script splits its lines over them. "
+                        f"A device that is not on this machine becomes the default one. Default: {DEFAULT}."
+                    ),
+                ),
+                ModelSocket.Input(
+                    "more_models",
+                    optional=True,
+                    tooltip=(
+                        "The same checkpoint on other devices, from another Load Qwen3-TTS Model: Render Script splits "
+                        "its lines over this device and those. Default: not connected, this device alone."
+                    ),
+                ),
+            ],
+            outputs=[
+                ModelSocket.Output(
+                    "loaded_model",
+                    display_name="model",
+                    tooltip=(
+                        "The checkpoint, managed by ComfyUI: it leaves the GPU when other models need the memory."
+                    ),
+                )
+            ],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(
+        cls,
+        checkpoint: str | None = None,
+        precision: str | None = None,
+        attention: str | None = None,
+        engine: str | None = None,
+        weights: str | None = None,
+        device: str | None = None,
+    ) -> bool | str:
+        """Reject settings that cannot work, before anything runs or is downloaded."""
+        chosen = {"precision": precision, "attention": attention, "engine": engine, "weights": weights}
+        verdict = inputs.judge(
+            **{name: (check_option(name), value) for name, value in chosen.items()},
+            device=(check_device_option, device),
+            checkpoint=(lambda name: resolve_checkpoint(name, checkpoint_roots()), checkpoint),
+        )
+        if verdict is not True or precision is None or attention is None:
+            return verdict
+        devices = find_devices(device or DEFAULT) or find_devices(DEFAULT)
+        return inputs.judge(
+            precision=(lambda name: check_precision(name, devices), precision),
+            attention=(lambda name: check_attention(name, precision, devices), attention),
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, checkpoint: str | None = None, **_: object) -> list[tuple[str, int, int]]:
+        """Change when the files in the checkpoint's folder change, so that ComfyUI loads it again.
+
+        ``checkpoint`` is None where it is wired.
+        """
+        path = None if checkpoint is None else resolve_checkpoint(checkpoint, checkpoint_roots())
+        return [] if path is None else fingerprint(path)
+
+    @classmethod
+    def execute(
+        cls,
+        checkpoint: str,
+        precision: str,
+        attention: str,
+        engine: str,
+        weights: str = LoadOptions.weights,
+        device: str = DEFAULT,
+        more_models: ManagedModel | ManagedModels | None = None,
+    ) -> io.NodeOutput:
+        options = LoadOptions(precision, attention, engine, weights)
+        more = models_of(more_models)
+        path = resolve_checkpoint(checkpoint, checkpoint_roots())
+        with show_progress(cls.hidden.unique_id) as progress:
+            if path is None:
+                progress.say(f"downloading {checkpoint}")
+                path = fetch_checkpoint(checkpoint, download_root(), progress)
+            progress.say(f"loading {checkpoint}")
+            check_same(path, options, more)
+            # Where a device is not on this machine, a chain of nodes must not load the same twice.
+            loaded = [] if device == CPU else [one.origin.device for one in more]
+            devices = [one for one in resolve_devices(device) if one not in loaded]
+            models = [load_managed(path, options, one) for one in devices] + more
+        return io.NodeOutput(models[0] if len(models) == 1 else ManagedModels(models))
+
+
+def models_of(value: object) -> list[ManagedModel]:
+    """Return the models of a model socket, none if it is not connected; ValueError for anything else."""
+    if value is None:
+        return []
+    if isinstance(value, ManagedModel):
+        return [value]
+    if isinstance(value, ManagedModels):
+        return list(value.models)
+    what = "a server" if isinstance(value, ServedModel) else shown(value)
+    raise ValueError(f"more_models is {what}: connect another Load Qwen3-TTS Model")
+
+
+def check_same(path: Path, options: LoadOptions, more: Sequence[ManagedModel]) -> None:
+    """Raise ValueError if a model of ``more_models`` was loaded from elsewhere, or with other settings."""
+    for one in more:
+        if one.origin.path != path:
+            raise ValueError(
+                f"more_models has the checkpoint {one.origin.path.name}, and this node {path.name}: choose the same one"
+            )
+        if one.origin.options != options:
+            raise ValueError(
+                f"more_models was loaded with {describe_options(one.origin.options)}, and this node has "
+                f"{describe_options(options)}: choose the same settings"
+            )
+
+
+def describe_options(options: LoadOptions) -> str:
+    """Return settings in words: "precision auto, attention auto, ..."."""
+    return ", ".join(f"{name} {value}" for name, value in asdict(options).items())
+
+
+def check_option(name: str) -> Callable[[str], LoadOptions]:
+    """Return a function that raises ValueError for a value that this field of ``LoadOptions`` does not take."""
+    return lambda value: LoadOptions(**{name: value})
+
+
+def check_precision(precision: str, devices: Sequence[torch.device]) -> None:
+    """Raise ValueError for a precision that one of the devices does not support."""
+    from ...morph.checkpoint.load import choose_dtype
+
+    for device in devices:
+        choose_dtype(precision, device)
+
+
+def check_attention(attention: str, precision: str, devices: Sequence[torch.device]) -> None:
+    """Raise ValueError for an attention that one of the devices does not support at this precision."""
+    from ...morph.checkpoint.load import choose_attention, choose_dtype
+
+    if attention != "auto":
+        for device in devices:
+            choose_attention(attention, device, choose_dtype(precision, device))
+
+
+def found_checkpoints() -> list[str]:
+    """Return the labels of the checkpoints in the model folders; log a warning and return none if listing fails.
+
+    ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
+    """
+    try:
+        return list(list_checkpoints(checkpoint_roots()))
+    except Exception as error:
+        log.warning(
+            "cannot list the model folders (%s); still offered: %s and the published checkpoints",
+            error,
+            DEMO_VOICE,
+            exc_info=True,
+        )
+        return []

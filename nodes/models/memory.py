@@ -1,0 +1,190 @@
+"""Wrap the model for ComfyUI's memory management, which moves it off the GPU when other models need memory."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import comfy.model_management as management
+import torch
+from comfy.model_patcher import ModelPatcher
+
+from ...morph.options import LoadOptions
+from .voicing import LocalVoicing, SpeakOptions, Voicing
+
+if TYPE_CHECKING:
+    from ...morph.synthesizer import Synthesizer
+    from ...morph.voice.recording import Recording
+    from ...morph.voice.voice import Voice
+
+log = logging.getLogger(__name__)
+
+EVERYTHING = 1e32  # bytes; the value ComfyUI itself uses for "load the complete model"
+
+
+class WholePatcher(ModelPatcher):
+    """Move a module between devices as one unit: unlike ComfyUI's own layers, upstream's cannot be split over two.
+
+    ComfyUI runs nodes in inference mode. A move in inference mode would replace the module's parameters with new
+    objects and so untie shared parameters; therefore moves happen outside of it. ``on_leave`` is called before the
+    weights leave the device.
+    """
+
+    on_leave: Callable[[], None] = staticmethod(lambda: None)
+
+    def partially_load(
+        self, device_to: torch.device, extra_memory: float = 0, force_patch_weights: bool = False
+    ) -> float:
+        """Load the complete module, however little memory ComfyUI grants (with ``--novram``: none)."""
+        with torch.inference_mode(False):
+            return super().partially_load(device_to, EVERYTHING, force_patch_weights)
+
+    def partially_unload(
+        self, device_to: torch.device, memory_to_free: float = 0, force_patch_weights: bool = False
+    ) -> float:
+        """Free nothing and return 0 bytes; ComfyUI then unloads the complete module."""
+        return 0
+
+    def unpatch_model(self, device_to: torch.device | None = None, unpatch_weights: bool = True) -> None:
+        """Move the module off the device, and free what the engine keeps there."""
+        if unpatch_weights:  # otherwise nothing moves: ComfyUI calls this before every use
+            self.on_leave()
+        with torch.inference_mode(False):
+            super().unpatch_model(device_to, unpatch_weights)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model was loaded from, how, and for which device."""
+
+    path: Path
+    options: LoadOptions
+    device: torch.device
+
+
+class ManagedModel:
+    """The value of the model socket. Outside of ``use``, ComfyUI may evict the model at any time."""
+
+    def __init__(self, synthesizer: Synthesizer, origin: Origin):
+        model, device = synthesizer.model, origin.device
+        self.synthesizer, self.origin = synthesizer, origin
+        offload = management.unet_offload_device()
+        # With --highvram models stay where they are: that is this model's device, not ComfyUI's.
+        self.patcher = WholePatcher(model.module, device, offload if offload.type == "cpu" else device)
+        self.patcher.on_leave = synthesizer.free
+        # The talker owns the weights: once it is garbage-collected, their memory is free.
+        weakref.finalize(model.talker, log.info, "released %s", model.name).atexit = False
+
+    @contextmanager
+    def use(self) -> Iterator[Synthesizer]:
+        """Move the model to its device and yield the synthesizer.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: with advice on how to fix it; the model stays usable for the next run.
+        """
+        with explain_out_of_memory():
+            management.load_models_gpu([self.patcher], force_full_load=True)
+            yield self.synthesizer
+
+    @contextmanager
+    def open(self, options: SpeakOptions) -> Iterator[Voicing]:
+        """Yield what speaks with the model on its device; errors as ``use``."""
+        from ...morph.kept.line_renderer import LineRenderer
+
+        with self.use() as ready:
+            yield LocalVoicing(LineRenderer(ready, options.generate, options.cache, options.check))
+
+    def speakers(self) -> list[str]:
+        """Return the names of the checkpoint's speakers."""
+        return self.synthesizer.model.speakers
+
+    def clone_recording(self, recording: Recording) -> Voice:
+        """Return the voice of a recording."""
+        from ...morph.voice.recording import clone_recording
+
+        with self.use() as ready:
+            return clone_recording(ready.model, recording)
+
+    def preset_voice(self, speaker: str, instruct: str) -> Voice:
+        """Return a speaker of the checkpoint, with an instruction."""
+        from ...morph.voice.create import preset_voice
+
+        with self.use() as ready:
+            return preset_voice(ready.model, speaker, instruct)
+
+    def design_voice(self, description: str) -> Voice:
+        """Return a voice made from a description."""
+        from ...morph.voice.create import design_voice
+
+        with self.use() as ready:
+            return design_voice(ready.model, description)
+
+
+class ManagedModels:
+    """The value of the model socket for one checkpoint on several devices; see ``ManagedModel``.
+
+    Scripts are spoken by all of them; what needs one model uses the first.
+    """
+
+    def __init__(self, models: Sequence[ManagedModel]):
+        self.models = tuple(dict.fromkeys(models))
+
+    def use(self) -> AbstractContextManager[Synthesizer]:
+        """See ``ManagedModel``."""
+        return self.models[0].use()
+
+    @contextmanager
+    def open(self, options: SpeakOptions) -> Iterator[Voicing]:
+        """Yield what speaks with the models on their devices; errors as ``use``, and as ``SharedRenderer``."""
+        from ...morph.kept.line_renderer import LineRenderer
+        from ...morph.kept.shared_renderer import SharedRenderer
+        from .shared_voicing import SharedVoicing
+
+        with explain_out_of_memory():
+            management.load_models_gpu([one.patcher for one in self.models], force_full_load=True)
+            renderers = [
+                LineRenderer(one.synthesizer, options.generate, options.cache, options.check)
+                for one in self.models
+            ]
+            yield SharedVoicing(SharedRenderer(tuple(renderers)))
+
+    def speakers(self) -> list[str]:
+        """See ``ManagedModel``."""
+        return self.models[0].speakers()
+
+    def clone_recording(self, recording: Recording) -> Voice:
+        """See ``ManagedModel``."""
+        return self.models[0].clone_recording(recording)
+
+    def preset_voice(self, speaker: str, instruct: str) -> Voice:
+        """See ``ManagedModel``."""
+        return self.models[0].preset_voice(speaker, instruct)
+
+    def design_voice(self, description: str) -> Voice:
+        """See ``ManagedModel``."""
+        return self.models[0].design_voice(description)
+
+
+def load_managed(path: Path, options: LoadOptions, device: torch.device | None = None) -> ManagedModel:
+    """Load a checkpoint for a device, None for ComfyUI's own; the weights stay on the CPU until first use."""
+    from ...morph.synthesizer import Synthesizer
+
+    origin = Origin(path, options, device or management.get_torch_device())
+    return ManagedModel(Synthesizer.load(path, options, origin.device, move=False), origin)
+
+
+@contextmanager
+def explain_out_of_memory() -> Iterator[None]:
+    """Add advice to an out-of-memory error. Its type is kept, because ComfyUI unloads its models on that type."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        raise torch.cuda.OutOfMemoryError(
+            f"{error}\nThe GPU is out of memory: lower batch_size, use shorter texts or the 0.6B checkpoint, or "
+            "close other programs that use the GPU. The model stays usable for the next run."
+        ) from error

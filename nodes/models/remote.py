@@ -1,0 +1,162 @@
+"""The Remote Model node: a speech server in the place of a model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from comfy_api.latest import io
+
+from ...serve.remote.servers import SERVERS_VARIABLE, find_server, listed_servers
+from .. import inputs
+from ..page.progress import Progress, show_progress
+from ..schema import schema
+from ..sockets import CATEGORY, ModelSocket
+from .voicing import SpeakOptions, Voicing
+
+if TYPE_CHECKING:
+    from ...morph.voice.recording import Recording
+    from ...morph.voice.voice import Voice
+    from ...serve.remote.facts import ServerFacts
+    from ...serve.remote.servers import Server
+
+log = logging.getLogger(__name__)
+
+NO_SERVER = "(no server is listed)"
+
+
+class RemoteModel(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSRemoteModel",
+            display_name="Remote Model",
+            category=CATEGORY,
+            description=(
+                "Speaks on another computer: a speech server of this pack (python speak.py serve), or another one with "
+                "/v1/audio/speech, such as vLLM-Omni. Connect it where a model goes: Preset Voice, Design Voice, "
+                "Generate Speech, Render Script. The owner of this computer lists the servers in the environment "
+                f"variable {SERVERS_VARIABLE}."
+            ),
+            inputs=[
+                io.Combo.Input(
+                    "server",
+                    options=server_names(),
+                    tooltip=(
+                        f"A server of the environment variable {SERVERS_VARIABLE}, such as "
+                        "studio=http://192.168.1.20:8765; its key is in MORPH_TTS_KEY_STUDIO. Default: the first."
+                    ),
+                ),
+                io.Boolean.Input(
+                    "voice_consent",
+                    default=False,
+                    tooltip=(
+                        "The people whose cloned voices are sent to the server have agreed to that. Off: cloned voices "
+                        "are not sent. Preset and designed voices need no consent. Default: off."
+                    ),
+                ),
+            ],
+            outputs=[
+                ModelSocket.Output(
+                    "remote_model",
+                    display_name="model",
+                    tooltip="The server, for nodes that speak. Clone Voice and Sweep need a model of this computer.",
+                )
+            ],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(cls, server: str | None = None) -> bool | str:
+        return inputs.judge(server=(find_server, server))
+
+    @classmethod
+    def fingerprint_inputs(cls, server: str, **_: bool) -> str:
+        """Change with what the server says of itself; an error is shown when the node runs."""
+        try:
+            return repr(ask(find_server(server)))
+        except (ConnectionError, ValueError) as error:
+            return str(error)
+
+    @classmethod
+    def execute(cls, server: str, voice_consent: bool = False) -> io.NodeOutput:
+        with show_progress(cls.hidden.unique_id) as progress:
+            progress.say(f"asking {server}")
+            return io.NodeOutput(ServedModel(ask(find_server(server), progress), voice_consent))
+
+
+def server_names() -> list[str]:
+    """Return the names of the listed servers; log a warning for a list that cannot be read.
+
+    ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
+    """
+    try:
+        return list(listed_servers()) or [NO_SERVER]
+    except ValueError as error:
+        log.warning("no remote server can be used: %s", error)
+        return [NO_SERVER]
+
+
+def ask(server: Server, progress: Progress | None = None) -> ServerFacts:
+    """Return what a server says of itself; a user who cancels ends that."""
+    from ...serve.remote.renderer import ask_server
+
+    return ask_server(server, (lambda: progress(0, 1)) if progress else lambda: None)
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """The value of the model socket for a server; see ``ManagedModel``.
+
+    Args:
+        facts: what the server said when the node ran.
+        consent: whether cloned voices may be sent.
+    """
+
+    facts: ServerFacts
+    consent: bool = False
+
+    @contextmanager
+    def open(self, options: SpeakOptions) -> Iterator[Voicing]:
+        """Yield what speaks at the server."""
+        from ...serve.remote.renderer import RemoteRenderer
+        from .remote_voicing import RemoteVoicing
+
+        yield RemoteVoicing(
+            RemoteRenderer(self.facts, options.generate, self.consent, options.cache, options.check)
+        )
+
+    def use(self) -> NoReturn:
+        """Refuse what needs the model itself."""
+        raise ValueError(
+            f"model is server {self.facts}, and this node needs one of this computer: connect Load Qwen3-TTS Model"
+        )
+
+    def speakers(self) -> list[str]:
+        """Return the names of the server's voices."""
+        return list(self.facts.voices)
+
+    def clone_recording(self, recording: Recording) -> NoReturn:
+        """Refuse: a server gets voices, not recordings."""
+        raise ValueError(
+            f"voice {recording.name!r} is a recording, and model is server {self.facts}: clone and save it on this "
+            "computer first, with Clone Voice and Save Voice"
+        )
+
+    def preset_voice(self, speaker: str, instruct: str) -> Voice:
+        """Return one of the server's voices; ValueError if it has none such."""
+        from ...morph.voice.voice import Voice
+
+        name = self.facts.speaker(speaker)
+        return Voice("preset", self.facts.size, name=name, speaker=name, instruct=instruct.strip() or None)
+
+    def design_voice(self, description: str) -> Voice:
+        """Return a voice from a description, which the server reads with each line."""
+        from ...morph.voice.voice import Voice
+
+        if not description.strip():
+            raise ValueError("description is empty: say what the voice should be like")
+        return Voice("design", self.facts.size, name="designed voice", instruct=description.strip())

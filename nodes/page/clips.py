@@ -1,0 +1,107 @@
+"""The recordings that a node shows on itself: temporary files, and what the page says of each."""
+
+from __future__ import annotations
+
+import secrets
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...postprocess.pcm import to_s16
+
+if TYPE_CHECKING:
+    from ...morph.speech.lines import Spoken
+
+KEY = "morph_clips"  # in the ui of a node's output; ComfyUI's own "audio" needs a widget of that name
+LONGEST_NAME = 40  # characters of a name or of the words in a file's name
+MOST_BYTES = 100  # of the same in UTF-8: file systems allow 255 for the whole name
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """One recording.
+
+    Args:
+        waveform: float ``[T]``; one that is only listed also ``[C, T]``.
+        sample_rate: in Hz.
+        name: the character or the setting, or "".
+        text: its words.
+        problems: what went wrong.
+    """
+
+    waveform: np.ndarray
+    sample_rate: int
+    name: str
+    text: str
+    problems: tuple[str, ...] = ()
+
+
+def to_clip(spoken: Spoken, name: str = "") -> Clip:
+    """Return a spoken line as a clip, under its character's name or the ``name`` given."""
+    from ...morph.speech.lines import HEARD_OTHERWISE, WHAT_HAPPENED
+    from ...morph.text.pauses import without_pauses
+
+    report = spoken.report
+    problems = [WHAT_HAPPENED[report.ended]] if report.ended in WHAT_HAPPENED else []
+    if report.heard is not None and not report.heard.passed:
+        problems.append(HEARD_OTHERWISE)
+    text = without_pauses(report.text)
+    return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, tuple(problems))
+
+
+def show(text: str, clips: Sequence[Clip], compare: bool = False, report: str = "") -> dict[str, Any]:
+    """Return the ui of a node's output: a text, and its clips as a list.
+
+    Args:
+        text: what happened; the page shows its first line, and the others folded.
+        clips: in their order.
+        compare: whether the clips are of the same words.
+        report: all that is to be said; the page shows it folded, in place of the text's other lines.
+    """
+    import folder_paths
+
+    shown = write_clips(clips, Path(folder_paths.get_temp_directory()))
+    return {"text": (text,), KEY: shown, f"{KEY}_compare": (compare,), f"{KEY}_report": (report,)}
+
+
+def write_clips(clips: Sequence[Clip], folder: Path) -> list[dict[str, Any]]:
+    """Write the clips as FLAC files into a new folder below ``folder``; return what the page needs to list them.
+
+    Args:
+        clips: in their order.
+        folder: ComfyUI's folder of temporary files.
+    """
+    import soundfile
+
+    own = f"speech_{secrets.token_hex(4)}"
+    (folder / own).mkdir(parents=True)
+    shown = []
+    for number, clip in enumerate(clips, start=1):
+        name = file_name(number, clip.name, clip.text)
+        soundfile.write(folder / own / name, to_s16(clip.waveform), clip.sample_rate, subtype="PCM_16")
+        shown.append(list_clip(clip, {"filename": name, "subfolder": own, "type": "temp"}))
+    return shown
+
+
+def list_clip(clip: Clip, file: dict[str, str]) -> dict[str, Any]:
+    """Return what the page needs to list a clip; ``file``: where it is, as ComfyUI's ``/view`` takes it."""
+    seconds = clip.waveform.shape[-1] / clip.sample_rate
+    return {**file, "name": clip.name, "text": clip.text, "seconds": seconds, "problems": list(clip.problems)}
+
+
+def file_name(number: int, name: str, text: str, suffix: str = ".flac") -> str:
+    """Return a name that is safe on every system: the number, the character or setting, and the first words."""
+    parts = [f"{number:03}", *(_slug(part) for part in (name, text))]
+    return "_".join(part for part in parts if part) + suffix
+
+
+def _slug(text: str) -> str:
+    """Keep letters, digits and marks, at most LONGEST_NAME and MOST_BYTES; everything else becomes single hyphens."""
+    text = unicodedata.normalize("NFC", text)
+    kept = "".join(char if char.isalnum() or unicodedata.category(char)[0] == "M" else " " for char in text)
+    words = "-".join(kept[: 2 * LONGEST_NAME].split())[:LONGEST_NAME]
+    return words.encode()[:MOST_BYTES].decode(errors="ignore").strip("-")

@@ -1,0 +1,1 @@
+"""The HTTP routes that the pack adds to ComfyUI's server."""

@@ -1,0 +1,187 @@
+"""The pack's HTTP routes: the page reads live speech from them, sees and removes the lines that are kept, asks which
+checkpoints are here (``checkpoint_routes``), and manages the voice library (``voice_routes``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from ...serve.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
+from ..page.live import APP_KEY, SAMPLE_BYTES, Speech, SpeechStore
+from ..voices.saved_voices import APP_KEY as SAVED_KEY
+from ..voices.saved_voices import SavedVoices
+from .checkpoint_routes import ROOT as CHECKPOINTS_ROOT
+from .checkpoint_routes import CheckpointRoutes
+from .voice_routes import ROOT as VOICES_ROOT
+from .voice_routes import VoiceRoutes
+
+if TYPE_CHECKING:
+    from ...morph.kept.line_cache import CacheSize, LineCache
+
+log = logging.getLogger(__name__)
+
+ROOT = "/morph/speech"
+LINES_ROOT = "/morph/lines"
+BLOCK = 1 << 16  # bytes per write
+POLL_S = 0.5  # a reader that has gone is noticed after this time at most
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def add_routes(server: Any) -> None:
+    """Add the routes to ComfyUI's ``PromptServer``, unless they are there."""
+    from comfy.cli_args import args
+
+    from ..folders import checkpoint_labels, local_checkpoints, voice_library
+    from ..speaking.kept_lines import kept_lines
+
+    if any(getattr(route, "path", "").startswith(ROOT) for route in server.routes):
+        log.warning("another pack serves %s: speech is not played while it is made", ROOT)
+        return
+
+    store = SpeechStore(server)
+    server.app[APP_KEY] = store
+    server.app[SAVED_KEY] = SavedVoices()
+    routes = SpeechRoutes(store, args.enable_cors_header)
+    server.routes.post(f"{ROOT}/listen")(routes.guard(routes.listen))
+    server.routes.get(ROOT)(routes.guard(routes.show))
+    server.routes.get(f"{ROOT}/{{stream}}")(routes.guard(routes.read))
+    lines = KeptLineRoutes(kept_lines)
+    server.routes.get(LINES_ROOT)(routes.guard(lines.show))
+    server.routes.post(f"{LINES_ROOT}/clear")(routes.guard(lines.clear))
+    checkpoints = CheckpointRoutes(checkpoint_labels)
+    server.routes.get(CHECKPOINTS_ROOT)(routes.guard(checkpoints.show))
+    voices = VoiceRoutes(voice_library, local_checkpoints)
+    server.routes.get(VOICES_ROOT)(routes.guard(voices.show))
+    server.routes.get(f"{VOICES_ROOT}/file")(routes.guard(voices.export))
+    for path, change in {
+        "rename": voices.rename,
+        "describe": voices.describe,
+        "delete": voices.delete,
+        "import": voices.take_in,
+    }.items():
+        server.routes.post(f"{VOICES_ROOT}/{path}")(routes.guard(change))
+
+
+class KeptLineRoutes:
+    """Handlers for the lines that are kept; nothing in a request names a file.
+
+    Args:
+        open_cache: returns the cache; it is called in a thread, because it may import the engine.
+    """
+
+    def __init__(self, open_cache: Callable[[], LineCache]):
+        self._open_cache = open_cache
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        """How many lines are kept, and their bytes."""
+        return await self._answer(lambda: self._open_cache().size())
+
+    async def clear(self, request: web.Request) -> web.StreamResponse:
+        """Remove all kept lines; the answer says how many there were."""
+        if request.content_type != "application/json":
+            return web.json_response({"error": "send JSON"}, status=415)
+        return await self._answer(lambda: self._open_cache().clear())
+
+    async def _answer(self, look: Callable[[], CacheSize]) -> web.StreamResponse:
+        try:
+            size = await asyncio.to_thread(look)
+        except (OSError, ValueError) as error:
+            log.warning("the kept lines cannot be reached: %s", error)
+            return web.json_response(
+                {"error": "the kept lines cannot be reached: see the server's log"}, status=500
+            )
+        return web.json_response({"lines": size.lines, "bytes": size.bytes})
+
+
+class SpeechRoutes:
+    """Handlers of the routes.
+
+    Args:
+        store: the streams.
+        cors: the origin that ComfyUI was started with (``--enable-cors-header``), or None.
+    """
+
+    def __init__(self, store: SpeechStore, cors: str | None = None):
+        self._store, self._cors = store, cors
+        self._hosts = listed_hosts()
+
+    def guard(self, handler: Handler) -> Handler:
+        """Return the handler behind the checks of origin and host."""
+
+        async def checked(request: web.Request) -> web.StreamResponse:
+            if why := why_refused(request.headers, self._hosts, self._cors):
+                host = unlisted_host(request.headers, self._hosts)
+                named = {"unlisted_host": host, "variable": HOSTS_VARIABLE} if host else {}
+                return web.json_response({"error": why, **named}, status=403)
+            return await handler(request)
+
+        return checked
+
+    async def listen(self, request: web.Request) -> web.StreamResponse:
+        """``{"client": id, "wanted": bool}``: whether a page wants to hear what it queues."""
+        if request.content_type != "application/json":
+            return web.json_response({"error": "send JSON"}, status=415)
+        try:
+            said = await request.json()
+        except (ValueError, RecursionError):
+            return web.json_response({"error": "the body is not JSON"}, status=400)
+        client, wanted = (said.get("client"), said.get("wanted")) if isinstance(said, dict) else (None, None)
+        if not isinstance(client, str) or not 0 < len(client) <= 64 or not isinstance(wanted, bool):
+            return web.json_response({"error": "client is a short text, wanted true or false"}, status=400)
+        self._store.listen(client, wanted)
+        return web.json_response({})
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        """The streams of a page (``?client=``), after it has lost its socket."""
+        streams = self._store.of_client(request.query.get("client", ""))
+        return web.json_response([one.describe() for one in streams], headers=self._headers())
+
+    async def read(self, request: web.Request) -> web.StreamResponse:
+        """The samples of a stream from ``?from=`` on, until its end."""
+        speech = self._store.find(request.match_info["stream"])
+        start = request.query.get("from", "0")
+        if speech is None:
+            return web.json_response({"error": "there is no such speech, or it is over"}, status=404)
+        if not start.isascii() or not start.isdigit() or len(start) > 12:
+            return web.json_response({"error": "from is a number of samples"}, status=400)
+        response = web.StreamResponse(headers=self._headers())
+        response.content_type = "application/octet-stream"
+        await response.prepare(request)
+        try:
+            await _send(speech, int(start) * SAMPLE_BYTES, request, response)
+        except ConnectionError:
+            log.debug("a listener has left")
+        return response
+
+    def _headers(self) -> dict[str, str]:
+        """Return the headers of every answer; ComfyUI's CORS middleware comes too late for a stream."""
+        headers = {
+            "Cache-Control": "no-store",
+            "X-Accel-Buffering": "no",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return headers | ({"Access-Control-Allow-Origin": self._cors} if self._cors else {})
+
+
+async def _send(speech: Speech, position: int, request: web.Request, response: web.StreamResponse) -> None:
+    """Write a stream's bytes as they come; return at its end, or when the reader has gone."""
+    with speech.reader() as news:
+        while True:
+            news.clear()
+            block, position, ended = speech.read(position, BLOCK)
+            if block:
+                await response.write(block)
+            elif ended:
+                await response.write_eof()
+                return
+            else:
+                try:
+                    await asyncio.wait_for(news.wait(), POLL_S)
+                except asyncio.TimeoutError:  # a name of TimeoutError from Python 3.11 on
+                    if request.transport is None or request.transport.is_closing():
+                        return

@@ -1,0 +1,169 @@
+"""Recordings that become files: their names, their metadata, and how the files of one run are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...morph.text.pauses import without_pauses
+from ..page.clips import KEY as CLIPS
+from ..page.clips import Clip, file_name, list_clip
+from ..sound.audio_io import to_waveforms
+from ..sound.facts import Facts, facts_of, to_json
+from .names import confine, file_names, replace_all, write_whole
+from .same_files import is_same
+from .sound_files import FORMATS
+
+RUN = re.compile(r"(\d{5,})_")  # the number of a run, at the start of its files' names
+LONGEST_TITLE = 200
+MOST_SHOWN = 10  # names of files in a text
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """What becomes one file.
+
+    Args:
+        waveform: float ``[C, T]``.
+        sample_rate: in Hz.
+        facts: of the lines that it holds.
+        number: in its run, from 1; 0: the track.
+    """
+
+    waveform: np.ndarray
+    sample_rate: int
+    facts: tuple[Facts, ...]
+    number: int
+
+    @property
+    def name(self) -> str:
+        """The character, if the recording is one line."""
+        return self.facts[0].name if len(self.facts) == 1 else ""
+
+    @property
+    def text(self) -> str:
+        """The words, if the recording is one line."""
+        return without_pauses(self.facts[0].text) if len(self.facts) == 1 else ""
+
+    def file_name(self, kind: str) -> str:
+        """Return the name of its file, without the run's number."""
+        if not self.number:
+            return f"track.{kind}"
+        return file_name(self.number, self.name, self.text, f".{kind}")
+
+    def tags(self) -> dict[str, str]:
+        """Return the metadata of its file: what players show, and all facts as the comment."""
+        if not self.facts:
+            return {}
+        title = " ".join(without_pauses(one.text) for one in self.facts)[:LONGEST_TITLE]
+        artist = ", ".join(dict.fromkeys(one.name or one.voice for one in self.facts))
+        return {"title": title, "artist": artist, "comment": to_json(self.facts)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of one run.
+
+    Args:
+        paths: of all, in order.
+        unchanged: how many of them were there already; None if every run has new files.
+        older: the names of files that have the number of one of them, and other words.
+    """
+
+    paths: tuple[Path, ...]
+    unchanged: int | None = None
+    older: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """What was written where, and what of earlier runs is still there."""
+        count, place = len(self.paths), f"output/{self.paths[0].parent.name}"
+        files = f"{count} file{'' if count == 1 else 's'} in {place}"
+        if self.unchanged is None:
+            return f"saved {files}"
+        kept = f", {self.unchanged} unchanged" if self.unchanged else ""
+        said = [f"wrote {count - self.unchanged} of {files}{kept}"]
+        if self.older:
+            more = len(self.older) - MOST_SHOWN
+            shown = ", ".join(self.older[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+            said.append(f"still there, with the number of a file of this run and other words: {shown}")
+        return "\n".join(said)
+
+
+def recordings_of(audio: Sequence[dict[str, Any]], is_track: bool = False) -> list[Recording]:
+    """Return every recording of AUDIOs in order; facts belong to AUDIOs of one recording."""
+    found: list[Recording] = []
+    for one in audio:
+        waveforms = to_waveforms(one)
+        facts = facts_of(one) if len(waveforms) == 1 else ()
+        for waveform in waveforms:
+            number = 0 if is_track else len(found) + 1
+            found.append(Recording(waveform, one["sample_rate"], facts, number))
+    if is_track and len(found) > 1:
+        raise ValueError(f"track is {len(found)} recordings: connect the audio output of Render Script")
+    return found
+
+
+def write_run(folder: Path, files: Mapping[str, bytes]) -> Run:
+    """Write the files of a run with the next free number before their names; if one cannot be written, leave none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = [int(found[1]) for path in folder.iterdir() if (found := RUN.match(path.name))]
+    run = max(numbers, default=0) + 1
+    written: list[Path] = []
+    try:
+        for name, data in files.items():
+            path = confine(folder, f"{run:05}_{name}")
+            write_whole(path.open("xb"), path, data)
+            written.append(path)
+    except OSError:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise
+    return Run(tuple(written))
+
+
+def replace_run(folder: Path, files: Mapping[str, bytes]) -> Run:
+    """Write the files of a run under their own names, over those of earlier runs; one that is the same stays.
+
+    Nothing is deleted. If one cannot be written, none is changed.
+
+    Raises:
+        ValueError: a name is that of a folder, or of a link that leads elsewhere.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {confine(folder, name): data for name, data in files.items()}
+    for path in paths:
+        if path.is_dir():
+            raise ValueError(f"{path.name} is a folder in {folder.name}: rename it, or choose another name")
+    changed = {path: data for path, data in paths.items() if not is_same(path, data)}
+    replace_all(changed)
+    return Run(tuple(paths), len(paths) - len(changed), older_files(folder, list(files)))
+
+
+def older_files(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of sound files that have the number of one of ``names`` and other words."""
+    own = {Path(name).stem for name in names}
+    numbers = {number for stem in own if (number := stem.split("_")[0]).isdigit()}
+    others = [Path(name) for name in file_names(folder) if Path(name).suffix[1:] in FORMATS]
+    return tuple(one.name for one in others if one.stem not in own and one.stem.split("_")[0] in numbers)
+
+
+def listed(recordings: Sequence[Recording], run: Run) -> dict[str, Any]:
+    """Return the ui of the node: the files as ComfyUI's own nodes name them, and as a list that the page plays."""
+    folder = run.paths[0].parent.name
+    files = [{"filename": path.name, "subfolder": folder, "type": "output"} for path in run.paths]
+    clips = [
+        Clip(one.waveform, one.sample_rate, one.name if one.number else "track", one.text)
+        for one in recordings
+    ]
+    rows = [list_clip(clip, file) for clip, file in zip(clips, files, strict=True)]
+    for row, one, path in zip(rows, recordings, run.paths, strict=True):
+        row["track"] = not one.number
+        # A file that was replaced has the same address: browsers would play the old one from their cache.
+        row["version"] = str(path.stat().st_mtime_ns)
+    return {"text": (run.summary,), "audio": files, CLIPS: rows}

@@ -1,0 +1,248 @@
+"""The nodes that save speech to files, and read what such a file says of its speech."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from comfy_api.latest import io, ui
+
+from ...postprocess.checks import check_choice, check_range
+from .. import inputs
+from ..folders import chosen_file, input_files, output_folder
+from ..schema import schema
+from ..sockets import CATEGORY
+from ..sound.facts import Facts, from_json
+from ..voices.saved_voices import FileState, file_state
+from .names import check_name, confine
+from .recordings import Recording, listed, recordings_of, replace_run, write_run
+from .sound_files import DEMUXERS, FORMATS, check_fits, encode, read_comment
+
+LOWEST_RATE, HIGHEST_RATE = 32, 320  # kbit/s
+KEEP, REPLACE = EXISTING = ("keep (new number)", "replace changed")
+
+
+class SaveSpeech(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSSaveSpeech",
+            display_name="Save Speech",
+            category=CATEGORY,
+            description=(
+                "Saves speech to a folder of ComfyUI's output folder, one file per line, named by number, character "
+                "and first words. Each file says inside what it was made from: text, voice, seed, SEQ_GROUPS, "
+                "checkpoint. Existing files are overwritten only if you choose it."
+            ),
+            inputs=[
+                io.Audio.Input(
+                    "audio",
+                    tooltip=(
+                        "Speech from Generate Speech, or the lines of Render Script: a list becomes one file per "
+                        "recording. Other AUDIO is saved too, without facts about its speech. Required."
+                    ),
+                ),
+                io.String.Input(
+                    "name",
+                    default="speech",
+                    tooltip=(
+                        "The folder inside ComfyUI's output folder: only letters, digits, spaces and - _ . , at most "
+                        "80 characters. Default: speech."
+                    ),
+                ),
+                io.Combo.Input(
+                    "format",
+                    options=list(FORMATS),
+                    default="flac",
+                    tooltip=(
+                        "flac and wav: exact, 16 bits. mp3 and opus: smaller, approximate. flac, mp3 and opus also "
+                        "hold the workflow, as the files of Save Audio do. Default: flac."
+                    ),
+                ),
+                io.Int.Input(
+                    "bit_rate",
+                    default=96,
+                    min=LOWEST_RATE,
+                    max=HIGHEST_RATE,
+                    step=8,
+                    tooltip=(
+                        "Of mp3 and opus; mp3 at 24 kHz has at most 160, opus 256 for each channel. Unit: kilobits per "
+                        "second. Default: 96."
+                    ),
+                ),
+                io.Audio.Input(
+                    "track",
+                    optional=True,
+                    tooltip="The joined audio of Render Script, saved beside the lines. Default: not connected.",
+                ),
+                io.Combo.Input(
+                    "existing",
+                    options=list(EXISTING),
+                    default=KEEP,
+                    optional=True,
+                    tooltip=(
+                        "What happens to files of earlier runs. keep (new number): they stay, and a run's number "
+                        "begins the new names. replace changed: names have no such number, a file with the same sound "
+                        "and facts is not written again, others are replaced; nothing is deleted. Default: keep (new "
+                        "number)."
+                    ),
+                ),
+            ],
+            outputs=[],
+            is_output_node=True,
+            is_input_list=True,
+        )
+
+    @classmethod
+    def validate_inputs(
+        cls,
+        name: Sequence[str | None] = (None,),
+        format: Sequence[str | None] = (None,),
+        bit_rate: Sequence[int | None] = (None,),
+        existing: Sequence[str | None] = (None,),
+    ) -> bool | str:
+        return inputs.judge(
+            name=(check_name, name[0]),
+            format=(check_format, format[0]),
+            bit_rate=(check_bit_rate, bit_rate[0]),
+            existing=(check_existing, existing[0]),
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        audio: list[dict[str, Any]],
+        name: list[str],
+        format: list[str],
+        bit_rate: list[int],
+        track: list[dict[str, Any]] | None = None,
+        existing: Sequence[str] = (KEEP,),
+    ) -> io.NodeOutput:
+        inputs.check_filled("audio", audio)
+        kind, kbit_s = format[0], bit_rate[0]
+        check_format(kind)
+        check_bit_rate(kbit_s)
+        check_existing(existing[0])
+        folder = confine(output_folder(), check_name(name[0]))
+        recordings = recordings_of(audio) + recordings_of(track or [], is_track=True)
+        for one in recordings:
+            check_fits(one.waveform, one.sample_rate, kind)
+        workflow = workflow_of(cls.hidden.prompt, cls.hidden.extra_pnginfo)
+        files = {
+            one.file_name(kind): encode(one.waveform, one.sample_rate, kind, kbit_s, tags_of(one, workflow))
+            for one in recordings
+        }
+        write = replace_run if existing[0] == REPLACE else write_run
+        return io.NodeOutput(ui=listed(recordings, write(folder, files)))
+
+
+def check_format(kind: str) -> None:
+    """Raise ValueError for a format that there is not."""
+    check_choice("format", kind, tuple(FORMATS))
+
+
+def check_bit_rate(kbit_s: int) -> None:
+    """Raise ValueError for a bit rate that is too low or too high."""
+    check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
+
+
+def check_existing(existing: str) -> None:
+    """Raise ValueError for a way to treat files of earlier runs that there is not."""
+    check_choice("existing", existing, EXISTING)
+
+
+def workflow_of(prompt: object, extra: Mapping[str, object] | None) -> dict[str, str] | None:
+    """Return what ComfyUI's own nodes write into files; None if the user wants no metadata in files."""
+    from comfy.cli_args import args
+
+    if args.disable_metadata:
+        return None
+    said = {} if prompt is None else {"prompt": prompt}
+    return {key: json.dumps(value) for key, value in {**said, **(extra or {})}.items()}
+
+
+def tags_of(recording: Recording, workflow: Mapping[str, str] | None) -> dict[str, str]:
+    """Return all metadata of a file."""
+    return {} if workflow is None else {**workflow, **recording.tags()}
+
+
+class SpeechFromFile(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSSpeechFromFile",
+            display_name="Speech From File",
+            category=CATEGORY,
+            description=(
+                "Reads what a file of Save Speech was made from: text, voice, seed, SEQ_GROUPS. Wire them into "
+                "Generate Speech to make the line again. A track gives a list, one of each per line."
+            ),
+            inputs=[
+                io.Combo.Input(
+                    "file",
+                    options=input_files(DEMUXERS),
+                    tooltip=(
+                        "A flac, wav, mp3 or opus file in ComfyUI's input folder; the button below uploads one. "
+                        "Press R to refresh the list. Default: the first file."
+                    ),
+                ),
+            ],
+            outputs=[
+                io.String.Output("text", display_name="text", is_output_list=True, tooltip="The text."),
+                io.String.Output(
+                    "voice", display_name="voice", is_output_list=True, tooltip="The voice's name."
+                ),
+                io.Int.Output(
+                    "seed", display_name="seed", is_output_list=True, tooltip="The seed of the line."
+                ),
+                io.Int.Output(
+                    "seq_groups", display_name="seq_groups", is_output_list=True, tooltip="SEQ_GROUPS."
+                ),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def validate_inputs(cls, file: str | None = None) -> bool | str:
+        return inputs.judge(file=(lambda name: chosen_file(name, DEMUXERS), file))
+
+    @classmethod
+    def fingerprint_inputs(cls, file: str | None = None) -> FileState:
+        """Change when the file is replaced, so that ComfyUI reads it again."""
+        return None if file is None else file_state(chosen_file(file, DEMUXERS))
+
+    @classmethod
+    def execute(cls, file: str) -> io.NodeOutput:
+        facts = read_facts(chosen_file(file, DEMUXERS))
+        columns = [[getattr(one, key) for one in facts] for key in ("text", "voice", "seed", "seq_groups")]
+        return io.NodeOutput(*columns, ui=ui.PreviewText("\n\n".join(map(in_words, facts))))
+
+
+def read_facts(path: Path) -> tuple[Facts, ...]:
+    """Return what a file says of its speech.
+
+    Raises:
+        ValueError: it cannot be read, or says nothing.
+    """
+    comment = read_comment(path)
+    try:
+        facts = from_json(comment)
+    except ValueError as error:
+        raise ValueError(
+            f"what {path.name} says of its speech is damaged ({error}): choose another"
+        ) from error
+    if not facts:
+        raise ValueError(
+            f"{path.name} does not say what it was made from: choose a file of Save Speech, not converted since"
+        )
+    return facts
+
+
+def in_words(facts: Facts) -> str:
+    """Return a line's facts for people."""
+    name = f"{facts.name}: " if facts.name else ""
+    settings = [f"{key} {value}" for key, value in facts.settings.items() if value not in (None, "")]
+    made = f"voice {facts.voice}, seed {facts.seed}, SEQ_GROUPS {facts.seq_groups}"
+    return "\n".join([f"{name}{facts.text}", made, ", ".join(settings)])

@@ -1,0 +1,229 @@
+"""Audio finishing nodes: Smooth and Normalize, Join Audio."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from comfy_api.latest import io, ui
+
+from ..inputs import check_filled
+from ..schema import schema
+from ..sockets import CATEGORY
+from .audio_io import to_audio, to_waveforms
+from .facts import facts_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...postprocess import Loudness, LowPass
+
+MODES = ("peak", "loudness", "off")
+CUTOFF_HZ = 11000.0  # the default
+
+
+class SmoothNormalize(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSSmoothNormalize",
+            display_name="Smooth and Normalize",
+            category=CATEGORY,
+            description=(
+                "Trims silence, softens the highest frequencies (Butterworth low-pass) and sets the level. With "
+                "the default cutoff, the filter affects only the top kilohertz of 24 kHz audio: 3 dB down at "
+                "11 kHz."
+            ),
+            inputs=[
+                io.Audio.Input(
+                    "audio",
+                    tooltip=(
+                        "Any AUDIO, mono or stereo. Each recording of a batch is processed separately. Required."
+                    ),
+                ),
+                io.Boolean.Input("low_pass", default=True, tooltip="Apply the low-pass filter. Default: on."),
+                io.Int.Input(
+                    "order",
+                    default=2,
+                    min=1,
+                    max=16,
+                    tooltip=(
+                        "Steepness of the filter: each order adds 6 dB per octave. Unit: order. Default: 2."
+                    ),
+                ),
+                io.Float.Input(
+                    "cutoff",
+                    default=CUTOFF_HZ,
+                    min=20.0,
+                    max=96000.0,
+                    step=100.0,
+                    tooltip=(
+                        "The frequency at which the level has dropped by 3 dB. Must be below half the sample rate; "
+                        "the default leaves recordings of lower rates unfiltered. Unit: Hz. Default: 11000."
+                    ),
+                ),
+                io.Boolean.Input(
+                    "zero_phase",
+                    default=False,
+                    tooltip=(
+                        "Filter forwards and backwards: no delay, and twice the attenuation (6 dB at the cutoff). "
+                        "Default: off."
+                    ),
+                ),
+                io.Combo.Input(
+                    "normalize",
+                    options=list(MODES),
+                    default="peak",
+                    tooltip=(
+                        "peak: set the level of the loudest sample. loudness: set the integrated loudness (ITU-R "
+                        "BS.1770), with peak_db as the ceiling. off: leave the level unchanged. Default: peak."
+                    ),
+                ),
+                io.Float.Input(
+                    "peak_db",
+                    default=-3.0,
+                    min=-60.0,
+                    max=0.0,
+                    step=0.1,
+                    tooltip=(
+                        "Level of the loudest sample. With loudness, the ceiling. Unit: dBFS. Default: -3."
+                    ),
+                ),
+                io.Float.Input(
+                    "lufs",
+                    default=-16.0,
+                    min=-60.0,
+                    max=0.0,
+                    step=0.5,
+                    tooltip=(
+                        "Target loudness, used only when normalize is loudness (-16: podcasts, -23: European "
+                        "broadcast). Unit: LUFS. Default: -16."
+                    ),
+                ),
+                io.Boolean.Input(
+                    "trim_silence",
+                    default=False,
+                    tooltip="Trim silence (50 dB below the peak) from both ends, keeping 20 ms. Default: off.",
+                ),
+            ],
+            outputs=[
+                io.Audio.Output(
+                    "smoothed",
+                    display_name="audio",
+                    is_output_list=True,
+                    tooltip="The processed audio at the same sample rate; a batch becomes a list of recordings.",
+                )
+            ],
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        audio: dict[str, Any],
+        low_pass: bool,
+        order: int,
+        cutoff: float,
+        zero_phase: bool,
+        normalize: str,
+        peak_db: float,
+        lufs: float,
+        trim_silence: bool,
+    ) -> io.NodeOutput:
+        from ... import postprocess
+        from ...postprocess.checks import check_choice
+
+        check_choice("normalize", normalize, MODES)
+        level = postprocess.Loudness(lufs, peak_db)
+        waveforms, rate = to_waveforms(audio), audio["sample_rate"]
+        wanted = postprocess.LowPass(order, cutoff, zero_phase) if low_pass else None
+        left_out = wanted is not None and is_needless(wanted, rate)
+        filtering = None if left_out else wanted
+        facts = facts_of(audio) if len(waveforms) == 1 else ()
+        done = []
+        for waveform in waveforms:
+            if trim_silence:
+                waveform = postprocess.trim_silence(waveform, rate)
+            if filtering:
+                waveform = postprocess.low_pass(waveform, rate, filtering)
+            done.append(to_audio(set_level(waveform, rate, normalize, level), rate, facts))
+        if left_out:
+            return io.NodeOutput(done, ui=ui.PreviewText(say_left_out(rate)))
+        return io.NodeOutput(done)
+
+
+def is_needless(filtering: LowPass, rate: int) -> bool:
+    """Return whether nobody chose the cutoff, and the audio has no frequencies there."""
+    return filtering.cutoff_hz == CUTOFF_HZ and not filtering.has_effect(rate)
+
+
+def say_left_out(rate: int) -> str:
+    """Return what a node says of audio that it does not filter."""
+    end = f"audio of {rate} samples per second ends at {rate / 2:g} Hz"
+    return f"low-pass left out: {end}, and the default cutoff is {CUTOFF_HZ:g} Hz"
+
+
+def set_level(waveform: np.ndarray, rate: int, mode: str, level: Loudness) -> np.ndarray:
+    """Apply one of ``MODES`` to ``[C, T]``."""
+    from ... import postprocess
+
+    if mode == "peak":
+        return postprocess.normalize_peak(waveform, level.ceiling_db)
+    if mode == "loudness":
+        return postprocess.normalize_loudness(waveform, rate, level)
+    return waveform
+
+
+class JoinAudio(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSJoinAudio",
+            display_name="Join Audio",
+            category=CATEGORY,
+            description="Joins a list of recordings into one, with gaps or crossfades.",
+            inputs=[
+                io.Audio.Input(
+                    "audio",
+                    tooltip="A list of AUDIO with one sample rate; a batch counts as several recordings. Required.",
+                ),
+                io.Float.Input(
+                    "gap",
+                    default=0.3,
+                    min=0.0,
+                    max=60.0,
+                    step=0.05,
+                    tooltip="Silence between recordings. Unit: seconds. Default: 0.3.",
+                ),
+                io.Float.Input(
+                    "crossfade",
+                    default=0.0,
+                    min=0.0,
+                    max=5000.0,
+                    step=5.0,
+                    tooltip=(
+                        "Overlap between recordings, used only when gap is 0. Unit: milliseconds. Default: 0."
+                    ),
+                ),
+            ],
+            outputs=[
+                io.Audio.Output(
+                    "joined", display_name="audio", tooltip="One recording, at the same sample rate."
+                )
+            ],
+            is_input_list=True,
+        )
+
+    @classmethod
+    def execute(cls, audio: list[dict[str, Any]], gap: list[float], crossfade: list[float]) -> io.NodeOutput:
+        from ... import postprocess
+
+        check_filled("audio", audio)
+        waveforms = [waveform for one in audio for waveform in to_waveforms(one)]
+        rates = sorted({one["sample_rate"] for one in audio})
+        if len(rates) > 1:
+            shown = " and ".join(str(rate) for rate in rates)
+            raise ValueError(
+                f"audio has different sample rates ({shown} Hz): resample the recordings to one rate first"
+            )
+        joined, _ = postprocess.join(waveforms, rates[0], postprocess.Spacing(gap[0], crossfade[0]))
+        facts = [known for one in audio for known in facts_of(one)]
+        return io.NodeOutput(to_audio(joined, rates[0], facts))

@@ -1,0 +1,134 @@
+"""What is known of a spoken line: enough to speak it again. It travels with AUDIO and inside saved files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...morph.options import PREDICTED_GROUPS
+from ...postprocess.checks import is_whole
+
+if TYPE_CHECKING:
+    from ...morph.options import GenerateOptions
+    from ...morph.speech.lines import Line, Spoken
+
+KEY = "morph_speech"  # of an AUDIO; other nodes ignore it, and drop it when they change the sound
+FILE_KEY = "qwen3_tts_morph"  # of the JSON object in a file's comment
+MAX_SEED = 2**64 - 1
+MOST_CHARACTERS = 10_000_000  # of a file's comment
+PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one line was spoken from.
+
+    Args:
+        text: as it was given.
+        voice: its name.
+        seed: of the line.
+        seq_groups: 1 to 15.
+        name: the character, or "".
+        settings: everything else, as JSON can hold it: language, checkpoint, sampling, the pack's version.
+
+    Raises:
+        ValueError: naming the field that is wrong.
+    """
+
+    text: str
+    voice: str
+    seed: int
+    seq_groups: int
+    name: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key in ("text", "voice", "name"):
+            if not isinstance(getattr(self, key), str):
+                raise ValueError(f"{key} is not text")
+        if not is_whole(self.seed, 0) or self.seed > MAX_SEED:
+            raise ValueError(f"seed is not a whole number from 0 to {MAX_SEED}")
+        if not is_whole(self.seq_groups, 1, PREDICTED_GROUPS):
+            raise ValueError(f"seq_groups is not a whole number from 1 to {PREDICTED_GROUPS}")
+        if not isinstance(self.settings, Mapping):
+            raise ValueError("settings is not an object")
+
+
+def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoint: str) -> Facts:
+    """Return the facts of a line that was spoken from a text (not from an iterator)."""
+    from ...morph.speech.seeds import take_seed
+    from ...morph.voice.file import voice_digest
+
+    given = asdict(options)
+    for key in ("seq_groups", "chunk_frames"):
+        del given[key]
+    settings = {
+        "language": line.language,
+        "instruct": line.instruct,
+        "voice_kind": line.voice.kind,
+        "voice_id": voice_digest(line.voice)[:16],  # names may be the same
+        **given,
+        "checkpoint": checkpoint,
+        "engine": spoken.engine,
+        "pack": pack_version(),
+    }
+    seed = take_seed(line.seed, spoken.take)
+    return Facts(str(line.text), line.voice.name, seed, options.seq_groups, line.name, settings)
+
+
+def describe_seeds(facts: Sequence[Facts]) -> str:
+    """Return a line with the seed of each line's take, as ``[seed N]`` and the widget take it."""
+    if len(facts) == 1:
+        return f"Seed: {facts[0].seed}."
+    seeds = [f"{one.name or number} {one.seed}" for number, one in enumerate(facts, start=1)]
+    return f"Seeds of the lines: {', '.join(seeds)}."
+
+
+def pack_version() -> str:
+    """Return the pack's version, from its pyproject.toml."""
+    found = re.search(r'^version = "([^"]+)"', PROJECT.read_text(encoding="utf-8"), re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{PROJECT.name} has no version: install the pack again")
+    return found[1]
+
+
+def facts_of(audio: Mapping[str, Any]) -> tuple[Facts, ...]:
+    """Return what an AUDIO says of its lines; nothing for sound that is not from the pack, or was changed since."""
+    known = audio.get(KEY, ())
+    return tuple(known) if all(isinstance(one, Facts) for one in known) else ()
+
+
+def to_json(facts: Sequence[Facts]) -> str:
+    """Return what a file's comment says."""
+    return json.dumps({FILE_KEY: [asdict(one) for one in facts]}, ensure_ascii=False)
+
+
+def from_json(comment: str) -> tuple[Facts, ...]:
+    """Read what a file's comment says; () if it is another comment.
+
+    Raises:
+        ValueError: for a comment of the pack that is damaged; it says what is wrong.
+    """
+    if len(comment) > MOST_CHARACTERS:
+        raise ValueError("it is too long")
+    try:
+        said = json.loads(comment)
+    except (ValueError, RecursionError):
+        return ()
+    if not isinstance(said, dict) or FILE_KEY not in said:
+        return ()
+    lines = said[FILE_KEY]
+    if not isinstance(lines, list) or not lines:
+        raise ValueError("it has no lines")
+    return tuple(_read(one) for one in lines)
+
+
+def _read(line: object) -> Facts:
+    names = set(Facts.__dataclass_fields__)
+    if not isinstance(line, dict) or set(line) != names:
+        raise ValueError(f"a line does not have exactly {', '.join(sorted(names))}")
+    return Facts(**line)

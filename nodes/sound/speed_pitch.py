@@ -1,0 +1,82 @@
+"""The Speed and Pitch node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from comfy_api.latest import io, ui
+
+from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
+from ..schema import schema
+from ..sockets import CATEGORY
+from .audio_io import to_audio, to_waveforms
+from .facts import facts_of
+
+
+class SpeedPitch(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSSpeedPitch",
+            display_name="Speed and Pitch",
+            category=CATEGORY,
+            description=(
+                "Makes speech faster or slower at the same pitch, and higher or lower at the same speed. The length is "
+                "exact: the old one divided by the speed."
+            ),
+            inputs=[
+                io.Audio.Input(
+                    "audio",
+                    tooltip=(
+                        "Any AUDIO, mono or stereo. Each recording of a batch is processed separately. Required."
+                    ),
+                ),
+                io.Float.Input(
+                    "speed",
+                    default=1.0,
+                    min=LOWEST_SPEED,
+                    max=HIGHEST_SPEED,
+                    step=0.01,
+                    tooltip=(
+                        "How fast, at the same pitch: 1.1 is a tenth faster. 1 with pitch 0 returns the same samples. "
+                        "Unit: times. Default: 1."
+                    ),
+                ),
+                io.Float.Input(
+                    "pitch",
+                    default=0.0,
+                    min=-MOST_SEMITONES,
+                    max=MOST_SEMITONES,
+                    step=0.1,
+                    tooltip=(
+                        "How much higher or lower, at the same speed; 12 is an octave. The timbre moves along: "
+                        "beyond 2 it may sound like another speaker. Unit: semitones. Default: 0."
+                    ),
+                ),
+            ],
+            outputs=[
+                io.Audio.Output(
+                    "changed",
+                    display_name="audio",
+                    is_output_list=True,
+                    tooltip="The changed audio at the same sample rate; a batch becomes a list of recordings.",
+                )
+            ],
+        )
+
+    @classmethod
+    def execute(cls, audio: dict[str, Any], speed: float, pitch: float) -> io.NodeOutput:
+        from ...postprocess import Stretch, stretch
+
+        by = Stretch(speed, pitch)
+        waveforms, rate = to_waveforms(audio), audio["sample_rate"]
+        facts = facts_of(audio) if len(waveforms) == 1 else ()
+        facts = tuple(replace(one, settings={**one.settings, "changed": [speed, pitch]}) for one in facts)
+        made = [stretch(waveform, rate, by) for waveform in waveforms]
+        lengths = [
+            f"{old.shape[1] / rate:.3f} s became {new.shape[1] / rate:.3f} s"
+            for old, new in zip(waveforms, made, strict=True)
+        ]
+        done = [to_audio(waveform, rate, facts) for waveform in made]
+        return io.NodeOutput(done, ui=ui.PreviewText("\n".join(lengths)))

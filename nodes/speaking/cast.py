@@ -1,0 +1,157 @@
+"""The nodes that give a script's characters their voices: one at a time, or all in one node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from comfy_api.latest import io
+
+from .. import inputs
+from ..models.linked import check_cast, check_voice
+from ..schema import schema
+from ..sockets import CATEGORY, CastSocket, VoiceSocket
+from .characters import assign_voices, check_character, join_casts, read_names
+
+if TYPE_CHECKING:
+    from ...morph.voice.voice import Voice
+
+VOICES = "voices"  # the group of inputs that grows
+SLOT = "voice_"  # an input of the group: voices.voice_1
+MOST_GROWN = 64
+MOST_FIXED = 8  # where ComfyUI has no inputs that grow
+EXAMPLE = "NARRATOR\nANNA\nBEN"
+
+
+class Cast(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSCast",
+            display_name="Cast",
+            category=CATEGORY,
+            description="Assigns a voice to a character of a script. Use one node per character and chain them.",
+            inputs=[
+                io.String.Input(
+                    "name",
+                    default="ANNA",
+                    tooltip=(
+                        "The character's name as written in the script; case does not matter. Must not contain "
+                        ": [ ] #. Default: ANNA."
+                    ),
+                ),
+                inputs.voice("The character's voice. Required."),
+                CastSocket.Input(
+                    "cast",
+                    optional=True,
+                    tooltip="The cast so far, from another Cast node. Default: none.",
+                ),
+            ],
+            outputs=[
+                CastSocket.Output(
+                    "larger_cast", display_name="cast", tooltip="The cast so far, plus this character."
+                )
+            ],
+        )
+
+    @classmethod
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(check_character, name))
+
+    @classmethod
+    def execute(cls, name: str, voice: Voice, cast: dict[str, Voice] | None = None) -> io.NodeOutput:
+        check_voice(voice)
+        check_cast(cast or {})
+        name = check_character(name)
+        return io.NodeOutput(join_casts(cast or {}, {name: voice}, [name]))
+
+
+class WholeCast(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSWholeCast",
+            display_name="Whole Cast",
+            category=CATEGORY,
+            description=(
+                "Assigns voices to all characters of a script: the first name has the first voice, and so on. "
+                "NARRATOR speaks the lines without a name."
+            ),
+            inputs=[
+                io.String.Input(
+                    "names",
+                    multiline=True,
+                    default=EXAMPLE,
+                    dynamic_prompts=False,
+                    tooltip=(
+                        "The characters' names, one per line, in the order of the voices; case does not matter. Must "
+                        "not contain : [ ] #. Default: NARRATOR, ANNA and BEN."
+                    ),
+                ),
+                *voice_inputs(),
+                CastSocket.Input(
+                    "cast",
+                    optional=True,
+                    tooltip="More characters, from another Cast or Whole Cast node. Default: none.",
+                ),
+            ],
+            outputs=[
+                CastSocket.Output(
+                    "larger_cast",
+                    display_name="cast",
+                    tooltip="All characters with their voices, for Render Script.",
+                )
+            ],
+        )
+
+    @classmethod
+    def validate_inputs(cls, names: str | None = None, voices: object = None) -> bool | str:
+        """Check the names. ``voices`` is not checked here: ComfyUI from 0.13 on passes the inputs that grow, nested."""
+        return inputs.judge(names=(read_names, names))
+
+    @classmethod
+    def execute(
+        cls,
+        names: str,
+        cast: dict[str, Voice] | None = None,
+        voices: dict[str, Voice | None] | None = None,
+        **fixed: Voice | None,
+    ) -> io.NodeOutput:
+        check_cast(cast or {})
+        listed = read_names(names)
+        own = assign_voices(listed, connected_voices({**(voices or {}), **fixed}))
+        return io.NodeOutput(join_casts(cast or {}, own, listed))
+
+
+def voice_inputs() -> list[io.Input]:
+    """Return inputs that grow with the voices that are connected, or, in older ComfyUIs, a fixed number of inputs.
+
+    Both have the same names in a prompt, so that a workflow fits both.
+    """
+    growing: Any = getattr(io, "Autogrow", None)
+    if growing is None:
+        return [fixed_input(number) for number in range(1, MOST_FIXED + 1)]
+    voice = VoiceSocket.Input(
+        "voice", tooltip="The voice of the character in the same place among the names."
+    )
+    names = [f"{SLOT}{number}" for number in range(1, MOST_GROWN + 1)]
+    template = growing.TemplateNames(input=voice, names=names, min=1)
+    return [growing.Input(VOICES, template=template, tooltip="The characters' voices. Required: the first.")]
+
+
+def fixed_input(number: int) -> io.Input:
+    """Return the input of the character in this line of ``names``, from 1; only the first is required."""
+    wanted = "Required." if number == 1 else "Default: none."
+    return VoiceSocket.Input(
+        f"{VOICES}.{SLOT}{number}",
+        display_name=f"{SLOT}{number}",
+        optional=number > 1,
+        tooltip=f"The voice of the character in line {number} of names. {wanted}",
+    )
+
+
+def connected_voices(inputs_by_name: dict[str, Voice | None]) -> dict[int, Voice]:
+    """Return the voices by the numbers at the end of their inputs' names; ValueError for anything else."""
+    connected = {name: voice for name, voice in inputs_by_name.items() if voice is not None}
+    for name, voice in connected.items():
+        check_voice(voice, name)
+    return {int(name.rpartition("_")[2]): voice for name, voice in connected.items()}

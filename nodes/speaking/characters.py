@@ -1,0 +1,98 @@
+"""A script's characters: their names, and which voice each has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...morph.text.names import name_key
+from ...morph.text.script import RESERVED
+
+if TYPE_CHECKING:
+    from ...morph.voice.cast import Cast
+    from ...morph.voice.voice import Voice
+    from ..models.memory import ManagedModel, ManagedModels
+    from ..models.remote import ServedModel
+
+
+def check_character(name: str) -> str:
+    """Return a character's name, stripped; ValueError if no script line could refer to it."""
+    name = name.strip()
+    if not name_key(name):
+        raise ValueError("name is empty: type the character's name")
+    if any(char in name for char in RESERVED) or len(name.splitlines()) > 1:
+        raise ValueError(
+            f"name {name!r} contains one of : [ ] # or a line break, which scripts reserve: remove it"
+        )
+    return name
+
+
+def read_names(text: str) -> list[str]:
+    """Return the characters' names, one per line of a text; empty lines do not count.
+
+    Raises:
+        ValueError: there is no name, one cannot be used, or two are the same (see ``names.name_key``).
+    """
+    names = [check_character(line) for line in text.splitlines() if line.strip()]
+    if not names:
+        raise ValueError("names is empty: type one character's name per line")
+    return list(join_casts({}, dict.fromkeys(names), names))
+
+
+def join_casts(cast: Mapping[str, Any], more: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return a cast with more characters.
+
+    Args:
+        cast: so far.
+        more: the others, by name.
+        names: the others' names as they were typed.
+
+    Raises:
+        ValueError: a name comes twice (see ``names.name_key``).
+    """
+    known = {name_key(name) for name in cast}
+    for name in names:
+        if name_key(name) in known:
+            raise ValueError(f"name {name!r} is already in the cast: give each character a different name")
+        known.add(name_key(name))
+    return {**cast, **more}
+
+
+def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, Any]:
+    """Return each character's voice.
+
+    Args:
+        names: in their order.
+        voices: by the number of their input, from 1; that of the character with the same place among the names.
+
+    Raises:
+        ValueError: a character has no voice, or a voice no character.
+    """
+    for number, name in enumerate(names, 1):
+        if number not in voices:
+            raise ValueError(
+                f"voice_{number} is not connected: connect {name}'s voice, or remove the name from names"
+            )
+    if unnamed := [number for number in sorted(voices) if number > len(names)]:
+        raise ValueError(
+            f"voice_{unnamed[0]} has no name: type the character's name as line {unnamed[0]} of names, or disconnect it"
+        )
+    return {name: voices[number] for number, name in enumerate(names, 1)}
+
+
+def find_characters(
+    model: ManagedModel | ManagedModels | ServedModel, cast: Mapping[str, Voice] | None
+) -> Cast:
+    """Return everybody whom a script may name: the cast, then the saved voices, then the model's own speakers.
+
+    A voice that is found by its name is made when a line first needs it.
+    """
+    from ...morph.voice.cast import PRESET, SAVED, given_parts, join_parts, named_parts
+    from ..folders import voice_library
+
+    library = voice_library()
+    return join_parts(
+        given_parts(cast or {}),
+        named_parts(SAVED, library.names(), lambda name: library.load(name, model.clone_recording)),
+        named_parts(PRESET, model.speakers(), lambda name: model.preset_voice(name, "")),
+    )

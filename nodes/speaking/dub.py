@@ -1,0 +1,304 @@
+"""The Dub Captions node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from comfy_api.latest import io
+
+from ...morph.options import GenerateOptions, Sampling, check_decoding
+from ...morph.text.captions import read_captions
+from ...morph.text.names import name_key
+from ...morph.text.script import NARRATOR
+from ...postprocess.checks import check_choice
+from .. import inputs
+from ..models.linked import check_cast, check_model, check_voice, check_word_check
+from ..models.memory import ManagedModel, ManagedModels
+from ..page.clips import Clip, show, to_clip
+from ..page.progress import show_progress
+from ..schema import schema
+from ..sockets import CATEGORY, CastSocket, VoiceSocket
+from ..sound.audio_io import to_audio
+from ..sound.facts import Facts, describe_seeds, facts_of_line
+from .characters import find_characters
+from .kept_lines import line_cache
+from .script import plain_errors
+
+if TYPE_CHECKING:
+    from ...morph.kept.word_check import WordCheck
+    from ...morph.script.dub import Dub, DubRequest, Placed
+    from ...morph.synthesizer import Synthesizer
+    from ...morph.voice.cast import Cast
+    from ...morph.voice.voice import Voice
+
+DEFAULTS = GenerateOptions()
+LATER, OVER = OVERLAPS = ("move later", "speak over the next")
+EXAMPLE = """\
+1
+00:00:00,500 --> 00:00:02,500
+Good morning! Did you sleep at all?
+
+2
+00:00:03,000 --> 00:00:04,200
+Not a minute.
+
+3
+00:00:05,000 --> 00:00:07,500
+Then let us walk. The rain has stopped.
+"""
+
+
+class DubCaptions(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSDub",
+            display_name="Dub Captions",
+            category=CATEGORY,
+            description=(
+                "Speaks captions (SRT or WebVTT) so that each starts at its own start time. Speech that is too long "
+                "for its caption is spoken faster, up to your limit; captions that still do not fit are listed, and "
+                "the next one waits for their end."
+            ),
+            inputs=[
+                inputs.model(),
+                io.String.Input(
+                    "captions",
+                    multiline=True,
+                    default=EXAMPLE,
+                    dynamic_prompts=False,
+                    tooltip=(
+                        "The text of an SRT or WebVTT file: paste it, or connect Script From File. 'NAME: text' is "
+                        "spoken by that character of the cast. Default: an example."
+                    ),
+                ),
+                inputs.seq_groups(),
+                inputs.seed(
+                    "Random seed: each caption gets its own, derived from this one, its name and its text."
+                ),
+                inputs.batch_size("captions"),
+                inputs.language(),
+                io.Float.Input(
+                    "max_speed",
+                    default=1.25,
+                    min=1.0,
+                    max=2.0,
+                    step=0.01,
+                    tooltip=(
+                        "The highest speed of speech that is too long for its caption, at the same pitch. 1 turns "
+                        "this off. Unit: times. Default: 1.25."
+                    ),
+                ),
+                io.Float.Input(
+                    "overrun",
+                    default=0.5,
+                    min=0.0,
+                    max=60.0,
+                    step=0.05,
+                    tooltip=(
+                        "How long speech may go on after its caption has ended, before the next one starts. Unit: "
+                        "seconds. Default: 0.5."
+                    ),
+                ),
+                VoiceSocket.Input(
+                    "voice",
+                    optional=True,
+                    tooltip=(
+                        "Who speaks captions without a name of the cast: everything, if no cast is connected. "
+                        "Default: the cast's NARRATOR."
+                    ),
+                ),
+                CastSocket.Input(
+                    "cast",
+                    optional=True,
+                    tooltip=(
+                        "The characters' voices, from Cast or Whole Cast. A name that it does not have is looked up "
+                        "among the saved voices, then among the checkpoint's speakers. Default: not connected."
+                    ),
+                ),
+                inputs.sampling(),
+                inputs.advanced(inputs.decoding()),
+                inputs.advanced(inputs.retries()),
+                inputs.advanced(inputs.normalize_text()),
+                inputs.advanced(inputs.reuse_lines()),
+                inputs.word_check(),
+                io.Combo.Input(
+                    "overlap",
+                    options=list(OVERLAPS),
+                    default=LATER,
+                    optional=True,
+                    tooltip=(
+                        "What happens to the caption after one that is too long. move later: it starts when that one "
+                        "has ended; the report says how much later. speak over the next: it starts at its time, and "
+                        "both are heard together. Default: move later."
+                    ),
+                ),
+                io.Boolean.Input(
+                    "read_sounds",
+                    default=False,
+                    optional=True,
+                    tooltip=(
+                        "Whether sounds are read aloud: words in brackets, as [door slams] and (laughs), and what is "
+                        "sung between notes. A caption with nothing else is silent if not. Default: off."
+                    ),
+                ),
+            ],
+            outputs=[
+                io.Audio.Output(
+                    "lines",
+                    display_name="lines",
+                    is_output_list=True,
+                    tooltip="Each caption as a separate recording, at its final speed: mono, 24 kHz.",
+                ),
+                io.Audio.Output(
+                    "audio",
+                    display_name="audio",
+                    tooltip="The track: every caption at its time, mono, 24 kHz.",
+                ),
+                io.String.Output(
+                    "srt", display_name="srt", tooltip="Subtitles at the times at which they are heard."
+                ),
+                io.String.Output(
+                    "misfits",
+                    display_name="misfits",
+                    tooltip="The captions that do not fit or start later, one per line; empty if all do.",
+                ),
+                io.String.Output(
+                    "report",
+                    display_name="report",
+                    tooltip="What does not fit, the speeds and the track's length, then how each line ended.",
+                ),
+            ],
+            hidden=[io.Hidden.unique_id],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def validate_inputs(
+        cls,
+        captions: str | None = None,
+        language: str | None = None,
+        decoding: str | None = None,
+        normalize_text: str | None = None,
+        overlap: str | None = None,
+    ) -> bool | str:
+        return inputs.judge(
+            language=(inputs.check_language, language),
+            decoding=(check_decoding, decoding),
+            normalize_text=(inputs.check_normalize, normalize_text),
+            captions=(read_captions, captions),
+            overlap=(check_overlap, overlap),
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        model: ManagedModel | ManagedModels,
+        captions: str,
+        seq_groups: int,
+        seed: int,
+        batch_size: int,
+        language: str,
+        max_speed: float,
+        overrun: float,
+        voice: Voice | None = None,
+        cast: dict[str, Voice] | None = None,
+        sampling: Sampling | None = None,
+        decoding: str = DEFAULTS.decoding,
+        retries: int = DEFAULTS.retries,
+        normalize_text: str = DEFAULTS.normalize,
+        reuse_lines: bool = True,
+        word_check: WordCheck | None = None,
+        overlap: str = LATER,
+        read_sounds: bool = False,
+    ) -> io.NodeOutput:
+        from ...morph.kept.line_renderer import LineRenderer
+        from ...morph.script.dub import DubRequest, FitLimits, render_dub
+        from ...morph.speech.report import describe, outcome
+
+        check_model(model)
+        check_word_check(word_check)
+        inputs.check_word("language", language)
+        inputs.check_normalize(normalize_text)
+        check_overlap(overlap)
+        limits = FitLimits(max_speed, overrun, overlap == OVER)
+        given = with_narrator(cast, voice)
+        characters = find_characters(model, given)
+        if not given:
+            check_named(captions, characters)
+        options = GenerateOptions(
+            seq_groups,
+            sampling,
+            batch_size,
+            decoding=decoding,
+            retries=retries,
+            normalize=normalize_text,
+            trim_ends=True,
+        )
+        request = DubRequest(captions, characters, language, seed, limits, read_sounds)
+        with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
+            started = time.perf_counter()
+            with plain_errors():
+                renderer = LineRenderer(ready, options, line_cache(reuse_lines), word_check)
+                dub = render_dub(renderer, request, progress, progress.say)
+            elapsed = time.perf_counter() - started
+            spoken = [one.spoken for one in dub.placed]
+            facts = facts_of_dub(ready, request, dub, options)
+            described = describe(ready.model, spoken, options, elapsed)
+            parts = [dub.summary, described, characters.describe_found(), describe_seeds(facts)]
+            report = "\n\n".join(filter(None, parts))
+        lines = [
+            to_audio(one.waveform, one.sample_rate, [known]) for one, known in zip(spoken, facts, strict=True)
+        ]
+        said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
+        shown = show(said, [to_fitted_clip(one) for one in dub.placed], report=report)
+        track = to_audio(dub.track, dub.sample_rate, facts)
+        return io.NodeOutput(lines, track, dub.srt, dub.misfits, report, ui=shown)
+
+
+def check_overlap(overlap: str) -> None:
+    """Raise ValueError for a way to treat captions that are too long that there is not."""
+    check_choice("overlap", overlap, OVERLAPS)
+
+
+def check_named(captions: str, characters: Cast) -> None:
+    """Raise ValueError where nobody is connected and no caption names anybody who can be found."""
+    heads = [line.partition(":")[0] for line in captions.splitlines() if ":" in line]
+    if not any(characters.spelled(head) for head in heads):
+        raise ValueError("no voice: connect a voice or a cast")
+
+
+def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:
+    """Return the cast with the voice of captions that name none; ValueError for two of these."""
+    check_cast(cast or {})
+    speakers = dict(cast or {})
+    if voice is None:
+        return speakers
+    check_voice(voice)
+    if NARRATOR in {name_key(name) for name in speakers}:
+        raise ValueError("voice is connected and the cast has a NARRATOR: disconnect one of them")
+    return {**speakers, NARRATOR.upper(): voice}
+
+
+def to_fitted_clip(placed: Placed) -> Clip:
+    """Return a caption's speech as a clip that says whether it fits."""
+    from ...morph.script.dub import DOES_NOT_FIT
+
+    clip = to_clip(placed.spoken)
+    return clip if placed.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
+
+
+def facts_of_dub(ready: Synthesizer, request: DubRequest, dub: Dub, options: GenerateOptions) -> list[Facts]:
+    """Return the facts of each caption that was spoken."""
+    from ...morph.script.dub import read_request
+
+    dubbed, _, lines = read_request(ready, request)
+    facts = []
+    for line, source, placed in zip(lines, dubbed, dub.placed, strict=True):
+        known = facts_of_line(line, placed.spoken, options, ready.model.name)
+        later = {"gain_db": source.line.gain_db, "speed": placed.speed, "pitch": source.line.pitch}
+        facts.append(replace(known, settings={**known.settings, **later}))
+    return facts

@@ -1,0 +1,170 @@
+"""The Generate Speech node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from comfy_api.latest import io
+
+from ...morph.options import GenerateOptions, check_decoding
+from .. import inputs
+from ..models.linked import check_model, check_voice, check_word_check
+from ..models.memory import ManagedModel, ManagedModels
+from ..models.remote import ServedModel
+from ..models.voicing import SpeakOptions
+from ..page.clips import show, to_clip
+from ..page.live import announce
+from ..page.progress import show_progress
+from ..schema import schema
+from ..sockets import CATEGORY
+from ..sound.audio_io import to_audio
+from ..sound.facts import Facts, describe_seeds, facts_of_line
+from .kept_lines import line_cache
+
+if TYPE_CHECKING:
+    from ...morph.speech.lines import Spoken
+
+DEFAULTS = GenerateOptions()
+
+
+class GenerateSpeech(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSGenerateSpeech",
+            display_name="Generate Speech",
+            category=CATEGORY,
+            description="Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
+            inputs=[
+                inputs.model(),
+                inputs.voice(
+                    "The voice to speak with, from Clone, Preset, Design, Blend or Load Voice. Required."
+                ),
+                inputs.text("Hello! One knob decides how much of my voice is computed step by step."),
+                inputs.language(),
+                inputs.seq_groups(),
+                inputs.seed("Random seed: the same seed and inputs give the same speech."),
+                inputs.sampling(),
+                inputs.advanced(
+                    io.Int.Input(
+                        "split_chars",
+                        default=DEFAULTS.split_chars,
+                        min=0,
+                        max=10000,
+                        step=10,
+                        optional=True,
+                        tooltip=(
+                            "Longer texts are split at sentence ends into pieces of at most this length, and the "
+                            "pieces are joined with a crossfade. If the checkpoint works best with shorter pieces "
+                            "(the demo voice: 100), that limit applies instead. 0 never splits; otherwise use 40 or "
+                            f"more. Unit: characters. Default: {DEFAULTS.split_chars}."
+                        ),
+                    )
+                ),
+                inputs.advanced(
+                    io.Boolean.Input(
+                        "guard",
+                        default=DEFAULTS.guard,
+                        optional=True,
+                        tooltip=(
+                            "Stop speech that loops or runs far longer than its text should take. The report says "
+                            "when this happens. Default: on."
+                        ),
+                    )
+                ),
+                inputs.advanced(inputs.decoding()),
+                inputs.advanced(inputs.retries()),
+                inputs.advanced(inputs.normalize_text()),
+                inputs.trim_silence(),
+                inputs.advanced(inputs.reuse_lines()),
+                inputs.word_check(),
+            ],
+            outputs=[
+                io.Audio.Output(
+                    "audio", display_name="audio", is_output_list=True, tooltip="The speech: mono, 24 kHz."
+                ),
+                io.String.Output(
+                    "report",
+                    display_name="report",
+                    is_output_list=True,
+                    tooltip="Any problems, then duration, RTF and ms per frame, then model, SEQ_GROUPS and engine.",
+                ),
+            ],
+            hidden=[io.Hidden.unique_id],
+            is_input_list=True,
+            is_output_node=True,
+        )
+
+    @classmethod
+    def validate_inputs(
+        cls,
+        text: Sequence[str | None] = (None,),
+        language: Sequence[str | None] = (None,),
+        split_chars: Sequence[int | None] = (None,),
+        decoding: Sequence[str | None] = (None,),
+        normalize_text: Sequence[str | None] = (None,),
+    ) -> bool | str:
+        return inputs.judge(
+            language=(inputs.check_language, language[0]),
+            decoding=(check_decoding, decoding[0]),
+            normalize_text=(inputs.check_normalize, normalize_text[0]),
+            split_chars=(lambda chars: GenerateOptions(split_chars=chars), split_chars[0]),
+            text=(inputs.check_text, text[0]),
+        )
+
+    @classmethod
+    def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:
+        """Speak one text, or each text of a list. All texts are checked before the first one is spoken."""
+        takes = inputs.spread(given)
+        for number, take in enumerate(takes, start=1):
+            check_take(take, "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
+        spoken = [cls.speak(take) for take in takes]
+        lines, facts, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
+        audio = [
+            to_audio(line.waveform, line.sample_rate, [known])
+            for line, known in zip(lines, facts, strict=True)
+        ]
+        return io.NodeOutput(
+            audio,
+            reports,
+            ui=show("\n".join(outcomes), [to_clip(line) for line in lines], report="\n\n".join(reports)),
+        )
+
+    @classmethod
+    def speak(cls, take: dict[str, Any]) -> tuple[Spoken, Facts, str, str]:
+        """Return one spoken text, its facts, its report, and the report's first lines; ``take``: the node's inputs."""
+        from ...morph.speech.lines import Line
+        from ...morph.speech.report import outcome
+
+        model: ManagedModel | ManagedModels | ServedModel = take.pop("model")
+        cache, check = line_cache(take.pop("reuse_lines", True)), take.pop("word_check", None)
+        line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
+        options = GenerateOptions(
+            normalize=take.pop("normalize_text", DEFAULTS.normalize),
+            trim_ends=take.pop("trim_silence", DEFAULTS.trim_ends),
+            **take,
+        )
+        node = cls.hidden.unique_id
+        with (
+            model.open(SpeakOptions(options, cache, check)) as voicing,
+            show_progress(node) as progress,
+            announce(node, voicing.sample_rate) as speaker,
+        ):
+            started = time.perf_counter()
+            spoken = voicing.speak_line(line, progress, speaker)
+            elapsed = time.perf_counter() - started
+            facts = facts_of_line(line, spoken, options, voicing.name)
+            report = f"{voicing.describe([spoken], elapsed)}\n\n{describe_seeds([facts])}"
+        return spoken, facts, report, outcome([spoken], elapsed)
+
+
+def check_take(take: Mapping[str, Any], name: str) -> None:
+    """Raise ValueError for inputs of the node that cannot be spoken; ``name``: what errors call the text."""
+    check_model(take["model"])
+    check_voice(take["voice"])
+    check_word_check(take.get("word_check"))
+    inputs.check_word("language", take["language"])
+    inputs.check_normalize(take.get("normalize_text", DEFAULTS.normalize))
+    inputs.check_text(take["text"], name)

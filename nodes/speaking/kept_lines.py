@@ -1,0 +1,44 @@
+"""Lines that were made before: where ComfyUI keeps them, and how many bytes they may take."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import folder_paths
+
+if TYPE_CHECKING:
+    from ...morph.kept.line_cache import LineCache
+
+SIZE_VARIABLE = "MORPH_TTS_CACHE_MB"  # the most that kept lines may take; 0 keeps none
+DEFAULT_MB = 2048
+FOLDER = "qwen3_tts_morph"
+
+
+def lines_folder() -> Path:
+    """Return the folder of kept lines, which no route of ComfyUI serves. It may not exist yet.
+
+    It is below ``user/``: ComfyUI empties ``temp/`` when it starts.
+    """
+    return Path(folder_paths.get_system_user_directory(FOLDER), "lines")
+
+
+def most_megabytes() -> int:
+    """Return how many MB (10^6 bytes) kept lines may take; ValueError for a setting that is not a whole number."""
+    said = os.environ.get(SIZE_VARIABLE, "").strip() or str(DEFAULT_MB)
+    if not (said.isascii() and said.isdigit() and len(said) <= 9):
+        raise ValueError(f"{SIZE_VARIABLE} is {said[:40]!r}: write a whole number of MB, 0 to keep no lines")
+    return int(said)
+
+
+def kept_lines() -> LineCache:
+    """Return the cache for looking at what is kept and for removing it."""
+    from ...morph.kept.line_cache import LineCache
+
+    return LineCache(lines_folder(), max(1, most_megabytes() * 10**6))
+
+
+def line_cache(wanted: bool) -> LineCache | None:
+    """Return the cache of lines, or None if it is not ``wanted`` or may take nothing."""
+    return kept_lines() if wanted and most_megabytes() else None

@@ -1,0 +1,63 @@
+"""The Script From File node."""
+
+from __future__ import annotations
+
+from comfy_api.latest import io, ui
+
+from .. import inputs
+from ..folders import chosen_file, input_files
+from ..schema import schema
+from ..sockets import CATEGORY
+from ..voices.saved_voices import FileState, file_state
+from .text_file import KINDS, read_text
+
+
+class ScriptFromFile(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSScriptFromFile",
+            display_name="Script From File",
+            category=CATEGORY,
+            description=(
+                "Reads a text file in ComfyUI's input folder: a script for Render Script, a text for Generate Speech, "
+                "or captions for Dub Captions. UTF-8 or UTF-16. A file that was changed is read again at the next run."
+            ),
+            inputs=[
+                io.Combo.Input(
+                    "file",
+                    options=input_files(KINDS),
+                    tooltip=(
+                        "A txt, md, srt or vtt file in ComfyUI's input folder; the button below uploads one. Press R "
+                        "to refresh the list. Default: the first file."
+                    ),
+                ),
+            ],
+            outputs=[
+                io.String.Output(
+                    "file_text",
+                    display_name="script",
+                    tooltip="The text of the file. Connect to the script of Render Script.",
+                )
+            ],
+        )
+
+    @classmethod
+    def validate_inputs(cls, file: str | None = None) -> bool | str:
+        return inputs.judge(file=(read_file, file))
+
+    @classmethod
+    def fingerprint_inputs(cls, file: str | None = None) -> FileState:
+        """Change when the file is replaced, so that ComfyUI reads it again."""
+        return None if file is None else file_state(chosen_file(file, KINDS))
+
+    @classmethod
+    def execute(cls, file: str) -> io.NodeOutput:
+        text = read_file(file)
+        lines = f"{len(text.splitlines())} lines, {len(text)} characters"
+        return io.NodeOutput(text, ui=ui.PreviewText(f"{file}: {lines}"))
+
+
+def read_file(name: str) -> str:
+    """Return the text of a file that the user chose; ValueError, naming it, if there is none."""
+    return read_text(chosen_file(name, KINDS))

@@ -1,0 +1,140 @@
+"""The Speed/Quality Sweep node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from comfy_api.latest import io
+
+from ...morph.options import GenerateOptions, Sampling, parse_groups
+from .. import inputs
+from ..models.linked import check_model, check_voice
+from ..models.memory import ManagedModel, ManagedModels
+from ..page.clips import show, to_clip
+from ..page.live import announce
+from ..page.progress import show_progress
+from ..schema import schema
+from ..sockets import CATEGORY
+from ..sound.audio_io import to_audio
+from ..sound.facts import facts_of_line
+
+if TYPE_CHECKING:
+    from ...morph.speech.lines import Spoken
+    from ...morph.study.sweep import SweepRow
+    from ...morph.voice.voice import Voice
+
+
+class Sweep(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSSweep",
+            display_name="Speed/Quality Sweep",
+            category=CATEGORY,
+            description=(
+                "Speaks one text at several SEQ_GROUPS. Shows how long each takes on this machine and how far "
+                "its sampling probabilities are from the exact ones."
+            ),
+            inputs=[
+                inputs.model(),
+                inputs.voice("The voice to speak with. Required."),
+                inputs.text("The same sentence, spoken faster and faster: can you hear the difference?"),
+                inputs.language(),
+                io.String.Input(
+                    "seq_groups",
+                    display_name="SEQ_GROUPS",
+                    default="1, 3, 5, 7, 15",
+                    tooltip=(
+                        "The settings to try, each 1 to 15, separated by commas. Unit: groups. Default: 1, 3, 5, "
+                        "7, 15."
+                    ),
+                ),
+                inputs.seed("Random seed: every setting starts from the same seed."),
+                inputs.sampling(),
+            ],
+            outputs=[
+                io.Image.Output(
+                    "plot",
+                    display_name="plot",
+                    tooltip="Distance from exact versus time per frame, one point per SEQ_GROUPS.",
+                ),
+                io.Audio.Output(
+                    "lines",
+                    display_name="lines",
+                    is_output_list=True,
+                    tooltip="The speech at each setting, in ascending order: mono, 24 kHz.",
+                ),
+                io.String.Output(
+                    "table", display_name="table", tooltip="The measurements, as a Markdown table."
+                ),
+            ],
+            hidden=[io.Hidden.unique_id],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def validate_inputs(
+        cls, text: str | None = None, language: str | None = None, seq_groups: str | None = None
+    ) -> bool | str:
+        return inputs.judge(
+            language=(inputs.check_language, language),
+            seq_groups=(parse_groups, seq_groups),
+            text=(inputs.check_text, text),
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        model: ManagedModel | ManagedModels,
+        voice: Voice,
+        text: str,
+        language: str,
+        seq_groups: str,
+        seed: int,
+        sampling: Sampling | None = None,
+    ) -> io.NodeOutput:
+        import torch
+
+        from ...morph.speech.lines import Line
+        from ...morph.study.plot import plot_sweep
+        from ...morph.study.sweep import sweep, table
+
+        check_model(model)
+        check_voice(voice)
+        inputs.check_word("language", language)
+        line = Line(text, voice, language, seed)
+        groups = parse_groups(seq_groups)
+        node, options = cls.hidden.unique_id, GenerateOptions(sampling=sampling)
+        with (
+            model.use() as ready,
+            show_progress(node) as progress,
+            announce(node, ready.model.sample_rate) as speaker,
+        ):
+
+            def play(seq_groups: int, spoken: Spoken) -> None:
+                speaker.begin(f"SEQ_GROUPS {seq_groups}", text)
+                speaker.play(spoken.waveform)
+
+            result = sweep(ready, line, groups, options, progress, play)
+            lines = [
+                to_audio(
+                    one.waveform,
+                    one.sample_rate,
+                    [facts_of_line(line, one, replace(options, seq_groups=row.seq_groups), ready.model.name)],
+                )
+                for one, row in zip(result.spoken, result.rows, strict=True)
+            ]
+        image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
+        clips = [
+            to_clip(one, f"SEQ_GROUPS {row.seq_groups}")
+            for one, row in zip(result.spoken, result.rows, strict=True)
+        ]
+        shown = "\n".join(map(in_words, result.rows))
+        return io.NodeOutput(image, lines, table(result), ui=show(shown, clips, compare=True))
+
+
+def in_words(row: SweepRow) -> str:
+    """Return what was measured of a setting for the node, which shows plain text and no table."""
+    speed = f"{row.ms_per_frame:.1f} ms per frame, RTF {row.rtf:.3f}"
+    return f"SEQ_GROUPS {row.seq_groups}: {speed}, distance {row.distance:.3f}"

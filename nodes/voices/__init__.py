@@ -1,0 +1,1 @@
+"""Voices: the nodes that make one, save it and load it."""

@@ -1,0 +1,178 @@
+"""The voice library nodes: Save Voice and Load Voice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from comfy_api.latest import io, ui
+
+from .. import inputs
+from ..folders import NO_VOICE, VOICE_FOLDER, list_voices, voice_library
+from ..models.linked import check_model, check_voice
+from ..models.memory import ManagedModel, ManagedModels
+from ..models.remote import ServedModel
+from ..schema import schema
+from ..sockets import CATEGORY, ModelSocket, VoiceSocket
+from .saved_voices import FileState, Fingerprint, file_state, saved_voices
+
+if TYPE_CHECKING:
+    from ...morph.voice.recording import Recording
+    from ...morph.voice.voice import Voice
+
+SUFFIX = ".safetensors"  # of saved voices; recordings end otherwise
+
+
+class SaveVoice(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSSaveVoice",
+            display_name="Save Voice",
+            category=CATEGORY,
+            description=(f"Saves a voice by name to the voice library, models/{VOICE_FOLDER} (safetensors)."),
+            inputs=[
+                inputs.voice("The voice to save. Required."),
+                io.String.Input(
+                    "name",
+                    default="my voice",
+                    tooltip=(
+                        "The voice's name in the library: only letters, digits, spaces and - _ . , at most 80 "
+                        "characters. Default: my voice."
+                    ),
+                ),
+                io.Boolean.Input(
+                    "overwrite",
+                    default=False,
+                    tooltip=(
+                        "Replace a different voice saved under the same name; if off, this is an error. Default: off."
+                    ),
+                ),
+            ],
+            outputs=[
+                VoiceSocket.Output(
+                    "saved_voice", display_name="voice", tooltip="The same voice, with its name set."
+                )
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(voice_path, name))
+
+    @classmethod
+    def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> Fingerprint:
+        """Change when the file is deleted or replaced, so that ComfyUI runs the node and saves the voice again.
+
+        That the node itself saved the file is no change: all that follows the node would run again.
+        """
+        return None if name is None else saved_voices().fingerprint(voice_path(name))
+
+    @classmethod
+    def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
+        from ...morph.voice.file import holds_voice, save_voice
+
+        check_voice(voice)
+        path = voice_path(name)
+        name = path.stem
+        named = replace(voice, name=name)
+        if holds_voice(path, named):  # leave the file alone: it would count as changed
+            return io.NodeOutput(
+                named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} already contains this voice")
+            )
+        if path.exists() and (path.is_dir() or not overwrite):
+            raise ValueError(
+                f"a voice named {name!r} already exists: choose another name, or turn on overwrite"
+            )
+        with saved_voices().saving(path):
+            save_voice(named, path)
+        return io.NodeOutput(named, ui=ui.PreviewText(f"saved {VOICE_FOLDER}/{path.name}"))
+
+
+class LoadVoice(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSLoadVoice",
+            display_name="Load Voice",
+            category=CATEGORY,
+            description=f"Loads a voice from the voice library, models/{VOICE_FOLDER}.",
+            inputs=[
+                io.Combo.Input(
+                    "name",
+                    options=list_voices(),
+                    tooltip=(
+                        "A saved voice, or a recording in the voice folder (its words in a .txt file of the same name "
+                        "let it be cloned with its manner). Press R to refresh the list. Default: the first voice."
+                    ),
+                ),
+                ModelSocket.Input(
+                    "model",
+                    optional=True,
+                    tooltip=(
+                        "The checkpoint that clones a recording; saved voices need none. Default: not connected."
+                    ),
+                ),
+            ],
+            outputs=[
+                VoiceSocket.Output(
+                    "loaded_voice",
+                    display_name="voice",
+                    tooltip="The voice. It works with checkpoints of the size it was made with.",
+                )
+            ],
+        )
+
+    @classmethod
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(check_saved, name))
+
+    @classmethod
+    def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[FileState, ...]:
+        """Change when the file, or the words beside it, are replaced, so that ComfyUI loads it again."""
+        try:
+            path = voice_library().source(name or "")
+        except ValueError:
+            return ()
+        return file_state(path), file_state(path.with_suffix(".txt"))
+
+    @classmethod
+    def execute(
+        cls, name: str, model: ManagedModel | ManagedModels | ServedModel | None = None
+    ) -> io.NodeOutput:
+        if model is not None:
+            check_model(model)
+        voice = read_voice(name, None if model is None else model.clone_recording)
+        if not voice.notes:
+            return io.NodeOutput(voice)
+        return io.NodeOutput(voice, ui=ui.PreviewText("\n".join(voice.notes)))
+
+
+def voice_path(name: str) -> Path:
+    """Return the path under which a voice with this name is saved; ValueError if it is not a valid file name."""
+    return voice_library().path(name)
+
+
+def check_saved(name: str) -> None:
+    """Raise ValueError, naming the voices there are, for a voice that does not exist or is damaged."""
+    path = find_source(name)
+    if path.suffix == SUFFIX:
+        read_voice(name)
+
+
+def find_source(name: str) -> Path:
+    """Return the file of a voice or a recording; ValueError, naming the voices there are, if it does not exist."""
+    inputs.check_word("name", name)
+    if name == NO_VOICE:
+        raise ValueError(f"name is {name!r}: save one with Save Voice, then press R and choose it")
+    return voice_library().source(name)
+
+
+def read_voice(name: str, clone: Callable[[Recording], Voice] | None = None) -> Voice:
+    """Load a voice from the library, or clone a recording there; errors as ``find_source``, or if it is damaged."""
+    if find_source(name).suffix != SUFFIX and clone is None:
+        raise ValueError(f"voice {name!r} is a recording: connect model, the checkpoint that is to clone it")
+    return voice_library().load(name, clone)

@@ -1,0 +1,363 @@
+"""The nodes that create a voice: from a recording, a preset, a description, or other voices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from comfy_api.latest import io, ui
+
+from ...morph.hearing.whisper import SIZES, check_installed
+from ...postprocess.checks import check_choice
+from .. import inputs
+from ..models.linked import check_model, check_voice
+from ..models.memory import ManagedModel, ManagedModels
+from ..models.remote import ServedModel
+from ..models.word_check import load_recogniser
+from ..page.progress import show_progress
+from ..schema import schema
+from ..sockets import CATEGORY, ModelSocket, VoiceSocket
+from ..sound.audio_io import to_one_waveform
+
+if TYPE_CHECKING:
+    from ...morph.voice.voice import Voice
+
+# Mode names shown in ComfyUI -> the engine's names.
+MODES = {"x-vector": "x_vector", "ICL": "icl"}
+NO_RECOGNISER = "off"
+NOT_CONNECTED = "not connected"  # what no link gives
+PACKED = (
+    Path(__file__).resolve().parents[2] / "recordings" / "austen.flac"
+)  # its source and licence are beside it
+# If a checkpoint does not know a speaker, the engine's error lists the ones it has.
+DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
+PUBLISHED_SPEAKERS = (
+    "vivian",
+    "serena",
+    "uncle_fu",
+    "dylan",
+    "eric",
+    "ryan",
+    "aiden",
+    "ono_anna",
+    "sohee",
+)
+
+
+def voice_output(tooltip: str) -> io.Output:
+    return VoiceSocket.Output("made_voice", display_name="voice", tooltip=tooltip)
+
+
+class CloneVoice(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSCloneVoice",
+            display_name="Clone Voice",
+            category=CATEGORY,
+            description=(
+                "Clones a voice from a recording of 1 to 30 seconds. Needs the demo voice or a Base checkpoint."
+            ),
+            inputs=[
+                inputs.model(),
+                io.Audio.Input(
+                    "audio",
+                    optional=True,
+                    tooltip=(
+                        "One recording of one speaker, 1 to 30 s, any sample rate, mono or stereo. If it is longer, "
+                        "x-vector uses the first 30 s and ICL reports an error. Default: not connected, a free "
+                        "recording of seven seconds that comes with the pack."
+                    ),
+                ),
+                io.Combo.Input(
+                    "mode",
+                    options=list(MODES),
+                    default="x-vector",
+                    tooltip=(
+                        "x-vector: copies the timbre only; needs no transcript. ICL: copies timbre and speaking "
+                        "style by continuing the recording; needs its transcript. Default: x-vector."
+                    ),
+                ),
+                io.String.Input(
+                    "transcript",
+                    multiline=True,
+                    default="",
+                    optional=True,
+                    dynamic_prompts=False,
+                    tooltip="The words of the recording, exactly as spoken. Used only by ICL. Default: empty.",
+                ),
+                io.Boolean.Input(
+                    "pad_reference",
+                    default=False,
+                    optional=True,
+                    tooltip=(
+                        "ICL only: append 0.5 s of silence to the recording. Turn on if its last sound leaks into "
+                        "the speech. Default: off."
+                    ),
+                ),
+                io.Combo.Input(
+                    "transcribe",
+                    options=[NO_RECOGNISER, *SIZES],
+                    default=NO_RECOGNISER,
+                    optional=True,
+                    tooltip=(
+                        "ICL only, where the transcript is empty: a speech recogniser of this size (Whisper, on the "
+                        "CPU) writes it, and the node shows it. Downloaded once to models/faster-whisper. Needs the "
+                        f"package faster-whisper. Default: {NO_RECOGNISER}."
+                    ),
+                ),
+            ],
+            outputs=[voice_output("The cloned voice. It works with checkpoints of the same size.")],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(
+        cls,
+        mode: str | None = None,
+        transcript: str | None = "",
+        transcribe: str | None = NO_RECOGNISER,
+        audio: object = NOT_CONNECTED,
+    ) -> bool | str:
+        from ...morph.voice.create import check_transcript
+
+        if mode != "ICL" or audio == NOT_CONNECTED:  # the pack's own recording has its words
+            return inputs.judge(mode=(check_mode, mode))
+        if not isinstance(transcript, str) or transcript.strip() or transcribe == NO_RECOGNISER:
+            return inputs.judge(transcript=(check_transcript, transcript))
+        return inputs.judge(transcribe=(lambda _: check_installed(), transcribe))
+
+    @classmethod
+    def execute(
+        cls,
+        model: ManagedModel | ManagedModels,
+        mode: str,
+        transcript: str = "",
+        pad_reference: bool = False,
+        transcribe: str = NO_RECOGNISER,
+        audio: dict[str, Any] | None = None,
+    ) -> io.NodeOutput:
+        from ...morph.voice.create import CloneOptions, clone_voice
+        from ...morph.voice.transcript import hear_transcript
+
+        check_model(model)
+        check_mode(mode)
+        heard: list[str] = []
+        if audio is None:
+            audio, transcript = packed_recording()
+            heard = [f"audio is not connected: cloned the pack's own recording, {PACKED.name}"]
+        waveform = to_one_waveform(audio, "audio")
+        if mode == "ICL" and transcribe != NO_RECOGNISER and not transcript.strip():
+            with show_progress(cls.hidden.unique_id) as progress:
+                recogniser = load_recogniser(transcribe, progress)
+                progress.say("hearing the recording")
+                transcript = hear_transcript(recogniser, waveform, audio["sample_rate"])
+            heard += [f"{recogniser.name} heard: {transcript}"]
+        options = CloneOptions(MODES[mode], transcript, pad_reference)
+        with model.use() as ready:
+            voice = clone_voice(ready.model, waveform, audio["sample_rate"], options)
+        shown = "\n".join([f"{mode} voice cloned", *heard, *voice.notes])
+        return io.NodeOutput(voice, ui=ui.PreviewText(shown))
+
+
+def packed_recording() -> tuple[dict[str, Any], str]:
+    """Return the pack's own recording as AUDIO, and its words."""
+    import torch
+
+    from ...morph.voice.recording import read_recording
+
+    read = read_recording(PACKED)
+    audio = {"waveform": torch.from_numpy(read.waveform)[None], "sample_rate": read.sample_rate}
+    return audio, read.transcript or ""
+
+
+def check_mode(mode: str) -> None:
+    """Raise ValueError if Clone Voice has no such mode."""
+    check_choice("mode", mode, tuple(MODES))
+
+
+class PresetVoice(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSPresetVoice",
+            display_name="Preset Voice",
+            category=CATEGORY,
+            description=(
+                "Selects a speaker that is built into the checkpoint, with an optional speaking instruction. Needs "
+                "the demo voice, a CustomVoice checkpoint, or one with fine-tuned speakers."
+            ),
+            inputs=[
+                ModelSocket.Input(
+                    "model",
+                    optional=True,
+                    tooltip=(
+                        "The checkpoint, to check the speaker at once. Default: not connected; the checkpoint that "
+                        "speaks must have the speaker."
+                    ),
+                ),
+                io.Combo.Input(
+                    "speaker",
+                    options=[*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS],
+                    default=DEMO_SPEAKERS[0],
+                    tooltip=(
+                        f"A speaker of the demo voice ({', '.join(DEMO_SPEAKERS)}) or of the published "
+                        f"CustomVoice checkpoints (the others). Default: {DEMO_SPEAKERS[0]}."
+                    ),
+                ),
+                io.String.Input(
+                    "instruct",
+                    multiline=True,
+                    default="",
+                    optional=True,
+                    dynamic_prompts=False,
+                    tooltip=(
+                        "How to speak, for example 'whispering, in a hurry'. Only 1.7B CustomVoice supports this. "
+                        "Default: empty."
+                    ),
+                ),
+                io.String.Input(
+                    "custom_speaker",
+                    default="",
+                    optional=True,
+                    tooltip=(
+                        "The name of a fine-tuned speaker, used instead of the one chosen above. Default: empty, "
+                        "use the speaker above."
+                    ),
+                ),
+            ],
+            outputs=[voice_output("The preset voice. It works with checkpoints that have this speaker.")],
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        speaker: str,
+        instruct: str = "",
+        custom_speaker: str = "",
+        model: ManagedModel | ManagedModels | ServedModel | None = None,
+    ) -> io.NodeOutput:
+        from ...morph.voice.voice import Voice
+
+        inputs.check_word("speaker", speaker)
+        name = custom_speaker.strip() or speaker
+        if model is None:
+            return io.NodeOutput(Voice("preset", "", name, speaker=name, instruct=instruct.strip() or None))
+        check_model(model)
+        return io.NodeOutput(model.preset_voice(name, instruct))
+
+
+class DesignVoice(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSDesignVoice",
+            display_name="Design Voice",
+            category=CATEGORY,
+            description="Creates a voice from a description. Needs a VoiceDesign checkpoint.",
+            inputs=[
+                inputs.model(),
+                io.String.Input(
+                    "description",
+                    multiline=True,
+                    default="A warm, calm woman of about forty with a low voice, speaking slowly.",
+                    dynamic_prompts=False,
+                    tooltip=(
+                        "What the voice sounds like: age, gender, timbre, pace, mood. Default: a sample description."
+                    ),
+                ),
+            ],
+            outputs=[
+                voice_output(
+                    "The designed voice. A different seed gives a different interpretation of the description."
+                )
+            ],
+        )
+
+    @classmethod
+    def validate_inputs(cls, description: str | None = None) -> bool | str:
+        return inputs.judge(description=(check_description, description))
+
+    @classmethod
+    def execute(cls, model: ManagedModel | ManagedModels, description: str) -> io.NodeOutput:
+        check_model(model)
+        return io.NodeOutput(model.design_voice(description))
+
+
+def check_description(description: str) -> None:
+    """Raise ValueError for a description that says nothing."""
+    if not description.strip():
+        raise ValueError("description is empty: say what the voice should be like")
+
+
+def weight_input(letter: str, optional: bool = False) -> io.Input:
+    return io.Float.Input(
+        f"weight_{letter}",
+        default=1.0,
+        min=0.0,
+        max=100.0,
+        step=0.05,
+        optional=optional,
+        tooltip=f"The share of voice {letter}. All weights are divided by their sum. No unit. Default: 1.",
+    )
+
+
+class BlendVoices(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="MorphTTSBlendVoices",
+            display_name="Blend Voices",
+            category=CATEGORY,
+            description=(
+                "Mixes the timbres of two to four cloned or preset voices of the same model size. The result is the "
+                "weighted mean of their speaker embeddings. Presets need their checkpoint at model."
+            ),
+            inputs=[
+                VoiceSocket.Input("voice_a", tooltip="A cloned or preset voice. Required."),
+                VoiceSocket.Input("voice_b", tooltip="A second one of the same model size. Required."),
+                weight_input("a"),
+                weight_input("b"),
+                VoiceSocket.Input("voice_c", optional=True, tooltip="A third voice. Default: none."),
+                VoiceSocket.Input("voice_d", optional=True, tooltip="A fourth voice. Default: none."),
+                weight_input("c", optional=True),
+                weight_input("d", optional=True),
+                ModelSocket.Input(
+                    "model",
+                    optional=True,
+                    tooltip="The checkpoint that has the preset voices; clones need none. Default: not connected.",
+                ),
+            ],
+            outputs=[
+                voice_output(
+                    "The blended voice: x-vector, or, of presets alone, one that checkpoints with these speakers speak."
+                )
+            ],
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        voice_a: Voice,
+        voice_b: Voice,
+        weight_a: float,
+        weight_b: float,
+        voice_c: Voice | None = None,
+        voice_d: Voice | None = None,
+        weight_c: float = 1.0,
+        weight_d: float = 1.0,
+        model: ManagedModel | ManagedModels | None = None,
+    ) -> io.NodeOutput:
+        from ...morph.voice.blend import blend_voices
+
+        given = {"voice_a": (voice_a, weight_a), "voice_b": (voice_b, weight_b)}
+        more = {"voice_c": (voice_c, weight_c), "voice_d": (voice_d, weight_d)}
+        given |= {name: (voice, weight) for name, (voice, weight) in more.items() if voice is not None}
+        for name, (voice, _) in given.items():
+            check_voice(voice, name)
+        voices, weights = (list(column) for column in zip(*given.values(), strict=True))
+        if model is None:
+            return io.NodeOutput(blend_voices(voices, weights))
+        check_model(model)
+        with model.use() as ready:
+            return io.NodeOutput(blend_voices(voices, weights, ready.model))

@@ -1,0 +1,227 @@
+"""Live speech without ComfyUI: the store, its readers over HTTP, and the checks of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+from qwen3_tts_morph.serve import request_checks
+
+from tests.nodes.package import load
+from tests.patience import PATIENCE
+
+live, routes = load("page.live"), load("routes.routes")
+PAGE = "the page"
+
+
+class Server:
+    """What the store uses of ComfyUI's server."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self.loop, self.client_id, self.last_prompt_id = loop, PAGE, "run 1"
+        self.sent: list[tuple[str, Any, str]] = []
+
+    def send_sync(self, event: str, data: Any, client: str) -> None:
+        self.sent.append((event, data, client))
+
+
+def serve(scenario: Callable[[Any, Any, Server], Awaitable[None]]) -> None:
+    """Run ``scenario(store, http server, ComfyUI's server)`` with the routes."""
+
+    async def run() -> None:
+        comfy = Server(asyncio.get_running_loop())
+        store = live.SpeechStore(comfy)
+        handlers = routes.SpeechRoutes(store)
+        app = web.Application()
+        app.router.add_post("/listen", handlers.guard(handlers.listen))
+        app.router.add_get("/speech", handlers.guard(handlers.show))
+        app.router.add_get("/speech/{stream}", handlers.guard(handlers.read))
+        async with TestServer(app) as http:
+            await scenario(store, http, comfy)
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+
+
+def as_bytes(samples: np.ndarray) -> bytes:
+    return (samples * 32768).round().clip(-32768, 32767).astype("<i2").tobytes()
+
+
+def sine(samples: int) -> np.ndarray:
+    return np.sin(np.arange(samples) / 10).astype(np.float32)
+
+
+def test_nothing_is_announced_to_a_page_that_does_not_listen() -> None:
+    async def scenario(store, http, comfy) -> None:
+        for client, node in ((PAGE, "5"), (None, "5"), (PAGE, None)):
+            comfy.client_id = client
+            store.listen(PAGE, client is None or node is None)
+            with store.announce(node, 24000) as speech:
+                assert speech is None
+        assert comfy.sent == [] and store.of_client(PAGE) == []
+
+    serve(scenario)
+
+
+BODIES = {
+    "none": b"",
+    "cut": b"{",
+    "deep": b"[" * 60_000,
+    "list": b"[]",
+    "number": b'{"client": 5, "wanted": true}',
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_request_that_says_nothing_is_refused(body: bytes) -> None:
+    async def scenario(store, http, comfy) -> None:
+        headers = {"Content-Type": "application/json"}
+        async with (
+            ClientSession() as session,
+            session.post(http.make_url("/listen"), data=body, headers=headers) as answer,
+        ):
+            assert answer.status == 400 and "error" in await answer.json()
+
+    serve(scenario)
+
+
+def test_a_reader_gets_all_samples_from_where_it_asks_while_they_are_made() -> None:
+    async def scenario(store, http, comfy) -> None:
+        store.listen(PAGE, True)
+        wave = sine(9600)
+        with store.announce("12:5", 24000) as speech:
+            async with ClientSession() as session:
+                speech.write(wave[:4800])
+                reading = asyncio.create_task(fetch(session, http, speech.id, 100))
+                await asyncio.sleep(0.05)
+                assert not reading.done()
+                speech.write(wave[4800:])
+                speech.end()
+                assert await reading == as_bytes(wave[100:])
+        [(event, said, client)] = comfy.sent
+        assert (event, client, said["node"], said["prompt_id"]) == ("morph.speech", PAGE, "12:5", "run 1")
+        assert {**said, "ended": True} == store.of_client(PAGE)[0].describe() and not said["ended"]
+        assert len(said["stream"]) == 32
+
+    serve(scenario)
+
+
+async def fetch(session: ClientSession, http: TestServer, stream: str, start: int = 0) -> bytes:
+    async with session.get(http.make_url(f"/speech/{stream}"), params={"from": start}) as answer:
+        assert answer.status == 200 and answer.headers["Cache-Control"] == "no-store"
+        return await answer.read()
+
+
+def test_two_hundred_listeners_who_leave_at_random_leave_nothing_behind() -> None:
+    async def scenario(store, http, comfy) -> None:
+        store.listen(PAGE, True)
+        chance = random.Random(0)
+        async with ClientSession() as session:
+            with store.announce("5", 24000) as speech:
+                before = len(asyncio.all_tasks())
+                leavers = [
+                    asyncio.create_task(leave(session, http, speech.id, chance.random() / 5))
+                    for _ in range(200)
+                ]
+                for part in np.split(sine(48000), 50):
+                    speech.write(part)
+                    await asyncio.sleep(0.005)
+                await asyncio.gather(*leavers)
+                assert await fetch_some(session, http, speech.id)
+                # A reader that waits notices within half a second that its client has gone.
+                await wait_until(lambda: not speech._readers)
+        await wait_until(lambda: len(asyncio.all_tasks()) <= before)
+
+    serve(scenario)
+
+
+async def wait_until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.01)
+
+
+async def leave(session: ClientSession, http: TestServer, stream: str, after: float) -> None:
+    async with session.get(http.make_url(f"/speech/{stream}")) as answer:
+        await asyncio.sleep(after)
+        answer.close()
+
+
+async def fetch_some(session: ClientSession, http: TestServer, stream: str) -> bytes:
+    async with session.get(http.make_url(f"/speech/{stream}")) as answer:
+        return await answer.content.read(1000)
+
+
+def test_a_stream_is_forgotten_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "KEPT_S", 0.05)
+
+    async def scenario(store, http, comfy) -> None:
+        store.listen(PAGE, True)
+        with store.announce("5", 24000) as speech:
+            pass
+        assert store.find(speech.id) is speech
+        await asyncio.sleep(0.3)
+        assert store.find(speech.id) is None
+
+    serve(scenario)
+
+
+def test_a_very_long_stream_drops_what_was_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_BYTES", 200)
+
+    async def scenario(store, http, comfy) -> None:
+        speech = live.Speech(comfy.loop, "5", "run", PAGE, 24000)
+        wave = sine(150)
+        speech.write(wave)
+        speech.end()
+        assert speech.samples == 150
+        assert speech.read(0, 1000) == (as_bytes(wave[50:]), 300, True)
+        assert speech.read(260, 10) == (as_bytes(wave[130:135]), 270, False)
+
+    serve(scenario)
+
+
+HOST = "127.0.0.1:8188"
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({"Host": HOST}, True),
+        (
+            {"Host": "localhost:8188", "Origin": "http://localhost:8188", "Sec-Fetch-Site": "same-origin"},
+            True,
+        ),
+        ({"Host": "[::1]:8188", "Origin": "http://[::1]:8188"}, True),
+        ({"Host": "192.168.1.7:8188", "Origin": "http://192.168.1.7:8188"}, True),
+        ({"Host": "studio.example", "Origin": "https://studio.example"}, True),
+        ({"Host": HOST, "Origin": "null"}, False),
+        ({"Host": HOST, "Origin": "http://evil.example"}, False),
+        ({"Host": "192.168.1.7:8188", "Origin": "http://evil.example"}, False),
+        ({"Host": "evil.example:8188", "Origin": "http://evil.example:8188"}, False),
+        ({"Host": HOST, "Sec-Fetch-Site": "cross-site"}, False),
+        ({"Host": "[:8188"}, False),
+        ({}, False),
+    ],
+)
+def test_only_the_page_itself_may_ask(headers: dict[str, str], allowed: bool) -> None:
+    assert (request_checks.why_refused(headers, ["studio.example"]) is None) == allowed
+
+
+@pytest.mark.parametrize(
+    ("cors", "origin", "allowed"),
+    [
+        ("*", "http://a.example", True),
+        ("http://a.example", "http://a.example", True),
+        ("http://b.example", "http://a.example", False),
+    ],
+)
+def test_an_origin_that_the_user_allowed_may_ask(cors: str, origin: str, allowed: bool) -> None:
+    headers = {"Host": HOST, "Origin": origin, "Sec-Fetch-Site": "cross-site"}
+    assert (request_checks.why_refused(headers, (), cors) is None) == allowed
