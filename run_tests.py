@@ -102,7 +102,7 @@ NEWEST_RECORD = ROOT / "tests" / "newest.json"
 TESTED = ROOT / "morph" / "tested.json"
 # What users run with any Python and on any system: not ComfyUI, pages, Ray and the laboratory, which need pinned tools.
 PLAIN_TESTS = ("morph", "postprocess", "serve", "nodes", "workflows", "test_install.py", "test_speak.py")
-NOT_PLAIN = (KERNELS, "tests/serve/test_page.py", "tests/serve/test_ray.py")
+NOT_PLAIN = (KERNELS, "tests/serve/routes/test_page.py", "tests/serve/process/test_ray.py")
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def outlast(process: subprocess.Popen[bytes]) -> int:
 @contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
     """Hold the folder of the environment; wait while another first run has it, and say so once."""
-    from qwen3_tts_morph.serve.commands.folder_lock import exclusive
+    from qwen3_tts_morph.serve.terminal.folder_lock import exclusive
 
     told: list[Path] = []
 
@@ -133,7 +133,7 @@ def wanted() -> str:
 
 def note(text: str) -> None:
     """Print a line on stderr, in its encoding."""
-    from qwen3_tts_morph.serve.commands.console import say
+    from qwen3_tts_morph.serve.terminal.console import say
 
     say(text, sys.stderr)
 

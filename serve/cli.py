@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from .commands.console import Console, open_missing_streams
-from .commands.parser import BAD_INPUT, Parser, meant
+from .terminal.console import Console, open_missing_streams
+from .terminal.parser import BAD_INPUT, Parser, meant
 
 PROGRAM = "qwen3-tts-morph"
 COMMANDS = {
@@ -217,7 +217,7 @@ def overview(program: str) -> str:
 
 def _tell(given: Sequence[str], console: Console) -> int:
     """Print the version, or what the commands are: on stderr, as bad input, if nothing was asked for."""
-    from .commands.folders import pack_version
+    from .terminal.folders import pack_version
 
     if not given:
         console.note(overview(console.program))

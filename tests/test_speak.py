@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from qwen3_tts_morph.serve.commands.folder_lock import exclusive
+from qwen3_tts_morph.serve.terminal.folder_lock import exclusive
 
 import speak
 

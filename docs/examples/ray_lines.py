@@ -42,7 +42,7 @@ class Speak:
         from qwen3_tts_morph.morph.checkpoint.find import demo_voice
         from qwen3_tts_morph.morph.kept.line_renderer import LineRenderer
         from qwen3_tts_morph.morph.synthesizer import Synthesizer
-        from qwen3_tts_morph.serve.commands.engine import choose_device
+        from qwen3_tts_morph.serve.terminal.engine import choose_device
 
         path = Path(checkpoint) if checkpoint else demo_voice()
         self.folder = Path(folder)

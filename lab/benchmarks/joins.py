@@ -29,7 +29,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.server import SWITCH_S
+from qwen3_tts_morph.serve.process.server import SWITCH_S
 
 from .common import TEXT, Setting, fixed_length, keep, load_muted, make_row, parser, percentile_ms
 from .results import Row, save_rows

@@ -40,7 +40,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.serve.ports import free_ports
+from qwen3_tts_morph.serve.process.ports import free_ports
 from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 

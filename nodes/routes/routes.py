@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from ...serve.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
+from ...serve.api.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
 from ..page.live import APP_KEY, SAMPLE_BYTES, Speech, SpeechStore
 from ..voices.saved_voices import APP_KEY as SAVED_KEY
 from ..voices.saved_voices import SavedVoices

@@ -6,10 +6,10 @@ import argparse
 import json
 from dataclasses import replace
 
-from . import arguments
-from .console import Console
-from .engine import load_synthesizer, make_settings, make_voice, read_reference
-from .parser import examples
+from ..terminal import arguments
+from ..terminal.console import Console
+from ..terminal.engine import load_synthesizer, make_settings, make_voice, read_reference
+from ..terminal.parser import examples
 from .speed import TEXT, as_json, measure, memory, quietly, table, voice_for
 
 EPILOG = examples("--groups 5,15", "--repeats 5 --json")

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import arguments
-from .console import Console
-from .engine import load_synthesizer, make_voice, read_reference
-from .parser import examples
-from .sound import write_whole
+from ..terminal import arguments
+from ..terminal.console import Console
+from ..terminal.engine import load_synthesizer, make_voice, read_reference
+from ..terminal.parser import examples
+from ..terminal.sound import write_whole
 from .speed import TEXT, Speed, as_json, measure, memory, quietly, table, voice_for
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def describe_machine() -> dict[str, str]:
     import torch
 
     from ...morph.runtime.processor import processor_name
-    from .folders import pack_version
+    from ..terminal.folders import pack_version
 
     found = {
         "pack": pack_version(),

@@ -6,17 +6,17 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import arguments
-from .console import Console
-from .engine import folders_of, load_synthesizer
-from .parser import examples
-from .sound import read_recording
+from ..terminal import arguments
+from ..terminal.console import Console
+from ..terminal.engine import folders_of, load_synthesizer
+from ..terminal.parser import examples
+from ..terminal.sound import read_recording
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.voice.voice import Voice
-    from .folders import Folders
+    from ..terminal.folders import Folders
 
 VOICE_FILE = ".safetensors"
 EPILOG = examples(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from . import arguments
+from ..terminal import arguments
+from ..terminal.console import Console
+from ..terminal.engine import folders_of, load_synthesizer
+from ..terminal.parser import examples
 from .clone import add_saving, choose_path, save
-from .console import Console
-from .engine import folders_of, load_synthesizer
-from .parser import examples
 
 EPILOG = examples(
     '"A calm old man with a deep voice." --name Sailor --checkpoint Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign'

@@ -12,16 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import arguments, script
-from .cast import make_cast
+from ..scripts.cast import make_cast
+from ..scripts.makers import LocalMaker
+from ..scripts.saved_lines import SavedLines
+from ..terminal import arguments
+from ..terminal.config import read_config
+from ..terminal.console import Console
+from ..terminal.engine import find_checkpoint, load_at, make_settings, read_reference
+from ..terminal.parser import examples
+from ..terminal.sound import write_whole
+from . import script
 from .clone import read_words
-from .config import read_config
-from .console import Console
-from .engine import find_checkpoint, load_at, make_settings, read_reference
-from .makers import LocalMaker
-from .parser import examples
-from .saved_lines import SavedLines
-from .sound import write_whole
 
 if TYPE_CHECKING:
     import numpy as np

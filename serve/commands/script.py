@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...morph.runtime.whole_file import name_beside
-from . import arguments
-from .cast import find_name, make_cast, part, server_cast
-from .clone import read_words
-from .config import CheckpointConfig, read_config
-from .console import Console
-from .engine import (
+from ..scripts.cast import find_name, make_cast, part, server_cast
+from ..scripts.makers import PUBLISHED_LANGUAGES, LocalMaker, Maker, ServerMaker, ask
+from ..scripts.saved_lines import MANIFEST, NEW_LINES, Plan, SavedLines, make_key
+from ..terminal import arguments
+from ..terminal.config import CheckpointConfig, read_config
+from ..terminal.console import Console
+from ..terminal.engine import (
     find_checkpoint,
     folders_of,
     load_at,
@@ -29,10 +30,9 @@ from .engine import (
     make_settings,
     read_reference,
 )
-from .makers import PUBLISHED_LANGUAGES, LocalMaker, Maker, ServerMaker, ask
-from .parser import examples
-from .saved_lines import MANIFEST, NEW_LINES, Plan, SavedLines, make_key
-from .sound import to_s16, write_whole
+from ..terminal.parser import examples
+from ..terminal.sound import to_s16, write_whole
+from .clone import read_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ...morph.text.script import Script, ScriptLine
     from ...morph.text.subtitles import Caption
     from ...morph.voice.cast import Cast
-    from .line_list import LineList
+    from ..scripts.line_list import LineList
 
 EPILOG = examples(
     "scene.txt --cast ANNA=heart --cast BEN=michael",
@@ -245,7 +245,7 @@ def not_loaded() -> Model:
 def check_file(file: Path, text: str) -> None:
     """Raise ValueError for a file that cannot be read whatever the cast is."""
     from ...morph.text.script import check_script
-    from .line_list import parse_lines
+    from ..scripts.line_list import parse_lines
 
     if file.suffix.lower() in JSON_LINES:
         parse_lines(text)
@@ -296,7 +296,7 @@ def parse_named_lines(
 ) -> LineList:
     """Return the script, and each of its names as the cast has it; errors as ``read_named_lines``."""
     from ...morph.text.script import parse_script
-    from .line_list import LineList, parse_lines
+    from ..scripts.line_list import LineList, parse_lines
 
     if options.file.suffix.lower() in JSON_LINES:
         listed = parse_lines(text)

@@ -1,4 +1,4 @@
-"""``serve``: start the speech server (``serve/server.py``)."""
+"""``serve``: start the speech server (``serve/process/server.py``)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import importlib
 from typing import Any
 
 from ..logs import start_log
-from . import arguments
-from .console import Console
-from .engine import find_checkpoint, folders_of
-from .parser import examples
+from ..terminal import arguments
+from ..terminal.console import Console
+from ..terminal.engine import find_checkpoint, folders_of
+from ..terminal.parser import examples
 
 EPILOG = (
     examples("", "--port 8765 --seq-groups 15", "--host 0.0.0.0 --voices FOLDER")
@@ -24,12 +24,12 @@ environment:
 
 def server() -> Any:
     """Return the server's module."""
-    return importlib.import_module("..server", __package__)
+    return importlib.import_module("..process.server", __package__)
 
 
 def ray_server() -> Any:
     """Return the module that serves under Ray."""
-    return importlib.import_module("..ray_server", __package__)
+    return importlib.import_module("..process.ray_server", __package__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

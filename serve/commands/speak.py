@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from . import arguments
-from .console import Console
-from .engine import load_synthesizer, make_settings, make_voice, read_reference
-from .parser import examples
-from .player import find_device, playing
-from .sound import STREAMED, encode, stream_header, to_s16, write_sound
+from ..terminal import arguments
+from ..terminal.console import Console
+from ..terminal.engine import load_synthesizer, make_settings, make_voice, read_reference
+from ..terminal.parser import examples
+from ..terminal.player import find_device, playing
+from ..terminal.sound import STREAMED, encode, stream_header, to_s16, write_sound
 
 if TYPE_CHECKING:
     from ...morph.batch.stream import SpeechStream

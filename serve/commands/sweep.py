@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import arguments
-from .console import Console
-from .engine import load_synthesizer, make_settings, make_voice, read_reference
-from .parser import examples
-from .sound import write_sound
+from ..terminal import arguments
+from ..terminal.console import Console
+from ..terminal.engine import load_synthesizer, make_settings, make_voice, read_reference
+from ..terminal.parser import examples
+from ..terminal.sound import write_sound
 
 if TYPE_CHECKING:
     from ...morph.study.sweep import Sweep

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..plain_text import one_line
-from . import arguments, speak
-from .clone import choose_path, save, voice_file
-from .console import Console
-from .engine import (
+from ..terminal import arguments
+from ..terminal.console import Console
+from ..terminal.engine import (
     folders_of,
     load_synthesizer,
     make_voice,
@@ -21,10 +20,12 @@ from .engine import (
     refuse_recording,
     saved_voice,
 )
-from .parser import examples
+from ..terminal.parser import examples
+from . import speak
+from .clone import choose_path, save, voice_file
 
 if TYPE_CHECKING:
-    from .folders import Folders
+    from ..terminal.folders import Folders
 
 PREVIEW = "Hello, this is how I sound. I hope that you like it."
 LONGEST_SHOWN = 50

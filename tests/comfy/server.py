@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from qwen3_tts_morph.serve.ports import free_ports
+from qwen3_tts_morph.serve.process.ports import free_ports
 
 from tests.patience import PATIENCE
 

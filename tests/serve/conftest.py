@@ -17,10 +17,10 @@ import uvicorn
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.speech import late_text, whole_text
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.serve import speaker as speaker_module
-from qwen3_tts_morph.serve.app import create_app
-from qwen3_tts_morph.serve.options import ServerOptions
-from qwen3_tts_morph.serve.speaker import Speaker
+from qwen3_tts_morph.serve.api.options import ServerOptions
+from qwen3_tts_morph.serve.routes import speaker as speaker_module
+from qwen3_tts_morph.serve.routes.app import create_app
+from qwen3_tts_morph.serve.routes.speaker import Speaker
 
 from tests.morph.conftest import checkpoint, load, one_thread, recording
 from tests.patience import PATIENCE, wait_until

@@ -59,7 +59,7 @@ def test_an_attack_begins_as_it_says(name: str) -> None:
 
 
 def test_the_longest_text_is_taken() -> None:
-    from qwen3_tts_morph.serve.options import Limits
+    from qwen3_tts_morph.serve.api.options import Limits
 
     assert Limits.characters == attack_clients.CHARACTERS
 

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
-from qwen3_tts_morph.serve import request_checks
+from qwen3_tts_morph.serve.api import request_checks
 
 from tests.nodes.package import load
 from tests.patience import PATIENCE

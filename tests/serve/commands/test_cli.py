@@ -12,7 +12,7 @@ import pytest
 import torch
 from qwen3_tts_morph.serve import cli
 from qwen3_tts_morph.serve.commands import speak
-from qwen3_tts_morph.serve.commands.folders import pack_version
+from qwen3_tts_morph.serve.terminal.folders import pack_version
 
 import pack
 

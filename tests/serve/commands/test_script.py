@@ -18,8 +18,9 @@ from qwen3_tts_morph.morph.speech.lines import LineReport
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.commands import saved_lines, script
-from qwen3_tts_morph.serve.commands.saved_lines import NEW_LINES, Plan
+from qwen3_tts_morph.serve.commands import script
+from qwen3_tts_morph.serve.scripts import saved_lines
+from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES, Plan
 
 SCRIPT = """\
 SERENA: Good morning.

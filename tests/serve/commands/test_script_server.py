@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 import soundfile
-from qwen3_tts_morph.serve import speaker as speaker_module
-from qwen3_tts_morph.serve.app import create_app
-from qwen3_tts_morph.serve.commands.saved_lines import NEW_LINES, SavedLines
-from qwen3_tts_morph.serve.options import Access, ServerOptions
+from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.remote import attempts
 from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer
-from qwen3_tts_morph.serve.speaker import Speaker
+from qwen3_tts_morph.serve.routes import speaker as speaker_module
+from qwen3_tts_morph.serve.routes.app import create_app
+from qwen3_tts_morph.serve.routes.speaker import Speaker
+from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES, SavedLines
 
 from tests.serve.conftest import Client, listening
 

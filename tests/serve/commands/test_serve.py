@@ -15,7 +15,7 @@ import pytest
 
 import pack
 
-SERVER = "qwen3_tts_morph.serve.server"
+SERVER = "qwen3_tts_morph.serve.process.server"
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_host_that_cannot_be_one_is_one_sentence(run: Callable, monkeypatch: p
 
 
 def test_ray_that_is_not_installed_is_one_sentence(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    from qwen3_tts_morph.serve import ray_server, server
+    from qwen3_tts_morph.serve.process import ray_server, server
 
     found = importlib.util.find_spec
     monkeypatch.setattr(
@@ -86,7 +86,7 @@ def test_ray_that_is_not_installed_is_one_sentence(run: Callable, monkeypatch: p
 
 
 def test_the_extra_is_the_one_of_the_package() -> None:
-    from qwen3_tts_morph.serve import ray_server
+    from qwen3_tts_morph.serve.process import ray_server
 
     text = (pack.ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'ray = ["{ray_server.RAY}"]' in text
@@ -103,7 +103,7 @@ def test_the_extra_is_the_one_of_the_package() -> None:
 def test_options_that_ray_cannot_have_are_refused(
     run: Callable, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str], said: str
 ) -> None:
-    from qwen3_tts_morph.serve import ray_server
+    from qwen3_tts_morph.serve.process import ray_server
 
     monkeypatch.setattr(ray_server, "check_ray", lambda: None)
     monkeypatch.setattr(ray_server, "cluster", lambda: pytest.fail("something was started"))
@@ -112,7 +112,7 @@ def test_options_that_ray_cannot_have_are_refused(
 
 
 def test_each_replica_needs_a_gpu_where_there_are_some() -> None:
-    from qwen3_tts_morph.serve.ray_server import Placing
+    from qwen3_tts_morph.serve.process.ray_server import Placing
 
     assert Placing(2, 0).resources == {"num_cpus": 1, "num_gpus": 0}
     assert Placing(2, 2).resources == {"num_cpus": 1, "num_gpus": 1}
@@ -123,4 +123,4 @@ def test_each_replica_needs_a_gpu_where_there_are_some() -> None:
 def test_a_pack_without_the_server_says_so(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, SERVER, None)
     done = run("serve")
-    assert done.code == 1 and "this copy of the pack has no qwen3_tts_morph.serve.server" in done.err
+    assert done.code == 1 and "this copy of the pack has no qwen3_tts_morph.serve.process.server" in done.err

@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import speak
-from qwen3_tts_morph.serve.commands.folders import OWN, VOICE_FOLDER
+from qwen3_tts_morph.serve.terminal.folders import OWN, VOICE_FOLDER
 
 import pack
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.voice.file import load_voice, save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.commands import console
-from qwen3_tts_morph.serve.commands.console import Console
+from qwen3_tts_morph.serve.terminal import console
+from qwen3_tts_morph.serve.terminal.console import Console
 
 
 @pytest.fixture

@@ -20,14 +20,14 @@ from qwen3_tts_morph.morph.speech.takes import ERROR
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.pcm import to_s16
-from qwen3_tts_morph.serve import app as app_module
-from qwen3_tts_morph.serve.app import create_app
-from qwen3_tts_morph.serve.options import Access, ServerOptions
+from qwen3_tts_morph.serve.api.options import Access, ServerOptions
+from qwen3_tts_morph.serve.api.request import LONGEST_INTERVAL_S
 from qwen3_tts_morph.serve.remote import attempts
 from qwen3_tts_morph.serve.remote.renderer import Listener, RemoteRenderer, ask_server, unheard_interval
 from qwen3_tts_morph.serve.remote.servers import Server
-from qwen3_tts_morph.serve.request import LONGEST_INTERVAL_S
-from qwen3_tts_morph.serve.speaker import Speaker
+from qwen3_tts_morph.serve.routes import app as app_module
+from qwen3_tts_morph.serve.routes.app import create_app
+from qwen3_tts_morph.serve.routes.speaker import Speaker
 
 from tests.serve.conftest import Client, listening, row_is_free, same_sound, wait_until
 

@@ -1,0 +1,120 @@
+"""The fields of a request, each with its JSON schema: what ``request`` checks, and what ``openapi`` tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...morph.options import (
+    DECODINGS,
+    LEAST_PENALTY,
+    LEAST_TEMPERATURE,
+    MOST_PENALTY,
+    MOST_TEMPERATURE,
+    NORMALIZE,
+    PREDICTED_GROUPS,
+    TAILS,
+    GenerateOptions,
+)
+from ..audio.encoders import FORMATS
+from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
+
+Schema = dict[str, Any]
+
+STREAM_FORMATS = ("audio", "sse")
+LAYOUTS = ("sentence", "token")
+MOST_SEED = 2**64 - 1
+LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
+LONGEST_INTERVAL_S = 10.0  # between events
+SHORTEST_SPLIT, LONGEST_SPLIT = 40, GenerateOptions.split_chars  # characters: a piece is kept in memory
+MOST_SECONDS = 3600  # of a line, as ``Sampling``
+
+
+def _text(about: str, **more: Any) -> Schema:
+    return {"type": "string", "description": about, **more}
+
+
+def _choice(about: str, choices: tuple[str, ...], default: str) -> Schema:
+    return _text(about, enum=list(choices), default=default)
+
+
+def _number(about: str, low: float, high: float, **more: Any) -> Schema:
+    return {"type": "number", "description": about, "minimum": low, "maximum": high, **more}
+
+
+def _whole(about: str, low: int, high: int, **more: Any) -> Schema:
+    return {**_number(about, low, high, **more), "type": "integer"}
+
+
+def _switch(about: str) -> Schema:
+    return {"type": "boolean", "description": about}
+
+
+TOKEN_SCHEMAS: dict[str, Schema] = {
+    "do_sample": _switch("false takes the likeliest code each time"),
+    "temperature": _number("above 1 flattens the choice", LEAST_TEMPERATURE, MOST_TEMPERATURE),
+    "top_k": {"type": "integer", "description": "the likeliest codes that are left; 0 is off", "minimum": 0},
+    "top_p": {
+        **_number("the share of probability that is left; 1 is off", 0, 1),
+        "exclusiveMinimum": 0,
+    },
+}
+SUBTALKER = "subtalker_"
+SAMPLING_SCHEMAS: dict[str, Schema] = {
+    **TOKEN_SCHEMAS,
+    **{
+        SUBTALKER + name: {**schema, "description": f"{schema['description']}; of groups 1 to 15"}
+        for name, schema in TOKEN_SCHEMAS.items()
+    },
+    "repetition_penalty": _number("1 is off", LEAST_PENALTY, MOST_PENALTY),
+    "max_seconds": {
+        **_number("the longest speech of a line at speed 1, in seconds", 0, MOST_SECONDS),
+        "exclusiveMinimum": 0,
+    },
+}
+SCHEMAS: dict[str, Schema] = {
+    "model": _text("the loaded checkpoint's name, or one of OpenAI's such as tts-1, which stand for it"),
+    "input": _text("the text to speak; [pause 0.4] in it is silence of 0.4 s", minLength=1),
+    "voice": {
+        "description": "a name that GET /v1/audio/voices lists, or one of OpenAI's; left out: the first",
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "properties": {"id": {"type": ["string", "null"]}},
+                "required": ["id"],
+                "additionalProperties": False,
+            },
+        ],
+    },
+    "instructions": _text(
+        "how to speak; a checkpoint that cannot follow them ignores them, and the header x-speech-ignored says so; for "
+        "VoiceDesign the voice's description",
+        maxLength=LONGEST_INSTRUCTIONS,
+    ),
+    "response_format": _choice("of the sound", tuple(FORMATS), "mp3"),
+    "stream_format": _choice("the bytes as they are made, or server-sent events", STREAM_FORMATS, "audio"),
+    "speed": _number("of the speech, at the same pitch", LOWEST_SPEED, HIGHEST_SPEED, default=1),
+    "stream": _switch("false: one file with its true length; not with sse"),
+    "event_interval": _number(
+        "with sse: the shortest time between two events, in seconds", 0, LONGEST_INTERVAL_S
+    ),
+    "language": _text("of the text", default="auto"),
+    "seed": _whole("of the line; left out: a random one, which the header x-speech-seed tells", 0, MOST_SEED),
+    "seq_groups": _whole("groups made one after the other; 15 is exact, less is faster", 1, PREDICTED_GROUPS),
+    "sampling": {
+        "type": "object",
+        "description": "what differs from the checkpoint's own sampling",
+        "properties": SAMPLING_SCHEMAS,
+        "additionalProperties": False,
+    },
+    "decoding": _choice("how groups beyond seq_groups are made", DECODINGS, GenerateOptions.decoding),
+    "tail": _choice("what predicts the groups beyond seq_groups", TAILS, GenerateOptions.tail),
+    "normalize_text": _choice("whether figures are written out", NORMALIZE, GenerateOptions.normalize),
+    "trim_silence": _switch("true cuts the silence at both ends"),
+    "split_chars": _whole(
+        "the longest piece of a long text, in characters",
+        SHORTEST_SPLIT,
+        LONGEST_SPLIT,
+        default=LONGEST_SPLIT,
+    ),
+}

@@ -1,0 +1,156 @@
+"""The OpenAPI document: every route as it is, and the request's fields from ``fields``."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from starlette.routing import BaseRoute, Route
+
+from ..audio.encoders import FORMATS
+from ..terminal.folders import pack_version
+from .fields import SCHEMAS, Schema
+from .guard import KEYED
+from .request import Rules
+
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+ERROR: Schema = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+HEADERS = {
+    "x-request-id": "the client's own, or another",
+    "x-speech-seed": "of the line",
+    "x-speech-seq-groups": "of the line",
+    "x-speech-sample-rate": "in Hz",
+    "x-speech-ignored": "fields that this checkpoint cannot follow",
+    "x-speech-ended": "how the take ended, with stream false",
+}
+NAME = {"name": "name", "in": "query", "required": True, "schema": {"type": "string", "minLength": 1}}
+CONSENT = {
+    **{"name": "consent", "in": "query", "required": True, "schema": {"type": "string", "enum": ["true"]}},
+    "description": "true if the person whose voice it is has agreed",
+}
+REPLACE = {
+    **{"name": "replace", "in": "query", "schema": {"type": "string", "enum": ["true"]}},
+    "description": "true to replace an uploaded voice of this name",
+}
+TRANSCRIPT = {
+    **{"name": "transcript", "in": "query", "schema": {"type": "string"}},
+    "description": "the words of the recording, for the manner of speaking too",
+}
+# What a route's own code does not say, by method and path.
+DETAILS: dict[tuple[str, str], dict[str, Any]] = {
+    ("POST", "/v1/audio/speech"): {
+        "description": "Text that comes in parts goes to the WebSocket /v1/audio/speech/stream.",
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Speech"}}},
+        },
+        "responses": {
+            "200": {
+                "description": "The sound, or events with it.",
+                "headers": {
+                    name: {"description": about, "schema": {"type": "string"}}
+                    for name, about in HEADERS.items()
+                },
+                "content": dict.fromkeys((*FORMATS.values(), "text/event-stream"), BINARY),
+            }
+        },
+    },
+    ("POST", "/v1/audio/voices"): {
+        "parameters": [NAME, CONSENT, REPLACE],
+        "requestBody": {"required": True, "content": {"application/octet-stream": BINARY}},
+    },
+    ("POST", "/v1/audio/voices/clone"): {
+        "parameters": [NAME, CONSENT, TRANSCRIPT],
+        "requestBody": {"required": True, "content": {"audio/*": BINARY, "application/octet-stream": BINARY}},
+    },
+}
+
+
+def describe(routes: Iterable[BaseRoute], rules: Rules, has_key: bool) -> dict[str, Any]:
+    """Return the document.
+
+    Args:
+        routes: those that are described; WebSockets are no part of OpenAPI.
+        rules: what requests are checked against.
+        has_key: whether the server asks for one.
+    """
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        if isinstance(route, Route):
+            for method in sorted((route.methods or set()) - {"HEAD"}):
+                made = _operation(route, method, has_key)
+                paths.setdefault(route.path_format, {})[method.lower()] = made
+    schemas = {"Speech": _speech(rules), "Error": ERROR}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Qwen3-TTS Morph speech server", "version": pack_version()},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, method: str, has_key: bool) -> dict[str, Any]:
+    """Return what is said of one route: its function's first line, and DETAILS."""
+    more = DETAILS.get((method, route.path_format), {})
+    summary = (inspect.getdoc(route.endpoint) or "").partition("\n")[0].replace("``", "")
+    named = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in route.param_convertors
+    ]
+    failed = {
+        "description": "What was wrong, in one sentence.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+    }
+    made = {"summary": summary, **more}
+    made["parameters"] = [*named, *more.get("parameters", ())]
+    made["responses"] = {"200": {"description": "OK"}, **more.get("responses", {}), "default": failed}
+    if has_key and route.path.startswith(KEYED):
+        made["security"] = [{"key": []}]
+    return made
+
+
+def _speech(rules: Rules) -> Schema:
+    """Return the schema of a request with this server's limits and this checkpoint's languages."""
+    fields = copy.deepcopy(SCHEMAS)
+    fields["input"]["maxLength"] = rules.limits.characters
+    fields["seq_groups"]["default"] = rules.seq_groups
+    fields["language"]["examples"] = list(rules.model.languages)
+    required = ["input"]
+    return {
+        "type": "object",
+        "required": required,
+        "properties": {name: one if name in required else _or_null(one) for name, one in fields.items()},
+        "additionalProperties": False,
+    }
+
+
+def _or_null(schema: Mapping[str, Any]) -> Schema:
+    """Return the schema of a field that may be null, which is as if it was left out."""
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    made = {**schema, "type": [schema["type"], "null"]}
+    if "enum" in schema:
+        made["enum"] = [*schema["enum"], None]
+    if "properties" in schema:
+        made["properties"] = {name: _or_null(one) for name, one in schema["properties"].items()}
+    return made

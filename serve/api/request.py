@@ -1,0 +1,348 @@
+"""The fields of a request, checked: what is not known, or not possible, is refused with a sentence."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...morph.model.model import Model
+from ...morph.options import (
+    DECODINGS,
+    NORMALIZE,
+    TAILS,
+    GenerateOptions,
+    Sampling,
+    TokenSampling,
+    check_seq_groups,
+)
+from ...morph.text.encoding import check_encodable, join_halves
+from ...morph.text.pauses import check_spoken, read_pauses
+from ..audio.encoders import FORMATS
+from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
+from .errors import ApiError
+from .fields import (
+    LONGEST_INSTRUCTIONS,
+    LONGEST_INTERVAL_S,
+    LONGEST_SPLIT,
+    MOST_SEED,
+    SAMPLING_SCHEMAS,
+    SCHEMAS,
+    SHORTEST_SPLIT,
+    STREAM_FORMATS,
+    SUBTALKER,
+    TOKEN_SCHEMAS,
+)
+from .options import Limits
+
+RANDOM_SEEDS = 2**32
+MOST_PAUSES_S = 60.0  # of one request: silence takes memory and no time
+# Names that clients send because OpenAI's models have them: they stand for the one that is loaded.
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+FIELDS = tuple(SCHEMAS)
+SAMPLING_FIELDS = tuple(SAMPLING_SCHEMAS)
+TOKEN_FIELDS = tuple(TOKEN_SCHEMAS)
+# A player hears the first frame at once; what nobody hears yet is decoded in larger steps.
+FILE_CHUNKS = (12,)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a request may say beside its text, and a WebSocket in its first message.
+
+    Args:
+        voice: the name of one, or None for the server's first.
+        language: of the text.
+        instructions: how to speak, or None.
+        seed: of the line.
+        audio: the format of the bytes.
+        generate: the engine's options.
+        speed: of the sound that is sent, 0.25..4.
+        ignored: fields of the request that this checkpoint cannot follow.
+    """
+
+    voice: str | None
+    language: str
+    instructions: str | None
+    seed: int
+    audio: str
+    generate: GenerateOptions
+    speed: float = 1.0
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SpeechRequest:
+    """``POST /v1/audio/speech``.
+
+    Args:
+        text: what to speak.
+        settings: how.
+        sse: whether the bytes go as server-sent events.
+        stream: whether they go as they are made; else as one file of known length.
+        interval_s: the shortest time between two events, in seconds; what is made meanwhile is sent in one event.
+    """
+
+    text: str
+    settings: Settings
+    sse: bool
+    stream: bool
+    interval_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What requests are checked against: the model, the server's SEQ_GROUPS and its limits.
+
+    ``strict``: whether instructions that the checkpoint cannot follow are refused, not ignored.
+    """
+
+    model: Model
+    seq_groups: int
+    limits: Limits
+    strict: bool = False
+
+
+def read_request(body: object, rules: Rules) -> SpeechRequest:
+    """Return a request's fields, checked.
+
+    Raises:
+        ApiError: 400, or 404 for a model that is not loaded.
+    """
+    fields = check_fields(body, FIELDS)
+    text = read_text(fields, "input", rules.limits.characters)
+    stream_format = _choice(fields, "stream_format", STREAM_FORMATS, "audio")
+    stream = fields.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise _bad("stream", f"stream is {stream!r:.40}: choose true or false")
+    sse = stream_format == "sse"
+    if sse and stream is False:
+        raise _bad("stream", "stream is false and stream_format is sse: events are a stream, leave one out")
+    interval_s = _interval(fields, sse)
+    settings = read_settings(fields, rules, "mp3")
+    if stream is False or interval_s:
+        settings = replace(settings, generate=replace(settings.generate, chunk_frames=FILE_CHUNKS))
+    return SpeechRequest(text, settings, sse, stream is not False, interval_s)
+
+
+def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settings:
+    """Return what the fields say beside the text; ``audio`` is the format where they name none.
+
+    Raises:
+        ApiError: 400, or 404 for a model that is not loaded.
+    """
+    check_model(fields.get("model"), rules.model)
+    instructions, ignored = _instructions(fields, rules)
+    return Settings(
+        voice=_voice(fields.get("voice")),
+        language=_choice(fields, "language", rules.model.languages, "auto", any_case=True),
+        instructions=instructions,
+        seed=_seed(fields.get("seed")),
+        audio=_choice(fields, "response_format", tuple(FORMATS), audio),
+        generate=_options(fields, rules),
+        speed=_speed(fields),
+        ignored=ignored,
+    )
+
+
+def check_fields(body: object, known: tuple[str, ...], what: str = "the body") -> dict[str, Any]:
+    """Return a JSON object's fields if all of them are known; ApiError 400 if not."""
+    if not isinstance(body, dict):
+        raise ApiError(400, f"{what} is not a JSON object: send one with the fields {', '.join(known)}")
+    for name in body:
+        if name not in known:
+            raise _bad(
+                name[:64], f"{what} has a field {name[:64]!r}, which this server does not know: leave it out"
+            )
+    return body
+
+
+def read_text(fields: Mapping[str, Any], name: str, longest: int) -> str:
+    """Return a text that can be spoken; ApiError 400 if it cannot."""
+    if fields.get(name) is None:
+        raise _bad(name, f"{name} is missing: send the text to speak")
+    text = _text(fields, name, longest)
+    read_silence(text, name)
+    try:
+        return check_spoken(text, name)
+    except ValueError as error:
+        raise _bad(name, str(error)) from error
+
+
+def read_silence(text: str, name: str, before: float = 0.0) -> float:
+    """Return the seconds of a text's pauses, with those ``before`` it; ApiError 400 for a wrong one or too much."""
+    try:
+        silence = before + sum(read_pauses(text).pauses_s)
+    except ValueError as error:
+        raise _bad(name, str(error)) from error
+    if silence > MOST_PAUSES_S:
+        raise _bad(
+            name, f"{name} has {silence:g} s of pauses and {MOST_PAUSES_S:g} are allowed: make them shorter"
+        )
+    return silence
+
+
+def _bad(param: str, message: str) -> ApiError:
+    return ApiError(400, message, param)
+
+
+def _text(fields: Mapping[str, Any], name: str, longest: int) -> str:
+    """Return a field of text, "" for none."""
+    text = fields.get(name)
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise _bad(name, f"{name} is {type(text).__name__}, not text: send a string")
+    if len(text) > longest:
+        raise _bad(name, f"{name} has {len(text)} characters and {longest} are allowed: send it in parts")
+    try:
+        return check_encodable(join_halves(text), name)
+    except ValueError as error:
+        raise _bad(name, str(error)) from error
+
+
+def _choice(
+    fields: Mapping[str, Any], name: str, choices: Sequence[str], default: str, any_case: bool = False
+) -> str:
+    value = fields.get(name)
+    if value is None:
+        return default
+    if isinstance(value, str):
+        value = value.strip().lower() if any_case else value
+        if value in choices:
+            return str(value)
+    raise _bad(name, f"{name} is {value!r:.40}: choose one of {', '.join(choices)}")
+
+
+def _number(fields: Mapping[str, Any], name: str) -> float:
+    value = fields[name]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _bad(name, f"{name} is {value!r:.40}: send a number")
+    return value
+
+
+def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, tuple[str, ...]]:
+    """Return how to speak, and the names of the fields that are ignored: clients send them to every server."""
+    name = "instructions"
+    words = _text(fields, name, LONGEST_INSTRUCTIONS)
+    if not words or rules.model.follows_instructions:
+        return words or None, ()
+    if rules.strict:
+        raise _bad(
+            name,
+            f"{rules.model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained "
+            "to): leave them out, or start the server without --strict",
+        )
+    return None, (name,)
+
+
+def _speed(fields: Mapping[str, Any]) -> float:
+    if fields.get("speed") is None:
+        return 1.0
+    speed = _number(fields, "speed")
+    if not LOWEST_SPEED <= speed <= HIGHEST_SPEED:
+        raise _bad("speed", f"speed is {speed!r:.40}: choose {LOWEST_SPEED:g} to {HIGHEST_SPEED:g}")
+    return float(speed)
+
+
+def _interval(fields: Mapping[str, Any], sse: bool) -> float:
+    """Return the shortest time between two events, in seconds; 0 if none was sent."""
+    name = "event_interval"
+    if fields.get(name) is None:
+        return 0.0
+    seconds = _number(fields, name)
+    if not 0 <= seconds <= LONGEST_INTERVAL_S:
+        raise _bad(name, f"{name} is {seconds!r:.40}: send 0 to {LONGEST_INTERVAL_S:g} seconds")
+    if seconds and not sse:
+        raise _bad(name, f"{name} is for events: leave it out, or set stream_format to sse")
+    return seconds
+
+
+def check_model(name: object, model: Model) -> None:
+    """Raise ApiError, 404 or 400, unless a name stands for the model that is loaded; None does."""
+    if name is None or name == model.name or (isinstance(name, str) and name.startswith(OPENAI_MODELS)):
+        return
+    if not isinstance(name, str):
+        raise _bad("model", f"model is {type(name).__name__}, not text: send {model.name!r}")
+    raise ApiError(
+        404, f"model {name[:64]!r} is not loaded: send {model.name!r}, or tts-1", "model", "model_not_found"
+    )
+
+
+def _voice(voice: object) -> str | None:
+    """Return the name in ``"name"`` or ``{"id": "name"}``."""
+    if isinstance(voice, dict) and set(voice) == {"id"}:
+        voice = voice["id"]
+    if voice is None:
+        return None
+    if not isinstance(voice, str) or not voice.strip():
+        raise _bad("voice", 'voice is not a name: send one that GET /v1/audio/voices lists, or {"id": name}')
+    return voice
+
+
+def _seed(seed: object) -> int:
+    """Return the seed, a random one if none was sent."""
+    if seed is None:
+        return secrets.randbelow(RANDOM_SEEDS)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+        raise _bad("seed", f"seed is {seed!r:.40}: send a whole number from 0 to 2**64 - 1")
+    return seed
+
+
+def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
+    groups = fields.get("seq_groups")
+    try:
+        groups = rules.seq_groups if groups is None else check_seq_groups(groups)
+    except ValueError as error:
+        raise _bad("seq_groups", str(error)) from error
+    sampling = _sampling(fields.get("sampling"), rules.model.sampling)
+    if longest := rules.limits.audio_seconds:
+        sampling = replace(sampling, max_seconds=min(sampling.max_seconds or longest, longest))
+    trim = fields.get("trim_silence")
+    if trim is not None and not isinstance(trim, bool):
+        raise _bad("trim_silence", f"trim_silence is {trim!r:.40}: choose true or false")
+    return GenerateOptions(
+        groups,
+        sampling,
+        split_chars=_split_chars(fields.get("split_chars")),
+        decoding=_choice(fields, "decoding", DECODINGS, GenerateOptions.decoding),
+        tail=_choice(fields, "tail", TAILS, GenerateOptions.tail),
+        retries=0,
+        normalize=_choice(fields, "normalize_text", NORMALIZE, GenerateOptions.normalize),
+        trim_ends=bool(trim),
+    )
+
+
+def _split_chars(sent: object) -> int:
+    """Return the longest piece of a text in characters; not above the default: a piece is kept in memory."""
+    if sent is None:
+        return GenerateOptions.split_chars
+    low, high = SHORTEST_SPLIT, LONGEST_SPLIT
+    if isinstance(sent, bool) or not isinstance(sent, int) or not low <= sent <= high:
+        raise _bad("split_chars", f"split_chars is {sent!r:.40}: send a whole number from {low} to {high}")
+    return sent
+
+
+def _sampling(sent: object, own: Sampling) -> Sampling:
+    """Return the checkpoint's sampling with what the request changes."""
+    if sent is None:
+        return own
+    fields = check_fields(sent, SAMPLING_FIELDS, "sampling")
+    talker = {name: fields[name] for name in TOKEN_FIELDS if fields.get(name) is not None}
+    subtalker = {
+        name: fields[SUBTALKER + name] for name in TOKEN_FIELDS if fields.get(SUBTALKER + name) is not None
+    }
+    rest = {
+        name: fields[name] for name in ("repetition_penalty", "max_seconds") if fields.get(name) is not None
+    }
+    try:
+        return replace(
+            own, talker=_tokens(own.talker, talker), subtalker=_tokens(own.subtalker, subtalker), **rest
+        )
+    except ValueError as error:
+        raise _bad("sampling", str(error)) from error
+
+
+def _tokens(own: TokenSampling, changes: Mapping[str, Any]) -> TokenSampling:
+    return replace(own, **changes) if changes else own

@@ -1,0 +1,185 @@
+"""Samples to the bytes of a format, chunk by chunk. What was encoded is complete only after ``finish``."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...postprocess.pcm import to_s16
+
+# Media types.
+FORMATS: dict[str, str] = {
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "wav": "audio/wav",
+    "pcm": "audio/pcm",
+}
+# How FFmpeg (through PyAV) makes the compressed ones: container, codec, options of a streamed container.
+AT_ONCE = {"flush_packets": "1"}
+MADE_BY_FFMPEG: dict[str, tuple[str, str, dict[str, str]]] = {
+    "mp3": ("mp3", "libmp3lame", {"write_xing": "0", "id3v2_version": "0"}),
+    "opus": ("ogg", "libopus", {"page_duration": "20000"}),  # microseconds: a page per packet
+    "aac": ("adts", "aac", {}),
+    "flac": ("flac", "flac", {}),
+}
+UNKNOWN_LENGTH = 0xFFFFFFFF
+BLOCK = 1920  # samples: small blocks are heard early
+
+
+class Encoder(Protocol):
+    """Turns float32 samples within -1..1 into bytes."""
+
+    def add(self, samples: np.ndarray) -> bytes:
+        """Encode the next samples ``[n]``; return the bytes that are ready, maybe none."""
+
+    def finish(self) -> bytes:
+        """Return the rest."""
+
+    def close(self) -> None:
+        """Release what it holds, also in the middle of a sound."""
+
+
+def open_encoder(name: str, sample_rate: int, complete: bool = False) -> Encoder:
+    """Return an encoder of one of FORMATS; close it when its answer ends.
+
+    Args:
+        name: of the format. FFmpeg's are opened by the first samples: an answer without any needs no encoder.
+        sample_rate: in Hz.
+        complete: for a file, whose header has the true length.
+    """
+    if name == "pcm":
+        return _Pcm()
+    if name == "wav":
+        return _CompleteWav(sample_rate) if complete else _StreamedWav(sample_rate)
+    return _Ffmpeg(name, sample_rate, complete)
+
+
+class _Pcm:
+    """Signed 16 bits, little endian, no header."""
+
+    def add(self, samples: np.ndarray) -> bytes:
+        """See ``Encoder``."""
+        return to_s16(samples).tobytes()
+
+    def finish(self) -> bytes:
+        """See ``Encoder``."""
+        return b""
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
+class _StreamedWav(_Pcm):
+    """One header with sizes that say "until the end", then samples."""
+
+    def __init__(self, sample_rate: int):
+        self._head = wav_header(sample_rate, None)
+
+    def add(self, samples: np.ndarray) -> bytes:
+        """See ``Encoder``."""
+        head, self._head = self._head, b""
+        return head + super().add(samples)
+
+    def finish(self) -> bytes:
+        """See ``Encoder``."""
+        return self._head  # of a stream without samples
+
+
+class _CompleteWav(_Pcm):
+    """Header and samples at the end."""
+
+    def __init__(self, sample_rate: int):
+        self._sample_rate, self._samples = sample_rate, bytearray()
+
+    def add(self, samples: np.ndarray) -> bytes:
+        """See ``Encoder``."""
+        self._samples += super().add(samples)
+        return b""
+
+    def finish(self) -> bytes:
+        """See ``Encoder``."""
+        return wav_header(self._sample_rate, len(self._samples)) + bytes(self._samples)
+
+
+def wav_header(sample_rate: int, size: int | None) -> bytes:
+    """Return a WAV header of mono 16 bits for ``size`` bytes of samples; None: their number is not known."""
+    riff, data = (UNKNOWN_LENGTH,) * 2 if size is None else (size + 36, size)
+    head = struct.pack(
+        "<4sI8sIHHIIHH", b"RIFF", riff, b"WAVEfmt ", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16
+    )
+    return head + struct.pack("<4sI", b"data", data)
+
+
+class _Sink:
+    """A file that can be written only, as a socket."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def write(self, data: bytes) -> int:
+        """Keep bytes until ``take``."""
+        self._bytes += data
+        return len(data)
+
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
+        taken = bytes(self._bytes)
+        self._bytes.clear()
+        return taken
+
+
+class _Ffmpeg:
+    """A compressed format; the end of the sound is in ``finish``."""
+
+    def __init__(self, name: str, sample_rate: int, complete: bool):
+        self._name, self._sample_rate, self._complete = name, sample_rate, complete
+        self._file: Any = io.BytesIO() if complete else _Sink()
+        self._container: Any = None
+        self._stream: Any = None
+        self._position = 0
+
+    def _open(self) -> None:
+        """Open the encoder, if it is not open."""
+        if self._container is not None:
+            return
+        import av
+
+        container, codec, options = MADE_BY_FFMPEG[self._name]
+        streaming = {} if self._complete else {**AT_ONCE, **options}
+        self._container = av.open(self._file, "w", format=container, options=streaming)
+        self._stream = self._container.add_stream(codec, rate=self._sample_rate, layout="mono")
+
+    def add(self, samples: np.ndarray) -> bytes:
+        """See ``Encoder``."""
+        import av
+
+        self._open()
+        whole = to_s16(samples)
+        for start in range(0, len(whole), BLOCK):
+            block = whole[None, start : start + BLOCK]
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(block), format="s16", layout="mono")
+            frame.sample_rate, frame.pts = self._sample_rate, self._position
+            self._position += block.shape[1]
+            self._container.mux(self._stream.encode(frame))
+        return self._ready()
+
+    def finish(self) -> bytes:
+        """See ``Encoder``."""
+        self._open()
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
+        return bytes(self._file.getvalue()) if self._complete else self._ready()
+
+    def close(self) -> None:
+        """See ``Encoder``. The container refers to its streams, and they to it, until it is closed."""
+        container, self._container, self._stream = self._container, None, None
+        if container is not None:
+            container.close()
+
+    def _ready(self) -> bytes:
+        return b"" if self._complete else bytes(self._file.take())

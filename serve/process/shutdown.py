@@ -1,0 +1,66 @@
+"""How the server ends: requests that wait are told so, those that are heard go on for a while, then the process goes.
+
+The thread that speaks may be busy for long, with a reference of a voice or a big step of the codec. Nobody waits for
+it: what clients are told comes from the event loop, and another thread ends the process when its time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from socket import socket
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+if TYPE_CHECKING:
+    from ..routes.speaker import Speaker
+
+log = logging.getLogger(__name__)
+
+SPEAKING_S = 4.0  # that answers have to end by themselves
+TOLD_S = 0.5  # for the others to be told
+CLOSING_S = 1  # for what else connections do
+LAST_S = 8.5  # after the signal the process ends, whatever still runs; ten seconds are promised
+LOOKS_EVERY_S = 0.1
+QUEUE = 1024  # connections that the system keeps for the event loop; one that finds no place comes again after a second
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, for a process that ends with it.
+
+    Its application has the ``Speaker`` in ``app.state.speaker``.
+    """
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Listen; a thread watches from now on that the end does not take too long."""
+        threading.Thread(target=self._watch, name="speech end", daemon=True).start()
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(QUEUE)  # asyncio has called it with the number that it takes at once
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """Let answers end, tell the others, and close."""
+        speaker: Speaker = self.config.app.state.speaker  # type: ignore[union-attr]
+        speaker.stop_taking()
+        await self._wait(speaker, SPEAKING_S)
+        speaker.end_all()
+        await self._wait(speaker, TOLD_S)
+        await super().shutdown(sockets)
+
+    async def _wait(self, speaker: Speaker, seconds: float) -> None:
+        """Wait until nobody is spoken to, at most for some seconds, or until a second Ctrl+C."""
+        until = time.monotonic() + seconds
+        while speaker.is_speaking and time.monotonic() < until and not self.force_exit:
+            await asyncio.sleep(LOOKS_EVERY_S)
+
+    def _watch(self) -> None:
+        # A signal's handler must take no locks, so it only sets a flag.
+        while not self.should_exit:
+            time.sleep(LOOKS_EVERY_S)
+        time.sleep(LAST_S)
+        log.warning("what runs has not ended %g s after the signal: the process ends without it", LAST_S)
+        os._exit(1)

@@ -1,0 +1,113 @@
+"""An id for each request, in its answer and in the log; where it is wanted, a line of the log for each."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..api.errors import fault
+from ..logs import request_id
+
+log = logging.getLogger(__name__)
+
+ID_HEADER = "x-request-id"
+CLEAN_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+LONGEST_PATH = 100
+STARTS = ("http.response.start", "websocket.accept")
+COMPLETE, LEFT, BROKEN_OFF, FAILED = "complete", "client left", "broken off", "failed"
+CLIENT_LEFT = 499  # before there was a status
+
+
+class RequestLog:
+    """ASGI middleware around all others: gives each request an id, and answers where the server failed.
+
+    Args:
+        app: what answers.
+        writes: whether a line of the log is written for each request, when it has ended.
+    """
+
+    def __init__(self, app: ASGIApp, writes: bool = False):
+        self._app, self._writes = app, writes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on one request."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        seen, began = _Exchange(id_of(Headers(scope=scope)), receive, send), time.perf_counter()
+        before = request_id.set(seen.name)
+        try:
+            await self._app(scope, seen.receive, seen.send)
+        except Exception as error:
+            seen.ended = FAILED
+            if scope["type"] == "http" and not seen.status:
+                told = fault(error)
+                await JSONResponse(told.body, told.status)(scope, receive, seen.send)
+                seen.ended = FAILED
+            raise
+        finally:
+            request_id.reset(before)
+            if self._writes:
+                log.info(
+                    "%s %s %s %s, %.3f s, %s",
+                    *(seen.name, scope.get("method", "WS"), plain_path(scope["path"])),
+                    *(seen.status or CLIENT_LEFT, time.perf_counter() - began, seen.ended),
+                )
+
+
+@dataclass
+class _Exchange:
+    """What has passed between a client and the application.
+
+    Args:
+        name: the request's id.
+        from_client, to_client: ASGI's ``receive`` and ``send``.
+        status: of the answer, or a WebSocket's close code; 0 before.
+        ended: how.
+    """
+
+    name: str
+    from_client: Receive
+    to_client: Send
+    status: int = 0
+    ended: str = BROKEN_OFF
+
+    async def receive(self) -> Message:
+        """Return what the client sends."""
+        message = await self.from_client()
+        if message["type"] == "http.disconnect" and self.ended != COMPLETE:
+            self.ended = LEFT
+        elif message["type"] == "websocket.disconnect":
+            self.status, self.ended = message.get("code", 0), LEFT
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send to the client; the answer's head gets the id."""
+        kind = message["type"]
+        if kind in STARTS:
+            message = {**message, "headers": [*message.get("headers", ())]}
+            MutableHeaders(scope=message)[ID_HEADER] = self.name
+            self.status = message.get("status", self.status)
+        await self.to_client(message)
+        if kind == "http.response.body" and not message.get("more_body", False):
+            self.ended = COMPLETE
+        elif kind == "websocket.close":
+            self.status, self.ended = message.get("code", 1000), COMPLETE
+
+
+def id_of(headers: Headers) -> str:
+    """Return the id that a client has given its request if it is short and plain, else another."""
+    sent = headers.get(ID_HEADER, "")
+    return sent if CLEAN_ID.fullmatch(sent) else f"req_{secrets.token_hex(8)}"
+
+
+def plain_path(path: str) -> str:
+    """Return a path as one short line: a client may send line ends and escapes in it."""
+    return path[:LONGEST_PATH].encode("unicode_escape").decode()

@@ -1,0 +1,273 @@
+"""The answer to ``POST /v1/audio/speech``: a stream of bytes, server-sent events, or one file."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import time
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from ...morph.speech.lines import LineReport
+from ...morph.speech.takes import ENDS, WRONG
+from ..api.errors import ApiError
+from ..api.request import MOST_SEED, SpeechRequest
+from ..audio.encoders import FORMATS, open_encoder
+from .metrics import Metrics
+from .speaker import Reading, Speaker
+
+log = logging.getLogger(__name__)
+
+CLIENT_LEFT = 499  # in the metrics only
+GOODBYE_S = 5.0  # for the client to be told that its time is over
+TAKES = 2  # of a file, where nobody has heard the first one
+SHARE_FOR_ANOTHER = 0.9  # of the time that is left; the first take is sent in the rest
+
+
+@dataclass(frozen=True)
+class _Take:
+    """One take of a file: the file, the samples in it, and how it went."""
+
+    content: bytes
+    samples: int
+    report: LineReport
+
+
+class SpeechAnswer:
+    """An ASGI application that speaks one request; when its client leaves, the row is free within a frame.
+
+    Args:
+        speaker: speaks.
+        asked: what.
+        metrics: counts it.
+        began: ``time.perf_counter()`` when the request came.
+    """
+
+    def __init__(self, speaker: Speaker, asked: SpeechRequest, metrics: Metrics, began: float):
+        self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
+        self._started = False
+        self._held = bytearray()  # of the sound, until the next event is due
+        self._sent_at = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, until the end or until the client leaves."""
+        status = CLIENT_LEFT
+        # Tasks of asyncio: a task group and a cancel scope of anyio took a third of a request's time in the event loop.
+        answering = asyncio.ensure_future(self._answer(scope, receive, send))
+        leaving = asyncio.ensure_future(_left(receive))
+        seconds = self._speaker.rules.limits.seconds
+        try:
+            await asyncio.wait((answering, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if answering.done():
+                status = answering.result()
+            elif not leaving.done():
+                await _end(answering)
+                status = 504
+                # A client that takes nothing is not told: its connection is closed for that (``Stalling``).
+                with anyio.move_on_after(GOODBYE_S):
+                    await self._fail(scope, receive, send, _too_long(seconds))
+        finally:
+            await _end(answering)
+            await _end(leaving)
+        self._metrics.answered(status)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Speak and send; return the status."""
+        try:
+            await (self._send_stream(send) if self._asked.stream else self._send_file(scope, receive, send))
+        except ApiError as error:
+            return await self._fail(scope, receive, send, error)
+        return 200
+
+    async def _fail(self, scope: Scope, receive: Receive, send: Send, error: ApiError) -> int:
+        """Send an error as it can be sent now; return its status."""
+        if not self._started:
+            await JSONResponse(error.body, error.status, error.headers)(scope, receive, send)
+        elif self._asked.sse:
+            await self._add_audio(send, b"", complete=True)
+            await self._send_event(send, "error", error.body)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:  # without the last chunk clients see that the sound is not complete
+            log.warning("an answer was broken off: %s", error.message)
+        return error.status
+
+    # A stream
+
+    async def _send_stream(self, send: Send) -> None:
+        settings, rate = self._asked.settings, self._speaker.model.sample_rate
+        with (
+            await self._speaker.speak(self._asked.text, settings) as reading,
+            closing(open_encoder(settings.audio, rate)) as encoder,
+        ):
+            async for part in reading:
+                is_first = not self._started
+                await self._start(send)
+                await self._add_audio(send, encoder.add(part))
+                self._count(len(part), is_first)  # behind it: a client waits for its first sound
+            note_end(self._metrics, reading.report, settings.seed)
+            await self._start(send)
+            await self._add_audio(send, encoder.finish(), complete=True)
+            if self._asked.sse:
+                report = report_of(reading, self._speaker.describe(settings.generate))
+                report["ignored"] = list(settings.ignored)
+                told = {"usage": usage_of(reading), "report": report}
+                await self._send_event(send, "speech.audio.done", told)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _start(self, send: Send) -> None:
+        """Send the headers, once there is something to send: until then errors have a status of their own."""
+        if self._started:
+            return
+        headers = self._headers("text/event-stream; charset=utf-8" if self._asked.sse else None)
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._started = True
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+
+    def _headers(self, media_type: str | None = None) -> dict[str, str]:
+        settings = self._asked.settings
+        ignored = {"x-speech-ignored": ", ".join(settings.ignored)} if settings.ignored else {}
+        return {
+            **ignored,
+            "content-type": media_type or FORMATS[settings.audio],
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",
+            "x-speech-seed": str(settings.seed),
+            "x-speech-seq-groups": str(settings.generate.seq_groups),
+            "x-speech-sample-rate": str(self._speaker.model.sample_rate),
+        }
+
+    async def _add_audio(self, send: Send, data: bytes, complete: bool = False) -> None:
+        """Send bytes of the sound, with those that were held; or hold them, if no event is due yet."""
+        self._held += data
+        now = time.perf_counter()
+        if complete or now - self._sent_at >= self._asked.interval_s:
+            ready, self._held, self._sent_at = bytes(self._held), bytearray(), now
+            await self._send_audio(send, ready)
+
+    async def _send_audio(self, send: Send, data: bytes) -> None:
+        if data and self._asked.sse:
+            # As ``_send_event``, without what JSON would do to a megabyte.
+            event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(data)
+            await self._send_data(send, "speech.audio.delta", event)
+        elif data:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _send_event(self, send: Send, name: str, fields: dict[str, Any]) -> None:
+        await self._send_data(send, name, json.dumps({"type": name, **fields}).encode())
+
+    @staticmethod
+    async def _send_data(send: Send, name: str, data: bytes) -> None:
+        event = b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+        await send({"type": "http.response.body", "body": event, "more_body": True})
+
+    def _count(self, samples: int, is_first: bool) -> None:
+        if is_first:
+            self._metrics.first_audio(time.perf_counter() - self._began)
+        self._metrics.sent(samples / self._speaker.model.sample_rate)
+
+    # A file
+
+    async def _send_file(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the sound as a whole. A take that went wrong is spoken again with another seed, if that can be."""
+        took = await self._take_file()
+        for _ in range(1, TAKES):
+            if not self._went_wrong(took.report.ended):
+                break
+            first, seed = self._asked, (self._asked.settings.seed + took.report.pieces) % (MOST_SEED + 1)
+            self._asked = replace(first, settings=replace(first.settings, seed=seed))
+            again = await self._try_again()
+            if again is None:
+                self._asked = first
+                break
+            took = again
+        self._count(took.samples, is_first=True)
+        headers = self._headers() | {"x-speech-ended": took.report.ended}
+        self._started = True
+        await Response(took.content, headers=headers)(scope, receive, send)
+
+    async def _try_again(self) -> _Take | None:
+        """Return another take; None if it cannot be made, or not in the time that is left: the first one is there."""
+        left = self._speaker.rules.limits.seconds - (time.perf_counter() - self._began)
+        try:
+            with anyio.move_on_after(left * SHARE_FOR_ANOTHER):
+                return await self._take_file()
+            log.info("another take would have taken too long")
+        except ApiError as error:
+            log.info("another take could not be made: %s", error.message)
+        return None
+
+    async def _take_file(self) -> _Take:
+        """Speak the request once, to a complete file."""
+        settings, rate = self._asked.settings, self._speaker.model.sample_rate
+        with (
+            await self._speaker.speak(self._asked.text, settings) as reading,
+            closing(open_encoder(settings.audio, rate, complete=True)) as encoder,
+        ):
+            samples, sound = 0, bytearray()
+            async for part in reading:
+                sound += encoder.add(part)
+                samples += len(part)
+            note_end(self._metrics, reading.report, settings.seed)
+            return _Take(bytes(sound + encoder.finish()), samples, reading.report)
+
+    def _went_wrong(self, ended: str) -> bool:
+        """Return whether another seed may help: not if the request's own limit ended the speech."""
+        sampling = self._asked.settings.generate.sampling
+        return ended in WRONG and not (ended == "cap" and sampling is not None and sampling.max_seconds)
+
+
+async def _left(receive: Receive) -> None:
+    """Return when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _end(task: asyncio.Future[Any]) -> None:
+    """Cancel a task that has not ended, and wait for its end."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def _too_long(seconds: float) -> ApiError:
+    return ApiError(504, f"the answer took longer than {seconds:g} s: send the text in parts", code="timeout")
+
+
+def note_end(metrics: Metrics, report: LineReport, seed: int) -> None:
+    """Count how a take ended, and log one that did not end by itself: raw bytes cannot say it. Texts are not logged."""
+    metrics.took(report.ended)
+    if report.ended != ENDS[0]:
+        log.info("a take ended as %r after %.2f s, seed %d", report.ended, report.seconds, seed)
+
+
+def usage_of(reading: Reading) -> dict[str, Any]:
+    """Return OpenAI's counts: tokens of the text, and frames of 80 ms as the tokens of the sound."""
+    text, frames = reading.text_tokens, reading.report.frames
+    details = {"text_tokens": text, "audio_tokens": 0}
+    return {
+        "input_tokens": text,
+        "output_tokens": frames,
+        "total_tokens": text + frames,
+        "input_token_details": details,
+    }
+
+
+def report_of(reading: Reading, made_by: tuple[str, ...]) -> dict[str, Any]:
+    """Return how a line went, and how it was made (``Speaker.describe``)."""
+    report = reading.report
+    return {
+        "frames": report.frames,
+        "seconds": report.seconds,
+        "ended": report.ended,
+        "pieces": report.pieces,
+        "spoken": report.spoken,
+        "notes": list(report.notes),
+        "made_by": list(made_by),
+    }

@@ -1,0 +1,318 @@
+"""The server's routes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from ..api.docs_page import render
+from ..api.errors import ApiError
+from ..api.guard import Guard
+from ..api.openapi import describe
+from ..api.options import Limits, ServerOptions
+from ..api.request import FIELDS, OPENAI_MODELS, check_model, read_request
+from .access_log import RequestLog
+from .answer import SpeechAnswer
+from .clone_route import MOST_BYTES, Cloner
+from .metrics import CONTENT_TYPE, Metrics
+from .speaker import Speaker
+from .text_socket import SpeechSocket
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "serve" / "page"
+# What the page needs, by address: no part of an address becomes part of a path.
+FILES = {
+    "/": PAGE / "index.html",
+    **{f"/{path.name}": path for path in sorted(PAGE.iterdir()) if path.suffix in (".js", ".css", ".svg")},
+    "/player.js": ROOT / "web" / "js" / "player.js",
+}
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+OWNER = "qwen3-tts-morph"
+FRAMEWORK_SAID = {
+    404: "this address is not known: GET /docs lists those that are",
+    405: "this address does not take this method: GET /docs lists those that it takes",
+}
+VOICE_TYPE = "application/octet-stream"  # pages of other sites cannot send it without asking
+
+
+def create_app(speaker: Speaker, options: ServerOptions) -> Starlette:
+    """Return the ASGI application. When it shuts down the speaker is closed.
+
+    Args:
+        speaker: the model behind it; ``/ready`` says whether it is.
+        options: who may ask.
+    """
+    handlers = Handlers(speaker, options)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await anyio.to_thread.run_sync(speaker.close)
+
+    app = Starlette(
+        routes=handlers.routes,
+        middleware=[
+            Middleware(RequestLog, writes=options.access_log),
+            Middleware(Guard, access=options.access),
+        ],
+        exception_handlers={ApiError: on_error, HTTPException: on_framework_error},
+        lifespan=lifespan,
+    )
+    app.state.speaker = speaker  # for ``shutdown.Server``
+    return app
+
+
+class Handlers:
+    """The handlers of all routes.
+
+    Args:
+        speaker: the model behind them.
+        options: the server's.
+    """
+
+    def __init__(self, speaker: Speaker, options: ServerOptions):
+        self._speaker, self._options = speaker, options
+        self._metrics = Metrics(lambda: speaker.status, speaker.gpu_bytes)
+        self._began = int(time.time())
+        self._cloner = Cloner(speaker)
+
+    @property
+    def routes(self) -> list[Route | WebSocketRoute]:
+        """All routes."""
+        answers: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/v1/models": self.models,
+            "/v1/audio/models": self.models,
+            "/v1/models/{id:path}": self.model,
+            "/v1/status": self.status,
+            "/health": self.health,
+            "/ready": self.ready,
+            "/metrics": self.metrics,
+            "/openapi.json": self.openapi,
+            "/docs": self.docs,
+            "/page.json": self.page_facts,
+            **dict.fromkeys(FILES, self.page),
+        }
+        return [
+            Route("/v1/audio/speech", self.speech, methods=["POST"]),
+            Route("/v1/audio/voices", self.voices, methods=["GET"]),
+            Route("/v1/audio/voices", self.add_voice, methods=["POST"]),
+            Route("/v1/audio/voices/clone", self.clone_voice, methods=["POST"]),
+            Route("/v1/audio/voices/{name}", self.remove_voice, methods=["DELETE"]),
+            WebSocketRoute("/v1/audio/speech/stream", self.socket),
+            *(Route(path, handler, methods=["GET"]) for path, handler in answers.items()),
+        ]
+
+    async def speech(self, request: Request) -> Any:
+        """Speak a text."""
+        began = time.perf_counter()
+        try:
+            body = await read_json(request, self._options.limits)
+            asked = read_request(body, self._speaker.rules)
+        except ApiError as error:
+            self._metrics.answered(error.status)
+            raise
+        return SpeechAnswer(self._speaker, asked, self._metrics, began)
+
+    async def socket(self, socket: WebSocket) -> None:
+        """``WS /v1/audio/speech/stream``."""
+        await socket.accept()
+        await SpeechSocket(socket, self._speaker, self._options.access, self._metrics).run()
+
+    async def voices(self, _: Request) -> Response:
+        """The names that a request's ``voice`` may have, presets first."""
+        entries = await anyio.to_thread.run_sync(self._speaker.voices.entries)
+        data = [{"id": entry.name, "name": entry.name, "kind": entry.kind} for entry in entries]
+        return JSONResponse(
+            {"object": "list", "voices": data, "data": data}
+        )  # Open WebUI reads the one, others the other
+
+    async def add_voice(self, request: Request) -> Response:
+        """Take a voice file (``Save Voice`` writes it) until the server ends: ``?name=Anna&consent=true``.
+
+        ``replace=true`` replaces an uploaded voice of this name.
+        """
+        if media_type(request) != VOICE_TYPE:
+            raise ApiError(415, f"the content type is not {VOICE_TYPE}: send a voice file's bytes")
+        check_consent(request)
+        content = await read_body(
+            request, self._options.limits.voice_bytes, self._options.limits.idle_seconds
+        )
+        name, replaces = request.query_params.get("name", ""), request.query_params.get("replace") == "true"
+        name = await anyio.to_thread.run_sync(self._speaker.voices.add, name, content, replaces)
+        return JSONResponse({"id": name, "name": name, "kind": "uploaded"})
+
+    async def clone_voice(self, request: Request) -> Response:
+        """Take the voice of a recording: ``?name=Anna&consent=true``, and ``transcript`` for her manner of speaking."""
+        kind = media_type(request)
+        if kind != VOICE_TYPE and not kind.startswith("audio/"):
+            raise ApiError(415, f"the content type is neither audio/... nor {VOICE_TYPE}: send a recording")
+        check_consent(request)
+        query, seconds = request.query_params, self._options.limits.idle_seconds
+        replaces = query.get("replace") == "true"
+        async with self._cloner.place(query.get("name", ""), replaces) as name:
+            content = await read_body(request, MOST_BYTES, seconds)
+            voice = await self._cloner.clone(name, content, query.get("transcript"), replaces)
+        return JSONResponse({"id": name, "name": name, "kind": "uploaded", "notes": list(voice.notes)})
+
+    async def remove_voice(self, request: Request) -> Response:
+        """Forget an uploaded voice."""
+        name = request.path_params["name"]
+        self._speaker.voices.remove(name)
+        return JSONResponse({"id": name, "deleted": True})
+
+    async def models(self, _: Request) -> Response:
+        """The model that is loaded, and OpenAI's names for it."""
+        names = [self._speaker.model.name, *OPENAI_MODELS]
+        data = [self._model(name) for name in names]
+        return JSONResponse({"object": "list", "data": data, "models": data})  # the second is for Open WebUI
+
+    async def model(self, request: Request) -> Response:
+        """One of the names that a request's model may have."""
+        name = request.path_params["id"]
+        check_model(name, self._speaker.model)
+        return JSONResponse(self._model(name))
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self._began, "owned_by": OWNER}
+
+    async def status(self, _: Request) -> Response:
+        """What the server does now, for its page."""
+        status, model = self._speaker.status, self._speaker.model
+        return JSONResponse(
+            {
+                "server": OWNER,
+                "model": model.name,
+                "kind": model.type,
+                "size": model.size,
+                "fingerprint": self._speaker.fingerprint,
+                "width": model.width,
+                "speakers": model.speakers,
+                "languages": model.languages,
+                "follows_instructions": model.follows_instructions,
+                "sample_rate": model.sample_rate,
+                "seq_groups": self._options.seq_groups,
+                "rows": status.rows,
+                "rows_in_use": status.speaking,
+                "waiting": status.waiting,
+                "most_lines": self._options.most_lines(status.rows),
+                "fields": FIELDS,
+                "can_clone": model.can_clone,
+                "most_characters": self._options.limits.characters,
+                "most_voice_bytes": self._options.limits.voice_bytes,
+                "most_recording_bytes": MOST_BYTES,
+            }
+        )
+
+    async def health(self, _: Request) -> Response:
+        """The process answers."""
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self, _: Request) -> Response:
+        """200 once a line has been spoken, 503 before."""
+        ready = self._speaker.is_ready
+        return JSONResponse({"ready": ready}, 200 if ready else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        """Prometheus' text."""
+        return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE})
+
+    async def openapi(self, _: Request) -> Response:
+        """This API for programs, as an OpenAPI document."""
+        return JSONResponse(self._describe())
+
+    async def docs(self, _: Request) -> Response:
+        """This API for people, as a page."""
+        return HTMLResponse(render(self._describe()), headers=PAGE_HEADERS)
+
+    def _describe(self) -> dict[str, Any]:
+        routes = [route for route in self.routes if isinstance(route, Route) and route.path not in FILES]
+        return describe(routes, self._speaker.rules, bool(self._options.access.key))
+
+    async def page_facts(self, _: Request) -> Response:
+        """What the page must know before it has a key."""
+        return JSONResponse({"wants_key": bool(self._options.access.key)})
+
+    async def page(self, request: Request) -> Response:
+        """The page, and what it needs."""
+        return FileResponse(FILES[request.url.path], headers=PAGE_HEADERS)
+
+
+async def on_error(_: Request, error: Any) -> Response:
+    """An ApiError in OpenAI's shape."""
+    return JSONResponse(error.body, error.status, error.headers)
+
+
+async def on_framework_error(request: Request, error: Any) -> Response:
+    """An error of the framework, such as 404, in OpenAI's shape."""
+    said = FRAMEWORK_SAID.get(error.status_code, str(error.detail))
+    return await on_error(request, ApiError(error.status_code, said, headers=error.headers))
+
+
+def media_type(request: Request) -> str:
+    """Return a request's content type without its parameters, in lower case; "" if it has none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_consent(request: Request) -> None:
+    """Raise ApiError 400 if a client does not say that the person has agreed whose voice it sends."""
+    if request.query_params.get("consent") != "true":
+        raise ApiError(
+            400, "consent is missing: send consent=true if the person whose voice it is has agreed", "consent"
+        )
+
+
+async def read_json(request: Request, limits: Limits) -> object:
+    """Return a request's JSON.
+
+    Raises:
+        ApiError: 415 for another content type, which pages of other sites could send; 413 for a body that is too long;
+            408 for one that takes too long; 400 for what is not JSON.
+    """
+    kind = media_type(request)
+    if kind != "application/json":
+        raise ApiError(415, "the content type is not application/json: send JSON")
+    try:
+        return json.loads(await read_body(request, limits.body_bytes, limits.idle_seconds))
+    except (ValueError, RecursionError):
+        raise ApiError(400, "the body is not JSON: send an object with input and voice") from None
+
+
+async def read_body(request: Request, most: int, seconds: float) -> bytes:
+    """Return a request's body of at most ``most`` bytes, which has come after ``seconds``.
+
+    Raises:
+        ApiError: 413, 408, or 400 for one that ends early.
+    """
+    try:
+        return await asyncio.wait_for(_read(request, most), seconds)
+    except asyncio.TimeoutError:
+        raise ApiError(408, f"the body was not complete after {seconds:g} s: send it at once") from None
+    except ClientDisconnect:
+        raise ApiError(400, "the body ended early") from None
+
+
+async def _read(request: Request, most: int) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise ApiError(413, f"the body has more than {most} bytes: send a shorter one")
+    return bytes(body)

@@ -1,0 +1,155 @@
+"""``POST /v1/audio/voices/clone``: a voice from a recording, made by the thread that speaks, between two lines."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio.to_thread
+import numpy as np
+
+from ...morph.model.model import Model
+from ...morph.voice.create import CloneOptions, check_transcript, clone_voice
+from ...morph.voice.recording import LONGEST_READ_S
+from ...morph.voice.reference import Reference, prepare_reference
+from ...morph.voice.voice import Voice
+from ..api.errors import ApiError
+from .speaker import Speaker, as_api_error
+
+MOST_BYTES = 16 << 20  # of a recording: 60 s of two channels at 48 kHz and 24 bits
+MOST_AT_ONCE = 4  # recordings that are read, or wait for the model
+WAIT_S = 30.0  # for a moment without a line
+AGAIN_S = "10"  # after which a client is to try again
+FORMATS = ("WAV", "WAVEX", "FLAC", "OGG", "MP3")  # libsndfile's names
+RATES = (4_000, 192_000)  # Hz
+MOST_CHANNELS = 2
+
+
+class Cloner:
+    """Clones recordings for clients: a few at once, none while a line is spoken.
+
+    Args:
+        speaker: has the model and the voices.
+    """
+
+    def __init__(self, speaker: Speaker):
+        self._speaker = speaker
+        self._at_once = 0
+
+    @asynccontextmanager
+    async def place(self, name: str, replaces: bool = False) -> AsyncIterator[str]:
+        """Hold one of the few places, before a recording is read; yield the name that its voice will have.
+
+        Args:
+            name: that the client asks for.
+            replaces: whether another uploaded voice may have it.
+
+        Raises:
+            ApiError: 400 for a name, or a checkpoint that cannot clone; 409 for a name of the server's own; 503 while
+                others clone, or before the server is ready.
+        """
+        model = self._speaker.model
+        if not model.can_clone:
+            raise ApiError(400, f"{model.name} cannot clone voices: start the server with a Base checkpoint")
+        if not self._speaker.is_ready or self._at_once >= MOST_AT_ONCE:
+            raise _busy()
+        self._at_once += 1
+        try:
+            yield await anyio.to_thread.run_sync(self._speaker.voices.free_name, name, replaces)
+        finally:
+            self._at_once -= 1
+
+    async def clone(self, name: str, content: bytes, transcript: str | None, replaces: bool) -> Voice:
+        """Return the voice of a recording, which requests can name from now on.
+
+        Args:
+            name: of the voice.
+            content: of a sound file (``FORMATS``).
+            transcript: what it says, to clone the manner of speaking too (ICL); None or "": the timbre alone.
+            replaces: whether it takes the place of another uploaded voice.
+
+        Raises:
+            ApiError: 400 for a recording or a transcript that cannot be used; 503 if lines are spoken all the time.
+        """
+        model = self._speaker.model
+        try:
+            options = _options(name, transcript)
+            reference = await anyio.to_thread.run_sync(prepare, model, content, bool(options.transcript))
+            voice = await self._between_lines(model, reference, options)
+        except ValueError as error:
+            raise ApiError(400, str(error), _param_of(error)) from error
+        await anyio.to_thread.run_sync(self._speaker.voices.keep, name, voice, replaces)
+        return voice
+
+    async def _between_lines(self, model: Model, reference: Reference, options: CloneOptions) -> Voice:
+        """Return the voice, once there was a moment without a line."""
+
+        def work() -> Voice:
+            return clone_voice(model, reference.waveform, model.sample_rate, options)
+
+        asked = self._speaker.between_lines(work)
+        waiting = asyncio.wrap_future(asked)
+        await asyncio.wait((waiting,), timeout=WAIT_S)
+        if not waiting.done() and asked.cancel():
+            raise _busy()
+        try:
+            voice = await waiting
+        except ValueError:
+            raise
+        except Exception as error:
+            raise as_api_error(error) from error
+        return replace(voice, notes=tuple(dict.fromkeys((*reference.notes, *voice.notes))))
+
+
+def _options(name: str, transcript: str | None) -> CloneOptions:
+    words = (transcript or "").strip()
+    if not words:
+        return CloneOptions("x_vector", name=name)
+    check_transcript(words)
+    return CloneOptions("icl", words, name=name)
+
+
+def _param_of(error: ValueError) -> str | None:
+    return "transcript" if str(error).startswith("transcript ") else None
+
+
+def _busy() -> ApiError:
+    words = "the server speaks or clones all the time now, and a voice is made between lines: try again"
+    return ApiError(503, words, headers={"Retry-After": AGAIN_S})
+
+
+def prepare(model: Model, content: bytes, refuse_long: bool) -> Reference:
+    """Return a recording ready to be cloned: what needs no model is done before the model is asked for.
+
+    Raises:
+        ValueError: for what is no recording, or none that can be cloned.
+    """
+    waveform, rate = read_sound(content)
+    return prepare_reference(waveform, rate, model.sample_rate, refuse_long)
+
+
+def read_sound(content: bytes) -> tuple[np.ndarray, int]:
+    """Return the first 60 s of a sound file as float32 ``[C, T]``, and its rate in Hz.
+
+    Raises:
+        ValueError: for another kind of file, or a rate or a number of channels that no recording has: a few bytes may
+            claim to be a very long sound.
+    """
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(io.BytesIO(content)) as file:
+            rate, channels = int(file.samplerate), int(file.channels)
+            if file.format not in FORMATS:
+                raise ValueError(f"the recording is {file.format}: send wav, flac, ogg or mp3")
+            if not RATES[0] <= rate <= RATES[1] or channels > MOST_CHANNELS:
+                most = f"at most {MOST_CHANNELS} at {RATES[0]} to {RATES[1]} Hz"
+                raise ValueError(f"the recording has {channels} channels at {rate} Hz: send {most}")
+            return file.read(round(LONGEST_READ_S * rate), dtype="float32", always_2d=True).T, rate
+    except (OSError, soundfile.SoundFileError) as error:
+        raise ValueError(
+            "the recording cannot be read as a sound: send the bytes of a wav, flac, ogg or mp3 file"
+        ) from error

@@ -1,0 +1,96 @@
+"""What the server counts, in Prometheus' text format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ...morph.batch.desk import ServiceStatus
+
+PREFIX = "morph_tts"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FIRST_AUDIO_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
+
+
+class Metrics:
+    """The counters of one server.
+
+    Args:
+        status: what the service does now.
+        gpu_bytes: the memory that torch has taken of the GPU; None where there is none.
+    """
+
+    def __init__(self, status: Callable[[], ServiceStatus], gpu_bytes: Callable[[], int] | None = None):
+        self._registry = CollectorRegistry()
+        registry = self._registry
+        ProcessCollector(
+            registry=registry
+        )  # memory, time and open files of this process, where /proc tells them
+        if gpu_bytes is not None:
+            memory = Gauge(f"{PREFIX}_gpu_memory_bytes", "Memory taken of the GPU.", registry=registry)
+            memory.set_function(gpu_bytes)
+        registry.register(_ServiceCollector(status))
+        self._requests = Counter(
+            f"{PREFIX}_requests",
+            "Answers by HTTP status; 499: the client left.",
+            ["status"],
+            registry=registry,
+        )
+        self._audio = Counter(
+            f"{PREFIX}_audio_seconds", "Seconds of sound that were sent.", registry=registry
+        )
+        self._takes = Counter(
+            f"{PREFIX}_takes",
+            "Takes by how they ended: eos by itself, cap at its limit, loop, early or silent.",
+            ["ended"],
+            registry=registry,
+        )
+        self._first = Histogram(
+            f"{PREFIX}_first_audio_seconds",
+            "From a request to its first samples.",
+            buckets=FIRST_AUDIO_S,
+            registry=registry,
+        )
+
+    def answered(self, status: int) -> None:
+        """Count an answer."""
+        self._requests.labels(str(status)).inc()
+
+    def first_audio(self, seconds: float) -> None:
+        """Note how long a request waited for its first samples."""
+        self._first.observe(seconds)
+
+    def took(self, ended: str) -> None:
+        """Count a take that was spoken to its end, by how it ended."""
+        self._takes.labels(ended).inc()
+
+    def sent(self, seconds: float) -> None:
+        """Count sound."""
+        self._audio.inc(seconds)
+
+    def text(self) -> bytes:
+        """Return everything."""
+        return generate_latest(self._registry)
+
+
+class _ServiceCollector(Collector):
+    """Reads the service's numbers when they are asked for."""
+
+    def __init__(self, status: Callable[[], ServiceStatus]):
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the metrics, for ``prometheus_client``."""
+        status = self._status()
+        gauges = {
+            "rows": ("Requests that can be spoken at a time.", status.rows),
+            "rows_in_use": ("Requests that are being spoken.", status.speaking),
+            "waiting": ("Requests that wait for a row.", status.waiting),
+            "frame_seconds": ("What a frame of all rows takes.", status.frame_s),
+        }
+        for name, (help_text, value) in gauges.items():
+            yield GaugeMetricFamily(f"{PREFIX}_{name}", help_text, value)
+        yield CounterMetricFamily(f"{PREFIX}_frames", "Frames of 80 ms that were made.", status.frames)

@@ -1,0 +1,329 @@
+"""The model behind the routes: requests become lines of a ``SpeechService``, whose chunks an event loop reads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+
+import anyio.to_thread
+import numpy as np
+import torch
+
+from ...morph.batch.desk import Busy, ServiceClosed, ServiceStatus
+from ...morph.batch.service import ROWS, Result, SpeechService
+from ...morph.batch.utterance import Utterance
+from ...morph.kept.line_key import common_key
+from ...morph.model.model import Model
+from ...morph.options import PREDICTED_GROUPS, GenerateOptions
+from ...morph.speech.lines import Line, LineReport
+from ...morph.speech.report import describe_groups
+from ...morph.synthesizer import Synthesizer
+from ...morph.voice.voice import Voice
+from ..api.errors import ApiError, shutting_down
+from ..api.options import ServerOptions
+from ..api.request import Rules, Settings
+from ..audio.speed import changed_length, open_speed
+from .voices import VoiceBook
+
+log = logging.getLogger(__name__)
+
+ROWS_ON_CPU = 2
+USUAL_SECONDS = 4.0  # that a line holds a row
+WARM_TEXT = "The speech server is ready."
+# On a GPU. The first compiles and captures whole frames. From then on a line's first frame is made in two parts, which
+# the second line runs directly and the third captures.
+WARM_LINES = 3
+WARM_SECONDS = 2.0
+MOST_RETRY_S = 60  # OpenAI's clients come back at once if they are told more
+LONGEST_PART = 24_000  # samples that are sent at once
+LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
+
+
+def default_rows(device: torch.device) -> int:
+    """Return how many requests are spoken at a time on a device, where the options do not say it."""
+    return ROWS if device.type == "cuda" else ROWS_ON_CPU
+
+
+class News:
+    """Wakes the readers of one event loop: a step of the model has news for many, and one call of the loop is enough.
+
+    Args:
+        loop: that the readers run in.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self.loop = loop
+        self._changed: deque[asyncio.Event] = deque()
+        self._is_called = False
+
+    def tell(self, reader: asyncio.Event) -> None:
+        """Wake a reader, from another thread."""
+        self._changed.append(reader)
+        if self._is_called:  # then ``_wake`` has not looked yet: it says so before it does
+            return
+        self._is_called = True
+        try:
+            self.loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:  # the loop has ended, and with it whoever read
+            log.debug("the readers' event loop has ended")
+
+    def _wake(self) -> None:
+        self._is_called = False
+        while self._changed:
+            self._changed.popleft().set()
+
+
+class Reading:
+    """One utterance, read in an event loop. Use it in a ``with``: leaving it frees the row.
+
+    Args:
+        news: wakes it.
+        others: all that are in their ``with``.
+        sample_rate: of the model, in Hz.
+        speed: of the sound that is given out.
+    """
+
+    def __init__(self, news: News, others: set[Reading], sample_rate: int, speed: float) -> None:
+        self._all, self._news, self._others = news, asyncio.Event(), others
+        self._sample_rate, self._speed = sample_rate, speed
+        self._utterance: Utterance | None = None
+        self._failure: ApiError | None = None
+        self.has_begun = False  # whether there was sound
+
+    def tell(self) -> None:
+        """Say, from the service's thread, that there is something new."""
+        self._all.tell(self._news)
+
+    def read(self, utterance: Utterance) -> Reading:
+        """Set what is read."""
+        self._utterance = utterance
+        return self
+
+    def fail(self, error: ApiError) -> None:
+        """Have its reader get an error instead of more sound; from the event loop."""
+        self._failure = error
+        self._news.set()
+
+    @property
+    def _read(self) -> Utterance:
+        assert self._utterance is not None
+        return self._utterance
+
+    async def __aiter__(self) -> AsyncIterator[np.ndarray]:
+        """Give the samples as they come, float32, at most LONGEST_PART at a time: a pause is one chunk of the engine.
+
+        Raises:
+            ApiError: what went wrong, after the samples made before it.
+        """
+        speed = open_speed(self._speed, self._sample_rate)
+        while True:
+            self._news.clear()
+            while self._failure is None and self._read.ready:
+                try:
+                    chunk = self._read.take()
+                except Exception as error:
+                    raise as_api_error(error) from error
+                if chunk is None:
+                    for part in _parts(speed.finish()):
+                        yield part
+                    return
+                self.has_begun = True
+                for made in _parts(chunk.samples):
+                    for part in _parts(speed.add(made)):
+                        yield part
+            if self._failure is not None:
+                raise self._failure
+            await self._news.wait()
+
+    @property
+    def report(self) -> LineReport:
+        """How the line went, behind the last chunk; its seconds are those of the sound that was given out."""
+        report, rate = self._read.report, self._sample_rate
+        if self._speed == 1:
+            return report
+        samples = changed_length(round(report.seconds * rate), self._speed)
+        return replace(report, seconds=samples / rate)
+
+    @property
+    def text_tokens(self) -> int:
+        """The tokens of the text, behind the last chunk."""
+        return self._read.text_tokens
+
+    def __enter__(self) -> Reading:
+        self._others.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._others.discard(self)
+        self._read.close()
+
+
+def _parts(samples: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(samples), LONGEST_PART):
+        yield samples[start : start + LONGEST_PART]
+
+
+class Speaker:
+    """Speaks the requests of all routes.
+
+    Args:
+        synthesizer: the checkpoint and its engine.
+        options: rows, voices, limits.
+    """
+
+    def __init__(self, synthesizer: Synthesizer, options: ServerOptions):
+        self._synthesizer = synthesizer
+        self.voices = VoiceBook(synthesizer.model, options.voices)
+        self.rules = Rules(synthesizer.model, options.seq_groups, options.limits, options.strict)
+        rows = options.rows or default_rows(synthesizer.model.device)
+        self._service = SpeechService(synthesizer, rows, options.waiting, LINGER_S)
+        self._news: News | None = None
+        self._readings: set[Reading] = set()
+        self._is_ending = False
+        self._ready = threading.Event()
+        self._summary = synthesizer.model.summary()  # looks at every tensor: milliseconds
+
+    @property
+    def model(self) -> Model:
+        """The checkpoint."""
+        return self._synthesizer.model
+
+    @property
+    def fingerprint(self) -> str:
+        """What changes with code, machine and checkpoint, for clients that keep lines; "" if it is not known."""
+        if not self.model.fingerprint:
+            return ""
+        return common_key(self._synthesizer, GenerateOptions(PREDICTED_GROUPS))
+
+    @property
+    def status(self) -> ServiceStatus:
+        """What the service does now."""
+        return self._service.status
+
+    @property
+    def gpu_bytes(self) -> Callable[[], int] | None:
+        """What returns the memory that torch has taken of the model's GPU; None for a model on a CPU."""
+        device = self.model.device
+        return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are taken: the first lines have been spoken, so nobody waits for compilers and captures."""
+        return self._ready.is_set() and not self._is_ending
+
+    def warm(self, before_ready: Callable[[], None] = lambda: None) -> None:
+        """Speak lines that nobody hears, one by one; then requests are taken.
+
+        ``before_ready``: called between the two.
+        """
+        voice = self._warm_voice()
+        sampling = replace(self.model.sampling, max_seconds=WARM_SECONDS)
+        options = GenerateOptions(self.rules.seq_groups, sampling, retries=0)
+        for _ in range(WARM_LINES if self.model.device.type == "cuda" else 1):  # a CPU captures nothing
+            for _ in self._service.speak(Line(WARM_TEXT, voice), options):
+                pass
+        before_ready()
+        self._ready.set()
+
+    def _warm_voice(self) -> Voice:
+        """Return the voice that the first request is likely to have; a Base checkpoint may get one by upload only."""
+        if self.voices.designs:
+            return self.voices.find(None, "a calm voice")
+        if self.voices.entries():
+            return self.voices.find(None)
+        return Voice("x_vector", self.model.size, speaker_embedding=torch.zeros(self.model.width))
+
+    async def speak(self, text: str | Iterable[str], settings: Settings, layout: str = "sentence") -> Reading:
+        """Queue a text; return what reads its sound.
+
+        Raises:
+            ApiError: 400 or 404 for what cannot be spoken, 429 if too many wait, 503 before the server is ready.
+        """
+        if not self.is_ready and not self._is_ending:
+            raise ApiError(503, "the model is still being prepared: try again", headers={"Retry-After": "2"})
+        find = self.voices.find
+        voice = self.voices.known(settings.voice)
+        if voice is None:
+            voice = await anyio.to_thread.run_sync(find, settings.voice, settings.instructions)
+        instruct = None if voice.kind == "design" else settings.instructions
+        line = Line(text, voice, settings.language, settings.seed, instruct, layout=layout)
+        if self._is_ending:
+            raise shutting_down()
+        reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed)
+        try:
+            utterance = self._service.speak(line, settings.generate, reading.tell)
+        except Busy as error:
+            after = {"Retry-After": str(self._retry_after())}
+            raise ApiError(
+                429, f"the server is busy: {error}", code="rate_limit_exceeded", headers=after
+            ) from error
+        except (ValueError, ServiceClosed) as error:
+            raise as_api_error(error) from error
+        return reading.read(utterance)
+
+    def _news_here(self) -> News:
+        """Return what wakes the readers of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._news is None or self._news.loop is not loop:
+            self._news = News(loop)
+        return self._news
+
+    def describe(self, options: GenerateOptions) -> tuple[str, ...]:
+        """Return how lines with these options are made, as lines for a report: SEQ_GROUPS, engine, checkpoint."""
+        model, engine = self.model, self._synthesizer.engine
+        tail = model.tails(options.tail).get(options.seq_groups)
+        groups = describe_groups(options, tail, model.weights)
+        return groups, engine.describe(model, engine.choose(model, options)), self._summary
+
+    def _retry_after(self) -> int:
+        """Return a guess of the seconds until one of those that wait has a row."""
+        status = self.status
+        return min(MOST_RETRY_S, max(1, math.ceil(USUAL_SECONDS * status.waiting / status.rows / 2)))
+
+    # The end. Who asks is told by the event loop, whatever the thread that speaks is doing.
+
+    @property
+    def is_speaking(self) -> bool:
+        """Whether somebody waits for sound, or hears it."""
+        return bool(self._readings)
+
+    def stop_taking(self) -> None:
+        """Take no more requests; end those that have no sound yet."""
+        self._is_ending = True
+        for reading in self._readings:
+            if not reading.has_begun:
+                reading.fail(shutting_down())
+
+    def end_all(self) -> None:
+        """End all requests."""
+        for reading in self._readings:
+            reading.fail(shutting_down())
+
+    def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
+        """See ``SpeechService.between_lines``."""
+        return self._service.between_lines(work)
+
+    def close(self) -> None:
+        """End all lines and release the model."""
+        self._service.close()
+        self._synthesizer.free()
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """Return what a client is told of an error of the engine: bad input in its words, a failure without details."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ValueError):
+        return ApiError(400, str(error), "input")
+    if isinstance(error, ServiceClosed):
+        return shutting_down()
+    return ApiError(
+        500, f"speaking failed ({type(error).__name__}): the server's log says why", code="engine_failed"
+    )

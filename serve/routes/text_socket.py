@@ -1,0 +1,215 @@
+"""``WS /v1/audio/speech/stream``: text in while a language model writes it, sound out while it is spoken.
+
+The client sends JSON: ``session.config`` (the fields of a request but its text), then ``input.text`` as often as it
+likes, then ``input.done``; ``cancel`` ends the speech. It gets ``audio.start``, binary messages, ``audio.done`` and
+``session.done``, or ``error``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from contextlib import closing, suppress
+from typing import Any
+
+import anyio
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from ..api.arriving import ArrivingText
+from ..api.errors import ApiError
+from ..api.fields import LAYOUTS
+from ..api.guard import admit, may_pass, slow_down, unauthorized
+from ..api.options import Access
+from ..api.request import FIELDS, Settings, check_fields, read_settings
+from ..audio.encoders import open_encoder
+from .answer import GOODBYE_S, note_end, usage_of
+from .metrics import Metrics
+from .speaker import Reading, Speaker
+
+log = logging.getLogger(__name__)
+
+CONFIG = "session.config"
+CONFIG_FIELDS = (
+    *(name for name in FIELDS if name not in ("input", "stream", "stream_format", "event_interval")),
+    *("type", "layout", "api_key"),
+)
+NORMAL, INTERNAL, POLICY = 1000, 1011, 1008  # close codes
+
+
+class _Left(Exception):
+    """The client has closed the socket, or cancelled."""
+
+
+class SpeechSocket:
+    """One WebSocket, from its first message to its end.
+
+    Args:
+        socket: accepted.
+        speaker: speaks.
+        access: who may ask.
+        metrics: counts it.
+    """
+
+    def __init__(self, socket: WebSocket, speaker: Speaker, access: Access, metrics: Metrics):
+        self._socket, self._speaker, self._access, self._metrics = socket, speaker, access, metrics
+        self._text = ArrivingText(speaker.rules.limits.characters)
+        self._began = False  # whether the first message has come
+        self._failure: ApiError | None = None
+        self._is_left = self._is_complete = False  # by the client; all of the speech has been sent
+
+    async def run(self) -> None:
+        """Speak until the end; close the socket."""
+        limits, status = self._speaker.rules.limits, 499
+        try:
+            with anyio.fail_after(limits.seconds):
+                await self._converse()
+            status = 200
+            await self._socket.close(NORMAL)
+        except ApiError as error:
+            status = error.status
+            await self._fail(error)
+        except TimeoutError:
+            status = 504
+            await self._fail(
+                ApiError(504, f"the socket was open for {limits.seconds:g} s: open another", code="timeout")
+            )
+        except (_Left, WebSocketDisconnect):
+            log.debug("a WebSocket's client has left")
+        finally:
+            self._text.end()
+            self._metrics.answered(status)
+            if self._socket.application_state is not WebSocketState.DISCONNECTED:
+                with suppress(WebSocketDisconnect, RuntimeError), anyio.move_on_after(GOODBYE_S):
+                    await self._socket.close(NORMAL)
+
+    async def _converse(self) -> None:
+        settings, layout = await self._read_config(await self._receive())
+        if await self._take_text(await self._receive()):
+            raise ApiError(400, "the text is empty: send input.text before input.done", "text")
+        reading = await self._speaker.speak(self._text, settings, layout)
+        with reading:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._take_texts, tasks.cancel_scope)
+                try:
+                    await self._send_speech(reading, settings)
+                except ApiError as error:
+                    self._failure = self._failure or error
+                except WebSocketDisconnect:
+                    self._is_left = True
+                tasks.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
+        if self._is_left and not self._is_complete:
+            raise _Left
+
+    # In
+
+    async def _receive(self) -> dict[str, Any]:
+        """Return the next message.
+
+        Raises:
+            ApiError: 400 for what is not a JSON object, 408 if none comes.
+        """
+        limits = self._speaker.rules.limits
+        idle = limits.pause_seconds if self._began else limits.idle_seconds
+        try:
+            with anyio.fail_after(idle):
+                message = await self._socket.receive()
+        except TimeoutError:
+            raise ApiError(
+                408, f"no message came for {idle:g} s: send input.done when the text is over"
+            ) from None
+        self._began = True
+        if message["type"] == "websocket.disconnect":
+            raise _Left
+        try:
+            said = json.loads(message.get("text") or "")
+        except (ValueError, RecursionError):
+            said = None
+        if not isinstance(said, dict) or not isinstance(said.get("type"), str):
+            raise ApiError(400, f'a message is not JSON with a type: begin with {{"type": "{CONFIG}"}}')
+        return said
+
+    async def _read_config(self, message: dict[str, Any]) -> tuple[Settings, str]:
+        if message["type"] != CONFIG:
+            raise ApiError(400, f"the first message is {message['type'][:40]!r}: send {CONFIG} first", "type")
+        if not may_pass(self._access, self._socket.headers, message.get("api_key")):
+            await slow_down()
+            raise unauthorized()
+        admit(self._socket.scope)
+        fields = check_fields(message, CONFIG_FIELDS, CONFIG)
+        layout = fields.get("layout", LAYOUTS[0])
+        if layout not in LAYOUTS:
+            raise ApiError(400, f"layout is {layout!r:.40}: choose {' or '.join(LAYOUTS)}", "layout")
+        return read_settings(fields, self._speaker.rules, "pcm"), layout
+
+    async def _take_text(self, message: dict[str, Any]) -> bool:
+        """Take one message behind the first; return whether the text is over.
+
+        Raises:
+            ApiError: 400 for a message that is not known; for a text as ``ArrivingText.put``.
+            _Left: for ``cancel``.
+        """
+        kind = message["type"]
+        if kind == "input.done":
+            self._text.end()
+            return True
+        if kind == "cancel":
+            raise _Left
+        part = message.get("text")
+        if kind != "input.text":
+            raise ApiError(
+                400, f"message {kind[:40]!r} is not known here: send input.text with a text, or input.done"
+            )
+        if not isinstance(part, str):
+            raise ApiError(400, "the text of input.text is no string: send input.text with a text", "text")
+        self._text.put(part)
+        return False
+
+    async def _take_texts(self, scope: anyio.CancelScope) -> None:
+        """Take messages until the client leaves; errors end the speech."""
+        ended = False
+        try:
+            while not ended:
+                ended = await self._take_text(await self._receive())
+            while (await self._socket.receive())["type"] != "websocket.disconnect":
+                pass  # nothing more is expected; a client that leaves ends the speech
+            self._is_left = True
+        except ApiError as error:
+            self._failure = error
+        except _Left:
+            self._is_left = True
+        scope.cancel()
+
+    # Out
+
+    async def _send_speech(self, reading: Reading, settings: Settings) -> None:
+        began, rate, samples, first = time.perf_counter(), self._speaker.model.sample_rate, 0, True
+        start = {"format": settings.audio, "sample_rate": rate, "seed": settings.seed}
+        await self._send("audio.start", start)
+        with closing(open_encoder(settings.audio, rate)) as encoder:
+            async for part in reading:
+                if data := encoder.add(part):
+                    await self._socket.send_bytes(data)
+                if first:  # behind it: a client waits for its first sound
+                    self._metrics.first_audio(time.perf_counter() - began)
+                self._metrics.sent(len(part) / rate)
+                first, samples = False, samples + len(part)
+            if data := encoder.finish():
+                await self._socket.send_bytes(data)
+        report = reading.report
+        note_end(self._metrics, report, settings.seed)
+        told = {"text": report.text, "ended": report.ended, "ignored": list(settings.ignored)}
+        await self._send("audio.done", {"samples": samples, **told})
+        await self._send("session.done", {"usage": usage_of(reading)})
+        self._is_complete = True
+
+    async def _send(self, kind: str, fields: dict[str, Any]) -> None:
+        await self._socket.send_text(json.dumps({"type": kind, **fields}))
+
+    async def _fail(self, error: ApiError) -> None:
+        """Say what went wrong, and close; a client that has left, or takes nothing, is not told."""
+        with suppress(WebSocketDisconnect), anyio.move_on_after(GOODBYE_S):
+            await self._send("error", {"message": error.message, **error.body})
+            await self._socket.close(INTERNAL if error.status >= 500 else POLICY)

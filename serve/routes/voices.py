@@ -1,0 +1,281 @@
+"""The voices that a request may name: the checkpoint's speakers, saved voices of one folder, and uploaded ones."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import unicodedata
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ...morph.model.model import Model
+from ...morph.text.encoding import is_encodable
+from ...morph.text.names import check_name, name_key
+from ...morph.voice.create import design_voice, preset_voice
+from ...morph.voice.file import load_voice, parse_voice, voice_digest
+from ...morph.voice.library import VoiceLibrary
+from ...morph.voice.recording import clone_recording, read_recording
+from ...morph.voice.voice import Voice, check_voice
+from ..api.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".safetensors"
+# Clients send these because OpenAI's models have them. Each stands for one of the voices that the server has itself,
+# always the same: what a client uploads must not speak for others.
+OPENAI_VOICES = (
+    *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
+    *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
+)
+LISTED = 30  # names in an error
+MOST_UPLOADED = 64  # the one that was not used for the longest time goes
+ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")  # have letters that look alike
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A voice of the list: its name, and whether it is a "preset", "saved" or "uploaded"."""
+
+    name: str
+    kind: str
+
+
+class VoiceBook:
+    """Finds voices by name. A name is looked up in lists; it never becomes part of a path. Any thread may ask.
+
+    Args:
+        model: the checkpoint.
+        folder: of saved voices (``*.safetensors``), read again at each request; None for none. Recordings in it are
+            cloned here, once: later the model is busy with speech.
+    """
+
+    def __init__(self, model: Model, folder: Path | None = None):
+        self._model, self._folder = model, folder
+        self._lock = threading.Lock()
+        # By file name: its time and size, and the voice, or why it cannot be used. Kept because the codec's state
+        # after an ICL voice's reference belongs to this object.
+        self._saved: dict[str, tuple[tuple[int, int], Voice | str]] = {}
+        self._presets = {name: preset_voice(model, name) for name in model.speakers}
+        self._recorded = {} if folder is None else clone_recordings(model, folder)
+        self._uploaded: dict[str, Voice] = {}  # in memory only, the least recently used first
+
+    @property
+    def designs(self) -> bool:
+        """Whether the checkpoint makes its voices from descriptions."""
+        return self._model.type == "voice_design"
+
+    def entries(self) -> list[Entry]:
+        """Return all voices that this checkpoint can speak with, presets first."""
+        usable = [name for name, voice in self._read_folder().items() if isinstance(voice, Voice)]
+        saved = [Entry(name, "saved") for name in sorted(usable) if name not in self._presets]
+        with self._lock:
+            uploaded = [Entry(name, "uploaded") for name in self._uploaded if name not in usable]
+        return [Entry(name, "preset") for name in self._presets] + saved + uploaded
+
+    def add(self, name: str, content: bytes, replaces: bool = False) -> str:
+        """Take a voice that a client has sent, until it is removed or the server ends; return its name.
+
+        Args:
+            name: what requests call it.
+            content: of a voice file.
+            replaces: whether it takes the place of another uploaded voice with this name, or one that looks like it.
+
+        Raises:
+            ApiError: 400 for a name or a file that cannot be used, 409 for a name that another voice has.
+        """
+        name = self.free_name(name, replaces=True)  # ``keep`` knows whether it is the same voice
+        try:
+            voice = parse_voice(content, "upload")
+        except ValueError as error:
+            raise ApiError(400, str(error)) from error
+        return self.keep(name, voice, replaces)
+
+    def free_name(self, name: str, replaces: bool = False) -> str:
+        """Return a name as an uploaded voice has it; ApiError 400 if none can have it, 409 if another voice has it."""
+        try:
+            name = check_name(name)
+            check_alphabet(name)
+        except ValueError as error:
+            raise ApiError(400, str(error), "name") from error
+        own = [entry.name for entry in self.entries() if entry.kind != "uploaded"]
+        if look_of(name) in map(look_of, (*own, *OPENAI_VOICES)):
+            raise ApiError(409, f"voice {name!r} is one of this server's own: choose another name", "name")
+        with self._lock:
+            other = next((one for one in self._uploaded if look_of(one) == look_of(name)), None)
+        if other is not None and not replaces:
+            raise _uploaded_before(other)
+        return name
+
+    def keep(self, name: str, voice: Voice, replaces: bool = False) -> str:
+        """Take a voice, as ``add``; return its name."""
+        name = self.free_name(name, replaces=True)
+        try:
+            voice = replace(voice, name=name)
+            check_voice(self._model, voice)
+        except ValueError as error:
+            raise ApiError(400, str(error)) from error
+        with self._lock:
+            for other in [one for one in self._uploaded if look_of(one) == look_of(name)]:
+                before = self._uploaded[other]
+                if other == name and voice_digest(before) == voice_digest(voice):
+                    voice = before  # the codec's state after its reference belongs to this object
+                elif not replaces:
+                    raise _uploaded_before(other)
+                del self._uploaded[other]
+            self._uploaded[name] = voice
+            for oldest in list(self._uploaded)[:-MOST_UPLOADED]:
+                del self._uploaded[oldest]
+        return name
+
+    def remove(self, name: str) -> None:
+        """Forget an uploaded voice; ApiError 404 if it is none."""
+        with self._lock:
+            if self._uploaded.pop(name, None) is None:
+                raise ApiError(
+                    404, f"voice {name[:64]!r} was not uploaded: only uploaded voices are deleted", "name"
+                )
+
+    def known(self, name: str | None) -> Voice | None:
+        """Return a voice that ``find`` would return, if that takes no time: a preset, or a file that is as it was read.
+
+        None: ask ``find``, which reads the folder, in a thread where that must not hold up others.
+        """
+        if self.designs:
+            return None
+        if name in self._presets:
+            return self._presets[name]
+        state, voice = self._saved.get(name or "", (None, None))
+        if not isinstance(voice, Voice) or self._folder is None:
+            return None
+        try:
+            return voice if _state_of(self._folder / f"{name}{SUFFIX}") == state else None
+        except OSError:  # it was deleted
+            return None
+
+    def find(self, name: str | None, description: str | None = None) -> Voice:
+        """Return a voice; None is the first one that the server has itself.
+
+        Args:
+            name: of a speaker (in any case), of a saved voice, or one of OpenAI's.
+            description: makes the voice where the checkpoint designs them; the name is not used then.
+
+        Raises:
+            ApiError: 404, with the names there are; 400 for a voice file that cannot be used.
+        """
+        if self.designs and description:
+            return design_voice(self._model, description)
+        entries = self.entries()
+        names = [entry.name for entry in entries]
+        own = [entry.name for entry in entries if entry.kind != "uploaded"]
+        if name is None and own:
+            return self._load(own[0])
+        wanted = (name or "").strip()
+        by_case = {preset.lower(): preset for preset in self._presets}
+        known = wanted if wanted in names else by_case.get(wanted.lower())
+        if known is not None:
+            return self._load(known)
+        unusable = self._read_folder().get(wanted)
+        if isinstance(unusable, str):
+            raise ApiError(400, unusable, "voice")
+        if own and wanted.lower() in OPENAI_VOICES:
+            return self._load(own[OPENAI_VOICES.index(wanted.lower()) % len(own)])
+        raise self._unknown(wanted, names)
+
+    def _unknown(self, name: str, names: list[str]) -> ApiError:
+        if self.designs:
+            fix = "describe the voice in instructions"
+        elif names:
+            more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+            fix = f"choose one of {', '.join(names[:LISTED])}{more}"
+        else:
+            fix = "this checkpoint has no speakers: save voices for it, and start the server with --voices FOLDER"
+        return ApiError(404, f"voice {name[:64]!r} is unknown: {fix}", "voice", "voice_not_found")
+
+    def _load(self, name: str) -> Voice:
+        if name in self._presets:
+            return self._presets[name]
+        voice = self._read_folder().get(name)
+        if not isinstance(voice, Voice):
+            voice = self._take_uploaded(name)
+        if not isinstance(voice, Voice):  # deleted since it was listed
+            raise self._unknown(name, [entry.name for entry in self.entries()])
+        return voice
+
+    def _take_uploaded(self, name: str) -> Voice | None:
+        """Return an uploaded voice, which counts as used now; None for another name."""
+        with self._lock:
+            voice = self._uploaded.pop(name, None)
+            if voice is not None:
+                self._uploaded[name] = voice
+            return voice
+
+    def _read_folder(self) -> dict[str, Voice | str]:
+        """Return the voices of the folder by name, or why they cannot be used; only what has changed is read."""
+        with self._lock:
+            found: dict[str, tuple[tuple[int, int], Voice | str]] = {}
+            for path in self._files():
+                try:
+                    state, name = _state_of(path), path.name.removesuffix(SUFFIX)
+                except OSError:  # it was deleted since the folder was listed
+                    continue
+                kept = self._saved.get(name)
+                found[name] = kept if kept is not None and kept[0] == state else (state, self._read(path))
+            self._saved = found
+            return {**self._recorded, **{name: voice for name, (_, voice) in found.items()}}
+
+    def _files(self) -> list[Path]:
+        if self._folder is None:
+            return []
+        paths = sorted(self._folder.glob(f"*{SUFFIX}"))
+        return [path for path in paths if is_encodable(path.name) and path.is_file()]
+
+    def _read(self, path: Path) -> Voice | str:
+        try:
+            voice = load_voice(path)
+            check_voice(self._model, voice)
+        except ValueError as error:
+            log.warning("voice file %s is not offered: %s", path.name, error)
+            return str(error)
+        return voice
+
+
+def look_of(name: str) -> str:
+    """Return what is equal for names that look alike: also those with wide, small or raised letters."""
+    return name_key(unicodedata.normalize("NFKC", name))
+
+
+def check_alphabet(name: str) -> None:
+    """Raise ValueError for a name with letters of several alphabets in which some look alike, as in a Cyrillic e."""
+    letters = [char for char in unicodedata.normalize("NFKC", name) if char.isalpha()]
+    scripts = {unicodedata.name(char, "").partition(" ")[0] for char in letters}
+    found = [one for one in ALPHABETS if one in scripts]
+    if len(found) > 1:
+        mixed = " and ".join(one.capitalize() for one in found)
+        raise ValueError(
+            f"name {name!r} mixes {mixed} letters, which look alike: use letters of one alphabet"
+        )
+
+
+def _uploaded_before(name: str) -> ApiError:
+    fix = "choose another name, or send replace=true"
+    return ApiError(409, f"voice {name!r} was uploaded before: {fix}", "name")
+
+
+def clone_recordings(model: Model, folder: Path) -> dict[str, Voice | str]:
+    """Return the voices of a folder's recordings by name, or why they cannot be used."""
+    found: dict[str, Voice | str] = {}
+    if not model.can_clone:
+        return found
+    for name, path in VoiceLibrary(folder).recordings().items():
+        try:
+            found[name] = clone_recording(model, read_recording(path))
+        except ValueError as error:
+            log.warning("recording %s is not offered: %s", path.name, error)
+            found[name] = str(error)
+    return found
+
+
+def _state_of(path: Path) -> tuple[int, int]:
+    """Return what changes when a file is written: its time and size."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size

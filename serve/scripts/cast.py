@@ -1,0 +1,154 @@
+"""Who speaks in a script: the cast of the command line, the saved voices and the checkpoint's speakers, by name."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...morph.text.names import name_key
+from ..terminal.engine import folders_of, make_voice, saved_voice
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...morph.model.model import Model
+    from ...morph.voice.cast import Cast
+    from ...morph.voice.voice import Voice
+    from ..remote.facts import ServerFacts
+    from ..terminal.folders import Folders
+
+NARRATOR = "NARRATOR"
+RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
+
+
+def part(word: str) -> tuple[str, str]:
+    """Read ``NAME=VOICE``, for argparse."""
+    name, equals, voice = (piece.strip() for piece in word.partition("="))
+    if not (name and equals and voice):
+        raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VOICE, e.g. ANNA=heart")
+    if any(char in name for char in RESERVED):
+        raise argparse.ArgumentTypeError(
+            f"{name!r} contains one of : [ ] #, which scripts reserve: remove it"
+        )
+    return name, voice
+
+
+def find_name(cast: Cast, name: str) -> str:
+    """Return a name in upper or lower case as the cast has it; "" is the narrator. ValueError if there is none."""
+    spelled = cast.spelled(name or NARRATOR)
+    if spelled is None:
+        known = ", ".join(sorted(cast))
+        raise ValueError(
+            f"voice {name or NARRATOR!r} is not in the cast: choose one of {known}, or add --cast"
+        )
+    return spelled
+
+
+def make_cast(
+    speakers: Sequence[str],
+    options: argparse.Namespace,
+    recording: tuple[np.ndarray, int] | None,
+    model: Callable[[], Model],
+) -> Cast:
+    """Return everybody that a script may name: ``--cast``, the narrator, saved voices, the checkpoint's speakers.
+
+    Of names that are the same (see ``names.name_key``) the first one is taken. The narrator is the voice that the
+    options choose.
+
+    Args:
+        speakers: of the checkpoint.
+        options: of the command line.
+        recording: that ``--reference`` names.
+        model: returns the checkpoint, which only voices need: the names are known before it is loaded.
+
+    Raises:
+        ValueError: for a name that ``--cast`` has twice, or if there is nobody.
+    """
+    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, join_parts, named_parts
+    from ...morph.voice.create import preset_voice
+
+    folders = folders_of(options)
+
+    def choose(voice: str) -> Voice:
+        if voice.casefold() in [speaker.casefold() for speaker in speakers]:
+            return preset_voice(model(), voice)
+        return saved_voice(voice, folders, model())
+
+    given = check_parts(options.cast)
+    narrator = {}
+    if speakers or options.voice or recording or options.describe:
+        narrator = {NARRATOR: Part(GIVEN, lambda: make_voice(model(), options, recording))}
+    cast = join_parts(
+        {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
+        narrator,
+        named_parts(SAVED, folders.library.names(), lambda name: saved_voice(name, folders, model())),
+        named_parts(PRESET, speakers, lambda name: preset_voice(model(), name)),
+    )
+    return check_cast(cast)
+
+
+def check_cast(cast: Cast) -> Cast:
+    """Return a cast; ValueError for one of nobody."""
+    if not cast:
+        raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
+    return cast
+
+
+def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespace) -> Cast:
+    """Return everybody whom a script may name where a server speaks: as ``make_cast``, with the server's own voices.
+
+    Raises:
+        ValueError: for a name that ``--cast`` has twice, or if there is nobody.
+    """
+    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, join_parts, named_parts
+
+    def choose(voice: str) -> Voice:
+        if voice.casefold() in [name.casefold() for name in server.voices]:
+            return preset_at(server, voice)
+        return saved_voice(voice, folders)
+
+    given = check_parts(options.cast)
+    narrator = {}
+    if options.describe:
+        narrator = {NARRATOR: Part(GIVEN, lambda: design_at(server, options.describe))}
+    elif name := options.voice or options.speaker or next(iter(server.voices), ""):
+        narrator = {NARRATOR: Part(GIVEN, lambda: choose(name))}
+    cast = join_parts(
+        {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
+        narrator,
+        named_parts(SAVED, folders.library.voices(), choose),
+        named_parts(PRESET, server.voices, choose),
+    )
+    return check_cast(cast)
+
+
+def preset_at(server: ServerFacts, name: str) -> Voice:
+    """Return one of the server's own voices; ValueError if it has none such."""
+    from ...morph.voice.voice import Voice
+
+    spelled = server.speaker(name)
+    return Voice("preset", server.size, name=spelled, speaker=spelled)
+
+
+def design_at(server: ServerFacts, description: str) -> Voice:
+    """Return a voice from a description, which the server reads with each line."""
+    from ...morph.voice.voice import Voice
+
+    return Voice("design", server.size, name="designed voice", instruct=description.strip())
+
+
+def check_parts(parts: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the names and voices of ``--cast``; ValueError for a name that is there twice."""
+    given: dict[str, str] = {}
+    for name, voice in parts:
+        if _spelled(name, given) in given:
+            raise ValueError(f"--cast has {name!r} twice: keep one")
+        given[name] = voice
+    return given
+
+
+def _spelled(name: str, known: Mapping[str, object]) -> str:
+    """Return a name as it is known already, in upper or lower case (see ``names.name_key``)."""
+    return next((other for other in known if name_key(other) == name_key(name)), name)

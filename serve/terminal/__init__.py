@@ -1,0 +1,1 @@
+"""What the commands and the server share: arguments, messages, folders, sound, and from options to the engine."""

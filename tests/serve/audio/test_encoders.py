@@ -1,0 +1,128 @@
+"""Encoders are opened by the first samples, and closed with their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from qwen3_tts_morph.serve.audio import encoders
+from qwen3_tts_morph.serve.audio.encoders import FORMATS, MADE_BY_FFMPEG, open_encoder
+from qwen3_tts_morph.serve.routes import answer as answer_module
+
+from tests.patience import PATIENCE, wait_until
+from tests.serve.conftest import Client, asked, row_is_free
+
+SECOND = np.zeros(24000, np.float32)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happens to the encoders of answers."""
+    happened: list[str] = []
+
+    class Noting(encoders._Ffmpeg):
+        def _open(self) -> None:
+            if self._container is None:
+                happened.append("open")
+            super()._open()
+
+        def close(self) -> None:
+            happened.append("close")
+            super().close()
+
+    monkeypatch.setattr(encoders, "_Ffmpeg", Noting)
+    return happened
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", MADE_BY_FFMPEG)
+def test_an_answer_has_one_encoder(client: Client, opened: list[str], name: str, stream: bool) -> None:
+    assert client.post(asked(response_format=name, stream=stream)).status_code == 200
+    assert opened == ["open", "close"]
+
+
+def test_an_answer_without_sound_has_none(client: Client, opened: list[str]) -> None:
+    for stream in (True, False):
+        assert client.post(asked(voice="nobody", response_format="flac", stream=stream)).status_code == 404
+    assert opened == []
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_client_that_leaves_takes_its_encoder_with_it(client: Client, opened: list[str], name: str) -> None:
+    body = json.dumps(asked("word " * 20, response_format=name, sampling={"max_seconds": 60})).encode()
+
+    async def main() -> None:
+        left = asyncio.Event()
+        requests = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if requests:
+                return requests.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message.get("body"):
+                left.set()
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/audio/speech", "headers": headers}
+        more = {"query_string": b"", "root_path": "", "server": ("127.0.0.1", 80), "scheme": "http"}
+        await asyncio.wait_for(client.app(scope | more, receive, send), PATIENCE)
+
+    asyncio.run(main())
+    assert opened == (["open", "close"] if name in MADE_BY_FFMPEG else [])
+    wait_until(lambda: row_is_free(client.speaker))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="not run: only Linux tells of all threads")
+@pytest.mark.parametrize("name", MADE_BY_FFMPEG)
+def test_an_encoder_takes_its_threads_with_it(name: str) -> None:
+    """FFmpeg has one for each core and encoder; the garbage collector must not be what ends them."""
+    before = len(os.listdir("/proc/self/task"))
+    gc.disable()
+    try:
+        for _ in range(5):
+            one = open_encoder(name, 24000)
+            one.add(SECOND)
+            one.close()
+            one.close()
+        assert len(os.listdir("/proc/self/task")) <= before
+    finally:
+        gc.enable()
+
+
+def test_an_encoder_that_is_closed_early_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    open_file = av.open
+    monkeypatch.setattr(av, "open", lambda *a, **k: made.append(open_file(*a, **k)) or made[-1])
+    one = open_encoder("mp3", 24000)
+    assert made == []
+    one.add(SECOND)
+    one.close()
+    assert len(made) == 1 and not made[0].streams
+
+
+@pytest.mark.parametrize("fields", [{"response_format": "mp3"}, {"stream": False, "response_format": "pcm"}])
+def test_how_a_take_ended_is_counted_and_logged(
+    client: Client, fields: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    line = 'morph_tts_takes_total{ended="cap"} '
+
+    def count() -> float:
+        told = client.get("/metrics").text.splitlines()
+        return sum(float(one.removeprefix(line)) for one in told if one.startswith(line))
+
+    before = count()
+    with caplog.at_level(logging.INFO, answer_module.__name__):
+        assert client.post(asked("word " * 20, **fields)).status_code == 200
+    assert count() == before + 1
+    [said] = [one for one in caplog.messages if "a take ended" in one]
+    assert said == "a take ended as 'cap' after 0.48 s, seed 3" and "word" not in said

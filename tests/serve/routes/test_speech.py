@@ -1,0 +1,445 @@
+"""``POST /v1/audio/speech`` of a server in this process: formats, events, fields, limits."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import struct
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import anyio
+import av
+import numpy as np
+import pytest
+import soundfile
+from qwen3_tts_morph.morph.batch import codec_turns
+from qwen3_tts_morph.serve.api.errors import ApiError
+from qwen3_tts_morph.serve.api.options import Limits, ServerOptions, body_bytes
+from qwen3_tts_morph.serve.api.request import Rules, read_settings
+from qwen3_tts_morph.serve.audio.encoders import FORMATS
+from qwen3_tts_morph.serve.routes import answer as answer_module
+from qwen3_tts_morph.serve.routes.speaker import Reading
+
+from tests.serve.conftest import Client, asked, same_sound
+
+WAV_HEAD = 44
+
+
+def sound_of(body: bytes) -> tuple[np.ndarray, int]:
+    """Decode a compressed file to samples within -1..1."""
+    with av.open(io.BytesIO(body)) as file:
+        frames = list(file.decode(audio=0))
+    resampler = av.AudioResampler("fltp", "mono", 24000)
+    parts = [part.to_ndarray()[0] for frame in [*frames, None] for part in resampler.resample(frame)]
+    return np.concatenate(parts), frames[0].sample_rate
+
+
+def events_of(body: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """Return the events of a stream of them."""
+    found = []
+    for block in body.decode().strip().split("\n\n"):
+        name, data = block.split("\n")
+        fields = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {fields['type']}"
+        found.append((fields["type"], fields))
+    return found
+
+
+def error_of(response) -> dict[str, Any]:
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"} and error["message"]
+    return error
+
+
+def test_the_first_answer_is_mp3_as_openai_gives_it(client: Client) -> None:
+    response = client.post({"input": "Hello there.", "voice": "alloy", "model": "tts-1"})
+    assert response.status_code == 200 and response.headers["content-type"] == "audio/mpeg"
+    assert len(sound_of(response.content)[0]) > 1920
+    assert 0 <= int(response.headers["x-speech-seed"]) < 2**32
+
+
+def test_streamed_pcm_equals_the_wav_and_its_file(client: Client) -> None:
+    pcm, wav = (client.post(asked(response_format=name)) for name in ("pcm", "wav"))
+    assert pcm.headers["content-type"] == "audio/pcm" and "content-length" not in pcm.headers
+    assert wav.headers["content-type"] == "audio/wav" and pcm.headers["x-speech-sample-rate"] == "24000"
+    assert same_sound(wav.content[WAV_HEAD:], pcm.content) and len(pcm.content) % 3840 == 0
+    assert struct.unpack("<4sI", wav.content[:8]) == (b"RIFF", 0xFFFFFFFF)
+    file = client.post(asked(response_format="wav", stream=False))
+    assert int(file.headers["content-length"]) == len(file.content)
+    samples, rate = soundfile.read(io.BytesIO(file.content), dtype="int16")
+    assert rate == 24000 and same_sound(samples.tobytes(), pcm.content)
+
+
+def test_a_file_of_pcm_has_the_whole_sound(client: Client) -> None:
+    streamed, file = (client.post(asked(response_format="pcm", stream=stream)) for stream in (True, False))
+    assert file.status_code == 200 and int(file.headers["content-length"]) == len(file.content)
+    assert same_sound(file.content, streamed.content)
+
+
+def test_every_format_may_be_a_file(client: Client) -> None:
+    for name in FORMATS:
+        response = client.post(asked(response_format=name, stream=False))
+        assert response.headers["content-type"] == FORMATS[name]
+        assert int(response.headers["content-length"]) == len(response.content) > 1000, name
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac"])
+def test_compressed_formats_have_the_whole_sound(client: Client, name: str, stream: bool) -> None:
+    response = client.post(asked(response_format=name, stream=stream))
+    assert response.status_code == 200 and response.headers["content-type"] == FORMATS[name]
+    samples, rate = sound_of(response.content)
+    plain = np.frombuffer(client.post(asked(response_format="pcm")).content, "<i2")
+    assert rate == (48000 if name == "opus" else 24000)
+    delay = 0 if name == "flac" else 4096  # what the encoder puts around the sound
+    assert len(plain) - 400 <= len(samples) <= len(plain) + delay
+    if name == "flac":
+        assert np.abs(np.rint(samples * 32768).astype(int) - plain).max() <= 2
+
+
+def test_events_carry_the_same_bytes_and_counts(client: Client) -> None:
+    response = client.post(asked(response_format="pcm", stream_format="sse"))
+    assert response.headers["content-type"].startswith("text/event-stream")
+    events = events_of(response.content)
+    assert [name for name, _ in events] == ["speech.audio.delta"] * (len(events) - 1) + ["speech.audio.done"]
+    sound = b"".join(base64.b64decode(fields["audio"]) for _, fields in events[:-1])
+    assert same_sound(sound, client.post(asked(response_format="pcm")).content) and len(events) > 2
+    usage = events[-1][1]["usage"]
+    assert usage["output_tokens"] == len(sound) // 3840 and usage["input_tokens"] > 0
+    assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    report = events[-1][1]["report"]
+    assert report["frames"] == usage["output_tokens"] and report["seconds"] * 48000 == len(sound)
+    assert "SEQ_GROUPS 5" in report["made_by"][0] and "engine" in report["made_by"][1]
+
+
+def test_events_wait_for_each_other_where_that_is_asked_for(client: Client) -> None:
+    whole = asked("word " * 20, response_format="pcm", stream_format="sse", sampling={"max_seconds": 4})
+    often, seldom = (
+        events_of(client.post({**whole, **more}).content) for more in ({}, {"event_interval": 10})
+    )
+    assert len(often) > 4 and [name for name, _ in seldom] == [
+        *("speech.audio.delta", "speech.audio.delta", "speech.audio.done"),
+    ], "the first part at once, then the rest"
+    first, second = (
+        b"".join(base64.b64decode(fields["audio"]) for _, fields in events[:-1]) for events in (often, seldom)
+    )
+    assert same_sound(first, second) and often[-1][1]["usage"] == seldom[-1][1]["usage"]
+
+
+def test_what_was_held_comes_before_the_error(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = Reading.__aiter__
+
+    async def breaks(self: Reading) -> AsyncIterator[np.ndarray]:
+        count = 0
+        async for part in parts(self):
+            yield part
+            count += 1
+            if count == 3:
+                raise ApiError(500, "speaking failed")
+
+    monkeypatch.setattr(Reading, "__aiter__", breaks)
+    body = asked("word " * 20, response_format="pcm", stream_format="sse", sampling={"max_seconds": 4})
+    events = events_of(client.post({**body, "event_interval": 10}).content)
+    assert [name for name, _ in events] == ["speech.audio.delta", "speech.audio.delta", "error"]
+
+
+def test_a_seed_names_the_speech(client: Client) -> None:
+    pcm = [client.post(asked(response_format="pcm", seed=seed)).content for seed in (1, 1, 2)]
+    assert same_sound(pcm[0], pcm[1]) and not same_sound(pcm[0], pcm[2])
+
+
+def test_our_own_fields_reach_the_engine(client: Client) -> None:
+    plain = asked(response_format="pcm", language="English")
+    answers = [
+        client.post({**plain, **more})
+        for more in ({}, {"seq_groups": 15}, {"sampling": {"max_seconds": 0.5, "subtalker_temperature": 0.3}})
+    ]
+    assert [one.status_code for one in answers] == [200] * 3
+    assert len({one.content for one in answers}) == 3
+    assert [one.headers["x-speech-seq-groups"] for one in answers] == ["5", "15", "5"]
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ({"decoding": "lossless"}, "lossless"),
+        (
+            {"tail": "stock", "normalize_text": "off", "trim_silence": False, "split_chars": 40},
+            "SEQ_GROUPS 5",
+        ),
+    ],
+)
+def test_how_it_was_made_is_told(client: Client, field, words: str) -> None:
+    answer = client.post(asked(response_format="pcm", stream_format="sse", **field))
+    assert words in events_of(answer.content)[-1][1]["report"]["made_by"][0]
+
+
+def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked(client: Client) -> None:
+    """They take turns (see ``morph/batch/service.py``); each sounds as it does alone."""
+    bodies = [asked(response_format="pcm", seq_groups=groups) for groups in (1, 5, 15, 5, 1, 15)]
+    alone = {groups: client.post(asked(response_format="pcm", seq_groups=groups)) for groups in (1, 5, 15)}
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        together = list(pool.map(client.post, bodies))
+    assert not same_sound(alone[1].content, alone[15].content)
+    for body, answer in zip(bodies, together, strict=True):
+        assert answer.headers["x-speech-seq-groups"] == str(body["seq_groups"])
+        assert same_sound(answer.content, alone[body["seq_groups"]].content)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "param", "words"),
+    [
+        ({"input": None}, 400, "input", "missing"),
+        ({"input": "  "}, 400, "input", "empty"),
+        ({"input": "..."}, 400, "input", "no letter"),
+        ({"input": "Hello. [pause 99]"}, 400, "input", "is not a pause"),
+        ({"input": "Hello. [pause 40] [pause 40]"}, 400, "input", "80 s of pauses"),
+        ({"input": 7}, 400, "input", "not text"),
+        ({"input": "\ud83d"}, 400, "input", "half a character"),
+        ({"input": "x" * 20_001}, 400, "input", "20000 are allowed"),
+        ({"voice": "nobody"}, 404, "voice", "choose one of"),
+        ({"voice": "../../etc/passwd"}, 404, "voice", "unknown"),
+        ({"voice": {"id": "nobody"}}, 404, "voice", "unknown"),
+        ({"voice": {"path": "x"}}, 400, "voice", "not a name"),
+        ({"voice": ""}, 400, "voice", "not a name"),
+        ({"model": "whisper-1"}, 404, "model", "not loaded"),
+        ({"model": 1}, 400, "model", "not text"),
+        ({"speed": 0.2}, 400, "speed", "speed is 0.2: choose 0.25 to 4"),
+        ({"speed": 4.1}, 400, "speed", "speed is 4.1: choose 0.25 to 4"),
+        ({"speed": float("nan")}, 400, "speed", "speed is nan: choose 0.25 to 4"),
+        ({"speed": "fast"}, 400, "speed", "send a number"),
+        ({"response_format": "midi"}, 400, "response_format", "mp3, opus"),
+        ({"stream_format": "xml"}, 400, "stream_format", "audio, sse"),
+        ({"stream_format": "sse", "stream": False}, 400, "stream", "leave one out"),
+        ({"stream_format": "sse", "event_interval": 11}, 400, "event_interval", "0 to 10 seconds"),
+        ({"stream_format": "sse", "event_interval": "1"}, 400, "event_interval", "send a number"),
+        ({"event_interval": 1}, 400, "event_interval", "stream_format to sse"),
+        ({"stream": "yes"}, 400, "stream", "true or false"),
+        ({"language": "klingon"}, 400, "language", "choose one of auto"),
+        ({"instructions": 7}, 400, "instructions", "not text"),
+        ({"instructions": "x" * 4097}, 400, "instructions", "4096 are allowed"),
+        ({"instruct": "softly"}, 400, "instruct", "does not know"),
+        ({"seed": -1}, 400, "seed", "whole number"),
+        ({"seed": True}, 400, "seed", "whole number"),
+        ({"seq_groups": 16}, 400, "seq_groups", "1 to 15"),
+        ({"decoding": "beam"}, 400, "decoding", "crossbar, lossless"),
+        ({"tail": "none"}, 400, "tail", "auto, stock"),
+        ({"normalize_text": True}, 400, "normalize_text", "auto, off"),
+        ({"trim_silence": 1}, 400, "trim_silence", "true or false"),
+        ({"split_chars": 0}, 400, "split_chars", "40 to 400"),
+        ({"sampling": []}, 400, None, "not a JSON object"),
+        ({"sampling": {"temperature": 0}}, 400, "sampling", "temperature is 0: choose 0.01 to 10"),
+        ({"sampling": {"temperature": 1e39}}, 400, "sampling", "temperature is 1e+39: choose 0.01 to 10"),
+        ({"sampling": {"temperature": 1e-39}}, 400, "sampling", "choose 0.01 to 10"),
+        ({"sampling": {"subtalker_temperature": 1e308}}, 400, "sampling", "choose 0.01 to 10"),
+        ({"sampling": {"repetition_penalty": 1e308}}, 400, "sampling", "choose 0.1 to 10"),
+        ({"sampling": {"repetition_penalty": 1e-308}}, 400, "sampling", "choose 0.1 to 10"),
+        ({"sampling": {"\ud800": 1}}, 400, "\\ud800", "does not know"),
+        ({"\ud800": 1}, 400, "\\ud800", "does not know"),
+        ({"sampling": {"heat": 1}}, 400, "heat", "does not know"),
+        ({"ref_audio": "file:///etc/passwd"}, 400, "ref_audio", "does not know"),
+    ],
+)
+def test_what_is_refused(client: Client, change, status, param, words) -> None:
+    body = json.dumps({**asked(), **change})
+    response = client.run(
+        lambda http: http.post("/v1/audio/speech", content=body, headers={"content-type": "application/json"})
+    )
+    error = error_of(response)
+    assert (response.status_code, error["param"]) == (status, param) and words in error["message"]
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"[]", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b'{"input": "Hello."}', "text/plain", 415),
+        (b"x" * 300_000, "application/json", 413),
+    ],
+)
+def test_bodies_that_are_no_request(client: Client, body: bytes, kind: str, status: int) -> None:
+    response = client.run(
+        lambda http: http.post("/v1/audio/speech", content=body, headers={"content-type": kind})
+    )
+    assert response.status_code == status and error_of(response)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"temperature": 10, "subtalker_temperature": 0.01, "repetition_penalty": 10},
+        {"temperature": 0.01, "subtalker_temperature": 10, "repetition_penalty": 0.1},
+        {"top_k": 2**70, "top_p": 1e-308, "subtalker_top_k": 2**70, "subtalker_top_p": 1e-308},
+        {"max_seconds": 1e-308},
+    ],
+)
+def test_extreme_sampling_is_spoken(client: Client, sampling: dict[str, float]) -> None:
+    assert client.post({**asked(), "sampling": {"max_seconds": 0.5, **sampling}}).status_code == 200
+
+
+def test_a_speed_of_one_and_nulls_are_fine(client: Client) -> None:
+    body = asked(
+        speed=1.0, instructions=None, stream_format=None, language=None, model=client.speaker.model.name
+    )
+    assert client.post(body).status_code == 200
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.5, 1.5, 4])
+def test_speed_changes_the_length(client: Client, speed: float) -> None:
+    """In a stream, in events and in a file; ``seconds`` of the report are those of the sound that is sent."""
+    body = asked(response_format="pcm", speed=speed)
+    plain = client.post(asked(response_format="pcm")).content
+    streamed, file = client.post(body), client.post({**body, "stream": False})
+    assert streamed.status_code == 200 and file.headers["content-length"] == str(len(file.content))
+    assert len(streamed.content) // 2 == round(len(plain) // 2 / speed)
+    assert np.frombuffer(streamed.content, "<i2").any() and same_sound(streamed.content, file.content)
+    events = events_of(client.post({**body, "stream_format": "sse"}).content)
+    sound = b"".join(base64.b64decode(fields["audio"]) for _, fields in events[:-1])
+    report = events[-1][1]["report"]
+    assert same_sound(sound, streamed.content) and report["seconds"] * 48000 == pytest.approx(len(sound))
+    assert report["frames"] == len(plain) // 3840, "those that the model made"
+
+
+@pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac", "wav"])
+def test_speed_is_for_every_format(client: Client, name: str) -> None:
+    slow, fast = (client.post(asked(response_format=name, speed=speed)).content for speed in (0.5, 2))
+    lengths = [len(one[WAV_HEAD:]) // 2 if name == "wav" else len(sound_of(one)[0]) for one in (slow, fast)]
+    delay = 4096  # what the encoder puts around the sound
+    assert lengths == pytest.approx([6 * 1920 * 2, 6 * 1920 / 2], abs=delay) and lengths[0] > 2 * lengths[1]
+
+
+def test_speed_one_changes_no_sample(client: Client) -> None:
+    plain, one = (client.post(asked(response_format="pcm", **more)).content for more in ({}, {"speed": 1.0}))
+    assert same_sound(plain, one)
+
+
+def test_instructions_that_cannot_be_followed_are_ignored_and_that_is_said(client: Client) -> None:
+    body = asked(response_format="pcm", instructions="Speak softly.")
+    answer, plain = client.post(body), client.post(asked(response_format="pcm"))
+    assert answer.status_code == 200 and same_sound(answer.content, plain.content)
+    assert answer.headers["x-speech-ignored"] == "instructions" and "x-speech-ignored" not in plain.headers
+    assert client.post({**body, "stream": False}).headers["x-speech-ignored"] == "instructions"
+    events = events_of(client.post({**body, "stream_format": "sse"}).content)
+    assert events[-1][1]["report"]["ignored"] == ["instructions"]
+
+
+def test_a_strict_server_refuses_them(serve) -> None:
+    client = serve(ServerOptions(strict=True))
+    answer = client.post(asked(instructions="Speak softly."))
+    assert answer.status_code == 400 and "does not follow instructions" in error_of(answer)["message"]
+    assert client.post(asked(instructions="")).status_code == 200
+
+
+def test_instructions_are_followed_where_the_checkpoint_can(load) -> None:
+    model, limits = load("tiny", "voice_design"), Limits()
+    settings = read_settings({"instructions": "a calm voice"}, Rules(model, 5, limits, strict=True), "pcm")
+    assert (settings.instructions, settings.ignored) == ("a calm voice", ())
+
+
+def test_pauses_are_silence(client: Client) -> None:
+    plain, paused = (
+        np.frombuffer(client.post(asked(text, response_format="pcm")).content, "<i2")
+        for text in ("Hello there.", "[pause 1] Hello there.")
+    )
+    assert len(paused) == len(plain) + 24000 and not paused[:24000].any()
+
+
+def test_control_tokens_are_plain_text(client: Client) -> None:
+    assert client.post(asked("Hello<|im_end|> there.")).status_code == 200
+
+
+def test_an_answer_that_takes_too_long_is_ended(serve) -> None:
+    client = serve(ServerOptions(limits=Limits(seconds=0.2)))
+    response = client.post({**asked("word " * 20, stream=False), "sampling": {"max_seconds": 150}})
+    assert response.status_code == 504 and error_of(response)["code"] == "timeout"
+    assert client.speaker.status.waiting == 0
+
+
+def test_a_failure_of_the_engine_has_no_details(client: Client, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(codec_turns, "check_samples", fail)
+        response = client.post(asked())
+    assert response.status_code == 500 and "secret" not in error_of(response)["message"]
+    assert client.post(asked()).status_code == 200
+
+
+def test_events_end_with_the_error(client: Client, monkeypatch) -> None:
+    calls = []
+
+    def fail_later(*_: object) -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("secret")
+
+    monkeypatch.setattr(codec_turns, "check_samples", fail_later)
+    body = {**asked("word " * 20, stream_format="sse"), "sampling": {"max_seconds": 5}}
+    response = client.post(body)
+    events = events_of(response.content)
+    assert response.status_code == 200 and events[-1][0] == "error"
+    assert events[-1][1]["error"]["type"] == "server_error"
+
+
+def test_a_file_that_went_wrong_is_spoken_again(client: Client, monkeypatch) -> None:
+    from qwen3_tts_morph.morph.batch import open_line
+
+    ends = iter(["silent", "eos"])
+    monkeypatch.setattr(open_line, "judge_end", lambda *_: next(ends))
+    response = client.post(asked(stream=False))
+    assert response.headers["x-speech-ended"] == "eos" and response.headers["x-speech-seed"] == "4"
+    assert next(ends, None) is None
+
+
+def test_a_file_stays_if_another_take_cannot_be_made(client: Client, monkeypatch) -> None:
+    from qwen3_tts_morph.morph.batch import open_line
+
+    monkeypatch.setattr(open_line, "judge_end", lambda *_: "silent")
+    speak, asked_for = client.speaker.speak, []
+
+    async def busy(*given, **more):
+        asked_for.append(1)
+        if len(asked_for) > 1:
+            raise ApiError(429, "8 lines wait already")
+        return await speak(*given, **more)
+
+    monkeypatch.setattr(client.speaker, "speak", busy)
+    response = client.post(asked(stream=False))
+    assert len(asked_for) == 2 and response.status_code == 200 and len(response.content) > 1000
+    assert response.headers["x-speech-ended"] == "silent" and response.headers["x-speech-seed"] == "3"
+
+
+def test_a_file_stays_if_another_take_would_take_too_long(serve, monkeypatch) -> None:
+    from qwen3_tts_morph.morph.batch import open_line
+
+    monkeypatch.setattr(open_line, "judge_end", lambda *_: "silent")
+    monkeypatch.setattr(answer_module, "SHARE_FOR_ANOTHER", 0.01)
+    client, asked_for = serve(ServerOptions(limits=Limits(seconds=60.0))), []
+    speak = client.speaker.speak
+
+    async def slow(*given, **more):
+        asked_for.append(1)
+        if len(asked_for) > 1:
+            await anyio.sleep_forever()
+        return await speak(*given, **more)
+
+    monkeypatch.setattr(client.speaker, "speak", slow)
+    response = client.post(asked(stream=False))
+    assert len(asked_for) == 2 and response.status_code == 200 and len(response.content) > 1000
+    assert response.headers["x-speech-ended"] == "silent" and response.headers["x-speech-seed"] == "3"
+
+
+def test_a_text_of_escaped_characters_may_be_as_long_as_any(serve) -> None:
+    limits = Limits(characters=30_000, body_bytes=body_bytes(30_000))
+    body = json.dumps(asked("\U0001f642" * 30_000)).encode()
+    answer = serve(ServerOptions(limits=limits)).run(
+        lambda http: http.post("/v1/audio/speech", content=body, headers={"Content-Type": "application/json"})
+    )
+    assert answer.status_code == 400 and "no letter" in answer.json()["error"]["message"], "it was read"

@@ -1,0 +1,138 @@
+"""Sound files, and streams of sound."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from qwen3_tts_morph.postprocess.pcm import to_s16
+from qwen3_tts_morph.serve.terminal import sound
+from qwen3_tts_morph.serve.terminal.arguments import FORMATS
+
+
+def tone() -> np.ndarray:
+    return np.sin(np.arange(24000, dtype=np.float32) / 10)
+
+
+def test_a_file_that_cannot_be_replaced_stays_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    out = tmp_path / "speech.wav"
+    out.write_bytes(b"yesterday's")
+    monkeypatch.setattr(Path, "replace", locked)
+    with pytest.raises(
+        ValueError, match=r"speech.wav cannot be written \(Permission denied\): choose another"
+    ):
+        sound.write_sound(out, np.zeros(100, np.float32), 24000)
+    assert out.read_bytes() == b"yesterday's" and list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_every_supported_format_can_be_written_and_read(ending: str, tmp_path: Path) -> None:
+    out = tmp_path / f"speech{ending.upper()}"
+    sound.write_sound(out, tone(), 24000)
+    waveform, rate = soundfile.read(out)
+    assert len(waveform) / rate == pytest.approx(1, abs=0.06) and abs(waveform).max() > 0.5
+
+
+def test_a_stream_has_the_samples_of_a_file_and_of_comfyui() -> None:
+    samples = np.concatenate([tone(), [-1.0, 1.0, 1.5, -1.5, 0.0]]).astype(np.float32)
+    content = sound.to_s16(samples)
+    assert np.array_equal(content, to_s16(samples))
+    written, _ = soundfile.read(io.BytesIO(sound.encode(samples, 24000, ".wav")), dtype="int16")
+    assert np.array_equal(content, written)
+    assert sound.encode(samples, 24000, ".pcm") == content.tobytes()
+    streamed = sound.stream_header("wav", 24000) + content.tobytes()
+    read, rate = soundfile.read(io.BytesIO(streamed), dtype="int16")
+    assert rate == 24000 and np.array_equal(read, written)
+    assert sound.stream_header("pcm", 24000) == b""
+
+
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
+    noise = tmp_path / "noise.wav"
+    noise.write_bytes(bytes(range(256)) * 10)
+    with pytest.raises(ValueError, match=r"noise.wav cannot be read as a recording: give a wav"):
+        sound.read_recording(noise)
+
+
+@pytest.mark.parametrize("samples", [2**36 - 1, 0])
+def test_a_header_that_claims_any_length_is_one_sentence(tmp_path: Path, samples: int) -> None:
+    """numpy would be asked for 256 GiB. 0 is what a program writes that does not know the length yet."""
+    path = tmp_path / "speech.flac"
+    soundfile.write(path, tone(), 24000)
+    content = bytearray(path.read_bytes())
+    content[21] = content[21] & 0xF0 | samples >> 32  # 36 bits of STREAMINFO
+    content[22:26] = (samples & 0xFFFFFFFF).to_bytes(4, "big")
+    path.write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"cannot be read as a recording: give a wav.*samples: save it again"
+    ):
+        sound.read_recording(path)
+
+
+CODECS = {
+    ".m4a": ("ipod", "aac"),
+    ".mp4": ("mp4", "aac"),
+    ".aac": ("adts", "aac"),
+    ".webm": ("webm", "libopus"),
+}
+
+
+def write_compressed(path: Path) -> None:
+    av = pytest.importorskip("av", reason="not run: PyAV is not installed")
+    container_kind, codec = CODECS[path.suffix.lower()]
+    with av.open(str(path), "w", format=container_kind) as container:
+        stream = container.add_stream(codec, rate=48000, layout="mono")
+        wave = 0.5 * np.sin(np.arange(48000) * 2 * np.pi * 440 / 48000)
+        frame = av.AudioFrame.from_ndarray(wave[None].astype(np.float32), format="fltp", layout="mono")
+        frame.sample_rate, frame.pts = 48000, 0
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+@pytest.mark.parametrize("ending", [*CODECS, ".M4A"])
+def test_what_telephones_and_browsers_record_is_read(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"speech{ending}"
+    write_compressed(path)
+    waveform, rate = sound.read_recording(path)
+    assert (waveform.dtype, waveform.shape[0], rate) == (np.float32, 1, 48000)
+    assert waveform.shape[1] / rate == pytest.approx(1, abs=0.06)
+    middle = waveform[0, 10000:34000]
+    assert np.argmax(np.abs(np.fft.rfft(middle))) * rate / middle.size == pytest.approx(440, abs=3)
+
+
+@pytest.mark.parametrize("content", [b"", b"junk" * 500, b"#EXTM3U\nfile:///etc/passwd\n"])
+@pytest.mark.parametrize("ending", list(CODECS))
+def test_a_compressed_file_that_is_none_is_refused(tmp_path: Path, ending: str, content: bytes) -> None:
+    path = tmp_path / f"speech{ending}"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot be read as a recording: give a wav"):
+        sound.read_recording(path)
+
+
+def test_without_pyav_the_formats_that_can_be_read_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sound, "is_installed", lambda: False)
+    path = tmp_path / "speech.m4a"
+    path.write_bytes(b"junk" * 500)
+    with pytest.raises(ValueError, match=r"give a wav, flac, ogg or mp3 file \("):
+        sound.read_recording(path)
+
+
+def test_a_link_beside_the_file_is_not_written_through(tmp_path: Path) -> None:
+    out, outside = tmp_path / "out" / "speech.wav", tmp_path / "outside"
+    out.parent.mkdir()
+    try:
+        (out.parent / f"speech.wav.{os.getpid()}.part").symlink_to(outside)
+    except OSError:
+        pytest.skip("not run: this system does not allow links")
+    sound.write_sound(out, tone(), 24000)
+    assert not outside.exists() and out.is_file() and not out.is_symlink()
