@@ -17,7 +17,7 @@ from ..morph.options import (
     check_choice,
 )
 from ..morph.text.pauses import check_spoken
-from ..morph.text.script import find_tag
+from ..morph.text.scripts.script import find_tag
 from .sockets import ModelSocket, SamplingSocket, VoiceSocket, WordCheckSocket
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.

@@ -44,7 +44,7 @@ from qwen3_tts_morph.morph.kernels.precompile import compile_only
 from qwen3_tts_morph.morph.kernels.precompile import run as run_kernel
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
 from qwen3_tts_morph.morph.model.layers import Layer
-from qwen3_tts_morph.morph.model.linear import Weight
+from qwen3_tts_morph.morph.model.weights.linear import Weight
 
 from . import stream
 from .bench import Bench

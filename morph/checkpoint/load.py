@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
-from ..model.int8 import quantize_talker
-from ..model.joined_weights import view_heads
 from ..model.model import Model
 from ..model.rope import inverse_frequencies
 from ..model.tail import describe_tails
+from ..model.weights.int8 import quantize_talker
+from ..model.weights.joined_weights import view_heads
 from ..options import LoadOptions
 from .find import check_complete, fingerprint_digest
 from .json_file import read_object

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from ..model.linear import Weight
 from ..model.tail import About, Tail
+from ..model.weights.linear import Weight
 from .find import weight_files
 from .tensor_file import read_tensors, write_tensors
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from ..model.joined_weights import join
 from ..model.layers import Angles
+from ..model.weights.joined_weights import join
 from .packing import CHUNK_FRAMES, CONTEXT_FRAMES
 
 EPSILON = 1e-9  # SnakeBeta's

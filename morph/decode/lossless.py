@@ -23,9 +23,9 @@ from typing import Any, TypeAlias
 import torch
 
 from ..model.crossbar import crossbar
-from ..model.joined_weights import stack
-from ..model.linear import Weight
 from ..model.tail import Tail
+from ..model.weights.joined_weights import stack
+from ..model.weights.linear import Weight
 from .kv_cache import KeyValueCache
 from .predictor import Predictor
 from .sampling import Randomness, TokenSamplings, distribution

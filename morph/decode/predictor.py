@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from ..model.crossbar import tail_logits
-from ..model.joined_weights import view_heads
 from ..model.rope import RopeTable
 from ..model.tail import Tail
+from ..model.weights.joined_weights import view_heads
 from ..options import PREDICTED_GROUPS
 from .kv_cache import KeyValueCache
 from .sampling import BrokenLines, Randomness, TokenSamplings, sample_tokens

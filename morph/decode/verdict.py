@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..model.linear import Weight
+from ..model.weights.linear import Weight
 from ..options import TokenSampling
 from .sampling import Randomness, TokenSamplings, distribution
 

@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 from ..model.layers import TORCH_OPS, LayerOps, LayerPass, run_layers
-from ..model.linear import linear
 from ..model.static_cache import FillView, SpanView, StepView
+from ..model.weights.linear import linear
 from .buffers import Buffers, LastPositions, LineState, PrefillBatch, Settings
 from .noise import GROUPS, gumbel_noise
 from .sampling import sample_static

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from ..model.addresses import TensorAddresses
 from ..model.crossbar import tail_logits
-from ..model.joined_weights import view_heads
 from ..model.layers import LayerStack
-from ..model.linear import Weight, tensors_of
 from ..model.model import Model
+from ..model.weights.addresses import TensorAddresses
+from ..model.weights.joined_weights import view_heads
+from ..model.weights.linear import Weight, tensors_of
 
 
 @dataclass(frozen=True)

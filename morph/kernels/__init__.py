@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from ..model.int8 import Int8Weight
 from ..model.layers import TORCH_OPS, LayerOps
+from ..model.weights.int8 import Int8Weight
 
 if TYPE_CHECKING:
     from ..frame.buffers import Buffers, LastPositions, PrefillBatch

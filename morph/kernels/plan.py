@@ -14,8 +14,8 @@ from typing import Any
 import torch
 import triton.language as tl
 
-from ..model.int8 import Int8Weight
-from ..model.linear import Weight
+from ..model.weights.int8 import Int8Weight
+from ..model.weights.linear import Weight
 from ..runtime.workspace import Workspace
 from .precompile import Launch, run
 

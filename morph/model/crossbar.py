@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import torch
 from torch.nn import functional
 
-from .int8 import Int8Weight
-from .linear import Weight
+from .weights.int8 import Int8Weight
+from .weights.linear import Weight
 
 EPS = 1e-6  # of the residual layers' RMSNorm
 

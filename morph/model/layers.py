@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn import functional
 
-from .joined_weights import join, view_weight
-from .linear import Weight, linear
 from .rope import RopeTable
 from .static_cache import FillView, SpanView, StepView
+from .weights.joined_weights import join, view_weight
+from .weights.linear import Weight, linear
 
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 

@@ -11,10 +11,10 @@ import torch
 from ..options import Sampling, check_tail
 from ..runtime.exclusive import Exclusive
 from ..text.profile import TextProfile
-from .int8 import Int8Linear
-from .joined_weights import stack
 from .tail import Tail
 from .tokens import TextIds
+from .weights.int8 import Int8Linear
+from .weights.joined_weights import stack
 
 SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
 KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}

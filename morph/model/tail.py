@@ -23,7 +23,7 @@ import torch
 
 from ..options import PREDICTED_GROUPS, check_seq_groups
 from .crossbar import tail_logits
-from .linear import Weight
+from .weights.linear import Weight
 
 PAIRS = (("mix_up", "mix_down"), ("group_up", "group_down"), ("left", "right"))
 

@@ -17,8 +17,8 @@ from ..speech.progress import OnFrame
 from ..speech.seeds import hash_seed, take_seed
 from ..speech.takes import ERROR
 from ..synthesizer import Synthesizer
-from ..text.script import Script, ScriptError, ScriptLine, parse_script, report_faults
-from ..text.subtitles import Caption, to_srt
+from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults
+from ..text.scripts.subtitles import Caption, to_srt
 from ..voice.voice import Voice, check_voice
 from .retime import check_retiming, retime, retiming_of
 from .sentences import caption_of, sentence_captions

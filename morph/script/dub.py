@@ -21,10 +21,10 @@ from ..speech.lines import Line, Spoken
 from ..speech.progress import OnFrame
 from ..speech.takes import ERROR
 from ..synthesizer import Synthesizer
-from ..text.captions import DubLine, TimedText, name_captions, read_captions, read_dub
 from ..text.names import name_key
-from ..text.script import NARRATOR, Script, ScriptError
-from ..text.subtitles import to_srt
+from ..text.scripts.captions import DubLine, TimedText, name_captions, read_captions, read_dub
+from ..text.scripts.script import NARRATOR, Script, ScriptError
+from ..text.scripts.subtitles import to_srt
 from ..voice.voice import Voice
 from .dialogue import ScriptRequest, amplify_line, check_instructions, lines_of
 from .retime import retime, retiming_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...postprocess.stretch import Stretch, check_installed, stretch
 from ..speech.lines import PieceSpan, Spoken
-from ..text.script import ScriptLine
+from ..text.scripts.script import ScriptLine
 
 
 def retiming_of(line: ScriptLine) -> Stretch:

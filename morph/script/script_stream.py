@@ -16,7 +16,7 @@ from ..options import GenerateOptions
 from ..speech.lines import Line, Spoken, check_line, render_lines
 from ..speech.progress import OnFrame
 from ..synthesizer import Synthesizer
-from ..text.script import Script, ScriptLine
+from ..text.scripts.script import Script, ScriptLine
 from .dialogue import Dialogue, ScriptRequest, amplify, assemble, read_script, spacing_of
 from .retime import retiming_of
 

@@ -17,8 +17,8 @@ from ...postprocess.ends import LOUDNESS_RANGE_DB, WINDOW_S, speech_span
 from ...postprocess.join import Span
 from ..speech.lines import PieceSpan, Spoken
 from ..text.pauses import without_pauses
+from ..text.scripts.subtitles import Caption
 from ..text.split import split_sentences
-from ..text.subtitles import Caption
 
 SHORTEST_PAUSE_S = 0.08
 REACH = 0.5  # of the shorter of two sentences: how far from the expected place their pause may be

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..text.names import name_key
-from ..text.script import RESERVED
+from ..text.scripts.script import RESERVED
 from .voice import Voice
 
 GIVEN, SAVED, PRESET = "cast", "saved voice", "preset"  # where a voice came from

@@ -19,10 +19,10 @@ from ..codec.forward import Slabs, TorchOps, synthesise
 from ..codec.packing import PackedChunk, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from ..codec.upstream import cut_reference
 from ..codec.weights import CodecWeights
-from ..model.addresses import TensorAddresses
 from ..model.finite import check_samples
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
+from ..model.weights.addresses import TensorAddresses
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback

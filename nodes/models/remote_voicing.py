@@ -11,7 +11,7 @@ from ..page.playing import Playing, Scene, speak_in_order
 if TYPE_CHECKING:
     from ...morph.script.dialogue import Dialogue, ScriptRequest
     from ...morph.speech.lines import Line, Spoken
-    from ...morph.text.script import Script
+    from ...morph.text.scripts.script import Script
     from ...serve.remote.renderer import RemoteRenderer
     from ..page.live import Speaker
     from ..page.progress import Progress
@@ -48,7 +48,7 @@ class RemoteVoicing:
         """See ``Voicing``."""
         from ...morph.script.dialogue import lines_of
         from ...morph.script.retime import check_retiming
-        from ...morph.text.script import parse_script
+        from ...morph.text.scripts.script import parse_script
         from ..inputs import LANGUAGES
 
         languages = list(self.renderer.facts.languages or LANGUAGES)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...morph.kept.shared_renderer import SharedRenderer
     from ...morph.script.dialogue import Dialogue, ScriptRequest
     from ...morph.speech.lines import Line, Spoken
-    from ...morph.text.script import Script
+    from ...morph.text.scripts.script import Script
     from ..page.live import Speaker
     from ..page.progress import Progress
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...morph.options import GenerateOptions
     from ...morph.script.dialogue import Dialogue, ScriptRequest
     from ...morph.speech.lines import Line, Spoken
-    from ...morph.text.script import Script
+    from ...morph.text.scripts.script import Script
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from .live import Speaker
 if TYPE_CHECKING:
     from ...morph.script.dialogue import Dialogue, ScriptRequest
     from ...morph.speech.lines import Line, Spoken
-    from ...morph.text.script import Script
+    from ...morph.text.scripts.script import Script
 
 
 @dataclass

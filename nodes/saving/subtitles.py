@@ -8,7 +8,7 @@ from pathlib import Path
 from comfy_api.latest import io, ui
 
 from ...morph.text.encoding import check_encodable
-from ...morph.text.subtitles import srt_to_vtt
+from ...morph.text.scripts.subtitles import srt_to_vtt
 from ...postprocess.checks import check_choice
 from .. import inputs
 from ..folders import output_folder

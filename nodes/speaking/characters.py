@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...morph.text.names import name_key
-from ...morph.text.script import RESERVED
+from ...morph.text.scripts.script import RESERVED
 
 if TYPE_CHECKING:
     from ...morph.voice.cast import Cast

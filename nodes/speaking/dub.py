@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from comfy_api.latest import io
 
 from ...morph.options import GenerateOptions, Sampling, check_decoding
-from ...morph.text.captions import read_captions
 from ...morph.text.names import name_key
-from ...morph.text.script import NARRATOR
+from ...morph.text.scripts.captions import read_captions
+from ...morph.text.scripts.script import NARRATOR
 from ...postprocess.checks import check_choice
 from .. import inputs
 from ..models.linked import check_cast, check_model, check_voice, check_word_check

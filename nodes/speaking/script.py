@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from comfy_api.latest import io
 
 from ...morph.options import GenerateOptions, Sampling, check_decoding
-from ...morph.text.script import ScriptError, check_script
+from ...morph.text.scripts.script import ScriptError, check_script
 from .. import inputs
 from ..models.linked import check_cast, check_model, check_word_check
 from ..models.memory import ManagedModel, ManagedModels
@@ -30,7 +30,7 @@ from .kept_lines import line_cache
 if TYPE_CHECKING:
     from ...morph.kept.word_check import WordCheck
     from ...morph.script.dialogue import Dialogue, ScriptRequest
-    from ...morph.text.script import ScriptLine
+    from ...morph.text.scripts.script import ScriptLine
     from ...morph.voice.voice import Voice
 
 DEFAULTS = GenerateOptions()

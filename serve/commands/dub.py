@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...morph.script.dub import Dub, FitLimits
     from ...morph.speech.lines import Line
     from ...morph.synthesizer import Synthesizer
-    from ...morph.text.captions import DubLine, TimedText
+    from ...morph.text.scripts.captions import DubLine, TimedText
     from ...morph.voice.cast import Cast
 
 FILES = (".srt", ".vtt")
@@ -82,7 +82,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
-    from ...morph.text.captions import read_captions
+    from ...morph.text.scripts.captions import read_captions
 
     text, recording = read_words(options.file), read_reference(options)
     read_captions(text)  # faults are found before a model is loaded
@@ -99,7 +99,7 @@ def dub_into(
 ) -> int:
     """Speak the captions that are not saved, and write the track; see ``run``."""
     from ...morph.script.dub import assemble_dub
-    from ...morph.text.captions import read_captions, read_dub
+    from ...morph.text.scripts.captions import read_captions, read_dub
 
     path = find_checkpoint(options, console)
     if (config := read_config(path)) is not None:
@@ -155,7 +155,7 @@ def make_job(
     options: argparse.Namespace,
 ) -> script.Job:
     """Return the job of speaking the lines without speed, pitch and level: these are set when they are fitted."""
-    from ...morph.text.script import Script
+    from ...morph.text.scripts.script import Script
 
     plain = Script(tuple(replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed))
     plans = script.make_plans(plain, lines, maker.facts())
@@ -167,7 +167,7 @@ def make_job(
 
 def write_dub(dub: Dub, options: argparse.Namespace) -> list[Path]:
     """Write the track, and subtitles at the times at which they are heard; return their paths."""
-    from ...morph.text.subtitles import srt_to_vtt
+    from ...morph.text.scripts.subtitles import srt_to_vtt
 
     track, srt, vtt = script.outputs(options)
     with script.open_track(track, dub.sample_rate) as file:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from ...morph.speech.lines import Line, Spoken
     from ...morph.speech.progress import OnFrame
     from ...morph.synthesizer import Synthesizer
-    from ...morph.text.script import Script, ScriptLine
-    from ...morph.text.subtitles import Caption
+    from ...morph.text.scripts.script import Script, ScriptLine
+    from ...morph.text.scripts.subtitles import Caption
     from ...morph.voice.cast import Cast
     from ..scripts.line_list import LineList
 
@@ -244,7 +244,7 @@ def not_loaded() -> Model:
 
 def check_file(file: Path, text: str) -> None:
     """Raise ValueError for a file that cannot be read whatever the cast is."""
-    from ...morph.text.script import check_script
+    from ...morph.text.scripts.script import check_script
     from ..scripts.line_list import parse_lines
 
     if file.suffix.lower() in JSON_LINES:
@@ -295,7 +295,7 @@ def parse_named_lines(
     text: str, cast: Cast, languages: Sequence[str], options: argparse.Namespace
 ) -> LineList:
     """Return the script, and each of its names as the cast has it; errors as ``read_named_lines``."""
-    from ...morph.text.script import parse_script
+    from ...morph.text.scripts.script import parse_script
     from ..scripts.line_list import LineList, parse_lines
 
     if options.file.suffix.lower() in JSON_LINES:
@@ -411,7 +411,7 @@ def without_sound(spoken: Spoken) -> Spoken:
 
 def write_track(job: Job) -> list[Path]:
     """Write the track from the lines' files, and its subtitles; return their paths."""
-    from ...morph.text.subtitles import to_srt, to_vtt
+    from ...morph.text.scripts.subtitles import to_srt, to_vtt
 
     track, srt, vtt = outputs(job.options)
     captions = write_samples(job, track)

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import MAX_PAUSE_S, check_spoken
-from ...morph.text.script import (
+from ...morph.text.scripts.script import (
     HIGHEST_GAIN_DB,
     LOWEST_GAIN_DB,
     MAX_SEED,

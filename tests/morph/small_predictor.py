@@ -10,7 +10,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import distribution
-from qwen3_tts_morph.morph.model.joined_weights import stack
+from qwen3_tts_morph.morph.model.weights.joined_weights import stack
 from qwen3_tts_morph.morph.options import TokenSampling
 
 WIDTH = 24  # the talker's

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from qwen3_tts_morph.morph.model.joined_weights import joined
+from qwen3_tts_morph.morph.model.weights.joined_weights import joined
 
 
 def stacked(modules: torch.nn.ModuleList) -> torch.Tensor | None:

@@ -20,8 +20,8 @@ from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.sampling import Randomness
 from qwen3_tts_morph.morph.model.crossbar import crossbar
-from qwen3_tts_morph.morph.model.joined_weights import view_heads
 from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.model.weights.joined_weights import view_heads
 from qwen3_tts_morph.morph.options import (
     PREDICTED_GROUPS,
     GenerateOptions,

@@ -22,9 +22,9 @@ from pathlib import Path
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, predictor_fingerprint, save_tails
-from qwen3_tts_morph.morph.model.joined_weights import stack
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import About, Tail
+from qwen3_tts_morph.morph.model.weights.joined_weights import stack
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions, parse_groups
 
 from .config import DEFAULT, Config, load_config

@@ -9,7 +9,7 @@ import torch
 import triton
 
 from ...model.layers import Layer, LayerStack
-from ...model.linear import split_scales
+from ...model.weights.linear import split_scales
 from ..linear.launch import Projection, as_words, project
 from ..linear.tiles import GemvShape, gemv_tile
 from ..plan import Plan, launch

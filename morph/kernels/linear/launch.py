@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 import triton
 
-from ...model.linear import Weight, split_scales
+from ...model.weights.linear import Weight, split_scales
 from ..constants import SUM_WIDTH
 from ..plan import Plan, launch
 from ..states import Inputs, Residual

@@ -8,9 +8,9 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.model.joined_weights import stack
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import About, Tail
+from qwen3_tts_morph.morph.model.weights.joined_weights import stack
 from qwen3_tts_morph.morph.options import TokenSampling
 
 from lab.benchmarks.quality.distance import Trace, measure_line

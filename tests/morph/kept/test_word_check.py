@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 from qwen3_tts_morph.morph.speech.report import describe, outcome
 from qwen3_tts_morph.morph.speech.seeds import take_seed
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.script import ScriptLine
+from qwen3_tts_morph.morph.text.scripts.script import ScriptLine
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 

@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.script import dialogue
 from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, line_seeds, read_script, render_script
 from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.script import ScriptError, ScriptLine
+from qwen3_tts_morph.morph.text.scripts.script import ScriptError, ScriptLine
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 RATE = 24000

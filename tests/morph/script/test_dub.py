@@ -22,8 +22,8 @@ from qwen3_tts_morph.morph.script.dub import (
 )
 from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.captions import DubLine, TimedText
-from qwen3_tts_morph.morph.text.script import ScriptError, ScriptLine
+from qwen3_tts_morph.morph.text.scripts.captions import DubLine, TimedText
+from qwen3_tts_morph.morph.text.scripts.script import ScriptError, ScriptLine
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 

@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, render_script
 from qwen3_tts_morph.morph.script.script_stream import SceneChunk, stream_scene, stream_script
 from qwen3_tts_morph.morph.speech import lines as rendering
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.script import ScriptError
+from qwen3_tts_morph.morph.text.scripts.script import ScriptError
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from tests.morph.batch.test_stream import ENGINES, wait_until_free

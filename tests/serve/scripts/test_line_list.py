@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from qwen3_tts_morph.morph.text.script import ScriptError
+from qwen3_tts_morph.morph.text.scripts.script import ScriptError
 from qwen3_tts_morph.serve.scripts.line_list import parse_lines
 
 

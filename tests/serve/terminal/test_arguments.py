@@ -9,7 +9,7 @@ import pytest
 from qwen3_tts_morph.morph import options
 from qwen3_tts_morph.morph.hearing.whisper import SIZES
 from qwen3_tts_morph.morph.speech.lines import LAYOUTS
-from qwen3_tts_morph.morph.text import script
+from qwen3_tts_morph.morph.text.scripts import script
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.commands import clone
 from qwen3_tts_morph.serve.terminal import arguments

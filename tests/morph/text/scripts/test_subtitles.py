@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.text.subtitles import Caption, srt_to_vtt, to_srt, to_vtt
+from qwen3_tts_morph.morph.text.scripts.subtitles import Caption, srt_to_vtt, to_srt, to_vtt
 from qwen3_tts_morph.postprocess import Spacing, join
 
 

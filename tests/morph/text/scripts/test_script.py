@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from qwen3_tts_morph.morph.text.script import Pause, Script, ScriptError, ScriptLine, parse_script
+from qwen3_tts_morph.morph.text.scripts.script import Pause, Script, ScriptError, ScriptLine, parse_script
 
 CAST = ["Bob", "Anna Maria", "小明"]
 

@@ -29,10 +29,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
-from .encoding import check_encodable
-from .names import name_key
-from .pauses import DECIMAL, check_spoken, read_seconds, without_pauses
+from ....postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
+from ..encoding import check_encodable
+from ..names import name_key
+from ..pauses import DECIMAL, check_spoken, read_seconds, without_pauses
 
 RESERVED = ":\uff1a[]#"  # these have a meaning in scripts: no name has them
 TAGS = (

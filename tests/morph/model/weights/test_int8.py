@@ -17,11 +17,11 @@ from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.crossbar import crossbar
-from qwen3_tts_morph.morph.model.int8 import Int8Linear, Int8Weight, quantize
-from qwen3_tts_morph.morph.model.joined_weights import view_heads, view_weight
-from qwen3_tts_morph.morph.model.linear import linear
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import About, Tail
+from qwen3_tts_morph.morph.model.weights.int8 import Int8Linear, Int8Weight, quantize
+from qwen3_tts_morph.morph.model.weights.joined_weights import view_heads, view_weight
+from qwen3_tts_morph.morph.model.weights.linear import linear
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, render_lines
 from qwen3_tts_morph.morph.speech.report import describe

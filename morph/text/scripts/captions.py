@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-from .encoding import check_encodable
-from .names import name_key
+from ..encoding import check_encodable
+from ..names import name_key
 from .script import NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script, report_faults
 from .sounds import BRACKETS, with_sounds, without_sounds
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from qwen3_tts_morph.morph.text.sounds import with_sounds, without_sounds
+from qwen3_tts_morph.morph.text.scripts.sounds import with_sounds, without_sounds
 
 
 def left(text: str) -> str:

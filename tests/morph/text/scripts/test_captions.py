@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 
 import pytest
-from qwen3_tts_morph.morph.text.captions import TimedText, read_captions, read_dub
-from qwen3_tts_morph.morph.text.script import ScriptError
-from qwen3_tts_morph.morph.text.subtitles import Caption, to_vtt
+from qwen3_tts_morph.morph.text.scripts.captions import TimedText, read_captions, read_dub
+from qwen3_tts_morph.morph.text.scripts.script import ScriptError
+from qwen3_tts_morph.morph.text.scripts.subtitles import Caption, to_vtt
 
 SRT = """\
 1

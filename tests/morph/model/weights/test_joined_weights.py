@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.model.joined_weights import join, joined, stack
+from qwen3_tts_morph.morph.model.weights.joined_weights import join, joined, stack
 from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file, save_file
 

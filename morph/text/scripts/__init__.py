@@ -1,0 +1,1 @@
+"""Scripts and captions: who says which line and when, and the files of subtitles."""
