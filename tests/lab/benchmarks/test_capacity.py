@@ -14,7 +14,7 @@ import simpy
 
 from lab.benchmarks import capacity
 from lab.benchmarks.capacity import WAITING, Curve, Gpu, Heard, Load, Machine, Planner, read_machine, simulate
-from tests.lab.benchmarks.test_readme import check_cell, table
+from tests.lab.benchmarks.results.test_readme import check_cell, table
 
 FLAT = Machine(Curve({1: 8.0}), Curve({1: 2.0}), Curve({1: 5.0}))  # a frame takes 10 ms, a prompt 5
 

@@ -33,8 +33,8 @@ from lab.training.decoder.stretches import JoinOptions, Stretches, join, load, m
 from lab.training.decoder.trainer import Trainer
 from lab.training.periodicity import periodicity, pitch_of
 from lab.training.storage import write_wav
-from tests.lab.training.tiny_codec import line
-from tests.lab.training.tiny_codec import tiny as tiny_codec
+from tests.lab.training.codec.tiny_codec import line
+from tests.lab.training.codec.tiny_codec import tiny as tiny_codec
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 

@@ -28,7 +28,14 @@ from lab.training.parallel import ALONE
 from lab.training.talker.checkpoint import load_weights
 from lab.training.talker.config import DEFAULT, load_config
 from lab.training.talker.train import train
-from tests.lab.training.tiny_talker import TEXTS, VOICES, recording, tiny_run, write_codes, write_config
+from tests.lab.training.talker.tiny_talker import (
+    TEXTS,
+    VOICES,
+    recording,
+    tiny_run,
+    write_codes,
+    write_config,
+)
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 

@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file
 
 from lab.random_checkpoint import write_checkpoint
-from tests.morph.stacking import stacked
+from tests.morph.model.weights.stacking import stacked
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

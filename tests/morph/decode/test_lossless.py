@@ -19,6 +19,7 @@ from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 
+from tests.morph.decode.small_predictor import Small, exact_joint, make_small, number_of
 from tests.morph.decoding import (
     GREEDY,
     SEEDS,
@@ -29,7 +30,6 @@ from tests.morph.decoding import (
     prompts_of,
 )
 from tests.morph.pairwise import pairwise, thinned
-from tests.morph.small_predictor import Small, exact_joint, make_small, number_of
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0)
 FILTERED = TokenSampling(temperature=0.8, top_k=3, top_p=0.9)

@@ -18,7 +18,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from tests.morph.sampler_cases import SETTINGS, VOCAB, logits
+from tests.morph.frame.sampler_cases import SETTINGS, VOCAB, logits
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
 from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
 from qwen3_tts_morph.morph.options import TokenSampling
 
-from tests.morph.sampler_cases import SETTINGS, VOCAB, logits
+from tests.morph.frame.sampler_cases import SETTINGS, VOCAB, logits
 
 
 def tensors(per_line: list[TokenSampling], vocab: int = VOCAB) -> SamplingTensors:

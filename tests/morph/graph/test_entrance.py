@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
 from tests.morph.decoding import FILTERED, GREEDY, TEXTS, graph_lines, guards_of, line_requests, prompts_of
-from tests.morph.moving import move
+from tests.morph.model.weights.moving import move
 from tests.morph.recorded import Recordings
 
 OPTIONS = GenerateOptions(5, Sampling())

@@ -24,7 +24,7 @@ from qwen3_tts_morph.morph.waveform.incremental import RowStream
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
-from tests.morph.moving import move
+from tests.morph.model.weights.moving import move
 from tests.morph.recorded import Recordings
 
 

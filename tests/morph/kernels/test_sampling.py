@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
 from qwen3_tts_morph.morph.kernels.sampling import divide, gumbel, random_words, sample_codes, sample_first
 from qwen3_tts_morph.morph.options import TokenSampling
 
-from tests.morph.sampler_cases import SETTINGS
+from tests.morph.frame.sampler_cases import SETTINGS
 
 
 @triton.jit

@@ -42,7 +42,7 @@ from tests.morph.decoding import (
     line_requests,
     prompts_of,
 )
-from tests.morph.moving import move
+from tests.morph.model.weights.moving import move
 from tests.morph.pairwise import pairwise
 from tests.morph.recorded import Recordings
 

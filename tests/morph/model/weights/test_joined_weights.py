@@ -9,8 +9,8 @@ from qwen3_tts_morph.morph.model.weights.joined_weights import join, joined, sta
 from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file, save_file
 
-from tests.morph.moving import move
-from tests.morph.stacking import stacked, unstack
+from tests.morph.model.weights.moving import move
+from tests.morph.model.weights.stacking import stacked, unstack
 
 
 def heads(kind: str = "linear", count: int = 15) -> torch.nn.ModuleList:

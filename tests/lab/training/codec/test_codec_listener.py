@@ -12,7 +12,7 @@ import torch
 from lab.training.codec.data import Speech, pack_lines, sample_batch
 from lab.training.codec.listener import Listener, speaker_loss, voice_loss
 from lab.training.codec.trainer import Trainer
-from tests.lab.training.tiny_codec import line, tiny
+from tests.lab.training.codec.tiny_codec import line, tiny
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 

@@ -33,7 +33,7 @@ from lab.training.talker.speaker import speaker_mels
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 LEAD = 3840  # two frames
 
 

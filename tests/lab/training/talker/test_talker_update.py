@@ -18,7 +18,7 @@ from lab.training.talker.codes import load_codes
 from lab.training.talker.config import Config, load_config
 from lab.training.talker.loop import Trainer
 from lab.training.talker.train import build_trainer, prepare
-from tests.lab.training.tiny_talker import tiny_run, write_codes, write_config
+from tests.lab.training.talker.tiny_talker import tiny_run, write_codes, write_config
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 

@@ -34,7 +34,7 @@ from lab.training.codec.quantizer import ResidualQuantiser
 from lab.training.codec.trainer import Trainer
 from lab.training.corpus.shards import write_shard
 from lab.training.parallel import ALONE
-from tests.lab.training.tiny_codec import line, tiny
+from tests.lab.training.codec.tiny_codec import line, tiny
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 

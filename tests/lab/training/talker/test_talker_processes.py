@@ -17,13 +17,13 @@ from safetensors.torch import load_file
 from lab.training.parallel import World
 from lab.training.talker.batch import Batch, Fields, pack
 from lab.training.talker.layout import NOTHING
-from tests.lab.training.talker_cases import PROCESSES, prepared
-from tests.lab.training.tiny_talker import write_codes, write_config
+from tests.lab.training.talker.talker_cases import PROCESSES, prepared
+from tests.lab.training.talker.tiny_talker import write_codes, write_config
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 
 CASES = Path(__file__).parent / "talker_cases.py"
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 LIMIT = 1200  # seconds, on a busy core
 
 

@@ -53,7 +53,7 @@ from lab.training.talker.published import adopt, publish
 from lab.training.talker.speaker import build_encoder
 from lab.training.talker.tokenizer import TOKENIZER_FILES, TextTokens
 from lab.training.talker.train import build_trainer, prepare, train
-from tests.lab.training.tiny_talker import (
+from tests.lab.training.talker.tiny_talker import (
     CODEBOOK,
     TEXTS,
     VOICES,

@@ -20,7 +20,7 @@ from lab.training.talker.codes import load_codes
 from lab.training.talker.config import load_config
 from lab.training.talker.loop import Trainer
 from lab.training.talker.train import build_trainer, prepare, train
-from tests.lab.training.tiny_talker import tiny_run
+from tests.lab.training.talker.tiny_talker import tiny_run
 
 PROCESSES = 2
 STEPS = 3

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.benchmarks.test_readme import BENCHMARKS, NUMBER, ROOT, check_cell, read_rows, table
+from tests.lab.benchmarks.results.test_readme import BENCHMARKS, NUMBER, ROOT, check_cell, read_rows, table
 
 H200, H100 = "nvidia-h200", "nvidia-h100-80gb-hbm3"
 STREAMING, SERVER = "docs/streaming.md", "docs/server.md"

@@ -18,11 +18,11 @@ from lab.training.codec.checkpoint import read_weights, write_weights
 from lab.training.codec.data import load_speech, pack_lines, sample_batch, segments_of
 from lab.training.codec.trainer import Trainer
 from lab.training.corpus.shards import write_shard
-from tests.lab.training.tiny_codec import line, tiny
+from tests.lab.training.codec.tiny_codec import line, tiny
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 CASES = Path(__file__).parent / "codec_cases.py"
 LIMIT = 1200  # seconds, on a busy core
 

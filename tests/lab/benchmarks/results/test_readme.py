@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 RESULTS = ROOT / "lab" / "benchmarks" / "results"
 BENCHMARKS = "docs/benchmarks.md"
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")

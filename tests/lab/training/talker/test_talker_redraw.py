@@ -26,8 +26,8 @@ from lab.training.talker.layout import Style, lay_out
 from lab.training.talker.redraw import hidden_of, load_talker, redraw, sample_rest
 from lab.training.talker.train import train
 from lab.training.talker.voices import embed_voices
-from tests.lab.training.tiny_codec import line, tiny
-from tests.lab.training.tiny_talker import CODEBOOK, tiny_run, write_codes, write_config
+from tests.lab.training.codec.tiny_codec import line, tiny
+from tests.lab.training.talker.tiny_talker import CODEBOOK, tiny_run, write_codes, write_config
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 
