@@ -64,7 +64,7 @@ class Engine:
         self._streams = StreamCodecs(self._waveforms, captures)
         self._prompts = SharedParts()
         self._use = Exclusive("the engine")
-        self.threads = KeptThreads("speech stream")
+        self.threads = KeptThreads("speech batch")
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

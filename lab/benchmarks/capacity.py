@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 import simpy
-from qwen3_tts_morph.morph.batch.open_decoding import NEWCOMERS
+from qwen3_tts_morph.morph.batch.running import NEWCOMERS
 from qwen3_tts_morph.morph.options import FRAME_RATE
 
 from .results import FOLDER

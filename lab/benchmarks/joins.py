@@ -4,10 +4,10 @@
     python -m lab.benchmarks.joins --shape demo --device cpu --repeats 2 --delays 20
     python -m lab.benchmarks.joins --shape tiny --device cpu --simulated     # what Python and waiting take of it
 
-A service (``SpeechService``, which the server has) is asked for a line, and ``delay_ms`` later for another one.
+A ``Batch``, as the server has one, is asked for a line, and ``delay_ms`` later for another one.
 ``p50_ms``, ``p95_ms`` and ``most_ms`` are from that moment to the second line's first samples, of ``--repeats``; in the
 first row nothing else is spoken. Both lines are heard to their ends, of ``--frames``. Between two runs nothing is
-spoken for ``--pause`` seconds: after half a second a service gives the model back.
+spoken for ``--pause`` seconds: after half a second a batch gives the model back.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from qwen3_tts_morph.morph.batch.service import SpeechService
-from qwen3_tts_morph.morph.batch.utterance import Utterance
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
@@ -58,7 +58,7 @@ class Joined:
     wall_s: float
 
 
-def run(service: SpeechService, case: Case, seed: int) -> Joined:
+def run(service: Batch, case: Case, seed: int) -> Joined:
     """Speak one line, or two one after the other."""
     time.sleep(case.pause_s)
     began = time.perf_counter()
@@ -78,18 +78,18 @@ def run(service: SpeechService, case: Case, seed: int) -> Joined:
     return Joined(first_s, time.perf_counter() - began)
 
 
-def ask(service: SpeechService, case: Case, seed: int) -> Utterance:
+def ask(service: Batch, case: Case, seed: int) -> Speech:
     """Ask for a line."""
-    return service.speak(Line(TEXT, case.voice, "english", seed), case.generate)
+    return service.speak(Line(TEXT, case.voice, "english", seed), case.generate, Delivery(keep=False))
 
 
-def serving(model: Model, options: argparse.Namespace) -> SpeechService:
-    """Return a service of this model; where the device is simulated, call it there."""
+def serving(model: Model, options: argparse.Namespace) -> Batch:
+    """Return a batch of this model; where the device is simulated, call it there."""
     engine = Engine("graph" if options.simulated else "auto")
-    return SpeechService(Synthesizer(model, engine), options.rows)
+    return Batch(Synthesizer(model, engine), options.rows)
 
 
-def measure(service: SpeechService, model: Model, case: Case, options: argparse.Namespace) -> Row:
+def measure(service: Batch, model: Model, case: Case, options: argparse.Namespace) -> Row:
     """Measure one case."""
     runs = [run(service, case, 2 * number) for number in range(WARM_UPS + options.repeats)][WARM_UPS:]
     first_s = [one.first_s for one in runs]
@@ -106,7 +106,7 @@ def measure(service: SpeechService, model: Model, case: Case, options: argparse.
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     table = parser(__doc__, frames=60, repeats=20)
     table.add_argument("--seq-groups", type=int, nargs="+", default=(15,))
-    table.add_argument("--rows", type=int, default=8, help="of the service (default %(default)s)")
+    table.add_argument("--rows", type=int, default=8, help="of the batch (default %(default)s)")
     table.add_argument("--voice", choices=VOICES, default="x_vector")
     table.add_argument("--delays", type=float, nargs="+", default=(5, 10, 20, 30, 40, 80, 160), help="in ms")
     table.add_argument("--pause", type=float, default=0.2, help="seconds between two runs")

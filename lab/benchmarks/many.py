@@ -27,22 +27,24 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.fleet import Fleet
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.kept.line_renderer import LineRenderer
-from qwen3_tts_morph.morph.kept.shared_renderer import SharedRenderer
+from qwen3_tts_morph.morph.kept.once import speak_lines
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.serve.process.ports import free_ports
-from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
+from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
+from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 
 import pack
 
@@ -90,20 +92,16 @@ def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Measured:
 
 def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argparse.Namespace) -> Measured:
     """Measure these models in one process."""
+    generate = generate_options(models[0], options)
+    engine = "graph" if options.simulated else "auto"
+    synthesizers = [Synthesizer(model, Engine(engine)) for model in models]
     with simulated(SIMULATED) if options.simulated else nullcontext():
-        renderers = [
-            LineRenderer(
-                Synthesizer(model, Engine("graph" if options.simulated else "auto")),
-                generate_options(models[0], options),
-            )
-            for model in models
-        ]
-        shared = SharedRenderer(tuple(renderers))
         try:
-            return measure(lambda: shared.render(lines), options.repeats)
+            with Fleet([Batch(one, rows=options.batch_size) for one in synthesizers]) as fleet:
+                return measure(lambda: speak_lines(fleet, lines, generate), options.repeats)
         finally:
-            for one in renderers:
-                one.synthesizer.free()
+            for one in synthesizers:
+                one.free()
 
 
 def measure_ray(
@@ -112,10 +110,10 @@ def measure_ray(
     """Measure one replica, then one for each device."""
     for replicas in (1, len(options.devices)):
         generate = generate_options(model, options)
-        generate = replace(generate, batch_size=options.in_flight * replicas)
         with serving(checkpoint, replicas, options) as address:
-            renderer = RemoteRenderer(ask_server(Server("ray", address)), generate)
-            yield measure(partial(renderer.render, lines), options.repeats)
+            facts = ask_server(Server("ray", address))
+            with RemoteSpeaks(facts, in_flight=options.in_flight * replicas) as speaks:
+                yield measure(partial(speak_lines, speaks, lines, generate), options.repeats)
 
 
 def generate_options(model: Model, options: argparse.Namespace) -> GenerateOptions:

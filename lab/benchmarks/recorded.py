@@ -4,9 +4,10 @@
     python -m lab.benchmarks.recorded --compare FILE.npz     # after, on the same machine
 
 Both engines in float32 on the CPU: S = 15, 5 and 1, trained and stock tails, INT8 weights, lossless decoding, preset,
-x-vector, ICL and designed voices; complete lines, streams, a scene, and a service, also under late text. Reports and
-codes must be equal. Samples must be equal too, or their difference 80 dB below them, where the codec's batches are
-others. A recording is no use on another processor, or with another version of torch: sums round differently there.
+x-vector, ICL and designed voices; complete lines, streams, a scene, and lines that join a batch, also of late text.
+Reports and codes must be equal. Samples must be equal too, or their difference 80 dB below them, where the codec's
+batches are others. A recording is no use on another processor, or with another version of torch: sums round
+differently there.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.batch.channel import Chunk
-from qwen3_tts_morph.morph.batch.service import SpeechService
-from qwen3_tts_morph.morph.batch.stream import stream_lines
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery
+from qwen3_tts_morph.morph.batch.stream import render_lines, stream_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.script.dialogue import ScriptRequest
-from qwen3_tts_morph.morph.script.script_stream import stream_script
-from qwen3_tts_morph.morph.speech.lines import Line, LineReport, render_lines
+from qwen3_tts_morph.morph.script.scene import stream_script
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport
 from qwen3_tts_morph.morph.study.parity import level_above
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
@@ -110,17 +111,17 @@ def speak_scene(synthesizer: Synthesizer, lines: Sequence[Line], options: Genera
 def speak_served(
     synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
 ) -> Iterator[Heard]:
-    """Speak the lines of as many callers in a service of ``options.batch_size`` rows."""
-    with SpeechService(synthesizer, options.batch_size) as service:
+    """Speak the lines of as many callers in a batch of ``options.batch_size`` rows; nothing of them is kept."""
+    with Batch(synthesizer, options.batch_size) as batch:
         with synthesizer.session():  # those that get a row begin together
-            utterances = [service.speak(line, options) for line in lines]
-        for utterance in utterances:
-            chunks = list(utterance)
-            yield join_chunks(utterance.report, chunks)
+            speeches = [batch.speak(line, options, Delivery(keep=False)) for line in lines]
+        for speech in speeches:
+            chunks = list(speech)
+            yield join_chunks(speech.report, chunks)
 
 
 def speak_late(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[Heard]:
-    """Speak lines whose text comes word by word, as sentences and as tokens, in a service."""
+    """Speak lines whose text comes word by word, as sentences and as tokens, in one batch."""
     for layout in ("sentence", "token"):
         late = [
             replace(line, text=words_of(line), layout=layout)

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.batch.channel import Chunk
+from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.batch.stream import stream_lines
 from qwen3_tts_morph.morph.decode.source import LineSource
 from qwen3_tts_morph.morph.model.model import Model

@@ -166,6 +166,10 @@ class Arrivals:
         self._frame_at = self._frame_s = 0.0
         self._due: float | None = None
 
+    def follow(self) -> None:
+        """See ``LineSource``."""
+        self._source.follow()
+
     @property
     def ready(self) -> Sequence[LineRequest]:
         """See ``LineSource``."""
@@ -252,6 +256,9 @@ class _Watched:
 
     def __init__(self, source: LineSource, marks: Marks):
         self._source, self._marks, self._first = source, marks, True
+
+    def follow(self) -> None:
+        self._source.follow()
 
     @property
     def ready(self) -> Sequence[LineRequest]:

@@ -24,9 +24,10 @@ from typing import Any
 import librosa
 import numpy as np
 import torch
+from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
-from qwen3_tts_morph.morph.speech.lines import Line, Spoken, render_lines
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.postprocess.stretch import Stretch, stretch

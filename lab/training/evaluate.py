@@ -24,10 +24,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line, Spoken, render_lines
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.normalize import Normalizer
 from qwen3_tts_morph.morph.voice.create import MODES, CloneOptions, clone_voice, preset_voice

@@ -160,7 +160,7 @@ def run_call(lease: Lease, minutes: float, last: str = NAMES[-1]) -> bool:
     until, began = time.monotonic() + 60 * minutes, False
     for index, name in enumerate(NAMES[: NAMES.index(last) + 1]):
         left = (until - time.monotonic()) / 60
-        # Made anew, in the order of NAMES: a training's command depends on the minutes left.
+        # Made again, in the order of NAMES: a training's command depends on the minutes left.
         stage = stages(lease, left)[index]
         if stage.step.made.exists():
             continue

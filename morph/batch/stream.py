@@ -1,29 +1,79 @@
-"""Lines to waveforms while they are made: a worker thread decodes, readers take chunks of codes and samples.
-
-Codes equal those of ``render_lines`` with the same batch; samples equal them up to rounding, at least 80 dB below the
-signal in float32, and have the same length. Readers get every piece's first take. If one went wrong, it is spoken again
-after the last chunk, as often as ``GenerateOptions.retries`` allows, and ``SpeechStream.spoken`` has the better take.
-"""
+"""Lines to waveforms: complete, or while they are made."""
 
 from __future__ import annotations
 
-import contextvars
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from ..graph.engine import on_device
 from ..options import GenerateOptions
-from ..runtime.collector import older_objects_spared
-from ..runtime.kept_threads import Job
-from ..speech.late_text import LateLine, SentenceLine, TokenLine
-from ..speech.lines import Line, Rendering, Spoken, check_lines
-from ..speech.progress import OnFrame, Progress
-from ..speech.text_reader import TextReader
+from ..runtime.bell import Bell
+from ..speech.lines import Line, Spoken, check_complete, check_lines
+from ..speech.progress import OnFrame
 from ..synthesizer import Synthesizer
-from .channel import Channel, Chunk, StreamClosed
-from .stream_decoding import Plan, StreamDecoding
+from .batch import Batch
+from .speech import Chunk, Delivery, Speech
+
+SHOWN_EVERY_S = 0.05  # the progress
+
+
+def render_lines(
+    synthesizer: Synthesizer,
+    lines: Sequence[Line],
+    options: GenerateOptions | None = None,
+    on_frame: OnFrame | None = None,
+    on_phase: Callable[[str], None] | None = None,
+) -> list[Spoken]:
+    """Speak lines; return them in the order given.
+
+    What can be checked is checked before the first frame is made. A line's seed gives the same samples in any batch,
+    except that the arithmetic of another batch size may round differently and change a line's codes. The two engines
+    use different random generators. Pieces that went wrong are spoken again, see ``GenerateOptions.retries``.
+
+    Args:
+        synthesizer: the checkpoint and its engine.
+        lines: one or more.
+        options: None takes the defaults.
+        on_frame: see ``OnFrame``.
+        on_phase: called with a few words when a phase begins.
+
+    Raises:
+        ValueError: for a text, language, voice, instruction or decoding that cannot be used.
+        Exception: the first error of a line.
+    """
+    options = options or GenerateOptions()
+    check_complete(lines)
+    synthesizer.engine.choose(synthesizer.model, options)
+    check_lines(synthesizer.model, lines)
+    if on_phase is not None:
+        on_phase(f"speaking {len(lines)} line{'' if len(lines) == 1 else 's'}")
+    bell = Bell()
+    with Batch(synthesizer, options.batch_size, linger_s=0.0) as batch:
+        delivery = Delivery(live=False, on_change=bell.set)
+        speeches = [Speech(line, options, delivery, bell) for line in lines]
+        batch.take(*speeches)
+        wait_for(speeches, bell, on_frame)
+        return [speech.result() for speech in speeches]
+
+
+def wait_for(speeches: Sequence[Speech], bell: Bell, on_frame: OnFrame | None) -> None:
+    """Wait until all lines have ended, or one has failed; ``bell`` rings when one has."""
+    waiting = deque(speeches)
+    while waiting:
+        while waiting and waiting[0].ended:
+            waiting.popleft().result()
+        if any(speech.failed for speech in waiting):
+            return
+        if on_frame is not None:
+            tell_progress(speeches, on_frame)
+        if waiting:
+            bell.wait(None if on_frame is None else SHOWN_EVERY_S)
+
+
+def tell_progress(speeches: Sequence[Speech], on_frame: OnFrame) -> None:
+    """Tell the frames of all lines that are done, and that are expected."""
+    done = sum(speech.frames for speech in speeches)
+    on_frame(done, max(sum(speech.expected for speech in speeches), done + 1))
 
 
 def stream_line(
@@ -46,18 +96,17 @@ def stream_lines(
     """Speak lines, at most ``options.batch_size`` at a time, in the order given; return what reads them.
 
     The pieces of a long line are decoded one after another, so that its sound is made in the order it is heard. A
-    line's text may be an iterator of strings (see ``Line``); the codes do not depend on when they come. A line whose
-    numbers are not finite ends with that error, and the others go on.
-
-    Do not call it while holding ``Synthesizer.session``: the worker thread needs it.
+    line's text may be an iterator of strings (see ``Line``); the codes do not depend on when they come. A line that
+    fails ends with that error, and the others go on. Readers get every piece's first take. If one went wrong, it is
+    spoken again after the last chunk, as often as ``GenerateOptions.retries`` allows, and ``SpeechStream.spoken`` has
+    the better take.
 
     Args:
         synthesizer: the checkpoint and its engine.
         lines: one or more.
         options: None takes the defaults; ``chunk_frames`` are the sizes of the chunks.
-        on_frame: see ``OnFrame``; called in the worker thread, what it raises is raised to the readers.
-        in_turn: the lines are heard one after another, not side by side: all pieces of a line are decoded before
-            those of the next one begin.
+        on_frame: see ``OnFrame``; called by the reader of all lines while it waits; what it raises ends the stream.
+        in_turn: the lines are heard one after another, not side by side: the first ones get rows first.
 
     Raises:
         ValueError: as ``render_lines``. What is only found with the model at hand is raised to the readers.
@@ -65,7 +114,7 @@ def stream_lines(
     options = options or GenerateOptions()
     synthesizer.engine.choose(synthesizer.model, options)
     check_lines(synthesizer.model, lines)
-    return SpeechStream(_Job(synthesizer, tuple(lines), options, on_frame, in_turn))
+    return SpeechStream(synthesizer, lines, options, on_frame, in_turn)
 
 
 class SpeechStream:
@@ -73,36 +122,72 @@ class SpeechStream:
 
     Use it in a ``with``, or call ``close``, to end it early: decoding ends within one frame, and the model is free for
     others. A stream that nothing refers to any more is closed too.
+
+    Args are those of ``stream_lines``.
     """
 
-    def __init__(self, job: _Job):
-        self.sample_rate = job.synthesizer.model.sample_rate
-        self._lines = len(job.lines)
-        self._channel = Channel(self._lines)
-        self._worker = _Worker(job, self._channel)
-        # The worker knows the channel, not the stream: so a stream without readers is collected. That may happen in any
-        # thread, also in the worker's or in one that it needs: nothing is waited for.
-        weakref.finalize(self, self._channel.leave).atexit = False
-        # A program may end while a stream plays.
-        weakref.finalize(self._worker, _end, weakref.ref(self._worker))
-        self._worker.start()
+    def __init__(
+        self,
+        synthesizer: Synthesizer,
+        lines: Sequence[Line],
+        options: GenerateOptions,
+        on_frame: OnFrame | None,
+        in_turn: bool,
+    ):
+        self.sample_rate = synthesizer.model.sample_rate
+        self._bell, self._on_frame = Bell(), on_frame
+        self._order: deque[int] = deque()  # the line of each chunk, and of each end, as they came
+        self._batch = Batch(synthesizer, min(options.batch_size, len(lines)), linger_s=0.0)
+        self._speeches: list[Speech] = []
+        for index, line in enumerate(lines):
+            delivery = Delivery(
+                order=index if in_turn else 0, on_change=_teller(self._order, index, self._bell)
+            )
+            self._speeches.append(Speech(line, options, delivery, self._bell))
+        self._batch.take(*self._speeches)  # together: those that get rows begin with the same frame
+        self._batch.seal()
+        self._is_closed = self._is_cut = False  # whether its readers have left, and before its end
 
     def __iter__(self) -> Iterator[Chunk]:
         return self
 
     def __next__(self) -> Chunk:
-        chunk = self._channel.take(range(self._lines))
-        if chunk is None:
-            raise StopIteration
-        return chunk
+        while not self._is_closed:
+            while self._order:
+                if (chunk := self._next(self._order.popleft())) is not None:
+                    return chunk
+            if all(speech.ended and not speech.has_chunk for speech in self._speeches):
+                for speech in self._speeches:
+                    speech.check()
+                break
+            self._tell_progress()
+            self._bell.wait(None if self._on_frame is None else SHOWN_EVERY_S)
+        raise StopIteration
 
-    def line(self, index: int) -> LineReader:
+    def _tell_progress(self) -> None:
+        """Call ``on_frame``; what it raises ends the stream."""
+        if self._on_frame is None:
+            return
+        try:
+            tell_progress(self._speeches, self._on_frame)
+        except BaseException:
+            self.close()
+            raise
+
+    def _next(self, index: int) -> Chunk | None:
+        """Return a line's next chunk, if it has one."""
+        speech = self._speeches[index]
+        chunk = speech.take() if speech.has_chunk else None
+        return None if chunk is None else replace(chunk, line=index)
+
+    def line(self, index: int) -> Iterator[Chunk]:
         """Return an iterator over one line's chunks, for a separate reader. A chunk is read once, by any reader."""
         return LineReader(self, index)
 
     def next_of(self, index: int) -> Chunk | None:
         """Wait for one line's next chunk; None after its last one. Errors as in ``spoken``."""
-        return self._channel.take([index])
+        chunk = self._speeches[index].take()
+        return None if chunk is None else replace(chunk, line=index)
 
     def cancel(self, index: int) -> None:
         """End one line; the others go on. Its row is free within a frame; what is not read of it is dropped.
@@ -112,13 +197,24 @@ class SpeechStream:
         Raises:
             IndexError: for a line that the stream does not have.
         """
-        if not 0 <= index < self._lines:
-            raise IndexError(f"line {index} of a stream of {self._lines}: choose 0 to {self._lines - 1}")
-        self._channel.cancel(index)
+        if not 0 <= index < len(self._speeches):
+            raise IndexError(
+                f"line {index} of a stream of {len(self._speeches)}: choose 0 to {len(self._speeches) - 1}"
+            )
+        self._speeches[index].cancel()
 
     def close(self) -> None:
         """End the stream; what was not read is dropped. Returns when the model is free for others."""
-        self._worker.stop()
+        self._is_cut = self._is_cut or not self._is_whole
+        self._is_closed = True
+        for speech in self._speeches:
+            speech.cancel()
+        self._batch.close()
+        self._bell.set()
+
+    @property
+    def _is_whole(self) -> bool:
+        return all(speech.ended for speech in self._speeches)
 
     def __enter__(self) -> SpeechStream:
         return self
@@ -137,16 +233,10 @@ class SpeechStream:
             RuntimeError: if the stream has not ended, or was closed before its end.
             Exception: the error that ended the decoding.
         """
-        return self._channel.spoken()
-
-    @property
-    def finished(self) -> Mapping[int, Spoken]:
-        """The lines that were made to their ends before the stream was closed or failed, by their index.
-
-        Only those that went well, and whose text was complete; none while the stream runs, nor if it ended by itself:
-        then all are in ``spoken``.
-        """
-        return self._channel.finished
+        if self._is_cut or not self._is_whole:
+            why = "was closed before its end" if self._is_cut else "has not ended"
+            raise RuntimeError(f"the stream {why}: read all chunks, then ask for what was spoken")
+        return [speech.made for speech in self._speeches]
 
 
 class LineReader:
@@ -168,103 +258,11 @@ class LineReader:
         self._stream.cancel(self._index)
 
 
-def _end(worker: weakref.ref[_Worker]) -> None:
-    """End a stream that still plays."""
-    if (running := worker()) is not None:
-        running.stop()
+def _teller(order: deque[int], index: int, bell: Bell) -> Callable[[], None]:
+    """Return what notes that a line has a chunk, or its end. It refers to no stream, which can so be dropped."""
 
+    def tell() -> None:
+        order.append(index)
+        bell.set()
 
-@dataclass(frozen=True)
-class _Job:
-    synthesizer: Synthesizer
-    lines: tuple[Line, ...]
-    options: GenerateOptions
-    on_frame: OnFrame | None
-    in_turn: bool
-
-
-class _Worker:
-    """The thread that holds model and engine for the length of a stream."""
-
-    def __init__(self, job: _Job, channel: Channel):
-        self._job, self._channel = job, channel
-        self._has_session = False
-        self._readers = {
-            index: TextReader(line.text, channel.bell)
-            for index, line in enumerate(job.lines)
-            if not isinstance(line.text, str)
-        }
-        self._late: list[LateLine] = []
-        self._thread: Job | None = None
-
-    def start(self) -> None:
-        for reader in self._readers.values():
-            reader.start()
-        run = contextvars.copy_context().run  # ``on_frame`` may depend on the caller's context
-        self._thread = self._job.synthesizer.engine.threads.start(partial(run, self._run))
-
-    def stop(self) -> None:
-        """Close the channel and wait until the model is free; a worker that still waits for the model ends later."""
-        if self._thread is not None and not self._thread.is_here:
-            return  # its locks may be held for ever
-        self._channel.close()
-        self._close_readers()
-        if self._has_session and self._thread is not None and not self._thread.is_current:
-            self._thread.join()
-
-    def _close_readers(self) -> None:
-        for reader in self._readers.values():
-            reader.close()
-
-    def _run(self) -> None:
-        spoken, failure = None, None
-        try:
-            with self._job.synthesizer.model.exclusive():
-                self._has_session = True  # from here on ``stop`` waits
-                self._channel.check_open()  # it may have been before: a program that ends now must not meet torch
-                with self._job.synthesizer.session():
-                    spoken = self._speak()
-        except StreamClosed:
-            pass
-        except BaseException as error:
-            failure = error
-        self._close_readers()
-        for line in self._late:  # one that writes its text out has a thread, which refers to the model
-            line.stop()
-        self._late.clear()
-        self._channel.finish(spoken, failure)
-        failure = None  # its traceback refers to this frame
-
-    def _speak(self) -> list[Spoken]:
-        job = self._job
-        model, progress = job.synthesizer.model, Progress(self._report)
-        self._channel.check_open()
-        rendering = Rendering.prepare(job.synthesizer, job.lines, job.options, progress)
-        with on_device(model.device):
-            plan = Plan(min(job.options.batch_size, len(job.lines)), job.in_turn)
-            self._late = late = self._late_lines(rendering)
-            decoding = StreamDecoding(rendering, self._channel, plan, late)
-            try:
-                with older_objects_spared():
-                    decoding.run()
-                for line in late:
-                    if line.index not in decoding.stopped:
-                        line.complete()
-                takes = rendering.improve(decoding.takes(), lambda _: None)
-            except BaseException:
-                self._channel.finished = decoding.finished()
-                raise
-        return rendering.assemble(takes, decoding.stopped)
-
-    def _late_lines(self, rendering: Rendering) -> list[LateLine]:
-        kinds = {"sentence": SentenceLine, "token": TokenLine}
-        return [
-            kinds[self._job.lines[index].layout](rendering, index, reader)
-            for index, reader in self._readers.items()
-        ]
-
-    def _report(self, done: int, expected: int) -> None:
-        """Call ``on_frame``, unless the readers have left."""
-        self._channel.check_open()
-        if self._job.on_frame is not None:
-            self._job.on_frame(done, expected)
+    return tell

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
-from .utterance import Group
+Group: TypeAlias = tuple[object, ...]
+"""What all lines of one running batch have in common."""
 
 TURN_S = 10.0  # lines of the running group pass those of another for so long
 
@@ -31,7 +33,7 @@ class Turns:
         self._since.pop(group, None)
 
     def end(self) -> None:
-        """No group has the batch: one that had it waits behind those that wait already."""
+        """No group has the batch: one that had it waits after those that wait already."""
         self._running = None
 
     def note(self, groups: Iterable[Group]) -> None:

@@ -29,7 +29,7 @@ from .sampling import (
     sample_tokens,
     shared,
 )
-from .source import Lines, as_source
+from .source import Lines, LineSource, as_source
 from .talker import Talker
 
 log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ def decode(
     Args:
         model: the checkpoint, on the device where it runs.
         lines: any number, or where they come from.
-        options: SEQ_GROUPS, sampling, batch size, decoding and tail; the rest is for the renderer.
+        options: SEQ_GROUPS, sampling, batch size, decoding and tail; the rest is for who speaks.
         on_frame: called after every frame with the number of lines that made one. If it raises, decoding ends and
             the error passes through; nothing of the decoding stays on the model.
         experiment: replaced parts, for measurements and tests.
@@ -129,7 +129,7 @@ def decode(
     experiment = experiment or Experiment()
     predictor = experiment.predictor or choose_predictor(model, options)
     source = as_source(lines)
-    batches = EagerRows(model, options, source.late, replace(experiment, predictor=predictor))
+    batches = EagerRows(model, options, source, replace(experiment, predictor=predictor))
     with choose_kernels(options.seq_groups):
         decoded = Loop(model, source, batches).run(on_frame)
     if experiment.predictor is None and isinstance(predictor, LosslessPredictor):
@@ -160,17 +160,17 @@ class EagerRows:
     Args:
         model: the checkpoint.
         options: of the decoding.
-        late: whether lines come while others are decoded.
+        source: of the lines; it says whether they come while others are decoded.
         experiment: replaced parts; ``predictor`` too.
     """
 
-    def __init__(self, model: Model, options: GenerateOptions, late: bool, experiment: Experiment):
-        self._model, self._options, self._late, self._experiment = model, options, late, experiment
+    def __init__(self, model: Model, options: GenerateOptions, source: LineSource, experiment: Experiment):
+        self._model, self._options, self._source, self._experiment = model, options, source, experiment
         self._batches: list[_Batch] = []
         self._due: deque[_Batch] = deque()  # those whose frames have not been made in this step
 
     def room(self, waiting: int) -> int:
-        if self._batches and not self._late:
+        if self._batches and not self._source.late:
             return 0
         return min(waiting, self._options.batch_size - sum(len(batch.rows) for batch in self._batches))
 

@@ -48,7 +48,7 @@ class Loop:
         Raises:
             NotFinite: if a line's numbers are not finite, and it has no ``LineRequest.on_broken``.
         """
-        while self._lines or not self._source.done:
+        while self._follow():
             self._admit()
             self._end_cancelled()
             goes_on = self._step()
@@ -56,9 +56,14 @@ class Loop:
                 goes_on = True
                 if (made := self._take(frame)) and on_frame is not None:
                     on_frame(made)
-            if not goes_on and (self._lines or (not self._source.ready and not self._source.done)):
+            if not goes_on and self._follow() and (self._lines or not self._source.ready):
                 self._source.wait()
         return self._collect()
+
+    def _follow(self) -> bool:
+        """Have the source look what has changed; return whether a line is left."""
+        self._source.follow()
+        return bool(self._lines) or not self._source.done
 
     def _admit(self) -> None:
         """Give rows to the lines that wait, as far as there is room."""

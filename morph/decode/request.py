@@ -44,10 +44,10 @@ class LineRequest:
         on_codes: called with the codes of each finished frame, int64 ``[16]``, in order; they may be a view of what all
             lines have, so what is kept should be a copy. Frames past the line's end are never passed. What it raises
             ends the decoding of all lines and passes through.
-        on_launch: called when the device has the line's first frame to make and the host would wait for it: what must
-            be ready by then and takes time. It gets the codes that the frame will have, int64 ``[16]`` on the device;
-            None if other lines begin with the same frame. Called again if that frame has to be made again, because
-            the model was moved. Only the graph engine calls it.
+        on_launch: of a line that is heard while it is made: called when the device has its first frame to make and the
+            host would wait for it, for what must be ready by then and takes time. It gets the codes that the frame will
+            have, int64 ``[16]`` on the device; None if other lines begin with the same frame. Called again if that
+            frame has to be made again, because the model was moved. Only the graph engine calls it.
         on_end: called once, after the last frame, with how the line ended: "eos", "cap", "loop" or "cancelled". Errors
             as above.
         on_broken: called once, in the place of ``on_end``, if the line's numbers are not finite: the line has ended,

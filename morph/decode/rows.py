@@ -33,7 +33,7 @@ class Rows(Protocol):
         """Put lines into free rows, by their numbers: their prompts are run."""
 
     def add_text(self, line: int, start: int, part: LatePart) -> None:
-        """Add text that has come behind the ``start`` positions of a line's text."""
+        """Add text that has come after the first ``start`` positions of a line's text."""
 
     def step(self, stopped: Sequence[int]) -> bool:
         """Make a frame of every line but the stopped ones.

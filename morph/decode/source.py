@@ -15,24 +15,30 @@ PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many line
 class LineSource(Protocol):
     """Lines to decode, in the order in which they get rows. Only the thread that decodes calls it."""
 
+    def follow(self) -> None:
+        """Look what has changed: called before each frame, and before ``wait``. What it raises ends the decoding."""
+
     @property
     def ready(self) -> Sequence[LineRequest]:
         """The lines that can be decoded now, in their order."""
 
     @property
     def late(self) -> bool:
-        """Whether lines come while others are decoded."""
+        """Whether lines come while others are decoded, and should not wait for them. It may change."""
 
     @property
     def collected(self) -> bool:
         """Whether the caller takes the codes from what ``decode`` returns.
 
-        If not, they go to ``LineRequest.on_codes`` only, and nothing of a line is kept behind its end.
+        If not, they go to ``LineRequest.on_codes`` only, and nothing of a line is kept after its end.
         """
 
     @property
     def joins(self) -> int:
-        """How many lines may join others at once, where no line may wait for what is done for the first time; or 0."""
+        """Most lines that are prefilled together into a running batch.
+
+        These prefills are captured before the first line; 0: when they are needed.
+        """
 
     @property
     def done(self) -> bool:
@@ -64,6 +70,9 @@ class GivenLines:
     def __init__(self, lines: Sequence[LineRequest]):
         self.ready: deque[LineRequest] = deque(lines)
         self._prompts = 0  # of the first ready lines, that are made
+
+    def follow(self) -> None:
+        """See ``LineSource``: nothing changes."""
 
     @property
     def done(self) -> bool:

@@ -292,7 +292,7 @@ class Buffers:
             self.text[row, :length] = prompt.text_rows
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
-        """Write text that came late behind the ``start`` rows of a line's text, and its minimum of frames."""
+        """Write text that came late after the first ``start`` rows of a line's text, and its minimum of frames."""
         self.text[row, start : start + len(part.rows)] = part.rows.to(self.text.dtype)
         self.state.minimums[row] = part.min_frames
 

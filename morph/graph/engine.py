@@ -371,7 +371,7 @@ class GraphDecoder:
                 self.start(model, options, expected_context(source), assume=True)
                 if source.joins:
                     self._prepare(source.joins)
-                return Loop(model, source, GraphRows(self, model, options, source.late)).run(on_frame)
+                return Loop(model, source, GraphRows(self, model, options, source)).run(on_frame)
         except NotFinite:  # no mask would hide what is left in the cache
             self.free()
             raise
@@ -415,12 +415,12 @@ class GraphRows:
         decoder: started for the model.
         model: the checkpoint.
         options: of the decoding.
-        late: whether lines come while others are decoded.
+        source: of the lines; it says whether they come while others are decoded.
     """
 
-    def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, late: bool):
+    def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, source: LineSource):
         self.decoder, self._table, self._readback = decoder, RowTable(decoder.batch), decoder._new_readback()
-        self._model, self._options, self._late = model, options, late
+        self._model, self._options, self._source = model, options, source
         self._lines: dict[int, LineRequest] = {}
         self._new: dict[int, LineRequest] = {}  # without a frame in flight
         self._unheard: set[int] = set()  # lines whose first frame is in flight and has a listener
@@ -450,7 +450,7 @@ class GraphRows:
         rows = [self._table.row(line) for line in stopped]
         self._table.send(rows)
         began = {line: self._new.pop(line) for line in [*self._new] if line not in stopped}
-        self._unheard.update(line for line, request in began.items() if request.on_codes is not None)
+        self._unheard.update(line for line, request in began.items() if request.on_launch is not None)
         positions = self._table.positions
         if self._first_is_awaited and not rows and self.decoder._can_split(positions, self._table.running):
             self._split = positions
@@ -513,7 +513,7 @@ class GraphRows:
         """
         if self.decoder._synchronous:
             return 0
-        if not self._late:
+        if not self._source.late:
             return LAG
         return 0 if self._table.running <= min(FEW_LINES, self.decoder.batch - 1) else LATE_LAG
 

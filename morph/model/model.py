@@ -67,7 +67,7 @@ class Model:
     def exclusive(self) -> Iterator[None]:
         """Hold the model exclusively inside the ``with``; other threads wait.
 
-        Rendering and cloning hold it: the first use joins weights in place, and torch's thread count is shared by the
+        Speaking and cloning hold it: the first use joins weights in place, and torch's thread count is shared by the
         process (see ``threads.limit_threads``). To use the engine's caches too, take ``Engine.exclusive`` after it.
         """
         with self._use.held():

@@ -21,19 +21,6 @@ def is_small_on_cpu(model: Model) -> bool:
 
 
 @contextmanager
-def keep_threads() -> Iterator[None]:
-    """Restore torch's number of threads, for this thread and for later ones, when the ``with`` ends.
-
-    For renderings that overlap inside it: the last of them to end would decide otherwise (see ``limit_threads``).
-    """
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
 def limit_threads(model: Model) -> Iterator[None]:
     """Let torch compute on one thread for a small model on a CPU, for the length of the ``with``.
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...postprocess.join import Spacing, join
-from ..kept.line_renderer import LineRenderer
-from ..model.model import Model
+from ..batch.speaks import Speaks
+from ..kept.once import Listener, Once, speak_lines
 from ..options import GenerateOptions
-from ..speech.lines import Line, Spoken, render_lines
-from ..speech.progress import OnFrame
+from ..speech.lines import Line, Spoken
 from ..speech.seeds import hash_seed, take_seed
 from ..speech.takes import ERROR
-from ..synthesizer import Synthesizer
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults
 from ..text.scripts.subtitles import Caption, to_srt
-from ..voice.voice import Voice, check_voice
+from ..voice.voice import Voice
 from .retime import check_retiming, retime, retiming_of
 from .sentences import caption_of, sentence_captions
 
@@ -28,8 +26,19 @@ SHOWN_INSTRUCTION = 40  # characters, in errors
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A rendered script: its lines, the joined track (float32 ``[T]``), and its SRT."""
+    """A rendered script.
 
+    Args:
+        script: as it was read.
+        asked: its lines, as they were to be spoken.
+        lines: as they were spoken.
+        joined: the track, float32 ``[T]``.
+        sample_rate: in Hz.
+        srt: of the track.
+    """
+
+    script: Script
+    asked: list[Line]
     lines: list[Spoken]
     joined: np.ndarray
     sample_rate: int
@@ -59,63 +68,62 @@ class ScriptRequest:
 
 
 def render_script(
-    synthesizer: Synthesizer,
+    speaks: Speaks,
     script: ScriptRequest,
-    options: GenerateOptions | None = None,
-    on_frame: OnFrame | None = None,
-    on_phase: Callable[[str], None] | None = None,
+    options: GenerateOptions,
+    once: Once | None = None,
+    listener: Listener | None = None,
 ) -> Dialogue:
-    """Speak a script; see ``render_lines`` for the other arguments.
+    """Speak a script; see ``speak_lines`` for the other arguments.
 
     Raises:
         ScriptError: for a script that cannot be read.
-        ValueError: as ``render_lines``.
+        ValueError: as ``speak_lines``.
     """
-    parsed, lines = read_script(synthesizer, script)
-    return assemble(parsed, render_lines(synthesizer, lines, options, on_frame, on_phase), script)
+    parsed, lines = read_script(speaks, script, options)
+    return assemble(parsed, lines, speak_lines(speaks, lines, options, once, listener), script)
 
 
-def render_scene(
-    renderer: LineRenderer,
-    script: ScriptRequest,
-    on_frame: OnFrame | None = None,
-    on_phase: Callable[[str], None] | None = None,
-) -> Dialogue:
-    """Speak a script as ``render_script`` does, each line once; see ``LineRenderer.render``.
-
-    Raises:
-        ScriptError: for a script that cannot be read.
-    """
-    parsed, lines = read_script(renderer.synthesizer, script)
-    return assemble(parsed, renderer.render(lines, on_frame, on_phase), script)
-
-
-def read_script(synthesizer: Synthesizer, script: ScriptRequest) -> tuple[Script, list[Line]]:
+def read_script(speaks: Speaks, script: ScriptRequest, options: GenerateOptions) -> tuple[Script, list[Line]]:
     """Return a script as it was read, and its lines to be spoken.
 
     Raises:
-        ScriptError: for a script that cannot be read, or an instruction that the checkpoint does not follow.
+        ScriptError: for a script that cannot be read, or an instruction that cannot be followed.
         ValueError: for a line with speed or pitch where their library is not installed.
     """
-    parsed = parse_script(script.text, list(script.cast), synthesizer.model.languages)
+    parsed = parse_script(script.text, list(script.cast), speaks.languages)
     check_retiming(parsed.lines)
-    check_instructions(synthesizer.model, parsed.lines, script.cast)
-    return parsed, lines_of(parsed, script)
+    lines = lines_of(parsed, script)
+    check_instructions(speaks, parsed.lines, lines, options)
+    return parsed, lines
 
 
-def check_instructions(model: Model, lines: Sequence[ScriptLine], cast: Mapping[str, Voice]) -> None:
-    """Raise ScriptError, naming the lines, for instructions that the checkpoint does not follow with their voices."""
+def check_instructions(
+    speaks: Speaks, written: Sequence[ScriptLine], lines: Sequence[Line], options: GenerateOptions
+) -> None:
+    """Raise ScriptError, naming the lines, for instructions that cannot be followed with the lines' voices.
+
+    ``written`` and ``lines`` are the same lines, as in the script and as they are spoken.
+    """
     errors = []
-    for line in lines:
-        if line.instruct:
-            try:
-                check_voice(model, cast[line.name], line.instruct)
-            except ValueError as error:
-                errors.append(
-                    f"line {line.number}: {line.instruct[:SHOWN_INSTRUCTION]!r} is an instruction: {error}"
-                )
+    for source, line in zip(written, lines, strict=True):
+        if not source.instruct:
+            continue
+        why = _why_refused(speaks, line, options)
+        if why and not _why_refused(speaks, replace(line, instruct=None), options):
+            said = source.instruct[:SHOWN_INSTRUCTION]
+            errors.append(f"line {source.number}: {said!r} is an instruction: {why}")
     if errors:
         raise ScriptError(report_faults(errors))
+
+
+def _why_refused(speaks: Speaks, line: Line, options: GenerateOptions) -> str:
+    """Return why a line cannot be spoken, "" if it can."""
+    try:
+        speaks.check(line, options)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def lines_of(parsed: Script, script: ScriptRequest) -> list[Line]:
@@ -178,7 +186,7 @@ def spacing_of(script: Script, gap_s: float) -> Spacing:
     return Spacing([gap_s + pause for pause in between], lead_s=lead, tail_s=tail)
 
 
-def assemble(script: Script, spoken: Sequence[Spoken], request: ScriptRequest) -> Dialogue:
+def assemble(script: Script, asked: list[Line], spoken: Sequence[Spoken], request: ScriptRequest) -> Dialogue:
     """Join the lines of a script, with captions at the times of their speech; none where a line could not be made."""
     rate = spoken[0].sample_rate
     spoken = [finish_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
@@ -189,7 +197,7 @@ def assemble(script: Script, spoken: Sequence[Spoken], request: ScriptRequest) -
         if one.report.ended != ERROR
         for caption in captions_of(start, one, request.sentences)
     ]
-    return Dialogue(spoken, joined, rate, to_srt(captions))
+    return Dialogue(script, asked, spoken, joined, rate, to_srt(captions))
 
 
 def captions_of(start: int, spoken: Spoken, sentences: bool) -> list[Caption]:

@@ -1,6 +1,6 @@
 """Dubbing: captions with times to one track, in which each is spoken when its caption says.
 
-Speech that is longer than its caption may take is spoken faster, up to a limit; it may run into the silence behind its
+Speech that is longer than its caption may take is spoken faster, up to a limit; it may run into the silence after its
 caption, up to another. What does not fit then is heard in full all the same, at the highest speed allowed, and listed.
 The next caption starts when it has ended, later than its time, and is listed with how much later.
 """
@@ -8,19 +8,18 @@ The next caption starts when it has ended, later than its time, and is listed wi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...postprocess.checks import check_range, check_switch
 from ...postprocess.stretch import HIGHEST_SPEED, check_installed, stretched_length
-from ..kept.line_renderer import LineRenderer
+from ..batch.speaks import Speaks
+from ..kept.once import Listener, Once, speak_lines
 from ..options import GenerateOptions
 from ..speech.lines import Line, Spoken
-from ..speech.progress import OnFrame
 from ..speech.takes import ERROR
-from ..synthesizer import Synthesizer
 from ..text.names import name_key
 from ..text.scripts.captions import DubLine, TimedText, name_captions, read_captions, read_dub
 from ..text.scripts.script import NARRATOR, Script, ScriptError
@@ -112,7 +111,7 @@ class Placed:
 
     @property
     def end(self) -> int:
-        """The sample behind its last one."""
+        """The sample after its last one."""
         return self.start + len(self.spoken.waveform)
 
     @property
@@ -143,6 +142,7 @@ class Dub:
         sample_rate: in Hz.
         srt: the captions at the times at which they are heard.
         clipped: whether speech of several captions together was too loud, and was clipped.
+        asked: the lines of ``placed``, as they were to be spoken.
     """
 
     placed: tuple[Placed, ...]
@@ -151,6 +151,7 @@ class Dub:
     sample_rate: int
     srt: str
     clipped: bool = False
+    asked: tuple[Line, ...] = ()
 
     @property
     def misfits(self) -> str:
@@ -197,28 +198,28 @@ def _numbers(captions: Sequence[TimedText]) -> str:
 
 
 def read_request(
-    synthesizer: Synthesizer, request: DubRequest
+    speaks: Speaks, request: DubRequest, options: GenerateOptions
 ) -> tuple[list[DubLine], list[TimedText], list[Line]]:
     """Return what is spoken for which caption, the captions with nothing to speak, and the lines to be spoken.
 
     Raises:
-        ScriptError: naming the captions with an instruction that the checkpoint does not follow.
+        ScriptError: naming the captions with an instruction that cannot be followed.
         ValueError: for captions that cannot be read or spoken, or where python-stretch is needed and not installed.
     """
     captions = read_captions(request.captions)
     names = list(request.cast)
-    dubbed, silent = read_dub(captions, names, synthesizer.model.languages, request.read_sounds)
+    dubbed, silent = read_dub(captions, names, speaks.languages, request.read_sounds)
     changed = any(not retiming_of(one.line).changes_nothing for one in dubbed)
     if changed or request.limits.max_speed > 1:
         check_installed()
     script = Script(tuple(one.line for one in dubbed))
+    lines = lines_of(script, ScriptRequest("", request.cast, request.language, request.seed))
     try:
-        check_instructions(synthesizer.model, script.lines, request.cast)
+        check_instructions(speaks, script.lines, lines, options)
     except ScriptError as error:
         raise ScriptError(
             name_captions(str(error), {one.line.number: one.caption for one in dubbed})
         ) from None
-    lines = lines_of(script, ScriptRequest("", request.cast, request.language, request.seed))
     return dubbed, silent, [_without_narrator(line) for line in lines]
 
 
@@ -228,20 +229,21 @@ def _without_narrator(line: Line) -> Line:
 
 
 def render_dub(
-    renderer: LineRenderer,
+    speaks: Speaks,
     request: DubRequest,
-    on_frame: OnFrame | None = None,
-    on_phase: Callable[[str], None] | None = None,
+    options: GenerateOptions,
+    once: Once | None = None,
+    listener: Listener | None = None,
 ) -> Dub:
-    """Speak captions; see ``LineRenderer.render``. The silence at the lines' ends is always cut, but for 40 ms.
+    """Speak captions; see ``speak_lines``. The silence at the lines' ends is always cut, but for 40 ms.
 
     Raises:
         ValueError: as ``read_request``, before the first frame.
     """
-    dubbed, silent, lines = read_request(renderer.synthesizer, request)
-    options: GenerateOptions = replace(renderer.options, trim_ends=True)
-    spoken = replace(renderer, options=options).render(lines, on_frame, on_phase)
-    return assemble_dub(dubbed, silent, spoken, request.limits)
+    options = replace(options, trim_ends=True)
+    dubbed, silent, lines = read_request(speaks, request, options)
+    spoken = speak_lines(speaks, lines, options, once, listener)
+    return replace(assemble_dub(dubbed, silent, spoken, request.limits), asked=tuple(lines))
 
 
 def assemble_dub(
@@ -272,7 +274,7 @@ def place_all(dubbed: Sequence[DubLine], spoken: Sequence[Spoken], limits: FitLi
     rooms = find_rooms([one.caption for one in dubbed], spoken[0].sample_rate, limits)
     placed: list[Placed] = []
     running: list[Placed] = []  # their captions have not ended
-    free = 0  # the sample behind the speech of all others
+    free = 0  # the sample after the speech of all others
     for source, line, room in zip(dubbed, spoken, rooms, strict=True):
         start = room.start
         if not limits.speak_over:

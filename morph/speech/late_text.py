@@ -22,7 +22,8 @@ from ..text.split import check_text
 from ..voice.prompt import Prompt, check_context
 from .ahead import Ahead, Given, rested
 from .line_text import LineText
-from .lines import Piece, Rendering, build_piece, cut_pieces, end_pieces, guard_line, piece_limit
+from .piece import Piece
+from .pieces import LinePieces, cut_pieces, end_pieces, guard_line
 from .text_reader import MOST_UNREAD, TextReader
 
 LONGEST_WORD = 1000  # characters: each part of it would have all of them looked at again
@@ -33,21 +34,19 @@ class LateLine(LineText):
     """A line whose text comes in parts. Only the thread that decodes calls it.
 
     Args:
-        rendering: gets the line's pieces and prompts as they come.
-        index: of the line.
+        parts: of the line; gets its pieces as they come.
         reader: of its text.
     """
 
-    def __init__(self, rendering: Rendering, index: int, reader: TextReader):
+    def __init__(self, parts: LinePieces, reader: TextReader):
         super().__init__()
-        self._rendering, self.index, self._reader = rendering, index, reader
-        self._line = rendering.lines[index]
+        self._parts, self._reader, self._line = parts, reader, parts.line
         self._characters = Characters()
         self._whole = ""
         self._is_finished = False  # whether the text is complete, and good
 
     def poll(self) -> None:
-        """Take what has come; the pieces that follow from it are added to the rendering, one or two at a time."""
+        """Take what has come; the pieces that follow from it are added, one or two at a time."""
         try:
             error = self._poll()
         except Exception as problem:  # whatever it is, it is this line's, and its reader gets it
@@ -81,8 +80,8 @@ class LateLine(LineText):
         """End the line with the text that has come; nothing more is read."""
         if self._end(error):
             self._reader.close()
-            self._rendering.lines[self.index] = replace(self._line, text=self._whole)
-            self._rendering.texts[self.index] = self._spoken()
+            self._parts.line = replace(self._line, text=self._whole)
+            self._parts.said = self._spoken()
 
     @property
     def starved(self) -> bool:
@@ -101,7 +100,7 @@ class LateLine(LineText):
 
     @property
     def _is_behind(self) -> bool:
-        """Whether what has been taken is not all in the rendering: then no more is taken."""
+        """Whether what has been taken is not all in pieces: then no more is taken."""
         return False
 
     def complete(self) -> None:
@@ -127,23 +126,16 @@ class LateLine(LineText):
         """Return the text as it is spoken."""
         return SpokenText(self._whole)
 
-    def _keep(self, piece: Piece, prompt: Prompt) -> int:
-        """Add a piece to the rendering; return its index."""
-        self._rendering.pieces.append(piece)
-        self._rendering.prompts.append(prompt)
-        self._rendering.progress.expect([prompt.text_tokens])
-        return len(self._rendering.pieces) - 1
-
 
 @dataclass(frozen=True)
 class Written:
-    """A part of a text without pauses, "" for a pause alone, and how it is spoken; or only its next piece.
+    """The next piece of a stretch of text between pauses, with its leading silence; at the end, the stretch itself.
 
     Args:
-        piece: of the part; "" at its end.
-        pause_s: seconds of silence before the piece, or of a part that has none.
-        part: the part, once all of its pieces were given.
-        said: how it is spoken, likewise.
+        piece: of the stretch; "" at its end.
+        pause_s: seconds of silence before the piece, or of a pause without text.
+        part: the stretch, once all of its pieces were given.
+        said: its normalized form, likewise.
     """
 
     piece: str
@@ -159,19 +151,17 @@ class SentenceLine(LateLine):
     out: from the first sentence that has any on, a thread of the line's own does it.
     """
 
-    def __init__(self, rendering: Rendering, index: int, reader: TextReader):
-        super().__init__(rendering, index, reader)
-        self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
+    def __init__(self, parts: LinePieces, reader: TextReader):
+        super().__init__(parts, reader)
         self._sentences = Sentences()
         self._said: list[SpokenText] = []
         self._changed = False
-        self._pieces: list[int] = []
         self._silence = 0.0  # seconds before the next piece
-        self._normalizer = rendering.normalizer.until(rested(self._done.is_set))
+        self._normalizer = parts.normalizer.until(rested(self._done.is_set))
         self._unwritten: deque[tuple[str, float]] = deque()  # parts of sentences, and the pauses before them
         self._writing: Iterator[Written] | None = None  # of a part that is written out here
         self._kept: Given[Written] | None = None  # a piece for the next poll
-        self._parts: SimpleQueue[tuple[str, float] | None] = SimpleQueue()  # for the thread; None: no more
+        self._to_write: SimpleQueue[tuple[str, float] | None] = SimpleQueue()  # for the thread; None: no more
         self._in_thread = False  # whether the thread has a part
         self._ahead: Ahead[Written] | None = None
 
@@ -179,9 +169,9 @@ class SentenceLine(LateLine):
         """See ``LateLine``."""
         if self._ahead is not None:
             self._ahead.close()
-            self._parts.put(None)
+            self._to_write.put(None)
         if self._is_finished and not self._is_behind and not self.done:
-            self._end_pieces()
+            end_pieces(self._parts.pieces, self._silence)
         self._writing = None  # the generator refers to the line
         super().stop(error)
 
@@ -211,12 +201,12 @@ class SentenceLine(LateLine):
         return self._in_thread or bool(self._kept or self._writing or self._unwritten)
 
     def _advance(self) -> BaseException | None:
-        before = len(self._pieces)
+        before = len(self._parts.pieces)
         while (given := self._kept or self._next()) is not None:
             self._kept = None
             if given.error is not None:
                 return given.error
-            if given.value is not None and given.value.piece and len(self._pieces) > before:
+            if given.value is not None and given.value.piece and len(self._parts.pieces) > before:
                 self._kept = given
                 return None
             if given.value is not None:
@@ -242,7 +232,7 @@ class SentenceLine(LateLine):
         if self._ahead is None:
             self._ahead = Ahead(self._write_ahead(), self._reader.bell.set)
         self._in_thread = True
-        self._parts.put((part, pause_s))
+        self._to_write.put((part, pause_s))
         return None
 
     def _check_size(self) -> Given[Written] | None:
@@ -253,31 +243,26 @@ class SentenceLine(LateLine):
             error=ValueError(f"a sentence of the text is longer than {MOST_UNREAD} characters: end it")
         )
 
-    def _end_pieces(self) -> None:
-        ended = end_pieces([self._rendering.pieces[index] for index in self._pieces], self._silence)
-        for index, piece in zip(self._pieces, ended, strict=True):
-            self._rendering.pieces[index] = piece
-
     def _write_ahead(self) -> Iterator[Written]:
-        while (next_part := self._parts.get()) is not None:
+        while (next_part := self._to_write.get()) is not None:
             yield from self._write(*next_part)
 
     def _write(self, part: str, pause_s: float) -> Iterator[Written]:
         """Give the pieces of a part, each as soon as it is written out, and then its end."""
         parts = self._normalizer.parts(part, self._line.language) if part else ()
         said: list[SpokenText] = []
-        for piece in split_arriving(_noted(parts, said), self._limit):
+        for piece in split_arriving(_noted(parts, said), self._parts.limit):
             yield Written(piece, pause_s)
             pause_s = 0.0
         yield Written("", pause_s, part, join_spoken(said))
 
     def _say(self, written: Written) -> None:
         """Add a piece, unless it has nothing to speak; or note how a part is spoken."""
-        rendering, line = self._rendering, self._line
+        parts = self._parts
         self._silence += written.pause_s
-        for piece in cut_pieces(self.index, line, [written.piece], rendering.normalizer, len(self._pieces)):
-            piece, self._silence = replace(piece, pause_s=self._silence), 0.0
-            self._pieces.append(self._keep(piece, build_piece(rendering.builder, line, piece.text)))
+        for piece in cut_pieces(self._line, [written.piece], parts.normalizer, len(parts.pieces)):
+            piece.pause_s, self._silence = self._silence, 0.0
+            parts.add(piece)
         if written.part and written.said is not None:
             self._said.append(written.said)
             self._changed = self._changed or written.said.text.split() != written.part.split()
@@ -302,11 +287,11 @@ class TokenLine(LateLine):
     Where a checkpoint's lines may not end too early, a frame also waits until the text is long enough to tell.
     """
 
-    def __init__(self, rendering: Rendering, index: int, reader: TextReader):
-        super().__init__(rendering, index, reader)
-        self._holds_end = rendering.synthesizer.model.profile.hold_end
-        self._ids = ArrivingIds(rendering.synthesizer.model.texts)
-        self._piece: int | None = None
+    def __init__(self, parts: LinePieces, reader: TextReader):
+        super().__init__(parts, reader)
+        self._holds_end = parts.model.profile.hold_end
+        self._ids = ArrivingIds(parts.model.texts)
+        self._piece: Piece | None = None
         self._guard: Guard | None = None
         self._rows: list[torch.Tensor] = []  # those that the engine has not taken
         self._count = 0  # all of them
@@ -346,14 +331,13 @@ class TokenLine(LateLine):
         """See ``LateLine``: the prompt had only the first token, and its request was given the others."""
         if self._piece is None:
             return
-        rendering, text = self._rendering, self._whole.strip()
-        rendering.prompts[self._piece] = build_piece(rendering.builder, self._line, text)
-        rendering.pieces[self._piece] = replace(rendering.pieces[self._piece], text=text)
+        self._piece.text = self._whole.strip()
+        self._piece.made = self._parts.build(self._piece.text)
 
     @property
     def _prompt(self) -> Prompt:
         assert self._piece is not None
-        return self._rendering.prompts[self._piece]
+        return self._piece.prompt
 
     def _add(self, text: str) -> None:
         if not self._whole[: -len(text)].strip():
@@ -372,28 +356,29 @@ class TokenLine(LateLine):
         text = self._whole.strip()
         self._extend(self._ids.end(strip=True), text, ended=True)
         assert self._piece is not None
-        self._rendering.pieces[self._piece] = replace(self._rendering.pieces[self._piece], text=text)
+        self._piece.text = text
 
     def _extend(self, ids: Sequence[int], text: str, ended: bool = False) -> None:
         """Add tokens to the prompt; ``text`` is that of all of them."""
-        rendering, line = self._rendering, self._line
+        parts, line = self._parts, self._line
         if self._piece is None:
             if not ids:
                 return
-            prompt = rendering.builder.begin(ids[0], line.voice, line.language, line.instruct)
-            self._piece = self._keep(Piece(self.index, text, line.seed, 1), prompt)
+            prompt = parts.builder.begin(ids[0], line.voice, line.language, line.instruct)
+            self._piece = Piece(text, line.seed, made=prompt)
+            parts.add(self._piece)
             ids = ids[1:]
         count = self._count + len(ids) + ended
-        check_context(rendering.synthesizer.model, self._prompt.length + count)
+        check_context(parts.model, self._prompt.length + count)
         if count > self._count:
-            self._rows.append(rendering.builder.rows(ids, ended))
+            self._rows.append(parts.builder.rows(ids, ended))
         self._count = count
         tokens = self._prompt.text_tokens + len(ids)
         minimum = held_frames(text, False) if self._holds_end else self._prompt.min_frames
-        rendering.prompts[self._piece] = replace(self._prompt, text_tokens=tokens, min_frames=minimum)
+        self._piece.made = replace(self._prompt, text_tokens=tokens, min_frames=minimum)
         self._adapt()
 
     def _adapt(self) -> None:
         if self._guard is not None:
-            longest = guard_line(self._prompt, self._rendering.options, self._rendering.sampling).max_frames
+            longest = guard_line(self._prompt, self._parts.options, self._parts.sampling).max_frames
             self._guard.max_frames = longest

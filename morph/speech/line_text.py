@@ -6,7 +6,7 @@ import threading
 
 
 class LineText:
-    """The text of a line, which gives a rendering its pieces until it is done.
+    """The text of a line, which gives pieces until it is done.
 
     ``error``: what ended it, None if nothing went wrong.
     """

@@ -1,4 +1,4 @@
-"""The progress of a rendering."""
+"""The progress of lines that are spoken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..text.duration import expected_frames
 
 OnFrame = Callable[[int, int], None]
-"""Called with (frames done, frames expected) once per frame; what it raises cancels the rendering."""
+"""Called with (frames done, frames expected) while lines are made; what it raises ends them all."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The report of a rendering: what went wrong, length and speed, and how it was made."""
+"""The report of lines: what went wrong, length and speed, and how they were made."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, e
 
     Args:
         model: the checkpoint; one of them, where it was loaded on several devices.
-        spoken: the lines of one rendering.
+        spoken: the lines, in their order.
         options: what they were spoken with.
         elapsed_s: wall-clock seconds for all of them, prompt and codec included.
     """
@@ -72,7 +72,7 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     """Return how it went, in a few lines: what went wrong, other notes, and length and speed.
 
     RTF is generation time over audio duration (below 1 is faster than real time); ms per frame is the same time over
-    the frames (80 ms of audio each). Reused lines (see ``line_cache.py``) do not count for the speed.
+    the frames (80 ms of audio each). Reused lines (see ``kept/cache.py``) do not count for the speed.
     """
     reports = [one.report for one in spoken]
     said = (

@@ -64,7 +64,7 @@ class TextReader:
         with self._changed:
             self._error, self._ended, self.has_news = error, True, True
         self.bell.set()
-        try:  # behind the end: it may take long
+        try:  # after the end was told: it may take long
             if (close := getattr(parts, "close", None)) is not None:
                 close()
         except Exception:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..text.normalize import SpokenText, join_spoken
 from ..text.pauses import read_pauses
 from ..text.pieces import split_arriving
 from .ahead import Ahead, Given, rested
 from .line_text import LineText
-from .lines import Line, Rendering, build_piece, cut_pieces, end_pieces, join_texts, piece_limit
+from .pieces import LinePieces, cut_pieces, end_pieces, join_texts
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Cut:
 
 
 class WholeLine(LineText):
-    """Gives a rendering of one line its pieces, those of ``render_lines``, as they are wanted.
+    """Adds the pieces of a line as they are wanted; they are those of ``LinePieces.cut``.
 
     A prompt takes some milliseconds, so a long text must not hold up other lines with all of them. Figures take far
     longer to write out, and a text that has any is written out in a thread of its own. Polled as a ``LateLine`` is.
@@ -30,33 +30,31 @@ class WholeLine(LineText):
     ``is_read``: whether all of the text has been written out, so that no piece is far.
 
     Args:
-        rendering: prepared for the line with an empty text; gets pieces and prompts.
-        line: with its text.
+        parts: of the line, without pieces; gets them.
         bell: called when a piece of a text with figures is there.
     """
 
     starved = False
 
-    def __init__(self, rendering: Rendering, line: Line, bell: Callable[[], None] = lambda: None):
+    def __init__(self, parts: LinePieces, bell: Callable[[], None] = lambda: None):
         super().__init__()
+        line = parts.line
         assert isinstance(line.text, str)
-        self._rendering, self._line, self._text = rendering, line, line.text
-        rendering.lines[0] = line
+        self._parts, self._line, self._text = parts, line, line.text
         self._paused = read_pauses(line.text)
         self._said: list[list[SpokenText]] = []  # of each part between pauses
         self._silence = 0.0  # seconds before the next piece
-        self._limit = piece_limit(rendering.synthesizer.model, rendering.options)
         self.is_read = False
-        self._normalizer = rendering.normalizer.until(rested(self._done.is_set))
+        self._normalizer = parts.normalizer.until(rested(self._done.is_set))
         self._cuts: Iterator[Cut] = self._cut()
         quick = self._normalizer.is_quick(line.text, line.language)
         self._ahead = None if quick else Ahead(self._cuts, bell)
 
     def poll(self) -> None:
         """Add the next piece if it is there, or note that there is none."""
-        before = len(self._rendering.pieces)
+        before = len(self._parts.pieces)
         try:
-            while not self.done and len(self._rendering.pieces) == before:
+            while not self.done and len(self._parts.pieces) == before:
                 given = self._ahead.take() if self._ahead else Given(next(self._cuts, None))
                 if given is None:
                     return
@@ -69,12 +67,11 @@ class WholeLine(LineText):
 
     def _add(self, cut: Cut) -> None:
         """Add a piece, unless it has nothing to speak."""
-        rendering, line = self._rendering, self._line
+        parts = self._parts
         self._silence += cut.pause_s
-        for piece in cut_pieces(0, line, [cut.text], rendering.normalizer, len(rendering.pieces)):
-            prompt = build_piece(rendering.builder, line, piece.text)
-            rendering.pieces.append(replace(piece, pause_s=self._silence))
-            rendering.prompts.append(prompt)
+        for piece in cut_pieces(self._line, [cut.text], parts.normalizer, len(parts.pieces)):
+            piece.pause_s = self._silence
+            parts.add(piece)
             self._silence = 0.0
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -86,17 +83,14 @@ class WholeLine(LineText):
         self._cuts = iter(())  # the generator refers to the line too
         said = [join_spoken(part) for part in self._said]
         whole = len(said) == len(self._paused.parts)
-        self._rendering.texts[0] = (
-            join_texts(self._text, self._paused.parts, said) if whole else join_spoken(said)
-        )
-        after_s = self._silence + self._paused.pauses_s[-1]
-        self._rendering.pieces[:] = end_pieces(self._rendering.pieces, after_s)
+        self._parts.said = join_texts(self._text, self._paused.parts, said) if whole else join_spoken(said)
+        end_pieces(self._parts.pieces, self._silence + self._paused.pauses_s[-1])
 
     def _cut(self) -> Iterator[Cut]:
         silence = 0.0
         for part, pause in zip(self._paused.parts, self._paused.pauses_s, strict=False):
             silence += pause
-            for text in split_arriving(self._write_out(part), self._limit):
+            for text in split_arriving(self._write_out(part), self._parts.limit):
                 yield Cut(text, silence)
                 silence = 0.0
         yield Cut("", silence)  # of a last part that has nothing to speak

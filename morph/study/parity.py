@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..batch.stream import stream_line
+from ..batch.stream import render_lines, stream_line
 from ..checkpoint.qwen_tts import import_qwen_tts
 from ..decode.eager import decode
 from ..decode.guard import Guard
@@ -20,7 +20,7 @@ from ..engine import Choice, Engine
 from ..model.model import Model
 from ..model.threads import limit_threads
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
-from ..speech.lines import Line, render_lines
+from ..speech.lines import Line
 from ..synthesizer import Synthesizer
 from ..voice.prompt import build_prompt
 from ..voice.voice import Voice

@@ -12,11 +12,15 @@ from ..decode.decoded import Decoded
 from ..decode.eager import Experiment, decode
 from ..decode.predictor import Predictor
 from ..decode.sampling import distribution
+from ..engine import Choice
 from ..model.crossbar import crossbar
 from ..model.model import Model
 from ..options import PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
-from ..speech.lines import Line, Rendering, Spoken, check_line, piece_limit
+from ..speech.joined import assemble
+from ..speech.lines import Line, Spoken, check_line
+from ..speech.pieces import LinePieces, piece_limit
 from ..speech.progress import OnFrame, Progress
+from ..speech.takes import Take, judge_end
 from ..synthesizer import Synthesizer
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
@@ -89,55 +93,86 @@ def sweep(
     with synthesizer.session():
         # Without a limit the text is one piece; _check_length has the limit.
         one_piece = replace(options or GenerateOptions(), decoding="crossbar", split_chars=0)
-        rendering = Rendering.prepare(synthesizer, [line], one_piece, Progress(on_frame))
-        _check_length(rendering, options or GenerateOptions())
-        return _sweep(rendering, seq_groups, on_spoken or (lambda *_: None))
+        builder = synthesizer.engine.prompt_builder(synthesizer.model)
+        parts = LinePieces.open(builder, line, one_piece)
+        parts.cut()
+        _check_length(parts, options or GenerateOptions())
+        study = _Study(synthesizer, parts, Progress(on_frame))
+        return _sweep(study, seq_groups, on_spoken or (lambda *_: None))
 
 
-def _check_length(rendering: Rendering, options: GenerateOptions) -> None:
+@dataclass(frozen=True)
+class _Study:
+    """The line of a sweep: one piece, what speaks it, and its progress."""
+
+    synthesizer: Synthesizer
+    parts: LinePieces
+    progress: Progress
+
+    @property
+    def model(self) -> Model:
+        return self.synthesizer.model
+
+    @property
+    def choice(self) -> Choice:
+        return self.synthesizer.engine.choose(self.model, self.parts.options)
+
+    def decode(self, seq_groups: int) -> Decoded:
+        """Return the codes of the line."""
+        options, [piece] = replace(self.parts.options, seq_groups=seq_groups), self.parts.pieces
+        requests = [self.parts.request(piece)]
+        [decoded] = self.synthesizer.engine.decode(
+            self.model, requests, options, self.progress.add, self.choice
+        )
+        return decoded
+
+    def assemble(self, decoded: Decoded) -> Spoken:
+        """Return the line, from its codes."""
+        engine, [piece] = self.synthesizer.engine, self.parts.pieces
+        reference = self.parts.line.voice.ref_codes
+        [wave] = engine.decode_waveforms(
+            self.model, self.choice, [decoded.codes], [reference], lambda: self.progress.add(0)
+        )
+        piece.take = Take(decoded, wave, judge_end(piece.text, decoded, wave, self.model.sample_rate))
+        return assemble(self.parts, engine.describe(self.model, self.choice))
+
+
+def _check_length(parts: LinePieces, options: GenerateOptions) -> None:
     """Raise ValueError for a text that would be spoken in several pieces."""
-    model, length = rendering.synthesizer.model, len(rendering.texts[0].text)
+    model, length = parts.model, len(parts.said.text)
     if 0 < (limit := piece_limit(model, options)) < length:
         raise ValueError(
             f"text has {length} characters and {model.name} speaks at most {limit} in one piece: shorten it"
         )
 
 
-def _sweep(
-    rendering: Rendering, seq_groups: Sequence[int], on_spoken: Callable[[int, Spoken], None]
-) -> Sweep:
-    model, prompt = rendering.synthesizer.model, rendering.prompts[0]
-    warm_ups = model.device.type == "cuda" and rendering.choice.engine == "graph"
-    rendering.progress.expect([prompt.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1))
-    trace = _trace(rendering)
-    distances = measure_distances(
-        model,
-        torch.cat(trace.hidden),
-        torch.cat(trace.codes),
-        rendering.sampling.subtalker,
-        rendering.options.tail,
-    )
+def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, Spoken], None]) -> Sweep:
+    model, parts = study.model, study.parts
+    warm_ups = model.device.type == "cuda" and study.choice.engine == "graph"
+    study.progress.expect([parts.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1))
+    trace = _trace(study)
+    hidden, codes = torch.cat(trace.hidden), torch.cat(trace.codes)
+    distances = measure_distances(model, hidden, codes, parts.sampling.subtalker, parts.options.tail)
     rows, spoken = [], []
     for groups in seq_groups:
-        one = replace(rendering, options=replace(rendering.options, seq_groups=groups))
         for _ in range(1 + warm_ups):
             started = time.perf_counter()
-            decoded = one.decode([0], 1)
+            decoded = study.decode(groups)
             elapsed = time.perf_counter() - started
-        rows.append(_row(model, groups, decoded[0], elapsed, distances[groups]))
-        spoken += one.assemble(one.judge([0], decoded, 1))
+        rows.append(_row(model, groups, decoded, elapsed, distances[groups]))
+        spoken.append(study.assemble(decoded))
         on_spoken(groups, spoken[-1])
     return Sweep(rows, spoken, model.weights)
 
 
-def _trace(rendering: Rendering) -> _Trace:
+def _trace(study: _Study) -> _Trace:
     """Decode the line exactly and keep what the distances are measured on."""
     trace = _Trace()
     decode(
-        rendering.synthesizer.model,
-        rendering.requests([0], 1),
-        replace(rendering.options, seq_groups=PREDICTED_GROUPS),
-        rendering.progress.add,
+        study.model,
+        [study.parts.request(study.parts.pieces[0])],
+        replace(study.parts.options, seq_groups=PREDICTED_GROUPS),
+        study.progress.add,
         Experiment(observe=trace.add),
     )
     return trace

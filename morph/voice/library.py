@@ -161,7 +161,7 @@ class VoiceLibrary:
     def take_in(self, source: Path, name: str, overwrite: bool = False) -> str:
         """Import a voice file under a name; return the name.
 
-        The file is read as a voice and written anew, so that nothing else in it reaches the library.
+        The file is read as a voice and written again, so that nothing else in it reaches the library.
 
         Raises:
             ValueError: for a file that is no voice of this pack or damaged, a name that is no file name or is taken by

@@ -110,16 +110,18 @@ class LoadModel(io.ComfyNode):
                     optional=True,
                     tooltip=(
                         "Where the model runs. default: the device that ComfyUI uses. gpu:N: the GPU with this number, "
-                        f"counted from 0. {ALL_GPUS}: one copy on each, and Render Script splits its lines over them. "
-                        f"A device that is not on this machine becomes the default one. Default: {DEFAULT}."
+                        f"counted from 0. {ALL_GPUS}: one copy on each; Render Script and Dub Captions share their "
+                        "lines among them. A device that is not on this machine becomes the default one. "
+                        f"Default: {DEFAULT}."
                     ),
                 ),
                 ModelSocket.Input(
                     "more_models",
                     optional=True,
                     tooltip=(
-                        "The same checkpoint on other devices, from another Load Qwen3-TTS Model: Render Script splits "
-                        "its lines over this device and those. Default: not connected, this device alone."
+                        "The same checkpoint on other devices, from another Load Qwen3-TTS Model: Render Script and "
+                        "Dub Captions share their lines among this device and those. Default: not connected, this "
+                        "device alone."
                     ),
                 ),
             ],

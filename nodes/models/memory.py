@@ -15,9 +15,12 @@ import torch
 from comfy.model_patcher import ModelPatcher
 
 from ...morph.options import LoadOptions
-from .voicing import LocalVoicing, SpeakOptions, Voicing
+from .voicing import Voicing
 
 if TYPE_CHECKING:
+    from ...morph.batch.speaks import Speaks
+    from ...morph.kept.once import Once
+    from ...morph.options import GenerateOptions
     from ...morph.synthesizer import Synthesizer
     from ...morph.voice.recording import Recording
     from ...morph.voice.voice import Voice
@@ -92,12 +95,10 @@ class ManagedModel:
             yield self.synthesizer
 
     @contextmanager
-    def open(self, options: SpeakOptions) -> Iterator[Voicing]:
+    def open(self, options: GenerateOptions, once: Once) -> Iterator[Voicing]:
         """Yield what speaks with the model on its device; errors as ``use``."""
-        from ...morph.kept.line_renderer import LineRenderer
-
-        with self.use() as ready:
-            yield LocalVoicing(LineRenderer(ready, options.generate, options.cache, options.check))
+        with self.use() as ready, open_engine([ready], options.batch_size) as speaks:
+            yield Voicing(speaks, options, once)
 
     def speakers(self) -> list[str]:
         """Return the names of the checkpoint's speakers."""
@@ -128,7 +129,7 @@ class ManagedModel:
 class ManagedModels:
     """The value of the model socket for one checkpoint on several devices; see ``ManagedModel``.
 
-    Scripts are spoken by all of them; what needs one model uses the first.
+    Lines are spoken by all of them; what needs one model uses the first.
     """
 
     def __init__(self, models: Sequence[ManagedModel]):
@@ -139,19 +140,13 @@ class ManagedModels:
         return self.models[0].use()
 
     @contextmanager
-    def open(self, options: SpeakOptions) -> Iterator[Voicing]:
-        """Yield what speaks with the models on their devices; errors as ``use``, and as ``SharedRenderer``."""
-        from ...morph.kept.line_renderer import LineRenderer
-        from ...morph.kept.shared_renderer import SharedRenderer
-        from .shared_voicing import SharedVoicing
-
+    def open(self, options: GenerateOptions, once: Once) -> Iterator[Voicing]:
+        """Yield what speaks with the models on their devices; errors as ``use``, and for models that differ."""
         with explain_out_of_memory():
             management.load_models_gpu([one.patcher for one in self.models], force_full_load=True)
-            renderers = [
-                LineRenderer(one.synthesizer, options.generate, options.cache, options.check)
-                for one in self.models
-            ]
-            yield SharedVoicing(SharedRenderer(tuple(renderers)))
+            ready = [one.synthesizer for one in self.models]
+            with open_engine(ready, options.batch_size) as speaks:
+                yield Voicing(speaks, options, once)
 
     def speakers(self) -> list[str]:
         """See ``ManagedModel``."""
@@ -176,6 +171,18 @@ def load_managed(path: Path, options: LoadOptions, device: torch.device | None =
 
     origin = Origin(path, options, device or management.get_torch_device())
     return ManagedModel(Synthesizer.load(path, options, origin.device, move=False), origin)
+
+
+def open_engine(ready: Sequence[Synthesizer], rows: int) -> AbstractContextManager[Speaks]:
+    """Return what speaks with models on their devices, ``rows`` lines at once on each; leaving it ends it."""
+    from ...morph.batch.batch import Batch
+
+    batches = [Batch(one, rows=rows) for one in ready]
+    if len(batches) == 1:
+        return batches[0]
+    from ...morph.batch.fleet import Fleet
+
+    return Fleet(batches)
 
 
 @contextmanager

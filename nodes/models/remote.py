@@ -15,9 +15,11 @@ from .. import inputs
 from ..page.progress import Progress, show_progress
 from ..schema import schema
 from ..sockets import CATEGORY, ModelSocket
-from .voicing import SpeakOptions, Voicing
+from .voicing import Voicing
 
 if TYPE_CHECKING:
+    from ...morph.kept.once import Once
+    from ...morph.options import GenerateOptions
     from ...morph.voice.recording import Recording
     from ...morph.voice.voice import Voice
     from ...serve.remote.facts import ServerFacts
@@ -38,8 +40,8 @@ class RemoteModel(io.ComfyNode):
             description=(
                 "Speaks on another computer: a speech server of this pack (python speak.py serve), or another one with "
                 "/v1/audio/speech, such as vLLM-Omni. Connect it where a model goes: Preset Voice, Design Voice, "
-                "Generate Speech, Render Script. The owner of this computer lists the servers in the environment "
-                f"variable {SERVERS_VARIABLE}."
+                "Generate Speech, Render Script, Dub Captions. The owner of this computer lists the servers in the "
+                f"environment variable {SERVERS_VARIABLE}."
             ),
             inputs=[
                 io.Combo.Input(
@@ -102,7 +104,7 @@ def server_names() -> list[str]:
 
 def ask(server: Server, progress: Progress | None = None) -> ServerFacts:
     """Return what a server says of itself; a user who cancels ends that."""
-    from ...serve.remote.renderer import ask_server
+    from ...serve.remote.attempts import ask_server
 
     return ask_server(server, (lambda: progress(0, 1)) if progress else lambda: None)
 
@@ -120,14 +122,16 @@ class ServedModel:
     consent: bool = False
 
     @contextmanager
-    def open(self, options: SpeakOptions) -> Iterator[Voicing]:
-        """Yield what speaks at the server."""
-        from ...serve.remote.renderer import RemoteRenderer
-        from .remote_voicing import RemoteVoicing
+    def open(self, options: GenerateOptions, once: Once) -> Iterator[Voicing]:
+        """Yield what speaks at the server; ConnectionError if it is gone."""
+        from ...serve.remote.failure import ServerGone
+        from ...serve.remote.speaks import RemoteSpeaks
 
-        yield RemoteVoicing(
-            RemoteRenderer(self.facts, options.generate, self.consent, options.cache, options.check)
-        )
+        try:
+            with RemoteSpeaks(self.facts, self.consent, options.batch_size) as speaks:
+                yield Voicing(speaks, options, once)
+        except ServerGone as error:  # the page shows a type that is not Python's own with its module's path
+            raise ConnectionError(str(error)) from error
 
     def use(self) -> NoReturn:
         """Refuse what needs the model itself."""

@@ -1,93 +1,73 @@
-"""What Generate Speech and Render Script speak with, whichever engine it is: a model here, or a server."""
+"""What the nodes that speak use, whichever engine it is: a model here, one on several devices, or a server."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-
-from ..page.live import Speaker, speak_line, speak_script
-from ..page.progress import Progress
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...morph.kept.line_cache import LineCache
-    from ...morph.kept.line_renderer import LineRenderer
-    from ...morph.kept.word_check import WordCheck
+    from ...morph.batch.speaks import Speaks
+    from ...morph.kept.once import Once
     from ...morph.options import GenerateOptions
     from ...morph.script.dialogue import Dialogue, ScriptRequest
+    from ...morph.script.dub import Dub, DubRequest
+    from ...morph.script.scene import ScenePlayer
     from ...morph.speech.lines import Line, Spoken
-    from ...morph.text.scripts.script import Script
+    from ..page.live import PagePlayer
+    from ..page.progress import Progress
 
 
 @dataclass(frozen=True)
-class SpeakOptions:
-    """How lines are spoken: the engine's options, kept lines (None: none), a word check (None: none)."""
+class Voicing:
+    """Speaks lines, scripts and captions, with options that were chosen when it was opened.
 
-    generate: GenerateOptions
-    cache: LineCache | None = None
-    check: WordCheck | None = None
+    Args:
+        speaks: the engine.
+        options: how lines are spoken.
+        once: kept lines, and a word check.
+    """
 
+    speaks: Speaks
+    options: GenerateOptions
+    once: Once
 
-class Voicing(Protocol):
-    """Speaks lines and scripts, with options that were chosen when it was opened."""
-
-    @property
-    def name(self) -> str:
-        """The checkpoint's name."""
-
-    @property
-    def sample_rate(self) -> int:
-        """In Hz."""
-
-    def speak_line(self, line: Line, progress: Progress, speaker: Speaker) -> Spoken:
+    def speak_line(self, line: Line, progress: Progress, page: PagePlayer) -> Spoken:
         """Speak one line; where somebody listens, while it is heard."""
+        from ...morph.script.scene import Scene, ScenePlayer
+        from ...morph.text.scripts.script import Script, ScriptLine
 
-    def read_script(self, script: ScriptRequest) -> tuple[Script, list[Line]]:
-        """Return a script as it was read, and its lines; ScriptError if it cannot be read."""
+        script = Script((ScriptLine(1, line.name, str(line.text)),))
+        player = ScenePlayer(Scene(script, 0.0, self.speaks.rate), page)
+        spoken = self._speak([line], progress, player)
+        player.finish(spoken)
+        return spoken[0]
 
-    def speak_script(self, script: ScriptRequest, progress: Progress, speaker: Speaker) -> Dialogue:
+    def speak_script(self, request: ScriptRequest, progress: Progress, page: PagePlayer) -> Dialogue:
         """Speak a script; where somebody listens, while it is heard."""
+        from ...morph.script.dialogue import assemble, read_script
+        from ...morph.script.scene import Scene, ScenePlayer
+
+        parsed, lines = read_script(self.speaks, request, self.options)
+        player = ScenePlayer(Scene(parsed, request.gap_s, self.speaks.rate), page)
+        dialogue = assemble(parsed, lines, self._speak(lines, progress, player), request)
+        player.finish(dialogue.lines)
+        return dialogue
+
+    def _speak(self, lines: Sequence[Line], progress: Progress, player: ScenePlayer) -> list[Spoken]:
+        from ...morph.kept.once import Listener, speak_lines
+
+        listener = player.listen(Listener(progress, progress.say))
+        return speak_lines(self.speaks, lines, self.options, self.once, listener)
+
+    def speak_captions(self, request: DubRequest, progress: Progress) -> Dub:
+        """Speak captions at their times."""
+        from ...morph.kept.once import Listener
+        from ...morph.script.dub import render_dub
+
+        listener = Listener(progress, progress.say)
+        return render_dub(self.speaks, request, self.options, self.once, listener)
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
         """Return the report of lines that took ``elapsed_s`` seconds."""
-
-
-@dataclass(frozen=True)
-class LocalVoicing:
-    """The engine of this computer.
-
-    Args:
-        renderer: with the model at hand.
-    """
-
-    renderer: LineRenderer
-
-    @property
-    def name(self) -> str:
-        """See ``Voicing``."""
-        return self.renderer.synthesizer.model.name
-
-    @property
-    def sample_rate(self) -> int:
-        """See ``Voicing``."""
-        return self.renderer.synthesizer.model.sample_rate
-
-    def speak_line(self, line: Line, progress: Progress, speaker: Speaker) -> Spoken:
-        """See ``Voicing``."""
-        return speak_line(self.renderer, line, progress, speaker)
-
-    def read_script(self, script: ScriptRequest) -> tuple[Script, list[Line]]:
-        """See ``Voicing``."""
-        from ...morph.script.dialogue import read_script
-
-        return read_script(self.renderer.synthesizer, script)
-
-    def speak_script(self, script: ScriptRequest, progress: Progress, speaker: Speaker) -> Dialogue:
-        """See ``Voicing``."""
-        return speak_script(self.renderer, script, progress, speaker)
-
-    def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
-        """See ``Voicing``."""
-        from ...morph.speech.report import describe
-
-        return describe(self.renderer.synthesizer.model, spoken, self.renderer.options, elapsed_s)
+        return self.speaks.describe(spoken, self.options, elapsed_s)

@@ -42,7 +42,7 @@ class Clip:
 
 def to_clip(spoken: Spoken, name: str = "") -> Clip:
     """Return a spoken line as a clip, under its character's name or the ``name`` given."""
-    from ...morph.speech.lines import HEARD_OTHERWISE, WHAT_HAPPENED
+    from ...morph.speech.joined import HEARD_OTHERWISE, WHAT_HAPPENED
     from ...morph.text.pauses import without_pauses
 
     report = spoken.report

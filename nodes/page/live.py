@@ -11,20 +11,14 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from aiohttp import web
 
 from ...postprocess.pcm import to_s16
-
-if TYPE_CHECKING:
-    from ...morph.kept.line_renderer import LineRenderer
-    from ...morph.script.dialogue import Dialogue, ScriptRequest
-    from ...morph.speech.lines import Line, Spoken
-    from .progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +26,9 @@ SAMPLE_BYTES = 2  # signed, 16 bits, little endian
 MOST_BYTES = 64 << 20  # of one stream: 23 minutes; what was first is dropped
 KEPT_S = 60.0  # after a stream's end
 MOST_LISTENERS = 256  # pages that want to hear
-NOTHING = np.zeros(0, dtype=np.float32)
 
 
-class Speech:
+class PlayedSpeech:
     """The samples of one run of one node, written by one thread and read by any number of tasks.
 
     Args:
@@ -129,7 +122,7 @@ class SpeechStore:
     def __init__(self, server: Any):
         self._server = server
         self._lock = threading.Lock()
-        self._streams: dict[str, Speech] = {}
+        self._streams: dict[str, PlayedSpeech] = {}
         self._listening: dict[str, None] = {}  # client ids, the oldest first
 
     def listen(self, client: str, wanted: bool) -> None:
@@ -141,17 +134,17 @@ class SpeechStore:
                 if len(self._listening) > MOST_LISTENERS:
                     del self._listening[next(iter(self._listening))]
 
-    def find(self, stream: str) -> Speech | None:
+    def find(self, stream: str) -> PlayedSpeech | None:
         with self._lock:
             return self._streams.get(stream)
 
-    def of_client(self, client: str) -> list[Speech]:
+    def of_client(self, client: str) -> list[PlayedSpeech]:
         """Return the streams of a page, the oldest first."""
         with self._lock:
             return [one for one in self._streams.values() if one.client == client]
 
     @contextmanager
-    def announce(self, node: str | None, sample_rate: int) -> Iterator[Speech | None]:
+    def announce(self, node: str | None, sample_rate: int) -> Iterator[PlayedSpeech | None]:
         """Yield a stream for the node that runs, or None if the page that queued the run does not want to hear it."""
         server = self._server
         client, prompt = server.client_id, server.last_prompt_id
@@ -160,7 +153,7 @@ class SpeechStore:
         if node is None or not wanted:
             yield None
             return
-        speech = Speech(server.loop, node, prompt, client, sample_rate)
+        speech = PlayedSpeech(server.loop, node, prompt, client, sample_rate)
         with self._lock:
             self._streams[speech.id] = speech
         self.tell(speech, "morph.speech", speech.describe())
@@ -174,7 +167,7 @@ class SpeechStore:
         with self._lock:
             self._streams.pop(stream, None)
 
-    def tell(self, speech: Speech, event: str, data: dict[str, Any]) -> None:
+    def tell(self, speech: PlayedSpeech, event: str, data: dict[str, Any]) -> None:
         """Send an event to the page that hears the stream."""
         self._server.send_sync(event, data, speech.client)
 
@@ -183,22 +176,22 @@ APP_KEY = web.AppKey("qwen3_tts_morph.speech", SpeechStore)  # where the server'
 
 
 @contextmanager
-def announce(node: str | None, sample_rate: int) -> Iterator[Speaker]:
+def announce(node: str | None, sample_rate: int) -> Iterator[PagePlayer]:
     """Yield what a node's speech is played with: nothing is played where no page wants to hear it."""
     from server import PromptServer
 
     store = PromptServer.instance.app.get(APP_KEY)  # type: ignore[attr-defined]  # set when ComfyUI starts
     if store is None:
-        yield Speaker(None, None)
+        yield PagePlayer(None, None)
         return
     with store.announce(node, sample_rate) as speech:
-        yield Speaker(store, speech)
+        yield PagePlayer(store, speech)
 
 
-class Speaker:
+class PagePlayer:
     """Plays a node's lines in its page while they are made; does nothing where nobody listens."""
 
-    def __init__(self, store: SpeechStore | None, speech: Speech | None):
+    def __init__(self, store: SpeechStore | None, speech: PlayedSpeech | None):
         self._store, self._speech = store, speech
         self._lines = 0
 
@@ -221,61 +214,3 @@ class Speaker:
         """Play samples, float ``[n]``."""
         if self._speech is not None:
             self._speech.write(samples)
-
-    def play_again(self, spoken: Spoken, heard: Sequence[np.ndarray]) -> None:
-        """Play a line from its beginning if it was spoken again and is not what was heard."""
-        if not np.array_equal(np.concatenate([*heard, NOTHING]), spoken.waveform):
-            self.begin(f"{spoken.report.name} again".strip(), spoken.report.text)
-            self.play(spoken.waveform)
-
-
-def speak_line(renderer: LineRenderer, line: Line, progress: Progress, speaker: Speaker) -> Spoken:
-    """Speak one line: where somebody listens, while it is heard; a kept one is heard at once."""
-    from ...morph.batch.stream import stream_line
-    from ...morph.kept.line_renderer import Watch
-
-    if not speaker.is_heard:
-        return renderer.render([line], progress, progress.say)[0]
-    speaker.begin(line.name, str(line.text))  # from a node it is a text already
-    watch = Watch(progress, progress.say)
-    recall, heard = renderer.recall([line], watch), []
-    if recall.missing:
-        with stream_line(renderer.synthesizer, line, renderer.options, progress) as stream:
-            for chunk in stream:
-                heard.append(chunk.samples)
-                speaker.play(chunk.samples)
-            spoken = recall.keep(0, stream.spoken[0])
-    else:
-        spoken = recall.found[0]
-        heard.append(spoken.waveform)
-        speaker.play(spoken.waveform)
-    [checked] = renderer.check_words([line], [spoken], watch)
-    speaker.play_again(checked, heard)
-    return checked
-
-
-def speak_script(
-    renderer: LineRenderer, script: ScriptRequest, progress: Progress, speaker: Speaker
-) -> Dialogue:
-    """Speak a script: where somebody listens, while it is heard, in the order of its lines."""
-    from ...morph.script.dialogue import render_scene
-    from ...morph.script.script_stream import stream_scene
-
-    if not speaker.is_heard:
-        return render_scene(renderer, script, progress, progress.say)
-    heard: list[list[np.ndarray]] = []
-    # On a GPU a batch of lines in chunks takes several times as long as the batch complete.
-    complete = renderer.synthesizer.model.device.type == "cuda"
-    with stream_scene(renderer, script, progress, complete, progress.say) as stream:
-        for chunk in stream:
-            if chunk.mark is not None:
-                heard.append([])
-                speaker.begin(chunk.mark.name, chunk.mark.text)
-                progress.say(f"line {chunk.mark.index + 1} of {stream.lines}, {chunk.mark.name}")
-            if chunk.in_line:
-                heard[-1].append(chunk.samples)
-            speaker.play(chunk.samples)
-        dialogue = stream.dialogue
-    for spoken, samples in zip(dialogue.lines, heard, strict=True):
-        speaker.play_again(spoken, samples)
-    return dialogue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from ...serve.api.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
-from ..page.live import APP_KEY, SAMPLE_BYTES, Speech, SpeechStore
+from ..page.live import APP_KEY, SAMPLE_BYTES, PlayedSpeech, SpeechStore
 from ..voices.saved_voices import APP_KEY as SAVED_KEY
 from ..voices.saved_voices import SavedVoices
 from .checkpoint_routes import ROOT as CHECKPOINTS_ROOT
@@ -21,7 +21,7 @@ from .voice_routes import ROOT as VOICES_ROOT
 from .voice_routes import VoiceRoutes
 
 if TYPE_CHECKING:
-    from ...morph.kept.line_cache import CacheSize, LineCache
+    from ...morph.kept.cache import CacheSize, LineCache
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +168,9 @@ class SpeechRoutes:
         return headers | ({"Access-Control-Allow-Origin": self._cors} if self._cors else {})
 
 
-async def _send(speech: Speech, position: int, request: web.Request, response: web.StreamResponse) -> None:
+async def _send(
+    speech: PlayedSpeech, position: int, request: web.Request, response: web.StreamResponse
+) -> None:
     """Write a stream's bytes as they come; return at its end, or when the reader has gone."""
     with speech.reader() as news:
         while True:

@@ -17,6 +17,7 @@ from ...postprocess.checks import check_choice
 from .. import inputs
 from ..models.linked import check_cast, check_model, check_voice, check_word_check
 from ..models.memory import ManagedModel, ManagedModels
+from ..models.remote import ServedModel
 from ..page.clips import Clip, show, to_clip
 from ..page.progress import show_progress
 from ..schema import schema
@@ -24,13 +25,12 @@ from ..sockets import CATEGORY, CastSocket, VoiceSocket
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from .characters import find_characters
-from .kept_lines import line_cache
+from .kept_lines import once_of
 from .script import plain_errors
 
 if TYPE_CHECKING:
     from ...morph.kept.word_check import WordCheck
-    from ...morph.script.dub import Dub, DubRequest, Placed
-    from ...morph.synthesizer import Synthesizer
+    from ...morph.script.dub import Dub, Placed
     from ...morph.voice.cast import Cast
     from ...morph.voice.voice import Voice
 
@@ -196,7 +196,7 @@ class DubCaptions(io.ComfyNode):
     @classmethod
     def execute(
         cls,
-        model: ManagedModel | ManagedModels,
+        model: ManagedModel | ManagedModels | ServedModel,
         captions: str,
         seq_groups: int,
         seed: int,
@@ -215,9 +215,8 @@ class DubCaptions(io.ComfyNode):
         overlap: str = LATER,
         read_sounds: bool = False,
     ) -> io.NodeOutput:
-        from ...morph.kept.line_renderer import LineRenderer
-        from ...morph.script.dub import DubRequest, FitLimits, render_dub
-        from ...morph.speech.report import describe, outcome
+        from ...morph.script.dub import DubRequest, FitLimits
+        from ...morph.speech.report import outcome
 
         check_model(model)
         check_word_check(word_check)
@@ -239,15 +238,15 @@ class DubCaptions(io.ComfyNode):
             trim_ends=True,
         )
         request = DubRequest(captions, characters, language, seed, limits, read_sounds)
-        with model.use() as ready, show_progress(cls.hidden.unique_id) as progress:
+        node, once = cls.hidden.unique_id, once_of(reuse_lines, word_check)
+        with model.open(options, once) as voicing, show_progress(node) as progress:
             started = time.perf_counter()
             with plain_errors():
-                renderer = LineRenderer(ready, options, line_cache(reuse_lines), word_check)
-                dub = render_dub(renderer, request, progress, progress.say)
+                dub = voicing.speak_captions(request, progress)
             elapsed = time.perf_counter() - started
             spoken = [one.spoken for one in dub.placed]
-            facts = facts_of_dub(ready, request, dub, options)
-            described = describe(ready.model, spoken, options, elapsed)
+            facts = facts_of_dub(dub, options, voicing.speaks.name)
+            described = voicing.describe(spoken, elapsed)
             parts = [dub.summary, described, characters.describe_found(), describe_seeds(facts)]
             report = "\n\n".join(filter(None, parts))
         lines = [
@@ -291,14 +290,12 @@ def to_fitted_clip(placed: Placed) -> Clip:
     return clip if placed.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
 
 
-def facts_of_dub(ready: Synthesizer, request: DubRequest, dub: Dub, options: GenerateOptions) -> list[Facts]:
+def facts_of_dub(dub: Dub, options: GenerateOptions, checkpoint: str) -> list[Facts]:
     """Return the facts of each caption that was spoken."""
-    from ...morph.script.dub import read_request
-
-    dubbed, _, lines = read_request(ready, request)
     facts = []
-    for line, source, placed in zip(lines, dubbed, dub.placed, strict=True):
-        known = facts_of_line(line, placed.spoken, options, ready.model.name)
-        later = {"gain_db": source.line.gain_db, "speed": placed.speed, "pitch": source.line.pitch}
+    for line, placed in zip(dub.asked, dub.placed, strict=True):
+        known = facts_of_line(line, placed.spoken, options, checkpoint)
+        asked = placed.source.line
+        later = {"gain_db": asked.gain_db, "speed": placed.speed, "pitch": asked.pitch}
         facts.append(replace(known, settings={**known.settings, **later}))
     return facts

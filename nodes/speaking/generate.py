@@ -13,7 +13,6 @@ from .. import inputs
 from ..models.linked import check_model, check_voice, check_word_check
 from ..models.memory import ManagedModel, ManagedModels
 from ..models.remote import ServedModel
-from ..models.voicing import SpeakOptions
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
@@ -21,7 +20,7 @@ from ..schema import schema
 from ..sockets import CATEGORY
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
-from .kept_lines import line_cache
+from .kept_lines import once_of
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
@@ -139,7 +138,7 @@ class GenerateSpeech(io.ComfyNode):
         from ...morph.speech.report import outcome
 
         model: ManagedModel | ManagedModels | ServedModel = take.pop("model")
-        cache, check = line_cache(take.pop("reuse_lines", True)), take.pop("word_check", None)
+        once = once_of(take.pop("reuse_lines", True), take.pop("word_check", None))
         line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
         options = GenerateOptions(
             normalize=take.pop("normalize_text", DEFAULTS.normalize),
@@ -148,14 +147,14 @@ class GenerateSpeech(io.ComfyNode):
         )
         node = cls.hidden.unique_id
         with (
-            model.open(SpeakOptions(options, cache, check)) as voicing,
+            model.open(options, once) as voicing,
             show_progress(node) as progress,
-            announce(node, voicing.sample_rate) as speaker,
+            announce(node, voicing.speaks.rate) as page,
         ):
             started = time.perf_counter()
-            spoken = voicing.speak_line(line, progress, speaker)
+            spoken = voicing.speak_line(line, progress, page)
             elapsed = time.perf_counter() - started
-            facts = facts_of_line(line, spoken, options, voicing.name)
+            facts = facts_of_line(line, spoken, options, voicing.speaks.name)
             report = f"{voicing.describe([spoken], elapsed)}\n\n{describe_seeds([facts])}"
         return spoken, facts, report, outcome([spoken], elapsed)
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import folder_paths
 
 if TYPE_CHECKING:
-    from ...morph.kept.line_cache import LineCache
+    from ...morph.kept.cache import LineCache
+    from ...morph.kept.once import Once
+    from ...morph.kept.word_check import WordCheck
 
 SIZE_VARIABLE = "MORPH_TTS_CACHE_MB"  # the most that kept lines may take; 0 keeps none
 DEFAULT_MB = 2048
@@ -34,11 +36,13 @@ def most_megabytes() -> int:
 
 def kept_lines() -> LineCache:
     """Return the cache for looking at what is kept and for removing it."""
-    from ...morph.kept.line_cache import LineCache
+    from ...morph.kept.cache import LineCache
 
     return LineCache(lines_folder(), max(1, most_megabytes() * 10**6))
 
 
-def line_cache(wanted: bool) -> LineCache | None:
-    """Return the cache of lines, or None if it is not ``wanted`` or may take nothing."""
-    return kept_lines() if wanted and most_megabytes() else None
+def once_of(reuse_lines: bool, word_check: WordCheck | None) -> Once:
+    """Return what the nodes' inputs say: kept lines, if they are wanted and may take anything, and the word check."""
+    from ...morph.kept.once import Once
+
+    return Once(kept_lines() if reuse_lines and most_megabytes() else None, word_check)

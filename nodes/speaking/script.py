@@ -16,7 +16,6 @@ from .. import inputs
 from ..models.linked import check_cast, check_model, check_word_check
 from ..models.memory import ManagedModel, ManagedModels
 from ..models.remote import ServedModel
-from ..models.voicing import SpeakOptions, Voicing
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
@@ -25,11 +24,11 @@ from ..sockets import CATEGORY, CastSocket
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from .characters import find_characters
-from .kept_lines import line_cache
+from .kept_lines import once_of
 
 if TYPE_CHECKING:
     from ...morph.kept.word_check import WordCheck
-    from ...morph.script.dialogue import Dialogue, ScriptRequest
+    from ...morph.script.dialogue import Dialogue
     from ...morph.text.scripts.script import ScriptLine
     from ...morph.voice.voice import Voice
 
@@ -183,17 +182,17 @@ class RenderScript(io.ComfyNode):
         )
         characters = find_characters(model, cast)
         request = ScriptRequest(script, characters, language, seed, gap, sentence_subtitles)
-        node, cache = cls.hidden.unique_id, line_cache(reuse_lines)
+        node, once = cls.hidden.unique_id, once_of(reuse_lines, word_check)
         with (
-            model.open(SpeakOptions(options, cache, word_check)) as voicing,
+            model.open(options, once) as voicing,
             show_progress(node) as progress,
-            announce(node, voicing.sample_rate) as speaker,
+            announce(node, voicing.speaks.rate) as page,
         ):
             started = time.perf_counter()
             with plain_errors():
-                dialogue = voicing.speak_script(request, progress, speaker)
+                dialogue = voicing.speak_script(request, progress, page)
             elapsed = time.perf_counter() - started
-            facts = facts_of_script(voicing, request, dialogue, options)
+            facts = facts_of_script(dialogue, options, voicing.speaks.name)
             described = voicing.describe(dialogue.lines, elapsed)
             report = "\n\n".join(
                 filter(None, [described, characters.describe_found(), describe_seeds(facts)])
@@ -208,19 +207,13 @@ class RenderScript(io.ComfyNode):
         return io.NodeOutput(lines, joined, dialogue.srt, report, ui=said)
 
 
-def facts_of_script(
-    voicing: Voicing, request: ScriptRequest, dialogue: Dialogue, options: GenerateOptions
-) -> list[Facts]:
+def facts_of_script(dialogue: Dialogue, options: GenerateOptions, checkpoint: str) -> list[Facts]:
     """Return the facts of each line of a script that was spoken."""
-    script, lines = voicing.read_script(request)
-    facts = [
-        facts_of_line(line, spoken, options, voicing.name)
-        for line, spoken in zip(lines, dialogue.lines, strict=True)
-    ]
-    return [
-        replace(known, settings={**known.settings, **finish_of(line)})
-        for known, line in zip(facts, script.lines, strict=True)
-    ]
+    facts = []
+    for line, spoken, source in zip(dialogue.asked, dialogue.lines, dialogue.script.lines, strict=True):
+        known = facts_of_line(line, spoken, options, checkpoint)
+        facts.append(replace(known, settings={**known.settings, **finish_of(source)}))
+    return facts
 
 
 def finish_of(line: ScriptLine) -> dict[str, float | None]:

@@ -109,12 +109,12 @@ class Sweep(io.ComfyNode):
         with (
             model.use() as ready,
             show_progress(node) as progress,
-            announce(node, ready.model.sample_rate) as speaker,
+            announce(node, ready.model.sample_rate) as page,
         ):
 
             def play(seq_groups: int, spoken: Spoken) -> None:
-                speaker.begin(f"SEQ_GROUPS {seq_groups}", text)
-                speaker.play(spoken.waveform)
+                page.begin(f"SEQ_GROUPS {seq_groups}", text)
+                page.play(spoken.waveform)
 
             result = sweep(ready, line, groups, options, progress, play)
             lines = [

@@ -223,8 +223,8 @@ def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 
 def hear_line(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Look whether a line has any sound: all that is compared above may be equal, and silent."""
+    from ...morph.batch.stream import render_lines
     from ...morph.options import PREDICTED_GROUPS
-    from ...morph.speech.lines import render_lines
     from ...morph.speech.takes import is_silent
 
     [spoken] = render_lines(synthesizer, [line], _settings(synthesizer, frames, PREDICTED_GROUPS))

@@ -24,7 +24,6 @@ EPILOG = examples(
     'recording.wav --transcript "What she says there." --name Anna',
     "recording.wav --transcribe --out anna.safetensors",
 )
-RECOGNISERS = ("tiny", "base", "small", "medium", "large-v3-turbo")  # as morph/hearing/whisper.py
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--transcribe",
         nargs="?",
         const="base",
-        choices=RECOGNISERS,
+        choices=arguments.RECOGNISERS,
         metavar="SIZE",
-        help=f"let a speech recogniser write it: {', '.join(RECOGNISERS)} (base); needs faster-whisper; "
+        help=f"let a speech recogniser write it: {', '.join(arguments.RECOGNISERS)} (base); needs faster-whisper; "
         "none: nobody does",
     )
     parser.add_argument(

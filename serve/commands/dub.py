@@ -6,31 +6,27 @@ Lines are saved as they were spoken: with other times or limits nothing is spoke
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..scripts.cast import make_cast
-from ..scripts.makers import LocalMaker
+from ..scripts.job import outputs, speak_into
+from ..scripts.opened import opened
 from ..scripts.saved_lines import SavedLines
 from ..terminal import arguments
-from ..terminal.config import read_config
+from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
-from ..terminal.engine import find_checkpoint, load_at, make_settings, read_reference
 from ..terminal.parser import examples
 from ..terminal.sound import write_whole
 from . import script
 from .clone import read_words
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ...morph.script.dub import Dub, FitLimits
-    from ...morph.speech.lines import Line
-    from ...morph.synthesizer import Synthesizer
-    from ...morph.text.scripts.captions import DubLine, TimedText
+    from ...morph.text.scripts.captions import DubLine
+    from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
 
 FILES = (".srt", ".vtt")
@@ -82,46 +78,27 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
+    from ...morph.script.dub import DubRequest, assemble_dub, read_request
     from ...morph.text.scripts.captions import read_captions
 
-    text, recording = read_words(options.file), read_reference(options)
+    text, limits = read_words(options.file), make_limits(options)
     read_captions(text)  # faults are found before a model is loaded
-    with SavedLines.open(options.out, options.format) as saved:
-        return dub_into(saved, text, recording, options, console)
+    names = partial(check_names, text, options)
+    with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
+        request = DubRequest(text, ready.cast, options.language, options.seed, limits, options.read_sounds)
+        dubbed, silent, lines = read_request(ready.speaks, request, ready.settings)
+        lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
+        job = speak_into(saved, ready, (plain(dubbed), lines), options, console)
+        dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], limits)
+        console.note(dub.summary)
+        return script.finish(job, write_dub(dub, options), console)
 
 
-def dub_into(
-    saved: SavedLines,
-    text: str,
-    recording: tuple[np.ndarray, int] | None,
-    options: argparse.Namespace,
-    console: Console,
-) -> int:
-    """Speak the captions that are not saved, and write the track; see ``run``."""
-    from ...morph.script.dub import assemble_dub
+def check_names(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
+    """Raise ValueError for a name that is nobody, or a language that the checkpoint does not speak."""
     from ...morph.text.scripts.captions import read_captions, read_dub
 
-    path = find_checkpoint(options, console)
-    if (config := read_config(path)) is not None:
-        names = list(make_cast(config.speakers, options, recording, script.not_loaded))
-        read_dub(read_captions(text), names, config.languages, options.read_sounds)
-    synthesizer = load_at(path, options)
-    model = synthesizer.model
-    cast = make_cast(model.speakers, options, recording, lambda: model)
-    dubbed, silent, lines = read_lines(synthesizer, text, cast, options)
-    settings = make_settings(model, options, batch_size=options.batch_size)
-    job = make_job(LocalMaker(synthesizer, path, settings), dubbed, lines, saved, options)
-    started = time.perf_counter()
-    new = script.speak_missing(job, console)
-    elapsed = time.perf_counter() - started
-    dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], make_limits(options))
-    paths = write_dub(dub, options)
-    job.write_manifest(complete=True)
-    script.tell(job, new, elapsed, console)
-    console.note(dub.summary)
-    for written in paths:
-        console.result(written.absolute())
-    return 0
+    read_dub(read_captions(text), list(cast), config.languages, options.read_sounds)
 
 
 def make_limits(options: argparse.Namespace) -> FitLimits:
@@ -131,45 +108,18 @@ def make_limits(options: argparse.Namespace) -> FitLimits:
     return FitLimits(options.max_speed, options.overrun, options.speak_over)
 
 
-def read_lines(
-    synthesizer: Synthesizer, text: str, cast: Cast, options: argparse.Namespace
-) -> tuple[list[DubLine], list[TimedText], list[Line]]:
-    """Return what ``read_request`` does; ValueError for anything that cannot be spoken."""
-    from ...morph.script.dub import DubRequest, read_request
-    from ...morph.speech.lines import check_line
-
-    limits = make_limits(options)
-    request = DubRequest(text, cast, options.language, options.seed, limits, options.read_sounds)
-    dubbed, silent, lines = read_request(synthesizer, request)
-    lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
-    for line in lines:
-        check_line(synthesizer.model, line)
-    return dubbed, silent, lines
-
-
-def make_job(
-    maker: LocalMaker,
-    dubbed: Sequence[DubLine],
-    lines: list[Line],
-    saved: SavedLines,
-    options: argparse.Namespace,
-) -> script.Job:
-    """Return the job of speaking the lines without speed, pitch and level: these are set when they are fitted."""
+def plain(dubbed: Sequence[DubLine]) -> Script:
+    """Return the lines without speed, pitch and level: these are set when they are fitted."""
     from ...morph.text.scripts.script import Script
 
-    plain = Script(tuple(replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed))
-    plans = script.make_plans(plain, lines, maker.facts())
-    saved.place(plans)
-    job = script.Job(maker, plain, lines, plans, saved, options)
-    job.write_manifest(complete=False)  # a folder that cannot be written is found now
-    return job
+    return Script(tuple(replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed))
 
 
 def write_dub(dub: Dub, options: argparse.Namespace) -> list[Path]:
     """Write the track, and subtitles at the times at which they are heard; return their paths."""
     from ...morph.text.scripts.subtitles import srt_to_vtt
 
-    track, srt, vtt = script.outputs(options)
+    track, srt, vtt = outputs(options)
     with script.open_track(track, dub.sample_rate) as file:
         file.add_samples(dub.track)
     write_whole(srt, dub.srt.encode())

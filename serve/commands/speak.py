@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import load_synthesizer, make_settings, make_voice, read_reference
+from ..terminal.engine import load_synthesizer, make_check, make_settings, make_voice, read_reference
 from ..terminal.parser import examples
 from ..terminal.player import find_device, playing
 from ..terminal.sound import STREAMED, encode, stream_header, to_s16, write_sound
 
 if TYPE_CHECKING:
-    from ...morph.batch.stream import SpeechStream
+    from ...morph.kept.word_check import WordCheck
     from ...morph.options import GenerateOptions
     from ...morph.speech.lines import Line, Spoken
     from ...morph.synthesizer import Synthesizer
 
+Sink = Callable[[bytes], object]
 STDOUT = "-"
 KINDS = ("wav", "flac", "mp3", "opus", "ogg", "pcm")
 EPILOG = examples(
@@ -61,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_voice(parser)
     arguments.add_settings(parser)
+    arguments.add_word_check(parser)
     arguments.add_model(parser)
 
 
@@ -80,6 +85,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_voice(parser, options)
     if options.format == "pcm" and options.out != STDOUT:
         parser.error("pcm has no file format: write it to stdout with --out -")
+    if options.check_words and (options.stdin or options.play or options.out == STDOUT):
+        parser.error("--check-words hears a line when it is complete: leave out --stdin, --play and --out -")
     if options.play:
         check_play(parser, options)
     elif options.out is None:
@@ -111,7 +118,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.out == STDOUT:
         console.check_sound()
     device = find_device() if options.play else None
-    recording = read_reference(options)
+    recording, words = read_reference(options), make_check(options)
     synthesizer = load_synthesizer(options, console)
     from ...morph.speech.lines import Line
     from ...morph.speech.report import describe
@@ -121,14 +128,15 @@ def run(options: argparse.Namespace, console: Console) -> int:
     line = Line(text, voice, options.language, options.seed, options.instruct, layout=options.layout)
     settings = make_settings(synthesizer.model, options)
     started = time.perf_counter()
-    if options.out == STDOUT:
-        spoken = speak_to_stdout(synthesizer, line, settings, options.format or "wav", console)
-    elif device is not None:
-        spoken = speak_aloud(synthesizer, line, settings, device, console)
-        if options.out is not None:
-            write_sound(options.out.absolute(), spoken.waveform, spoken.sample_rate)
-    else:
-        spoken = speak_to_file(synthesizer, line, settings, options.out, console)
+    with open_sink(options, device, synthesizer.model.sample_rate, console) as sink:
+        if is_heard(options):
+            spoken = speak_live(synthesizer, line, settings, sink, console)
+        else:
+            spoken = speak_complete(synthesizer, line, settings, words, console)
+            if options.out == STDOUT:
+                sink(encode(spoken.waveform, spoken.sample_rate, f".{options.format}"))
+    if isinstance(options.out, Path):
+        write_sound(options.out.absolute(), spoken.waveform, spoken.sample_rate)
     elapsed = time.perf_counter() - started
     console.note(describe(synthesizer.model, [spoken], settings, elapsed))
     if isinstance(options.out, Path):
@@ -136,66 +144,57 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def speak_to_file(
-    synthesizer: Synthesizer, line: Line, settings: GenerateOptions, path: Path, console: Console
+def is_heard(options: argparse.Namespace) -> bool:
+    """Return whether the sound is wanted while it is made: on stdout, some formats are complete only at the end."""
+    return bool(options.play) or (options.out == STDOUT and (options.format or "wav") in STREAMED)
+
+
+@contextlib.contextmanager
+def open_sink(options: argparse.Namespace, device: Any, rate: int, console: Console) -> Iterator[Sink]:
+    """Yield what takes the sound beside a file: the sound device, or stdout."""
+    if options.play:
+        with playing(device, rate) as speaker:
+            yield speaker.write
+    elif options.out == STDOUT:
+        with console.sound() as stdout:
+            if is_heard(options):
+                write_all(stdout, stream_header(options.format or "wav", rate))
+            yield partial(write_all, stdout)
+    else:
+        yield lambda _: None
+
+
+def speak_complete(
+    synthesizer: Synthesizer, line: Line, settings: GenerateOptions, words: WordCheck | None, console: Console
 ) -> Spoken:
-    """Speak a line into a file."""
+    """Return a line that nobody hears while it is made, as the word check leaves it."""
+    from ...morph.batch.batch import Batch
     from ...morph.batch.stream import stream_line
-    from ...morph.speech.lines import render_lines
+    from ...morph.kept.once import Listener, Once, speak_lines
 
     with console.progress() as show:
         if isinstance(line.text, str):
-            [spoken] = render_lines(synthesizer, [line], settings, show)
-        else:
-            with stream_line(synthesizer, line, settings, show) as stream:
-                spoken = finish(stream)
-    write_sound(path.absolute(), spoken.waveform, spoken.sample_rate)
-    return spoken
+            listener = Listener(show or Listener.on_frame)
+            with Batch(synthesizer, settings.batch_size) as speaks:
+                return speak_lines(speaks, [line], settings, Once(check=words), listener)[0]
+        with stream_line(synthesizer, line, settings, show) as stream:
+            deque(stream, maxlen=0)
+            return stream.spoken[0]
 
 
-def speak_aloud(
-    synthesizer: Synthesizer, line: Line, settings: GenerateOptions, device: Any, console: Console
+def speak_live(
+    synthesizer: Synthesizer, line: Line, settings: GenerateOptions, sink: Sink, console: Console
 ) -> Spoken:
-    """Speak a line to the sound device while it is made; the engine's thread runs ahead of what is heard."""
+    """Return a line that goes to a sink while it is made; the engine's thread runs ahead of what is heard."""
     from dataclasses import replace
 
     from ...morph.batch.stream import stream_line
 
     once = replace(settings, retries=0)  # what was heard cannot be taken back
-    with (
-        console.progress() as show,
-        stream_line(synthesizer, line, once, show) as stream,
-        playing(device, stream.sample_rate) as sink,
-    ):
+    with console.progress() as show, stream_line(synthesizer, line, once, show) as stream:
         for chunk in stream:
-            sink.write(to_s16(chunk.samples).tobytes())
-        return finish(stream)
-
-
-def speak_to_stdout(
-    synthesizer: Synthesizer, line: Line, settings: GenerateOptions, kind: str, console: Console
-) -> Spoken:
-    """Speak a line to stdout: while it is made, or, in a format that must be complete, at its end."""
-    from dataclasses import replace
-
-    from ...morph.batch.stream import stream_line
-
-    once = (
-        replace(settings, retries=0) if kind in STREAMED else settings
-    )  # what was heard cannot be taken back
-    with (
-        console.sound() as sink,
-        console.progress() as show,
-        stream_line(synthesizer, line, once, show) as stream,
-    ):
-        if kind in STREAMED:
-            write_all(sink, stream_header(kind, stream.sample_rate))
-            for chunk in stream:
-                write_all(sink, to_s16(chunk.samples).tobytes())
-        spoken = finish(stream)
-        if kind not in STREAMED:
-            write_all(sink, encode(spoken.waveform, spoken.sample_rate, f".{kind}"))
-    return spoken
+            sink(to_s16(chunk.samples).tobytes())
+        return stream.spoken[0]
 
 
 def write_all(sink: BinaryIO, content: bytes) -> None:
@@ -203,14 +202,6 @@ def write_all(sink: BinaryIO, content: bytes) -> None:
     left = memoryview(content)
     while left:
         left = left[sink.write(left) :]
-
-
-def finish(stream: SpeechStream) -> Spoken:
-    """Read a stream of one line to its end, and return the line."""
-    for _ in stream:
-        pass
-    [spoken] = stream.spoken
-    return spoken
 
 
 def stdin_text() -> Iterator[str]:

@@ -54,7 +54,7 @@ def quietly() -> Iterator[None]:
 
 def measure(synthesizer: Synthesizer, line: Line, options: GenerateOptions, repeats: int) -> Speed:
     """Return the speed of a line, after one run that warms up."""
-    from ...morph.speech.lines import render_lines
+    from ...morph.batch.stream import render_lines
 
     render_lines(synthesizer, [line], options)
     times, spoken = [], []

@@ -112,6 +112,7 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
         stdin=False,
         layout=arguments.LAYOUTS[0],
         play=False,
+        check_words=None,
         speaker=None,
         reference=None,
         describe=None,

@@ -269,12 +269,12 @@ def load_speaker(options: ServerOptions) -> Speaker:
 
 
 def _warm(speaker: Any) -> None:
-    from ...morph.batch.desk import ServiceClosed
+    from ...morph.batch.queue import BatchClosed
     from ...morph.runtime.collector import spare_older_objects
 
     try:
         speaker.warm(spare_older_objects)
-    except ServiceClosed:
+    except BatchClosed:
         log.info("closed before the first line was spoken")
     except Exception:
         log.exception("the first line could not be spoken: /ready stays false")

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import io
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,7 +40,7 @@ RATE_HEADER = "x-speech-sample-rate"
 UPDATE = "update the program there, or the pack here"
 FRAMES_OFF = 3  # between the tokens and the length of the sound
 
-OnSound = Callable[[np.ndarray], None]
+OnSound = Callable[[np.ndarray], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class Connection:
 
         Args:
             job: the line.
-            on_sound: called with each part of the sound, float32 ``[n]``, while it comes.
+            on_sound: called with each part of the sound, float32 ``[n]``, while it comes; the next one is read when it
+                has returned, so that the server waits for who hears it.
 
         Raises:
             Failure: for whatever went wrong; a sound that is not complete is one.
@@ -149,7 +150,7 @@ class Connection:
                 if size > MOST_BYTES:
                     raise ValueError("the line does not end")
                 parts.append(pcm.astype(np.float32) / np.float32(32768))
-                on_sound(parts[-1])
+                await on_sound(parts[-1])
             elif kind == "speech.audio.done":
                 return Answer(_join(parts), job.sample_rate, read_report(event.values.get("report")))
             else:
@@ -170,7 +171,7 @@ class Connection:
         made = self._read_wav(content, header_number(answer.headers.get(TOKENS_HEADER)))
         if job.trim_ends:
             made = replace(made, waveform=trim_ends(made.waveform, made.sample_rate)[0])
-        on_sound(made.waveform)
+        await on_sound(made.waveform)
         return made
 
     def _read_wav(self, content: bytes, tokens: int | None) -> Answer:

@@ -16,6 +16,11 @@ SAMPLE_RATE = 24000  # Hz: of Qwen3-TTS, and what the sound of another server be
 MOST_LINES = 64  # of a server that does not say how many it takes at once
 MOST_AT_ONCE = 10**9
 MOST_WIDTH = 10**6  # numbers of a speaker embedding
+# Of checkpoints of servers that do not say theirs.
+PUBLISHED_LANGUAGES = (
+    *("auto", "chinese", "english", "japanese", "korean", "german"),
+    *("french", "russian", "portuguese", "spanish", "italian"),
+)
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...morph.batch.speech import OutOfService
 from ..plain_text import one_line
 from .servers import Server, key_variable
 from .told import header_number
@@ -41,6 +42,10 @@ class Remedy:
 NONE, LATER, ENDS_ALL = Remedy(), Remedy(again=True), Remedy(ends_all=True)
 
 
+class ServerGone(OutOfService, ConnectionError):
+    """No line can be spoken at the server any more; the message is that of a ``Failure``."""
+
+
 class Failure(Exception):
     """An attempt failed. The message is one sentence for people that names the server, without control characters.
 
@@ -53,6 +58,12 @@ class Failure(Exception):
     def __init__(self, server: Server, what: str, remedy: Remedy = NONE):
         super().__init__(one_line(f"server {server} {what}"))
         self.remedy = remedy
+
+    def for_people(self) -> ConnectionError:
+        """Return the same as one of Python's types, whose names people know."""
+        error = (ServerGone if self.remedy.ends_all else ConnectionError)(str(self))
+        error.__cause__ = self
+        return error
 
 
 def of_status(server: Server, status: int, body: Any, headers: Mapping[str, str]) -> Failure:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...morph.batch.desk import ServiceStatus
+from ...morph.batch.queue import BatchStatus
 
 PREFIX = "morph_tts"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,11 +19,11 @@ class Metrics:
     """The counters of one server.
 
     Args:
-        status: what the service does now.
+        status: what the batch does now.
         gpu_bytes: the memory that torch has taken of the GPU; None where there is none.
     """
 
-    def __init__(self, status: Callable[[], ServiceStatus], gpu_bytes: Callable[[], int] | None = None):
+    def __init__(self, status: Callable[[], BatchStatus], gpu_bytes: Callable[[], int] | None = None):
         self._registry = CollectorRegistry()
         registry = self._registry
         ProcessCollector(
@@ -77,9 +77,9 @@ class Metrics:
 
 
 class _ServiceCollector(Collector):
-    """Reads the service's numbers when they are asked for."""
+    """Reads the batch's numbers when they are asked for."""
 
-    def __init__(self, status: Callable[[], ServiceStatus]):
+    def __init__(self, status: Callable[[], BatchStatus]):
         self._status = status
 
     def collect(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""The model behind the routes: requests become lines of a ``SpeechService``, whose chunks an event loop reads."""
+"""The model behind the routes: requests become lines of a ``Batch``, whose chunks an event loop reads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ import anyio.to_thread
 import numpy as np
 import torch
 
-from ...morph.batch.desk import Busy, ServiceClosed, ServiceStatus
-from ...morph.batch.service import ROWS, Result, SpeechService
-from ...morph.batch.utterance import Utterance
-from ...morph.kept.line_key import common_key
+from ...morph.batch.batch import ROWS, Batch, Result
+from ...morph.batch.key import common_key
+from ...morph.batch.queue import BatchClosed, BatchStatus, Busy
+from ...morph.batch.running import NEWCOMERS
+from ...morph.batch.speech import Delivery, Speech
 from ...morph.model.model import Model
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions
 from ...morph.speech.lines import Line, LineReport
@@ -81,7 +82,7 @@ class News:
 
 
 class Reading:
-    """One utterance, read in an event loop. Use it in a ``with``: leaving it frees the row.
+    """One speech, read in an event loop. Use it in a ``with``: leaving it frees the row.
 
     Args:
         news: wakes it.
@@ -93,17 +94,17 @@ class Reading:
     def __init__(self, news: News, others: set[Reading], sample_rate: int, speed: float) -> None:
         self._all, self._news, self._others = news, asyncio.Event(), others
         self._sample_rate, self._speed = sample_rate, speed
-        self._utterance: Utterance | None = None
+        self._speech: Speech | None = None
         self._failure: ApiError | None = None
         self.has_begun = False  # whether there was sound
 
     def tell(self) -> None:
-        """Say, from the service's thread, that there is something new."""
+        """Say, from the batch's thread, that there is something new."""
         self._all.tell(self._news)
 
-    def read(self, utterance: Utterance) -> Reading:
+    def read(self, speech: Speech) -> Reading:
         """Set what is read."""
-        self._utterance = utterance
+        self._speech = speech
         return self
 
     def fail(self, error: ApiError) -> None:
@@ -112,9 +113,9 @@ class Reading:
         self._news.set()
 
     @property
-    def _read(self) -> Utterance:
-        assert self._utterance is not None
-        return self._utterance
+    def _read(self) -> Speech:
+        assert self._speech is not None
+        return self._speech
 
     async def __aiter__(self) -> AsyncIterator[np.ndarray]:
         """Give the samples as they come, float32, at most LONGEST_PART at a time: a pause is one chunk of the engine.
@@ -144,7 +145,7 @@ class Reading:
 
     @property
     def report(self) -> LineReport:
-        """How the line went, behind the last chunk; its seconds are those of the sound that was given out."""
+        """How the line went, after the last chunk; its seconds are those of the sound that was given out."""
         report, rate = self._read.report, self._sample_rate
         if self._speed == 1:
             return report
@@ -153,7 +154,7 @@ class Reading:
 
     @property
     def text_tokens(self) -> int:
-        """The tokens of the text, behind the last chunk."""
+        """The tokens of the text, after the last chunk."""
         return self._read.text_tokens
 
     def __enter__(self) -> Reading:
@@ -183,7 +184,7 @@ class Speaker:
         self.voices = VoiceBook(synthesizer.model, options.voices)
         self.rules = Rules(synthesizer.model, options.seq_groups, options.limits, options.strict)
         rows = options.rows or default_rows(synthesizer.model.device)
-        self._service = SpeechService(synthesizer, rows, options.waiting, LINGER_S)
+        self._batch = Batch(synthesizer, rows, options.waiting, LINGER_S, NEWCOMERS)
         self._news: News | None = None
         self._readings: set[Reading] = set()
         self._is_ending = False
@@ -203,9 +204,9 @@ class Speaker:
         return common_key(self._synthesizer, GenerateOptions(PREDICTED_GROUPS))
 
     @property
-    def status(self) -> ServiceStatus:
-        """What the service does now."""
-        return self._service.status
+    def status(self) -> BatchStatus:
+        """What the batch does now."""
+        return self._batch.status
 
     @property
     def gpu_bytes(self) -> Callable[[], int] | None:
@@ -227,7 +228,7 @@ class Speaker:
         sampling = replace(self.model.sampling, max_seconds=WARM_SECONDS)
         options = GenerateOptions(self.rules.seq_groups, sampling, retries=0)
         for _ in range(WARM_LINES if self.model.device.type == "cuda" else 1):  # a CPU captures nothing
-            for _ in self._service.speak(Line(WARM_TEXT, voice), options):
+            for _ in self._batch.speak(Line(WARM_TEXT, voice), options, Delivery(keep=False)):
                 pass
         before_ready()
         self._ready.set()
@@ -258,15 +259,15 @@ class Speaker:
             raise shutting_down()
         reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed)
         try:
-            utterance = self._service.speak(line, settings.generate, reading.tell)
+            speech = self._batch.speak(line, settings.generate, Delivery(keep=False, on_change=reading.tell))
         except Busy as error:
             after = {"Retry-After": str(self._retry_after())}
             raise ApiError(
                 429, f"the server is busy: {error}", code="rate_limit_exceeded", headers=after
             ) from error
-        except (ValueError, ServiceClosed) as error:
+        except (ValueError, BatchClosed) as error:
             raise as_api_error(error) from error
-        return reading.read(utterance)
+        return reading.read(speech)
 
     def _news_here(self) -> News:
         """Return what wakes the readers of the running event loop."""
@@ -307,12 +308,12 @@ class Speaker:
             reading.fail(shutting_down())
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
-        """See ``SpeechService.between_lines``."""
-        return self._service.between_lines(work)
+        """See ``Batch.between_lines``."""
+        return self._batch.between_lines(work)
 
     def close(self) -> None:
         """End all lines and release the model."""
-        self._service.close()
+        self._batch.close()
         self._synthesizer.free()
 
 
@@ -322,7 +323,7 @@ def as_api_error(error: Exception) -> ApiError:
         return error
     if isinstance(error, ValueError):
         return ApiError(400, str(error), "input")
-    if isinstance(error, ServiceClosed):
+    if isinstance(error, BatchClosed):
         return shutting_down()
     return ApiError(
         500, f"speaking failed ({type(error).__name__}): the server's log says why", code="engine_failed"

@@ -210,6 +210,8 @@ def check_entry(entry: Any) -> dict[str, Any]:
     ]
     numbers = [report.frames, report.seconds, report.pieces, report.takes]
     numbers += [place for span in spans for place in (span.start, span.end)]
+    if (heard := report.heard) is not None:
+        texts, numbers = [*texts, heard.text], [*numbers, heard.errors, heard.words, heard.takes]
     for text in (*texts, *report.notes, *(span.text for span in spans)):
         str.encode(text)  # TypeError for another thing, ValueError for half a character
     if not all(0 <= number < MOST for number in numbers):  # NaN compares false
@@ -219,9 +221,11 @@ def check_entry(entry: Any) -> dict[str, Any]:
 
 def read_report(fields: Mapping[str, Any]) -> LineReport:
     """Return a report from its fields; KeyError or TypeError for other ones."""
+    from ...morph.hearing.words import HeardWords
     from ...morph.speech.lines import LineReport
 
-    return LineReport(**{**fields, "notes": tuple(fields["notes"])})
+    report = LineReport(**{**fields, "notes": tuple(fields["notes"])})
+    return report if report.heard is None else replace(report, heard=HeardWords(**fields["heard"]))
 
 
 def read_new_lines(path: Path) -> dict[str, dict[str, Any]]:

@@ -23,6 +23,8 @@ FORMATS = {
 MOST_GROUPS = 15
 MAX_SEED = 2**64 - 1
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0
+RECOGNISERS = ("tiny", "base", "small", "medium", "large-v3-turbo")  # as morph/hearing/whisper.py
+MOST_RETAKES = 10  # as morph/kept/word_check.py
 MOST_RETRIES = 10
 MOST_BATCH = 256
 LAYOUTS = ("sentence", "token")
@@ -278,4 +280,27 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
         "--max-seconds",
         type=number(0.08, 3600),
         help="longest line, in seconds of audio; none: what its text can need",
+    )
+
+
+def add_word_check(parser: argparse.ArgumentParser) -> None:
+    """Add the options that have a speech recogniser hear what was spoken."""
+    group = parser.add_argument_group("word check")
+    group.add_argument(
+        "--check-words",
+        nargs="?",
+        const=RECOGNISERS[1],
+        choices=RECOGNISERS,
+        metavar="SIZE",
+        help="let a speech recogniser hear every line that is spoken, and speak one with too many wrong words again: "
+        f"{', '.join(RECOGNISERS)} ({RECOGNISERS[1]}); needs faster-whisper; none: nobody hears them",
+    )
+    group.add_argument(
+        "--most-errors", type=number(0, 100), default=5, help="wrong words that a line may have, in percent"
+    )
+    group.add_argument(
+        "--retakes",
+        type=whole_number(0, MOST_RETAKES),
+        default=3,
+        help="other takes of a line with more wrong words; the best one is kept. 0 only reports",
     )

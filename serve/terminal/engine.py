@@ -16,10 +16,12 @@ from .sound import read_recording
 if TYPE_CHECKING:
     import numpy as np
 
+    from ...morph.kept.word_check import WordCheck
     from ...morph.model.model import Model
     from ...morph.options import GenerateOptions, Sampling
     from ...morph.synthesizer import Synthesizer
     from ...morph.voice.voice import Voice
+    from ..remote.facts import ServerFacts
     from .folders import Folders
 
 DEVICES = "choose cpu, cuda, cuda:N or auto"
@@ -193,14 +195,15 @@ def refuse_recording(path: Path) -> None:
     )
 
 
-def make_settings(model: Model, options: argparse.Namespace, **others: Any) -> GenerateOptions:
-    """Return the options of the decoding; ``others`` are more of its fields."""
-    from ...morph.options import GenerateOptions
+def make_settings(model: Model | None, options: argparse.Namespace, **others: Any) -> GenerateOptions:
+    """Return the options of the decoding, also of a server's model (None); ``others`` are more of its fields."""
+    from ...morph.options import GenerateOptions, Sampling
 
     chosen = {key: getattr(options, key) for key in ("tail", "decoding", "retries", "trim_ends")} | others
     if "seq_groups" in options:
         chosen = {"seq_groups": options.seq_groups} | chosen
-    return GenerateOptions(sampling=make_sampling(model.sampling, options), **chosen)
+    own = Sampling() if model is None else model.sampling
+    return GenerateOptions(sampling=make_sampling(own, options), **chosen)
 
 
 def make_sampling(own: Sampling, options: argparse.Namespace) -> Sampling | None:
@@ -230,13 +233,30 @@ def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptio
 
     model = synthesizer.model
     choice = synthesizer.engine.choose(model, settings)
-    chosen = asdict(replace(settings, sampling=settings.sampling or model.sampling))
     return {
         "checkpoint": [[os.path.relpath(file, path), *about] for file, *about in fingerprint(path)],
-        "settings": {
-            key: value for key, value in chosen.items() if key not in ("batch_size", "chunk_frames")
-        },
+        "settings": _facts_of(replace(settings, sampling=settings.sampling or model.sampling)),
         "loaded": [str(model.dtype), model.weights, model.attention, model.device.type],
         "engine": [choice.engine, choice.codec],
         "versions": [pack_version(), torch.__version__, transformers.__version__],
     }
+
+
+def facts_of_server(server: ServerFacts, settings: GenerateOptions) -> dict[str, Any]:
+    """Return what ``facts_of_model`` does, as far as a server says it."""
+    return {"server": [server.engine, server.model, server.fingerprint], "settings": _facts_of(settings)}
+
+
+def _facts_of(settings: GenerateOptions) -> dict[str, Any]:
+    return {key: one for key, one in asdict(settings).items() if key not in ("batch_size", "chunk_frames")}
+
+
+def make_check(options: argparse.Namespace) -> WordCheck | None:
+    """Return the word check that the options ask for, or None; ValueError if it lacks something."""
+    if options.check_words is None:
+        return None
+    from ...morph.hearing.whisper import load_whisper
+    from ...morph.kept.word_check import WordCheck
+
+    recogniser = load_whisper(options.check_words, folders_of(options).recognisers)
+    return WordCheck(recogniser, options.most_errors / 100, options.retakes)

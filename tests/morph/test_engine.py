@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
-from qwen3_tts_morph.morph.speech.lines import Line, render_lines
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -285,14 +286,6 @@ def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
     assert np.allclose(lossless.waveform, crossbar.waveform, atol=1e-4)
 
 
-def test_a_rendering_chooses_once(model, monkeypatch):
-    synthesizer, choices = Synthesizer(model), []
-    choose = synthesizer.engine.choose
-    monkeypatch.setattr(synthesizer.engine, "choose", lambda *a: choices.append(choose(*a)) or choices[-1])
-    render_lines(synthesizer, lines_of(model), GenerateOptions(1, SAMPLED, retries=3))
-    assert len(choices) == 1
-
-
 @pytest.mark.parametrize("choice", ["graph", "eager"])
 def test_threads_that_share_a_model_get_their_own_lines(model, monkeypatch, choice):
     engine = Engine(choice)
@@ -330,7 +323,7 @@ def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):
 
 
 def test_lossless_decoding_is_refused_by_a_chosen_graph_engine_before_any_work(graph, monkeypatch):
-    monkeypatch.setattr("qwen3_tts_morph.morph.speech.lines.PromptBuilder", pytest.fail)
+    monkeypatch.setattr("qwen3_tts_morph.morph.engine.PromptBuilder", pytest.fail)
     with pytest.raises(ValueError, match="choose engine auto or eager in Load Model"):
         render_lines(graph, lines_of(graph.model), LOSSLESS)
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from qwen3_tts_morph.morph.script.dub import DOES_NOT_FIT
-from qwen3_tts_morph.morph.speech.lines import HEARD_OTHERWISE, WHAT_HAPPENED
+from qwen3_tts_morph.morph.speech.joined import HEARD_OTHERWISE, WHAT_HAPPENED
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "web" / "js"
 SAID = re.compile(r'\bsay\((?:[^"()]*\? )?"([^"]+)"(?: : "([^"]+)")?')

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import uvicorn
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.speech import late_text, whole_text
+from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.api.options import ServerOptions
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
@@ -57,14 +57,13 @@ class Client:
 
 def pin_ends(patch: pytest.MonkeyPatch) -> None:
     """Lines with "word" take all the frames that they may have; random models end others as they like."""
-    original = whole_text.build_piece
+    original = pieces.build_piece
 
     def build(builder, line, text):
         prompt = original(builder, line, text)
         return replace(prompt, min_frames=MOST_FRAMES) if "word" in text else prompt
 
-    for module in (whole_text, late_text):
-        patch.setattr(module, "build_piece", build)
+    patch.setattr(pieces, "build_piece", build)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,8 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line, build_piece, check_line, guard_line
+from qwen3_tts_morph.morph.speech.lines import Line, check_line
+from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice

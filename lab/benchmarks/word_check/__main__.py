@@ -16,17 +16,18 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.hearing.words import count_errors
-from qwen3_tts_morph.morph.kept.heard_words import RememberedEar
-from qwen3_tts_morph.morph.kept.line_cache import LineCache
-from qwen3_tts_morph.morph.kept.line_renderer import LineRenderer
-from qwen3_tts_morph.morph.kept.word_check import Recogniser, WordCheck
+from qwen3_tts_morph.morph.kept.cache import LineCache
+from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
+from qwen3_tts_morph.morph.kept.word_check import Recogniser, RememberedEar, WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -76,18 +77,18 @@ class Row:
 class Bench:
     """What speaks, what checks and what else hears."""
 
-    renderer: LineRenderer
+    speak: Callable[[Sequence[Line]], list[Spoken]]
     lines: Sequence[Line]
     checker: Recogniser
     others: Mapping[str, Recogniser]
 
     def measure(self, setting: Setting) -> list[Row]:
         """Speak the lines, check them with a setting, and hear both takes with every recogniser."""
-        first = self.renderer.render(self.lines, on_phase=say)
+        first = self.speak(self.lines)
         frames = {line.text: [one.report.frames] for line, one in zip(self.lines, first, strict=True)}
 
         def again(asked: Sequence[Line]) -> list[Spoken]:
-            made = self.renderer.render(asked)
+            made = self.speak(asked)
             for line, one in zip(asked, made, strict=True):
                 frames[line.text].append(one.report.frames)
             return made
@@ -128,7 +129,8 @@ def say(words: str) -> None:
     print(f"\r{words[:100]:100}", end="", flush=True)
 
 
-def prepare(folder: Path, count: int) -> Bench:
+@contextmanager
+def prepare(folder: Path, count: int) -> Iterator[Bench]:
     """Load the demo voice and the recognisers; ``folder`` keeps takes and words."""
     synthesizer = Synthesizer.load(demo_voice(), LoadOptions(), torch.device("cpu"))
     cache = LineCache(folder, MOST_BYTES)
@@ -138,8 +140,13 @@ def prepare(folder: Path, count: int) -> Bench:
         for index, text in enumerate(texts)
     ]
     others = {name: RememberedEar(load(), cache) for name, load in OTHERS.items()}
-    renderer = LineRenderer(synthesizer, GenerateOptions(), cache)
-    return Bench(renderer, lines, RememberedEar(whisper_base(), cache), others)
+    options = GenerateOptions()
+    with Batch(synthesizer, rows=options.batch_size) as batch:
+
+        def speak(asked: Sequence[Line]) -> list[Spoken]:
+            return speak_lines(batch, asked, options, Once(cache), Listener(on_phase=say))
+
+        yield Bench(speak, lines, RememberedEar(whisper_base(), cache), others)
 
 
 def wrong(rows: Sequence[Row], name: str, kept: bool) -> float:
@@ -203,7 +210,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="only the first lines")
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
     asked = parser.parse_args()
-    rows = prepare(asked.folder, asked.count).measure(Setting(asked.most_errors / 100, asked.retakes))
+    with prepare(asked.folder, asked.count) as bench:
+        rows = bench.measure(Setting(asked.most_errors / 100, asked.retakes))
     say("")
     for row in rows:
         if row.after[CHECKER]:

@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
-from qwen3_tts_morph.morph.speech.lines import guard_line
+from qwen3_tts_morph.morph.speech.pieces import guard_line
 from qwen3_tts_morph.morph.voice.blend import blend_voices
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice

@@ -136,7 +136,7 @@ class Trainer:
         return Weights(self.config, self.step, {**self.average.values, **opponents})
 
     def start_from(self, weights: Weights) -> None:
-        """Go on from the weights of an earlier lease; discriminators of another config are taught anew.
+        """Go on from the weights of an earlier lease; discriminators of another config are taught again.
 
         The weights are bf16 and come without optimizer state, so the learning rate rises again, and the discriminators
         learn alone first.

@@ -19,7 +19,8 @@ import torch
 import pack
 pack.load()
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line, render_lines
+from qwen3_tts_morph.morph.batch.stream import render_lines
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.nodes.models.memory import load_managed
 from lab.random_checkpoint import write_checkpoint

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 
-from qwen3_tts_morph.morph.batch.service import SpeechService
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import pool
@@ -31,7 +31,7 @@ def test_lines_have_their_frames_and_take_the_device_s_time(tmp_path: Path) -> N
     checkpoint, _ = prepare_checkpoint(tmp_path, "tiny", preset=True)
     model, init = load_model(checkpoint), Readback.__init__
     voice = preset_voice(model, "ryan")
-    with simulated(TIMES), SpeechService(Synthesizer(model, Engine("graph")), rows=4) as service:
+    with simulated(TIMES), Batch(Synthesizer(model, Engine("graph")), rows=4) as service:
         began = time.perf_counter()
         spoken = [
             service.speak(

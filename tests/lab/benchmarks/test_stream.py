@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.channel import Chunk
+from qwen3_tts_morph.morph.batch.speech import Chunk
 
 from lab.benchmarks import stream
 from lab.benchmarks.stream import first_audible, listen
@@ -67,7 +67,7 @@ def chunks(clock: Clock, *parts: tuple[float, int, float]) -> Iterator[Chunk]:
     for wait, length, level in parts:
         clock.now += wait
         samples = (level * random.normal(size=length)).astype(np.float32)
-        yield Chunk(0, torch.zeros(0, 16, dtype=torch.int64), samples, 0, False)
+        yield Chunk(torch.zeros(0, 16, dtype=torch.int64), samples, 0, False)
 
 
 def test_a_late_chunk_is_an_underrun_and_silence_is_not_audible(monkeypatch) -> None:

@@ -24,7 +24,7 @@ class Renderer:
     def __init__(self) -> None:
         self.made = 0
 
-    def render(self, lines: Sequence[Line], on_phase: object = None) -> list[Spoken]:
+    def render(self, lines: Sequence[Line]) -> list[Spoken]:
         self.made += len(lines)
         return [self.make(line) for line in lines]
 
@@ -53,7 +53,9 @@ class Speaker:
 def test_a_line_is_made_again_until_the_checker_hears_it_and_the_others_choose_nothing(capsys) -> None:
     renderer, other = Renderer(), Ear("not a minuet", "nod a minute")
     lines = [Line("Not a minute.", Speaker(), seed=3)]
-    bench = Bench(renderer, lines, Ear("not the minuet", "not the minute", "not a minute"), {"other": other})
+    bench = Bench(
+        renderer.render, lines, Ear("not the minuet", "not the minute", "not a minute"), {"other": other}
+    )
     [row] = bench.measure(Setting(0.0, 3))
     assert (row.takes, renderer.made, row.words) == (3, 3, 3)
     assert row.before == {CHECKER: 2, "other": 1} and row.after == {CHECKER: 0, "other": 1}

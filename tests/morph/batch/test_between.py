@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.between import Between
-from qwen3_tts_morph.morph.batch.service import SpeechService
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -34,9 +34,9 @@ def test_work_is_done_in_its_order_and_an_error_is_the_asker_s() -> None:
 def test_a_service_does_it_before_its_first_line_and_while_a_batch_waits_for_lines(load) -> None:
     model = load("tiny", "custom_voice")
     line = Line("Hello there.", preset_voice(model, "ryan"))
-    with SpeechService(Synthesizer(model), rows=1, linger_s=PATIENCE) as service:
+    with Batch(Synthesizer(model), rows=1, linger_s=PATIENCE) as service:
         threads = [service.between_lines(threading.current_thread).result(PATIENCE)]
         assert b"".join(chunk.samples.tobytes() for chunk in service.speak(line))
         threads.append(service.between_lines(threading.current_thread).result(PATIENCE))
-        assert {one.name for one in threads} == {"speech service"}
+        assert {one.name for one in threads} == {"speech batch"}
         assert b"".join(chunk.samples.tobytes() for chunk in service.speak(line)), "it speaks on"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
-from qwen3_tts_morph.morph.batch import stream
-from qwen3_tts_morph.morph.batch.desk import Desk
-from qwen3_tts_morph.morph.batch.service import SpeechService
+from qwen3_tts_morph.morph.batch import batch
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.queue import Queue
 from qwen3_tts_morph.morph.batch.stream import stream_line
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -43,40 +43,33 @@ def in_a_cycle(one: object) -> None:
 
 
 def test_a_service_is_collected_in_its_own_thread_while_that_holds_a_lock(synthesizer, monkeypatch) -> None:
-    service = SpeechService(synthesizer, 1)
+    service = Batch(synthesizer, 1)
     in_a_cycle(service)
-    thread, desk, look, ran = service._thread, service._desk, Desk._look, threading.Event()
+    job, queue, look, ran = service._job, service._queue, Queue._look, threading.Event()
 
-    def collect_and_look(one: Desk):
+    def collect_and_look(one: Queue):
         gc.collect()
         ran.set()
         return look(one)
 
-    monkeypatch.setattr(Desk, "_look", collect_and_look)
+    monkeypatch.setattr(Queue, "_look", collect_and_look)
     del service
-    desk.bell.set()
-    wait_until(lambda: not thread.is_alive())
-    assert ran.is_set() and desk.is_closed
+    queue.bell.set()
+    job.join()
+    assert ran.is_set() and queue.is_closed
 
 
 def test_a_stream_is_collected_by_a_thread_that_its_own_waits_for(synthesizer, monkeypatch) -> None:
-    monkeypatch.setattr(stream, "older_objects_spared", nullcontext)  # what was there before is looked at too
-    speaks, go, collected = threading.Event(), threading.Event(), threading.Event()
-
-    def on_frame(*_: int) -> None:
-        speaks.set()
-        assert go.wait(PATIENCE)
-
+    monkeypatch.setattr(batch, "older_objects_spared", nullcontext)  # what was there before is looked at too
     line = Line("Hello there.", preset_voice(synthesizer.model, "ryan"))
-    speech = stream_line(synthesizer, line, GenerateOptions(1, Sampling(max_new_tokens=9)), on_frame)
-    in_a_cycle(speech)
-    assert speaks.wait(PATIENCE)
-    channel = speech._channel
-    del speech
+    stream = stream_line(synthesizer, line, GenerateOptions(1, Sampling(max_new_tokens=9)))
+    in_a_cycle(stream)
+    assert len(next(stream).samples)
+    speech, collected = stream._speeches[0], threading.Event()
+    del stream
 
     def collect() -> None:
-        with channel._changed:  # the worker takes it for each chunk, and at its end
-            go.set()
+        with speech._changed:  # the batch takes it for each chunk, and at the line's end
             gc.collect()
         collected.set()
 

@@ -12,7 +12,7 @@ from pack import ROOT
 from tests.patience import PATIENCE
 
 FORKING = """
-import os, sys, traceback
+import os, sys, threading, traceback
 import pack
 pack.load()
 from pathlib import Path
@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.batch.service import SpeechService
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.stream import stream_line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -50,11 +50,11 @@ def in_child(check):
     assert os.waitpid(child, 0)[1] == 0, check.__name__
 
 before = codes(stream_line(synthesizer, line, options))
-service = SpeechService(synthesizer, 1, linger_s=0.0)
+service = Batch(synthesizer, 1, linger_s=0.0)
 assert torch.equal(codes(service.speak(line, options)), before)
 
 def speaks():
-    with SpeechService(synthesizer, 1) as another:
+    with Batch(synthesizer, 1) as another:
         return torch.equal(codes(stream_line(synthesizer, line, options)), before) and torch.equal(
             codes(another.speak(line, options)), before
         )
@@ -67,10 +67,19 @@ with model.exclusive():  # nobody speaks behind this
     pass
 in_child(speaks)
 in_child(says)
-endless = GenerateOptions(1, Sampling(max_new_tokens=4000), guard=False)
-with stream_line(synthesizer, line, endless) as stream:
-    next(stream)
-    in_child(lambda: "when this process was forked" in refused(lambda: list(stream_line(synthesizer, line, options))))
+held, go = threading.Event(), threading.Event()
+
+def hold():
+    with model.exclusive():
+        held.set()
+        go.wait()
+
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+in_child(lambda: "when this process was forked" in refused(lambda: list(stream_line(synthesizer, line, options))))
+go.set()
+holder.join()
 print("forked")
 """
 

@@ -17,18 +17,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch import stream_decoding
-from qwen3_tts_morph.morph.batch.channel import Chunk
-from qwen3_tts_morph.morph.batch.stream import SpeechStream, stream_line, stream_lines
-from qwen3_tts_morph.morph.batch.stream_decoding import QUEUED_FRAMES
+from qwen3_tts_morph.morph.batch import line_state, speech
+from qwen3_tts_morph.morph.batch.codec.pacing import Speed
+from qwen3_tts_morph.morph.batch.speech import QUEUED_FRAMES, Chunk
+from qwen3_tts_morph.morph.batch.stream import SpeechStream, render_lines, stream_line, stream_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.tail import Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.runtime.kept_threads import KEPT
-from qwen3_tts_morph.morph.speech import lines as lines_module
-from qwen3_tts_morph.morph.speech.lines import Line, render_lines
+from qwen3_tts_morph.morph.speech import pieces
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
@@ -70,17 +70,17 @@ def of_line(chunks: Iterable[Chunk], line: int = 0) -> tuple[torch.Tensor, np.nd
 
 def test_a_reader_who_has_enough_at_the_end_of_a_piece_hears_the_line(model, voice, monkeypatch) -> None:
     """Codes of one piece wait then, while the next piece is begun: the codec's state is that of the first."""
-    original = lines_module.build_piece
+    original = pieces.build_piece
     monkeypatch.setattr(
-        lines_module, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=1000)
+        pieces, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=1000)
     )
-    monkeypatch.setattr(stream_decoding, "QUEUED_FRAMES", 16)  # those of the first piece
-    synthesizer, frames = Synthesizer(model, Engine("graph")), []
+    monkeypatch.setattr(speech, "QUEUED_FRAMES", 16)  # those of the first piece
+    synthesizer = Synthesizer(model, Engine("graph"))
     options = GenerateOptions(5, SHORT, split_chars=40, retries=0, batch_size=1, chunk_frames=(1,))
     line = Line(f"{THREE} {THREE}", voice, seed=3)
     whole = render_lines(synthesizer, [line], options)
-    with stream_line(synthesizer, line, options, lambda done, _: frames.append(done)) as stream:
-        wait_until(lambda: bool(frames) and frames[-1] == whole[0].report.frames)
+    with stream_line(synthesizer, line, options) as stream:
+        wait_until(lambda: stream._batch.status.parked == 1)
         chunks = list(stream)
         check_equal(chunks, stream, whole)
     assert whole[0].report.pieces > 3
@@ -98,28 +98,28 @@ def check_equal(chunks: list[Chunk], stream: SpeechStream, whole: list) -> None:
         assert signal_to_noise(rendered.waveform, samples) > FLOAT32_DB
 
 
-def codes_of(monkeypatch, synthesizer: Synthesizer) -> list:
-    """Note what the engine's ``decode`` returns, call by call."""
-    calls, original = [], synthesizer.engine.decode
+def codes_of(monkeypatch) -> list:
+    """Note the codes of every piece that is judged."""
+    judged, original = [], line_state.judge_end
 
-    def decode(*arguments):
-        calls.append(original(*arguments))
-        return calls[-1]
+    def judge(text, decoded, *arguments):
+        judged.append(decoded)
+        return original(text, decoded, *arguments)
 
-    monkeypatch.setattr(synthesizer.engine, "decode", decode)
-    return calls
+    monkeypatch.setattr(line_state, "judge_end", judge)
+    return judged
 
 
 @pytest.mark.parametrize("seq_groups", [1, 5, 15])
 def test_a_line_equals_the_line_rendered(synthesizer, voice, monkeypatch, seq_groups) -> None:
-    calls = codes_of(monkeypatch, synthesizer)
+    calls = codes_of(monkeypatch)
     options = GenerateOptions(seq_groups, SHORT, retries=0)
     line = Line("Hello there.", voice, seed=3)
     whole = render_lines(synthesizer, [line], options)
     stream = stream_line(synthesizer, line, options)
     chunks = list(stream)
     check_equal(chunks, stream, whole)
-    [[rendered], [streamed]] = calls
+    [rendered, streamed] = calls
     assert torch.equal(rendered.codes, streamed.codes) and rendered.ended == streamed.ended
     assert torch.equal(of_line(chunks)[0], streamed.codes)
     assert list(stream) == [], "an iterator that has ended stays so"
@@ -150,18 +150,6 @@ def test_rows_take_the_next_lines(synthesizer, voice) -> None:
     stream = stream_lines(synthesizer, lines, options)
     chunks = list(stream)
     check_equal(chunks, stream, render_lines(synthesizer, lines, options))
-
-
-@pytest.mark.parametrize(
-    "crossfade_ms", [pytest.param(0, marks=pytest.mark.slow), 60, pytest.param(1000, marks=pytest.mark.slow)]
-)
-def test_pieces_are_joined_as_a_rendering_joins_them(synthesizer, voice, crossfade_ms) -> None:
-    options = GenerateOptions(5, SHORT, split_chars=40, crossfade_ms=crossfade_ms, retries=0, batch_size=1)
-    lines = [Line(THREE, voice, seed=5), Line("One piece.", voice, seed=6)]
-    stream = stream_lines(synthesizer, lines, options)
-    chunks = list(stream)
-    check_equal(chunks, stream, render_lines(synthesizer, lines, options))
-    assert stream.spoken[0].report.pieces == 3
 
 
 PAUSED = (
@@ -206,7 +194,7 @@ def test_pieces_as_short_as_a_frame(synthesizer, voice) -> None:
 
 @pytest.mark.parametrize("sizes", [(1,), (3, 7), (300,)], ids=str)
 def test_chunks_have_the_sizes_asked_for(synthesizer, voice, sizes, monkeypatch) -> None:
-    monkeypatch.setattr(stream_decoding.Speed, "keeps_up", lambda *_: False)  # no hurry on a busy machine
+    monkeypatch.setattr(Speed, "keeps_up", lambda *_: False)  # no hurry on a busy machine
     options = GenerateOptions(1, SHORT, chunk_frames=sizes, retries=0)
     stream = stream_line(synthesizer, Line("Hello there.", voice, seed=3), options)
     made = [len(chunk.codes) for chunk in stream if len(chunk.codes)]
@@ -254,22 +242,6 @@ def random_tail(model) -> Tail:
     return Tail(5, random_parts(5), ABOUT, heads)
 
 
-def test_a_piece_that_went_wrong_is_spoken_again_after_it_was_heard(synthesizer, voice, monkeypatch) -> None:
-    line, options = Line("Hello.", voice, seed=7), GenerateOptions(1, SHORT, retries=1)
-    monkeypatch.setattr(lines_module, "judge_end", lambda *_: "eos")
-    first, second = (
-        render_lines(synthesizer, [replace(line, seed=seed)], replace(options, retries=0))[0]
-        for seed in (7, 8)
-    )
-    monkeypatch.setattr(stream_decoding, "judge_end", lambda *_: "early")
-    with stream_line(synthesizer, line, options) as stream:
-        _, heard = of_line(list(stream))
-        [spoken] = stream.spoken
-    assert (spoken.report.takes, spoken.report.ended) == (2, "eos")
-    assert signal_to_noise(first.waveform, heard) > FLOAT32_DB
-    assert np.array_equal(spoken.waveform, second.waveform)
-
-
 def test_without_retries_a_line_stays_as_it_was_heard(synthesizer, voice) -> None:
     sampling = Sampling(max_new_tokens=4)
     stream = stream_line(
@@ -287,7 +259,7 @@ class Looping(Guard):
 
 
 def test_a_loop_ends_the_stream_where_it_ends_the_line(synthesizer, long_line, monkeypatch) -> None:
-    monkeypatch.setattr(lines_module, "guard_line", lambda *_: Looping(100))
+    monkeypatch.setattr(pieces, "guard_line", lambda *_: Looping(100))
     stream = stream_line(synthesizer, long_line, ENDLESS)
     chunks = list(stream)
     whole = render_lines(synthesizer, [long_line], ENDLESS)
@@ -323,24 +295,23 @@ ENDLESS = GenerateOptions(1, LONG, guard=False, retries=0)
 @pytest.fixture
 def long_line(voice, monkeypatch) -> Line:
     """A line that takes all the frames it may have."""
-    original = lines_module.build_piece
+    original = pieces.build_piece
     monkeypatch.setattr(
-        lines_module, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=10_000)
+        pieces, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=10_000)
     )
     return Line("A line that takes a while.", voice, seed=11)
 
 
 @pytest.mark.parametrize("count", [0, pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_reader_may_leave_at_any_chunk(synthesizer, long_line, count) -> None:
-    frames: list[int] = []
-    stream = stream_line(synthesizer, long_line, ENDLESS, lambda done, _: frames.append(done))
+    stream = stream_line(synthesizer, long_line, ENDLESS)
     for _ in range(count):
         next(stream)
     stream.close()
-    at_close = len(frames)
+    at_close = stream._batch.status.frames
     assert list(stream) == []
     wait_until_free(synthesizer)
-    assert len(frames) <= at_close + 1
+    assert stream._batch.status.frames == at_close
     with pytest.raises(RuntimeError, match="closed before its end"):
         _ = stream.spoken
     rendered = render_lines(synthesizer, [long_line], ENDLESS)
@@ -416,36 +387,15 @@ def test_fifty_leavers_leave_nothing_behind(model, long_line) -> None:
     wait_until(lambda: not speech_threads() - before)
 
 
-def test_a_slow_reader_does_not_hold_up_another(synthesizer, long_line) -> None:
-    """While nobody reads line 0 its codes wait; line 1 is heard to its end."""
-    options = GenerateOptions(1, LONG, guard=False, retries=0, batch_size=2)
-    lines = [long_line, Line("Another line.", long_line.voice, seed=12)]
-    stream = stream_lines(synthesizer, lines, options)
-    fast = list(stream.line(1))
-    assert fast[-1].last
-    slow = list(stream.line(0))
-    check_equal([*fast, *slow], stream, render_lines(synthesizer, lines, options))
-
-
 def test_codes_wait_while_a_reader_does_not_read(synthesizer, long_line) -> None:
     """Beyond the bound nothing is decoded until a chunk is taken, or no frame is left to make."""
     options = GenerateOptions(1, LONG, guard=False, retries=0, chunk_frames=(10,))
-    queued: list[int] = []
-
-    def note(done: int, expected: int) -> None:
-        queued.append(stream._channel.queued(0))
-        if done == 150:
-            next(stream)  # the worker reads, which nobody else does: one chunk makes way for one
-
-    with synthesizer.session():  # the worker waits until `stream` exists
-        stream = stream_line(synthesizer, long_line, options, note)
-    deadline = time.monotonic() + PATIENCE
-    while len(queued) < 160 and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert max(queued[:150]) == QUEUED_FRAMES
-    assert max(queued[:160]) == QUEUED_FRAMES and queued[149] == QUEUED_FRAMES
+    stream = stream_line(synthesizer, long_line, options)
+    wait_until(lambda: stream._batch.status.frames >= 150)
+    assert stream._speeches[0].queued == QUEUED_FRAMES
+    first = next(stream)
     chunks = list(stream)
-    assert stream.spoken[0].report.frames == 10 + sum(len(chunk.codes) for chunk in chunks)
+    assert stream.spoken[0].report.frames == sum(len(chunk.codes) for chunk in [first, *chunks])
 
 
 # Errors
@@ -472,14 +422,13 @@ def test_what_is_found_later_is_raised_to_the_reader(synthesizer, voice) -> None
     for _ in range(2):
         with pytest.raises(ValueError, match=r"positions and .* has"):
             next(stream)
-    with pytest.raises(ValueError, match=r"positions and .* has"):
-        _ = stream.spoken
+    assert stream.spoken[0].report.ended == "failed" and not len(stream.spoken[0].waveform)
     wait_until_free(synthesizer)
 
 
 def test_what_on_frame_raises_comes_after_the_chunks_before_it(synthesizer, long_line) -> None:
     def cancel(done: int, _: int) -> None:
-        if done == 20:
+        if done >= 20:
             raise InterruptedError("cancelled")
 
     stream, chunks = stream_line(synthesizer, long_line, ENDLESS, cancel), []
@@ -508,33 +457,6 @@ def test_samples_that_are_not_finite_are_an_error(synthesizer, long_line, monkey
     monkeypatch.setattr(synthesizer.engine, "open_codec", poisoned)
     with pytest.raises(ValueError, match="not finite"):
         next(stream_line(synthesizer, long_line, ENDLESS))
-
-
-def test_a_line_that_is_not_finite_ends_alone(synthesizer, voice, monkeypatch) -> None:
-    original = lines_module.build_piece
-
-    def build(builder, line, text):
-        prompt = original(builder, line, text)
-        return replace(prompt, inputs=prompt.embeds * torch.nan) if "broken" in text else prompt
-
-    options = GenerateOptions(5, SHORT, batch_size=3, retries=0)
-    lines = [
-        Line(text, voice, seed=seed) for seed, text in enumerate(("One.", "Not broken at all.", "Three."))
-    ]
-    with stream_lines(synthesizer, lines, options) as stream:
-        wanted = list(stream)
-    monkeypatch.setattr(lines_module, "build_piece", build)
-    with stream_lines(synthesizer, lines, options) as stream:
-        with pytest.raises(ValueError, match="voice ryan: the model's numbers are not finite"):
-            stream.next_of(1)
-        made = {index: list(stream.line(index)) for index in (0, 2)}
-        with pytest.raises(ValueError, match="voice ryan: the model's numbers are not finite"):
-            next(stream)
-        reports = [one.report for one in stream.spoken]
-    for index, chunks in made.items():
-        own = [chunk.codes for chunk in wanted if chunk.line == index]
-        assert torch.equal(torch.cat([chunk.codes for chunk in chunks]), torch.cat(own))
-    assert [one.ended == "failed" for one in reports] == [False, True, False] and reports[1].frames == 0
 
 
 def test_the_report_is_not_there_before_the_end(synthesizer, long_line) -> None:
@@ -609,40 +531,6 @@ def test_on_a_gpu_streams_run_with_both_allocators(backend: str) -> None:
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout
-
-
-def test_a_stream_that_is_left_or_fails_tells_which_lines_were_whole(model, voice, monkeypatch) -> None:
-    monkeypatch.setattr(stream_decoding, "judge_end", lambda *_: "eos")
-    synthesizer, lines = Synthesizer(model), [Line(text, voice, seed=3) for text in TEXTS]
-    options = GenerateOptions(sampling=SHORT, batch_size=1, retries=0)
-    whole = stream_lines(synthesizer, lines, options)
-    assert whole.finished == {} and len(list(whole)) > 3 and whole.finished == {}
-
-    class Cancelled(Exception):
-        pass
-
-    frames = [one.report.frames for one in whole.spoken]
-
-    def cancel(done: int, _: int) -> None:
-        if done > frames[0] + 2:
-            raise Cancelled
-
-    with pytest.raises(Cancelled), stream_lines(synthesizer, lines, options, cancel) as stream:
-        list(stream)
-    assert list(stream.finished) == [0]
-    assert stream.finished[0].report == whole.spoken[0].report
-    # Chunks are as long as the machine is busy, and float32 rounds with their length.
-    assert signal_to_noise(whole.spoken[0].waveform, stream.finished[0].waveform) > FLOAT32_DB
-
-
-def test_a_line_that_went_wrong_is_not_told_as_whole(model, voice, monkeypatch) -> None:
-    monkeypatch.setattr(stream_decoding, "judge_end", lambda *_: "silent")
-    options = GenerateOptions(sampling=SHORT, batch_size=1)
-    with stream_lines(Synthesizer(model), [Line(text, voice) for text in TEXTS], options) as stream:
-        for chunk in stream:
-            if chunk.line == 1:
-                break
-    assert stream.finished == {}
 
 
 @pytest.mark.parametrize(("sizes", "begun"), [((1, 4), 1), ((2, 4), 0)])

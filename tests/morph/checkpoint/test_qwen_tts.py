@@ -35,7 +35,8 @@ import pack
 pack.load()
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line, render_lines
+from qwen3_tts_morph.morph.batch.stream import render_lines
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import StandIn, import_qwen_tts
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice

@@ -62,6 +62,9 @@ class Source:
     def take(self) -> LineRequest:
         return self.ready.popleft()
 
+    def follow(self) -> None:
+        pass
+
     def meanwhile(self) -> None:
         pass
 

@@ -298,7 +298,7 @@ def test_a_first_frame_that_is_heard_is_not_read_late_and_changes_no_code(load, 
 
     guards = [Guard(count, False) for count in (4, 9, 6)]
     lines = [
-        replace(one, on_codes=listen(number))
+        replace(one, on_codes=listen(number), on_launch=(lambda _: None) if listener else None)
         for number, one in enumerate(line_requests(prompts, guards, [3] * len(prompts)))
     ]
     together = engine.decode(model, lines, GenerateOptions(5, Sampling()))
@@ -325,7 +325,7 @@ def test_a_heard_line_s_text_is_written_behind_its_first_codes(load, monkeypatch
     options = GenerateOptions(5, Sampling())
     for number in (0, 1, 2, 0, 1):
         lines = line_requests(prompts, None, [3] * 3)
-        heard = replace(lines[number], on_codes=lambda _: None)
+        heard = replace(lines[number], on_launch=lambda _: None)
         [ours] = engine.decode(model, [replace(heard, cancelled=lambda: True), heard], options)[1:]
         assert torch.equal(ours.codes, alone[number].codes)
     split = steps[steps.index("_codes") :]

@@ -40,6 +40,9 @@ class ComingLines(GivenLines):
     def done(self) -> bool:
         return not self.ready and not self._coming
 
+    def follow(self) -> None:
+        pass
+
     def meanwhile(self) -> None:
         self._frames += 1
         if self._frames % 2 == 0:
@@ -128,7 +131,7 @@ def test_a_line_that_is_not_finite_leaves_nothing_for_those_that_join_after_it(
 
 def listened(prompts, frames: Sequence[int]) -> list[list[LineRequest]]:
     """Lines that come one by one, each with a listener."""
-    return [[replace(request, on_codes=lambda _: None)] for request in requests_of(prompts, frames)]
+    return [[replace(request, on_launch=lambda _: None)] for request in requests_of(prompts, frames)]
 
 
 def test_a_line_that_joins_few_others_is_heard_before_the_talker_s_step(load, monkeypatch):
@@ -216,7 +219,7 @@ def test_a_model_that_was_moved_is_used_where_it_is_now(checkpoint, monkeypatch)
     decoder, prompts = GraphDecoder(3), prompts_of(fresh)
 
     def decode():
-        coming = [[replace(request, on_codes=lambda _: None)] for request in line_requests(prompts)]
+        coming = [[replace(request, on_launch=lambda _: None)] for request in line_requests(prompts)]
         return decoder.decode(fresh, ComingLines(coming), OPTIONS)
 
     for _ in range(3):  # plain, recorded, replayed

@@ -116,7 +116,7 @@ def test_a_line_begins_again_where_the_model_was_moved(fresh, monkeypatch):
     def decode():
         heard = [[] for _ in prompts]
         requests = [
-            replace(request, on_codes=codes.append)
+            replace(request, on_codes=codes.append, on_launch=lambda _: None)
             for request, codes in zip(line_requests(prompts, seeds=SEEDS), heard, strict=True)
         ]
         made = engine.decode(fresh, requests, GenerateOptions(5, Sampling()))

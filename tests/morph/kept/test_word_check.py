@@ -6,15 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.batch import stream_decoding
-from qwen3_tts_morph.morph.kept.heard_words import RememberedEar
-from qwen3_tts_morph.morph.kept.line_cache import LineCache
-from qwen3_tts_morph.morph.kept.line_renderer import LineRenderer
-from qwen3_tts_morph.morph.kept.word_check import WordCheck
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.kept.cache import LineCache
+from qwen3_tts_morph.morph.kept.once import Listener, Once
+from qwen3_tts_morph.morph.kept.word_check import RememberedEar, WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, line_seeds, render_scene
-from qwen3_tts_morph.morph.script.script_stream import stream_scene
-from qwen3_tts_morph.morph.speech import lines as rendering
+from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, line_seeds, render_script
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 from qwen3_tts_morph.morph.speech.report import describe, outcome
 from qwen3_tts_morph.morph.speech.seeds import take_seed
@@ -176,28 +173,23 @@ class Deaf:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_other_takes_are_in_the_scene_and_in_the_cache(load, tmp_path, monkeypatch, live) -> None:
-    for module in (rendering, stream_decoding):
-        monkeypatch.setattr(module, "judge_end", lambda *_: "eos")
-    model = load("tiny", "custom_voice")
+def test_other_takes_are_in_the_script_and_in_the_cache(load, tmp_path, live) -> None:
+    model, cache = load("tiny", "custom_voice"), LineCache(tmp_path, 10**8)
     options = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=1, retries=0)
-    cache = LineCache(tmp_path, 10**8)
     script = ScriptRequest("ANNA: It is late.", {"Anna": preset_voice(model, "vivian")})
+    listener = Listener(on_sound=lambda *_: None) if live else None
+    with Batch(Synthesizer(model), rows=1) as batch:
 
-    def speak(calls: int):
-        renderer = LineRenderer(Synthesizer(model), options, cache, WordCheck(Deaf(calls), 0.2, 2))
-        if not live:
-            return render_scene(renderer, script)
-        with stream_scene(renderer, script) as stream:
-            list(stream)
-            return stream.dialogue
+        def speak(calls: int):
+            once = Once(cache, WordCheck(Deaf(calls), 0.2, 2))
+            return render_script(batch, script, options, once, listener)
 
-    plain, retaken = speak(0), speak(1)
-    assert retaken.lines[0].report.heard.takes == 2
-    assert not np.array_equal(plain.joined[:1920], retaken.joined[:1920])
-    assert cache.size().lines == 2
-    again = speak(1)
-    assert cache.size().lines == 2 and again.joined.tobytes() == retaken.joined.tobytes()
-    second = ScriptRequest("[take 2] ANNA: It is late.", script.cast)
-    asked = render_scene(LineRenderer(Synthesizer(model), options, cache), second)
+        plain, retaken = speak(0), speak(1)
+        assert retaken.lines[0].report.heard.takes == 2
+        assert not np.array_equal(plain.joined[:1920], retaken.joined[:1920])
+        assert cache.size().lines == 2
+        again = speak(1)
+        assert cache.size().lines == 2 and again.joined.tobytes() == retaken.joined.tobytes()
+        second = ScriptRequest("[take 2] ANNA: It is late.", script.cast)
+        asked = render_script(batch, second, options, Once(cache))
     assert asked.joined.tobytes() == retaken.joined.tobytes() and asked.lines[0].report.from_before

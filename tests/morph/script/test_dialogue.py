@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.kept.cache import LineCache
+from qwen3_tts_morph.morph.kept.once import Listener, Once
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script import dialogue
 from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, line_seeds, read_script, render_script
@@ -14,6 +17,8 @@ from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.scripts.script import ScriptError, ScriptLine
 from qwen3_tts_morph.morph.voice.create import preset_voice
+
+from tests.morph.kept.speaking import Watched
 
 RATE = 24000
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=1)
@@ -25,6 +30,12 @@ def model(load):
 
 
 @pytest.fixture
+def speaks(model):
+    with Batch(Synthesizer(model), rows=1) as batch:
+        yield batch
+
+
+@pytest.fixture
 def cast(model):
     return {"Anna": preset_voice(model, "vivian"), "Bob": preset_voice(model, "ryan")}
 
@@ -33,27 +44,55 @@ def lines(*said: str) -> list[ScriptLine]:
     return [ScriptLine(number, *one.split(": ")) for number, one in enumerate(said, start=1)]
 
 
-def test_an_unknown_name_is_reported_with_the_cast(model, cast):
+def test_an_unknown_name_is_reported_with_the_cast(speaks, cast):
     script = "ANNA: Hello.\nCAROL: Hi.\nBOB: Yes.\nDave: No."
     with pytest.raises(ScriptError) as caught:
-        render_script(Synthesizer(model), ScriptRequest(script, cast))
+        render_script(speaks, ScriptRequest(script, cast), OPTIONS)
     said = str(caught.value)
     assert "line 2: 'CAROL' is not in the cast: choose from Anna, Bob" in said
     assert "line 4: 'Dave'" in said and "line 1" not in said and "line 3" not in said
 
 
-def test_a_language_unknown_to_the_checkpoint_is_reported(model, cast):
+def test_a_language_unknown_to_the_checkpoint_is_reported(speaks, cast):
     with pytest.raises(ScriptError, match=r"'Klingon' is not in the languages.*english"):
-        render_script(Synthesizer(model), ScriptRequest("ANNA: [lang Klingon] Hello.", cast))
+        render_script(speaks, ScriptRequest("ANNA: [lang Klingon] Hello.", cast), OPTIONS)
 
 
-def test_an_instruction_that_the_checkpoint_does_not_follow_is_reported_with_its_line(model, cast):
+def test_an_instruction_that_the_checkpoint_does_not_follow_is_reported_with_its_line(speaks, cast):
     script = "ANNA: Hello.\n\n\n\n\n\nBOB (softly): Hi.\nANNA: Yes.\nANNA (V.O.): No."
     with pytest.raises(ScriptError) as caught:
-        read_script(Synthesizer(model), ScriptRequest(script, cast))
+        read_script(speaks, ScriptRequest(script, cast), OPTIONS)
     said = str(caught.value)
     assert "line 7: 'softly' is an instruction: " in said and "does not follow instructions" in said
     assert "line 9: 'V.O.' is" in said and "line 8" not in said
+
+
+def test_a_line_that_cannot_be_spoken_is_not_said_to_have_a_wrong_instruction(load, cast):
+    with Batch(Synthesizer(load("tiny", "base"))) as batch:
+        request = ScriptRequest("ANNA (softly): Hi.", cast)
+        _, [line] = read_script(batch, request, OPTIONS)
+        with pytest.raises(ValueError, match="preset"):
+            batch.check(line, OPTIONS)
+
+
+def test_a_script_has_no_caption_where_a_line_could_not_be_made(speaks, cast):
+    watched = Watched(speaks)
+    watched.failing[1] = RuntimeError("broken")
+    script = ScriptRequest("[seed 1] ANNA: One.\n[seed 2] ANNA: Two.", cast)
+    scene = render_script(watched, script, OPTIONS)
+    assert "One." not in scene.srt and "Two." in scene.srt and len(scene.lines) == 2
+
+
+def test_a_script_is_the_same_track_from_the_cache(speaks, cast, tmp_path):
+    text, watched = "ANNA: Hello.\n[pause 0.5]\nANNA: [gain -6] It is late.\nANNA: Hello.", Watched(speaks)
+    script, once = ScriptRequest(text, cast, seed=3), Once(LineCache(tmp_path, 10**8))
+    first, second = (render_script(watched, script, OPTIONS, once) for _ in range(2))
+    assert len(watched.made()) == 3 and second.joined.tobytes() == first.joined.tobytes()
+    assert second.srt == first.srt
+    # Gaps and gain are not part of a line.
+    louder = ScriptRequest(text.replace("-6", "2"), cast, seed=3, gap_s=1)
+    assert not np.array_equal(render_script(watched, louder, OPTIONS, once).joined, first.joined)
+    assert watched.made() == []
 
 
 SCRIPT = """
@@ -74,8 +113,8 @@ def srt_times(srt: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("gap_s", [0.3, 0.0])
-def test_the_track_and_its_subtitles_agree_to_the_millisecond(model, cast, gap_s):
-    result = render_script(Synthesizer(model), ScriptRequest(SCRIPT, cast, gap_s=gap_s), OPTIONS)
+def test_the_track_and_its_subtitles_agree_to_the_millisecond(speaks, cast, gap_s):
+    result = render_script(speaks, ScriptRequest(SCRIPT, cast, gap_s=gap_s), OPTIONS)
     waves = [one.waveform for one in result.lines]
     silences = [0.25, gap_s + 0.5, gap_s + 0.1]
     assert result.sample_rate == RATE and len(waves) == 3
@@ -93,33 +132,32 @@ def test_the_track_and_its_subtitles_agree_to_the_millisecond(model, cast, gap_s
     assert [one.report.name for one in result.lines] == ["Anna", "Bob", "Anna"]
 
 
-def test_editing_a_line_does_not_change_the_other_takes(model, cast):
+def test_editing_a_line_does_not_change_the_other_takes(speaks, cast):
     before = render_script(
-        Synthesizer(model), ScriptRequest("ANNA: Hello there.\nBOB: Good morning.", cast, seed=3), OPTIONS
+        speaks, ScriptRequest("ANNA: Hello there.\nBOB: Good morning.", cast, seed=3), OPTIONS
     )
     after = render_script(
-        Synthesizer(model),
+        speaks,
         ScriptRequest("BOB: New.\nANNA: Hello, you.\n\nBOB: Good morning.", cast, seed=3),
         OPTIONS,
     )
     assert np.array_equal(after.lines[2].waveform, before.lines[1].waveform)
     assert not np.array_equal(after.lines[1].waveform[:1920], before.lines[0].waveform[:1920])
-    other = render_script(Synthesizer(model), ScriptRequest("BOB: Good morning.", cast, seed=4), OPTIONS)
+    other = render_script(speaks, ScriptRequest("BOB: Good morning.", cast, seed=4), OPTIONS)
     assert not np.array_equal(other.lines[0].waveform[:1920], before.lines[1].waveform[:1920])
 
 
-def test_a_seed_in_the_script_is_used_for_its_line(model, cast):
+def test_a_seed_in_the_script_is_used_for_its_line(speaks, cast):
     seeded = "[seed 7] ANNA: Hello there."
     one, two = (
-        render_script(Synthesizer(model), ScriptRequest(seeded, cast, seed=seed), OPTIONS).joined
-        for seed in (1, 2)
+        render_script(speaks, ScriptRequest(seeded, cast, seed=seed), OPTIONS).joined for seed in (1, 2)
     )
     assert np.array_equal(one, two)
 
 
-def test_the_language_of_a_line_overrides_the_scripts(model, cast):
+def test_the_language_of_a_line_overrides_the_scripts(speaks, cast):
     def speak(script: str, language: str) -> np.ndarray:
-        return render_script(Synthesizer(model), ScriptRequest(script, cast, language, 5), OPTIONS).joined
+        return render_script(speaks, ScriptRequest(script, cast, language, 5), OPTIONS).joined
 
     tagged = speak("ANNA: [lang German] Hello.", "english")
     assert np.array_equal(tagged, speak("ANNA: Hello.", "german"))
@@ -161,11 +199,9 @@ def test_another_take_has_another_seed_and_changes_no_other():
     assert len(set(line_seeds(seeded, 3))) == 3 and line_seeds(seeded, 3)[0] == 7
 
 
-def test_gain_changes_a_lines_level_in_its_clip_and_in_the_track(model, cast):
+def test_gain_changes_a_lines_level_in_its_clip_and_in_the_track(speaks, cast):
     def render(text: str):
-        return render_script(
-            Synthesizer(model), ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0)
-        )
+        return render_script(speaks, ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0))
 
     plain, quiet = render("ANNA: One.\nBOB: Two."), render("ANNA: One.\nBOB: [gain -6] Two.")
     assert np.array_equal(quiet.lines[0].waveform, plain.lines[0].waveform)
@@ -177,11 +213,9 @@ def test_gain_changes_a_lines_level_in_its_clip_and_in_the_track(model, cast):
     )
 
 
-def test_speed_and_pitch_change_a_line_in_its_clip_the_track_and_the_subtitles(model, cast):
+def test_speed_and_pitch_change_a_line_in_its_clip_the_track_and_the_subtitles(speaks, cast):
     def render(text: str):
-        return render_script(
-            Synthesizer(model), ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0)
-        )
+        return render_script(speaks, ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0))
 
     plain = render("ANNA: One.\nBOB: Two.\nANNA: Three.")
     changed = render("ANNA: [speed 2] One.\nBOB: [pitch 3] [gain -6] Two.\nANNA: [speed 1] [pitch 0] Three.")
@@ -195,7 +229,7 @@ def test_speed_and_pitch_change_a_line_in_its_clip_the_track_and_the_subtitles(m
     assert srt_times(changed.srt)[1][0] >= len(after[0]) / 24 - 1
 
 
-def test_speed_without_its_library_is_refused_before_a_frame_is_made(model, cast, monkeypatch):
+def test_speed_without_its_library_is_refused_before_a_frame_is_made(speaks, cast, monkeypatch):
     def missing() -> None:
         raise ValueError("speed and pitch need the package python-stretch")
 
@@ -203,12 +237,12 @@ def test_speed_without_its_library_is_refused_before_a_frame_is_made(model, cast
         raise AssertionError("rendered")
 
     monkeypatch.setattr("qwen3_tts_morph.morph.script.retime.check_installed", missing)
-    monkeypatch.setattr(dialogue, "render_lines", never)
+    monkeypatch.setattr(dialogue, "speak_lines", never)
     with pytest.raises(ValueError, match="need the package python-stretch"):
-        render_script(Synthesizer(model), ScriptRequest("ANNA: [speed 1.1] Hello.", cast))
+        render_script(speaks, ScriptRequest("ANNA: [speed 1.1] Hello.", cast), OPTIONS)
 
 
-def test_progress_reaches_the_caller(model, cast):
+def test_progress_reaches_the_caller(speaks, cast):
     class Cancelled(Exception):
         pass
 
@@ -216,18 +250,18 @@ def test_progress_reaches_the_caller(model, cast):
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        render_script(Synthesizer(model), ScriptRequest("ANNA: Hello.", cast), OPTIONS, on_frame=cancel)
+        render_script(speaks, ScriptRequest("ANNA: Hello.", cast), OPTIONS, None, Listener(on_frame=cancel))
 
 
-def test_a_caption_spans_the_audible_speech(model, cast, monkeypatch):
+def test_a_caption_spans_the_audible_speech(speaks, cast, monkeypatch):
     """Lines begin and end with silence: here 0.24 s before and 0.4 s after a tone of 1 s."""
     tone = 0.3 * np.sin(2 * np.pi * 200 * np.arange(RATE) / RATE)
     wave = np.concatenate((np.zeros(5760), tone, np.zeros(9600))).astype(np.float32)
     report = LineReport("Anna", "Hello there.", 20, len(wave) / RATE, "eos", 1)
     spoken = Spoken(wave + 0.0005, RATE, report)
-    monkeypatch.setattr(dialogue, "render_lines", lambda *_: [spoken, spoken])
+    monkeypatch.setattr(dialogue, "speak_lines", lambda *_: [spoken, spoken])
     result = render_script(
-        Synthesizer(model), ScriptRequest("Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0)
+        speaks, ScriptRequest("Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0), OPTIONS
     )
     [first, second] = srt_times(result.srt)
     assert abs(first[0] - 200) <= 2 and abs(first[1] - 1280) <= 2, "40 ms of margin"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.kept.line_renderer import LineRenderer
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script import dub
 from qwen3_tts_morph.morph.script.dub import (
@@ -208,8 +208,11 @@ def test_an_instruction_that_the_checkpoint_does_not_follow_names_its_caption(lo
         "1\n00:00:01,000 --> 00:00:02,000\n[door]\n\n2\n00:00:03,000 --> 00:00:04,000\nBEN (angry): Never!\n"
     )
     request = DubRequest(captions, {"BEN": Voice("x_vector", model.size, "Ben", torch.zeros(model.width))})
-    with pytest.raises(ScriptError, match="\ncaption 2: 'angry' is an instruction"):
-        read_request(Synthesizer(model), request)
+    with (
+        Batch(Synthesizer(model)) as batch,
+        pytest.raises(ScriptError, match="\ncaption 2: 'angry' is an instruction"),
+    ):
+        read_request(batch, request, OPTIONS)
 
 
 def test_a_caption_that_could_not_be_made_is_listed_and_has_no_subtitle() -> None:
@@ -254,13 +257,18 @@ def model(load):
 
 
 @pytest.fixture
+def speaks(model):
+    with Batch(Synthesizer(model), rows=OPTIONS.batch_size) as batch:
+        yield batch
+
+
+@pytest.fixture
 def cast(model):
     return {"Anna": preset_voice(model, "vivian"), "Narrator": preset_voice(model, "ryan")}
 
 
-def test_an_srt_becomes_a_track_at_its_times(model, cast) -> None:
-    renderer = LineRenderer(Synthesizer(model), OPTIONS)
-    made = render_dub(renderer, DubRequest(SRT, cast, seed=3))
+def test_an_srt_becomes_a_track_at_its_times(speaks, cast) -> None:
+    made = render_dub(speaks, DubRequest(SRT, cast, seed=3), OPTIONS)
     assert [one.spoken.report.name for one in made.placed] == ["Anna", ""]
     assert [one.room for one in made.placed] == [
         Room(RATE, round(2.5 * RATE)),
@@ -271,31 +279,30 @@ def test_an_srt_becomes_a_track_at_its_times(model, cast) -> None:
     for one in made.placed:
         assert np.array_equal(made.track[one.start : one.end], one.spoken.waveform)
     assert "Anna: Hello there.\n" in made.srt and "\nIt is late.\n" in made.srt
-    again = render_dub(renderer, DubRequest(SRT, cast, seed=3))
+    again = render_dub(speaks, DubRequest(SRT, cast, seed=3), OPTIONS)
     assert np.array_equal(made.track, again.track)
 
 
-def test_sounds_are_spoken_where_that_is_wanted(model, cast) -> None:
-    made = render_dub(LineRenderer(Synthesizer(model), OPTIONS), DubRequest(SRT, cast, read_sounds=True))
+def test_sounds_are_spoken_where_that_is_wanted(speaks, cast) -> None:
+    made = render_dub(speaks, DubRequest(SRT, cast, read_sounds=True), OPTIONS)
     assert [one.spoken.report.text for one in made.placed] == ["Hello there.", "(a door)", "It is late."]
     assert made.silent == ()
     with pytest.raises(ValueError, match="read_sounds is 'no': choose True or False"):
         DubRequest(SRT, cast, read_sounds="no")
 
 
-def test_what_cannot_be_spoken_is_refused_before_a_frame_is_made(model, cast, monkeypatch) -> None:
+def test_what_cannot_be_spoken_is_refused_before_a_frame_is_made(speaks, cast, monkeypatch) -> None:
     def never(*_: object) -> None:
         raise AssertionError("rendered")
 
     def missing() -> None:
         raise ValueError("speed and pitch need the package python-stretch")
 
-    monkeypatch.setattr(LineRenderer, "render", never)
-    renderer = LineRenderer(Synthesizer(model), OPTIONS)
+    monkeypatch.setattr(dub, "speak_lines", never)
     with pytest.raises(ScriptError, match="caption 1: 'ANNE' is not in the cast"):
-        render_dub(renderer, DubRequest(SRT.replace("ANNA", "ANNE"), cast))
+        render_dub(speaks, DubRequest(SRT.replace("ANNA", "ANNE"), cast), OPTIONS)
     monkeypatch.setattr(dub, "check_installed", missing)
     with pytest.raises(ValueError, match="need the package python-stretch"):
-        render_dub(renderer, DubRequest(SRT, cast))
+        render_dub(speaks, DubRequest(SRT, cast), OPTIONS)
     with pytest.raises(AssertionError, match="rendered"):
-        render_dub(renderer, DubRequest(SRT, cast, limits=FitLimits(max_speed=1)))
+        render_dub(speaks, DubRequest(SRT, cast, limits=FitLimits(max_speed=1)), OPTIONS)

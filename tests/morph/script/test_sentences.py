@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, render_script
 from qwen3_tts_morph.morph.script.sentences import find_pauses, sentence_captions
@@ -98,10 +99,11 @@ def test_a_script_has_a_caption_for_each_sentence_on_request(load) -> None:
         "ANNA: This is the first of two sentences. [pause 0.5] This is the second one.\nANNA: [speed 2] Yes."
     )
     options = GenerateOptions(sampling=Sampling(max_new_tokens=7), retries=0)
-    plain, cut = (
-        render_script(Synthesizer(model), ScriptRequest(text, cast, sentences=sentences), options)
-        for sentences in (False, True)
-    )
+    with Batch(Synthesizer(model)) as batch:
+        plain, cut = (
+            render_script(batch, ScriptRequest(text, cast, sentences=sentences), options)
+            for sentences in (False, True)
+        )
     assert np.array_equal(plain.joined, cut.joined)
     assert plain.srt.count("-->") == 2 and cut.srt.count("-->") == 3
     assert "Anna: This is the second one.\n" in cut.srt

@@ -10,14 +10,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.channel import Channel, Chunk
-from qwen3_tts_morph.morph.batch.stream import stream_line, stream_lines
-from qwen3_tts_morph.morph.batch.stream_decoding import StreamDecoding
+from qwen3_tts_morph.morph.batch.running import Running
+from qwen3_tts_morph.morph.batch.speech import Chunk, Speech
+from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line, stream_lines
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
-from qwen3_tts_morph.morph.speech import lines as lines_module
-from qwen3_tts_morph.morph.speech.lines import Line, Rendering, render_lines
+from qwen3_tts_morph.morph.speech import pieces
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.pieces import LinePieces
 from qwen3_tts_morph.morph.speech.report import outcome
 from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.speech.text_reader import MOST_UNREAD, TextReader
@@ -256,7 +257,7 @@ def test_the_end_that_is_held_back_does_not_depend_on_when_the_text_comes(synthe
 
 
 def test_the_guard_grows_with_the_text(synthesizer, voice, monkeypatch) -> None:
-    monkeypatch.setattr(lines_module, "longest_frames", lambda tokens: 2 + tokens)
+    monkeypatch.setattr(pieces, "longest_frames", lambda tokens: 2 + tokens)
     report = spoken(
         synthesizer, as_tokens(list(THREE), voice), replace(OPTIONS, sampling=None, split_chars=0)
     )[2]
@@ -306,40 +307,44 @@ def test_an_iterator_that_fails_ends_its_line_only(synthesizer, voice) -> None:
 
 def test_a_reader_who_is_quick_hears_of_the_failure(synthesizer, voice, monkeypatch) -> None:
     """One that takes the last chunk as soon as it is there."""
-    put, rest, failures, all_sent = Channel.put, StreamDecoding._rest, [], threading.Event()
+    put, wait, failures, all_sent = Speech.put, Running.wait, [], threading.Event()
 
     def parts() -> Iterator[str]:
         yield "One. Two"
         assert all_sent.wait(PATIENCE)
         raise Broken("gone")
 
-    def rest_and_tell(decoding: StreamDecoding) -> None:
-        rest(decoding)
+    def wait_and_tell(running: Running) -> None:
+        wait(running)
         all_sent.set()
 
-    def put_and_take(channel: Channel, chunk: Chunk) -> None:
-        put(channel, chunk)
-        if chunk.line == 0 and chunk.last:
-            try:
-                while channel.take([0]) is not None:
-                    pass
-            except Broken as error:
-                failures.append(error)
+    def put_and_take(speech: Speech, chunk: Chunk) -> None:
+        put(speech, chunk)
+        if chunk.last and not isinstance(speech.line.text, str):
 
-    monkeypatch.setattr(Channel, "put", put_and_take)
-    monkeypatch.setattr(StreamDecoding, "_rest", rest_and_tell)
+            def read() -> None:
+                try:
+                    while speech.take() is not None:
+                        pass
+                except Broken as error:
+                    failures.append(error)
+
+            threading.Thread(target=read, daemon=True).start()
+
+    monkeypatch.setattr(Speech, "put", put_and_take)
+    monkeypatch.setattr(Running, "wait", wait_and_tell)
     lines = [Line(parts(), voice), Line(THREE, voice, seed=7)]
     stream = stream_lines(synthesizer, lines, replace(OPTIONS, batch_size=2))
     list(stream.line(1))
     with pytest.raises(Broken):
         list(stream)
-    assert len(failures) == 1
+    wait_until(lambda: len(failures) == 1)
 
 
 def test_another_take_of_a_line_by_tokens_has_all_its_text(synthesizer, voice, monkeypatch) -> None:
     """As the same text given at once: its prompt had only the first token, the request got the others."""
     text = "Three small birds sat on the wall and sang until the sun went down behind it."
-    monkeypatch.setattr(Rendering, "_can_improve", lambda _, index, take: take.number == 1)
+    monkeypatch.setattr(LinePieces, "_can_improve", lambda _, piece: piece.take.number == 1)
     monkeypatch.setattr(Take, "better_than", lambda *_: True)
     options = replace(OPTIONS, retries=1, split_chars=0)
     made = []
@@ -469,32 +474,30 @@ ENDLESS = GenerateOptions(1, LONG, guard=False, retries=1, batch_size=3)
 @pytest.fixture
 def long_lines(voice, monkeypatch) -> list[Line]:
     """Lines that take all the frames they may have."""
-    original = lines_module.build_piece
+    original = pieces.build_piece
     monkeypatch.setattr(
-        lines_module, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=1000)
+        pieces, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=1000)
     )
     return [Line("A line that takes a while.", voice, seed=seed) for seed in range(3)]
 
 
 @pytest.mark.parametrize("by", ["reader", "stream"])
 def test_a_line_is_cancelled_alone(synthesizer, long_lines, by) -> None:
-    with stream_lines(synthesizer, long_lines, ENDLESS) as stream:
+    options = replace(ENDLESS, sampling=Sampling(max_new_tokens=201))
+    with stream_lines(synthesizer, long_lines, options) as stream:
         wanted = list(stream)
-
-    def cancel(done: int, _: int) -> None:
-        if done == 30:  # ten frames of each
+    stream, heard = stream_lines(synthesizer, long_lines, options), []
+    for chunk in stream:
+        heard.append(chunk)
+        if chunk.line == 1:
             stream.line(1).close() if by == "reader" else stream.cancel(1)
-
-    with synthesizer.session():  # the worker waits until `stream` exists
-        stream = stream_lines(synthesizer, long_lines, ENDLESS, cancel)
-    heard = list(stream)
     assert list(stream.line(1)) == []
     for index in (0, 2):
         assert torch.equal(of_line(heard, index)[0], of_line(wanted, index)[0])
     reports = [one.report for one in stream.spoken]
     assert [one.ended for one in reports] == ["cap", "cancelled", "cap"]
     made = stream.spoken[1].waveform
-    assert 0 < reports[1].frames <= 11 and len(made) == 1920 * reports[1].frames
+    assert 0 < reports[1].frames < 200 and len(made) == 1920 * reports[1].frames
     assert signal_to_noise(of_line(wanted, 1)[1][: len(made)], made) > FLOAT32_DB
     assert "1 of 3 cancelled" in outcome(stream.spoken, 1.0)
 

@@ -8,14 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.channel import Chunk
-from qwen3_tts_morph.morph.batch.service import SpeechService
-from qwen3_tts_morph.morph.batch.stream import stream_line, stream_lines
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.speech import Chunk
+from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line, stream_lines
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech import late_text, lines, whole_text
-from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Piece, limit_takes, render_lines
+from qwen3_tts_morph.morph.speech import pieces
+from qwen3_tts_morph.morph.speech.joined import limit_takes
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport
+from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -41,13 +43,12 @@ def synthesizer(model, request):
 @pytest.fixture
 def line(model, monkeypatch) -> Line:
     """A line of three pieces that each take all the frames they may have."""
-    original = lines.build_piece
+    original = pieces.build_piece
 
     def build(*arguments):
         return replace(original(*arguments), min_frames=1000)
 
-    for module in (lines, late_text, whole_text):
-        monkeypatch.setattr(module, "build_piece", build)
+    monkeypatch.setattr(pieces, "build_piece", build)
     return Line(f"{THREE} [pause 0.5]", preset_voice(model, "ryan"), seed=3)
 
 
@@ -70,7 +71,7 @@ def streamed(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> 
 
 
 def served(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> tuple:
-    with SpeechService(synthesizer, 1) as service:
+    with Batch(synthesizer, 1) as service:
         utterance = service.speak(line, options)
         codes, samples = joined(list(utterance))
         report: LineReport = utterance.report
@@ -127,7 +128,7 @@ def test_pieces_that_cannot_be_reached_are_not_made(model, line) -> None:
 
 def take(frames: int, ended: str = "eos") -> tuple[Piece, Take]:
     codes = torch.zeros(frames, 16, dtype=torch.int64)
-    return Piece(0, "a", 0, 1), Take(Decoded(codes, ended), np.ones(frames * FRAME, np.float32), ended)
+    return Piece("a", 0, 1), Take(Decoded(codes, ended), np.ones(frames * FRAME, np.float32), ended)
 
 
 @pytest.mark.parametrize(

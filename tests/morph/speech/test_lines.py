@@ -8,11 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.batch import line_state
+from qwen3_tts_morph.morph.batch.line_state import LineState
+from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech import lines as render
-from qwen3_tts_morph.morph.speech.lines import Line, render_lines
-from qwen3_tts_morph.morph.speech.progress import Progress
+from qwen3_tts_morph.morph.speech import pieces as render
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
@@ -49,15 +52,6 @@ def test_lines_are_returned_in_the_order_given(synthesizer, voice) -> None:
         alone = render_lines(synthesizer, [line], GenerateOptions(sampling=SHORT))[0]
         assert one.report == alone.report
         assert np.allclose(one.waveform, alone.waveform, atol=1e-5)
-
-
-def test_before_the_first_frame_only_the_prompts_of_the_first_batch_are_made(synthesizer, voice) -> None:
-    lines = [Line("word " * count, voice) for count in (2, 9, 4, 7, 1)]
-    options = GenerateOptions(sampling=SHORT, batch_size=2)
-    with synthesizer.session():
-        rendering = render.Rendering.prepare(synthesizer, lines, options, Progress(None))
-    made = [isinstance(prompt.inputs._made, torch.Tensor) for prompt in rendering.prompts]
-    assert made == [False, True, False, True, False]
 
 
 def test_a_report_has_the_length(synthesizer, voice) -> None:
@@ -220,18 +214,6 @@ def test_the_guard_caps_by_the_text_and_can_be_turned_off(synthesizer, voice) ->
     assert guarded.ended == "cap" and guarded.frames == cap < long.frames
 
 
-def test_a_codec_chunk_can_be_cancelled(synthesizer, voice) -> None:
-    frames: list[int] = []
-
-    def cancel(done: int, expected: int) -> None:
-        if frames and done == frames[-1]:  # no new frame: the codec is running
-            raise InterruptedError
-        frames.append(done)
-
-    with pytest.raises(InterruptedError):
-        render_lines(synthesizer, [Line("Hello.", voice)], GenerateOptions(sampling=SHORT), cancel)
-
-
 BASE_TEXT = "Hello."
 
 
@@ -255,7 +237,7 @@ def test_bad_lines_are_refused_before_any_frame(synthesizer, voice, change: dict
     options = GenerateOptions(sampling=SHORT, split_chars=0)
     with pytest.raises(ValueError, match=sentence):
         render_lines(synthesizer, [good, bad], options, lambda done, _: frames.append(done))
-    assert frames == []
+    assert not any(frames)
 
 
 def test_no_lines_are_refused(synthesizer) -> None:
@@ -284,24 +266,23 @@ THREE = "This is the first sentence of them. And this is the second sentence. Th
 
 
 class Endings:
-    """Makes pieces end as listed, call by call, and records the seeds of every call, by text length."""
+    """Makes takes end as listed by their seeds, the others by themselves; ``seeds`` are those of all takes."""
 
-    def __init__(self, monkeypatch, synthesizer, *calls: dict[int, str]):
-        self.calls, self.seeds, self._original = list(calls), [], synthesizer.engine.decode
-        monkeypatch.setattr(synthesizer.engine, "decode", self)
+    def __init__(self, monkeypatch, **told: str):
+        ends, judge = {int(seed[1:]): end for seed, end in told.items()}, LineState._judge
+        self.seeds: list[int] = []
 
-    def __call__(self, model, lines, *more):
-        seeds = [line.seed for line in lines]
-        self.seeds.append(seeds)
-        told = self.calls.pop(0)
-        pieces = self._original(model, lines, *more)
-        return [Decoded(one.codes, told.get(seed, "eos")) for one, seed in zip(pieces, seeds, strict=True)]
+        def judge_as_told(line: LineState, piece: Piece, decoded: Decoded, wave: np.ndarray) -> None:
+            self.seeds.append(piece.seed_of(line.takes.number))
+            judge(line, piece, replace(decoded, ended=ends.get(self.seeds[-1], "eos")), wave)
+
+        monkeypatch.setattr(LineState, "_judge", judge_as_told)
 
 
 @pytest.fixture
 def free_judge(monkeypatch):
     """A random model's speech has any length, so a take is judged only by how decoding ended."""
-    monkeypatch.setattr(render, "judge_end", lambda text, decoded, *_: decoded.ended)
+    monkeypatch.setattr(line_state, "judge_end", lambda text, decoded, *_: decoded.ended)
 
 
 LONG_ENOUGH = Sampling(max_new_tokens=1000)
@@ -312,24 +293,24 @@ def test_a_piece_that_went_wrong_is_spoken_again_with_the_next_seed(
     synthesizer, voice, monkeypatch, free_judge
 ) -> None:
     """Of three pieces (seeds 7, 8, 9) the middle one repeats itself; its next seed is unused by the others."""
-    engine = Endings(monkeypatch, synthesizer, {8: "loop"}, {})
+    engine = Endings(monkeypatch, s8="loop")
     spoken = render_lines(synthesizer, [Line(THREE, voice, seed=7)], SPLIT)[0]
-    assert [sorted(seeds) for seeds in engine.seeds] == [[7, 8, 9], [11]]
+    assert sorted(engine.seeds) == [7, 8, 9, 11]
     assert (spoken.report.ended, spoken.report.pieces, spoken.report.takes) == ("eos", 3, 2)
 
 
 def test_a_line_that_stays_wrong_is_reported_and_keeps_its_best_take(
     synthesizer, voice, caplog, monkeypatch, free_judge
 ) -> None:
-    engine = Endings(monkeypatch, synthesizer, {8: "loop"}, {11: "early"}, {14: "cap"})
+    engine = Endings(monkeypatch, s8="loop", s11="early", s14="cap")
     spoken = render_lines(synthesizer, [Line(THREE, voice, seed=7)], replace(SPLIT, retries=2))[0]
-    assert [sorted(seeds) for seeds in engine.seeds] == [[7, 8, 9], [11], [14]]
+    assert sorted(engine.seeds) == [7, 8, 9, 11, 14]
     assert (spoken.report.ended, spoken.report.takes) == ("cap", 3), "of a loop, an early end and a cap"
-    assert caplog.text.count("ran into its limit") == 1 and "line 1 ('This is the first" in caplog.text
+    assert caplog.text.count("ran into its limit") == 1 and "the line 'This is the first" in caplog.text
 
 
 def test_without_retries_nothing_is_spoken_again(synthesizer, voice, monkeypatch, free_judge) -> None:
-    engine = Endings(monkeypatch, synthesizer, {7: "loop"})
+    engine = Endings(monkeypatch, s7="loop")
     spoken = render_lines(synthesizer, [Line("Hello.", voice, seed=7)], replace(SPLIT, retries=0))[0]
     assert len(engine.seeds) == 1 and spoken.report.ended == "loop" and spoken.report.takes == 1
 
@@ -337,7 +318,7 @@ def test_without_retries_nothing_is_spoken_again(synthesizer, voice, monkeypatch
 def test_a_line_that_reached_the_users_own_limit_is_not_spoken_again(
     synthesizer, voice, monkeypatch, free_judge
 ) -> None:
-    engine = Endings(monkeypatch, synthesizer, {7: "cap"})
+    engine = Endings(monkeypatch, s7="cap")
     options = replace(SPLIT, sampling=Sampling(max_seconds=0.4))
     assert render_lines(synthesizer, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
     assert len(engine.seeds) == 1
@@ -346,7 +327,7 @@ def test_a_line_that_reached_the_users_own_limit_is_not_spoken_again(
 def test_a_line_that_ran_on_without_a_guard_is_not_spoken_again(
     synthesizer, voice, monkeypatch, free_judge
 ) -> None:
-    engine = Endings(monkeypatch, synthesizer, {7: "cap"})
+    engine = Endings(monkeypatch, s7="cap")
     options = replace(SPLIT, guard=False)
     assert render_lines(synthesizer, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
     assert len(engine.seeds) == 1
@@ -355,7 +336,7 @@ def test_a_line_that_ran_on_without_a_guard_is_not_spoken_again(
 def test_a_retry_changes_no_other_line(synthesizer, voice, monkeypatch, free_judge) -> None:
     lines = [Line("Hello there.", voice, seed=seed) for seed in (1, 20, 300)]
     before = render_lines(synthesizer, lines, replace(SPLIT, retries=0))
-    Endings(monkeypatch, synthesizer, {20: "silent"}, {})
+    Endings(monkeypatch, s20="silent")
     after = render_lines(synthesizer, lines, SPLIT)
     assert [one.report.takes for one in after] == [1, 2, 1]
     assert np.array_equal(before[0].waveform, after[0].waveform)
@@ -365,13 +346,13 @@ def test_a_retry_changes_no_other_line(synthesizer, voice, monkeypatch, free_jud
 def test_progress_never_decreases_when_lines_are_spoken_again(
     synthesizer, voice, monkeypatch, free_judge
 ) -> None:
-    Endings(monkeypatch, synthesizer, {7: "loop"}, {})
+    Endings(monkeypatch, s7="loop")
     seen, phases = [], []
     render_lines(
         synthesizer, [Line("Hello.", voice, seed=7)], SPLIT, lambda *two: seen.append(two), phases.append
     )
     assert seen == sorted(seen) and all(done < expected for done, expected in seen)
-    assert phases == ["speaking 1 line", "codec", "1 piece went wrong: take 2", "codec"]
+    assert phases == ["speaking 1 line"]
 
 
 def test_the_checkpoint_limits_the_length_of_a_piece(synthesizer, model, voice, monkeypatch) -> None:
@@ -387,7 +368,7 @@ def test_a_piece_is_no_longer_than_the_limit_with_the_stop_that_is_added(model, 
     monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40, normalize="en"))
     line, options = Line("a" * 100, None), GenerateOptions()
     limit = render.piece_limit(model, options)
-    _, pieces = render.cut_line(0, line, render.normalizer_of(model, options), limit)
+    _, pieces = render.cut_line(line, render.normalizer_of(model, options), limit)
     assert max(len(piece.text) for piece in pieces) == 40 and all(
         piece.text.endswith(".") for piece in pieces
     )
@@ -440,19 +421,19 @@ def test_the_largest_seed_works_for_several_pieces(synthesizer, voice) -> None:
     assert render_lines(synthesizer, [Line(text, voice, seed=2**64 - 1)], options)[0].report.pieces == 2
 
 
-def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_restored(load, recording) -> None:
-    model, seen = load("tiny", "base"), []
+def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_restored(
+    load, recording, monkeypatch
+) -> None:
+    model, seen, judge = load("tiny", "base"), [], line_state.judge_end
+    monkeypatch.setattr(
+        line_state, "judge_end", lambda *given: (seen.append(torch.get_num_threads()), judge(*given))[1]
+    )
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
         voice = clone_voice(model, recording, 24000)
         options = GenerateOptions(sampling=SHORT, retries=0)
-        render_lines(
-            Synthesizer(model),
-            [Line("Hello.", voice)],
-            options,
-            lambda *_: seen.append(torch.get_num_threads()),
-        )
+        render_lines(Synthesizer(model), [Line("Hello.", voice)], options)
         assert set(seen) == {1} and torch.get_num_threads() == 3
         with pytest.raises(ZeroDivisionError):
             render_lines(Synthesizer(model), [Line("Hello.", voice)], options, lambda *_: 1 / 0)

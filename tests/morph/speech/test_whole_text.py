@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.speech import whole_text
-from qwen3_tts_morph.morph.speech.lines import Line, cut_line, piece_limit
+from qwen3_tts_morph.morph.speech import pieces, whole_text
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.pieces import LinePieces, cut_line, piece_limit
 from qwen3_tts_morph.morph.text import english, normalize
 from qwen3_tts_morph.morph.text.normalize import FIGURES, LONGEST_INPUT, Normalizer
 from qwen3_tts_morph.morph.text.pieces import split_arriving
@@ -57,31 +59,27 @@ ENDS = [". ", "! ", "?", "... ", "\n", "\n\n", ".\n", ",\n", ':\n"', " ", '." ',
 
 @pytest.fixture(autouse=True)
 def no_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_text, "build_piece", lambda builder, line, text: None)
+    monkeypatch.setattr(pieces, "build_piece", lambda builder, line, text: None)
 
 
 def pieces_one_by_one(text: str) -> tuple[list[Any], str]:
     """Return the pieces that ``WholeLine`` gives, and the text as it is spoken."""
-    rendering: Any = SimpleNamespace(
-        lines=[None],
-        pieces=[],
-        prompts=[],
-        texts=[None],
-        builder=None,
-        normalizer=Normalizer("en"),
-        options=GenerateOptions(),
-        synthesizer=SimpleNamespace(model=MODEL),
-    )
-    line = whole_text.WholeLine(rendering, Line(text, None))  # type: ignore[arg-type]
+    builder: Any = SimpleNamespace(model=MODEL)
+    parts = LinePieces(Line(text, None), GenerateOptions(), builder, Normalizer("en"))  # type: ignore[arg-type]
+    line = whole_text.WholeLine(parts)
     while not line.done:
         line.poll()
     assert line.error is None
-    return rendering.pieces, rendering.texts[0].text
+    return [facts_of(piece) for piece in parts.pieces], parts.said.text
+
+
+def facts_of(piece: Piece) -> tuple[Any, ...]:
+    return piece.text, piece.seed, piece.stride, piece.pause_s, piece.after_s
 
 
 def pieces_at_once(text: str) -> tuple[list[Any], str]:
-    said, pieces = cut_line(0, Line(text, None), Normalizer("en"), LIMIT)  # type: ignore[arg-type]
-    return pieces, said.text
+    said, pieces = cut_line(Line(text, None), Normalizer("en"), LIMIT)  # type: ignore[arg-type]
+    return [facts_of(piece) for piece in pieces], said.text
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -104,7 +102,7 @@ def test_random_texts_are_cut_alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_line_of_verse_is_a_sentence_in_its_piece() -> None:
     pieces, said = pieces_at_once(VERSE)
-    assert [piece.text for piece in pieces] == [
+    assert [piece[0] for piece in pieces] == [
         "The woods are lovely dark and deep. But I have promises to keep. And miles to go before I sleep.",
         "And miles to go before I sleep.",
     ]
@@ -151,7 +149,7 @@ def test_texts_that_are_written_out_part_by_part_are_those_that_are_written_out_
         assert Normalizer("en").write_out(text).text == whole, text
         assert said.split() == whole.split(), text
         closed = [Normalizer("en").close(one) for one in split_text(whole, LIMIT)]
-        assert [piece.text for piece in pieces] == [one for one in closed if any(map(str.isalnum, one))], text
+        assert [piece[0] for piece in pieces] == [one for one in closed if any(map(str.isalnum, one))], text
 
 
 @pytest.mark.parametrize("row", ["1/2/2003 and ", "1/2/2003, ", "It was $5. ", "25. "])

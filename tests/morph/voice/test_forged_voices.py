@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.tensor_file import write_tensors
 from qwen3_tts_morph.morph.options import FRAME_RATE
-from qwen3_tts_morph.morph.speech.lines import Line, render_lines
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice import file as voice_file
 from qwen3_tts_morph.morph.voice.create import PADDING_S, CloneOptions, clone_voice, preset_voice

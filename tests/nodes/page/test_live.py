@@ -176,7 +176,7 @@ def test_a_very_long_stream_drops_what_was_first(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(live, "MOST_BYTES", 200)
 
     async def scenario(store, http, comfy) -> None:
-        speech = live.Speech(comfy.loop, "5", "run", PAGE, 24000)
+        speech = live.PlayedSpeech(comfy.loop, "5", "run", PAGE, 24000)
         wave = sine(150)
         speech.write(wave)
         speech.end()

@@ -13,7 +13,7 @@ pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from qwen3_tts_morph.morph.kept.line_cache import LineCache
+from qwen3_tts_morph.morph.kept.cache import LineCache
 
 from tests.nodes.package import load
 from tests.patience import PATIENCE

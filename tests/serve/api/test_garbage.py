@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from qwen3_tts_morph.morph.batch.line_chunks import PieceFrames
-from qwen3_tts_morph.morph.batch.open_line import OpenLine
-from qwen3_tts_morph.morph.batch.utterance import Utterance
+from qwen3_tts_morph.morph.batch.line_state import LineState
+from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.speech.lines import Rendering
+from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.pieces import LinePieces
 from qwen3_tts_morph.morph.speech.whole_text import WholeLine
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 from qwen3_tts_morph.serve.routes.answer import SpeechAnswer
@@ -26,11 +26,11 @@ from tests.serve.conftest import Client, asked, row_is_free
 OF_A_LINE = (
     SpeechAnswer,
     Reading,
-    Utterance,
-    OpenLine,
+    Speech,
+    LineState,
     WholeLine,
-    Rendering,
-    PieceFrames,
+    LinePieces,
+    Piece,
     Prompt,
     LineRequest,
 )

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
 import torch
-from qwen3_tts_morph.morph.speech import lines as rendering
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.speech import Speech
+from qwen3_tts_morph.morph.hearing import whisper
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.serve import cli
 
 from lab.random_checkpoint import write_checkpoint
@@ -54,16 +58,34 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def spoken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the texts that are spoken from now on, in their order."""
+    """Return the texts that are spoken from now on, in the order of their queuing."""
     texts: list[str] = []
-    render = rendering.render_lines
+    speak = Batch.speak
 
-    def watched(synthesizer: object, lines: list, *more: object) -> list:
-        texts.extend(line.text for line in lines)
-        return render(synthesizer, lines, *more)
+    def watched(self: Batch, line: Line, *more: object) -> Speech:
+        texts.append(line.text)
+        return speak(self, line, *more)
 
-    monkeypatch.setattr(rendering, "render_lines", watched)
+    monkeypatch.setattr(Batch, "speak", watched)
     return texts
+
+
+@pytest.fixture
+def hears(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """``hears(*words)``: let a recogniser hear these, one after another, and then the last ones; return its sizes."""
+
+    def hear(*words: str) -> list[str]:
+        sizes: list[str] = []
+        left = list(words)
+
+        def load(size: str, _: Path) -> SimpleNamespace:
+            sizes.append(size)
+            return SimpleNamespace(name=size, hear=lambda *_: left.pop(0) if len(left) > 1 else left[0])
+
+        monkeypatch.setattr(whisper, "load_whisper", load)
+        return sizes
+
+    return hear
 
 
 @pytest.fixture(autouse=True)

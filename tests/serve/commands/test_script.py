@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,14 +14,18 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from qwen3_tts_morph.morph.speech import lines as rendering
-from qwen3_tts_morph.morph.speech.lines import LineReport
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.speech import Speech
+from qwen3_tts_morph.morph.hearing import whisper
+from qwen3_tts_morph.morph.kept.once import Listener
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import script
-from qwen3_tts_morph.serve.scripts import saved_lines
-from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES, Plan
+from qwen3_tts_morph.serve.scripts import job, saved_lines
+from qwen3_tts_morph.serve.scripts.opened import Opened
+from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES, Plan, SavedLines
 
 SCRIPT = """\
 SERENA: Good morning.
@@ -84,16 +89,18 @@ def test_a_second_run_speaks_nothing_and_gives_the_same_track(
     assert run("script", file, "--again", *tiny).code == 0 and len(spoken) == 4
 
 
-def interrupt_after(count: int, spoken: list[str], patch: pytest.MonkeyPatch) -> None:
-    """Raise KeyboardInterrupt once ``count`` lines have been spoken."""
-    render = rendering.render_lines
+def interrupt_after(count: int, patch: pytest.MonkeyPatch) -> list[Plan]:
+    """Raise KeyboardInterrupt instead of saving another line than ``count``; return the places of those saved."""
+    add, saved = SavedLines.add, []
 
-    def interrupted(*call: object) -> list:
-        if len(spoken) == count:
+    def interrupted(self: SavedLines, plan: Plan, *more: object) -> None:
+        if len(saved) == count:
             raise KeyboardInterrupt
-        return render(*call)
+        add(self, plan, *more)
+        saved.append(plan)
 
-    patch.setattr(rendering, "render_lines", interrupted)
+    patch.setattr(SavedLines, "add", interrupted)
+    return saved
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(
@@ -107,13 +114,16 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     whole = run("script", file, "--out", "whole", "--batch-size", "1", *tiny)
     spoken.clear()
     with monkeypatch.context() as patch:
-        interrupt_after(2, spoken, patch)
+        saved = interrupt_after(2, patch)
         done = run("script", file, "--batch-size", "1", *tiny)
     assert done.code == 130 and not done.out and "interrupted with 2 of 4 lines" in done.err
     assert not manifest(tmp_path / "scene")["complete"]
     spoken.clear()
     assert run("script", file, "--batch-size", "1", *tiny).code == whole.code == 0
-    assert spoken == ["Nobody else was there.", "It is five."]
+    texts = ["Good morning.", "It is five.", "Nobody else was there.", "It is five."]
+    assert spoken == [
+        text for number, text in enumerate(texts, 1) if number not in [one.number for one in saved]
+    ]
     track = (tmp_path / "scene" / "scene.wav").read_bytes()
     assert track == (tmp_path / "whole" / "scene.wav").read_bytes()
 
@@ -133,7 +143,7 @@ def test_lines_in_a_folder_that_cannot_be_written_are_one_sentence(
     assert "cannot be renamed (Permission denied): choose another folder with --out" in done.err
 
 
-@pytest.mark.parametrize("batches", [0, 1])
+@pytest.mark.parametrize("lines", [0, 1])
 def test_a_run_with_again_that_is_interrupted_keeps_what_was_there(
     run: Callable,
     tiny: list[str],
@@ -141,21 +151,125 @@ def test_a_run_with_again_that_is_interrupted_keeps_what_was_there(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     spoken: list[str],
-    batches: int,
+    lines: int,
 ) -> None:
     assert run("script", file, *tiny).code == 0
     before = manifest(tmp_path / "scene")["saved"]
     spoken.clear()
     with monkeypatch.context() as patch:
-        interrupt_after(batches, spoken, patch)
+        interrupt_after(lines, patch)
         done = run("script", file, "--again", "--batch-size", "1", *tiny)
-    assert (
-        done.code == 130
-        and f"interrupted with {batches} of 4 lines: the same command without --again" in (done.err)
+    assert done.code == 130 and f"interrupted with {lines} of 4 lines: the same command without --again" in (
+        done.err
     )
     assert manifest(tmp_path / "scene")["saved"].keys() == before.keys()
     spoken.clear()
     assert run("script", file, *tiny).code == 0 and spoken == []
+
+
+def test_a_line_that_fails_ends_alone_and_is_named(
+    run: Callable,
+    tiny: list[str],
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spoken: list[str],
+) -> None:
+    speak = Batch.speak
+
+    def broken(self: Batch, line: Line, *more: object) -> Speech:
+        speech = speak(self, line, *more)
+        if line.text == "Good morning.":
+            speech.fail(RuntimeError("broken"))
+        return speech
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "speak", broken)
+        done = run("script", file, *tiny)
+        assert (
+            done.code == 2 and "line 1 could not be spoken (RuntimeError: broken): run the same" in done.err
+        )
+        again = run("script", file, *tiny)
+        assert (
+            again.code == 2 and "line 1 could not be spoken" in again.err and "3 of 4 lines are" in again.err
+        )
+    assert (
+        len(list((tmp_path / "scene").glob("0*.wav"))) == 3
+        and not (tmp_path / "scene" / "scene.wav").exists()
+    )
+    spoken.clear()
+    assert run("script", file, *tiny).code == 0 and spoken == ["Good morning."]
+
+
+def test_a_line_is_saved_when_it_ends(
+    run: Callable, tiny: list[str], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of its batch may take longer."""
+    add, files = SavedLines.add, []
+
+    def watched(self: SavedLines, *what: object) -> None:
+        add(self, *what)
+        files.append(len(list((tmp_path / "scene").glob("0*.wav"))))
+
+    monkeypatch.setattr(SavedLines, "add", watched)
+    assert run("script", file, *tiny).code == 0 and files == [1, 2, 3, 4]
+
+
+def test_a_line_with_wrong_words_is_spoken_again_and_the_better_take_saved(
+    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str], hears: Callable
+) -> None:
+    (tmp_path / "one.txt").write_text("RYAN: [speed 2] It is five.", encoding="utf-8")
+    sizes = hears("it was", "it is five")
+    done = run("script", "one.txt", "--check-words", "small", "--retakes", "2", *tiny)
+    assert done.code == 0 and spoken == ["It is five."] * 2 and sizes == ["small"], done.err
+    assert "'It is five.' is take 2" in done.err and "0 of 3 words wrong" in done.err
+    [entry] = manifest(tmp_path / "one")["saved"].values()
+    assert entry["report"]["heard"]["text"] == "it is five" and entry["report"]["heard"]["takes"] == 2
+    assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == 2
+    hears("it was")
+    none = run("script", "one.txt", "--again", "--check-words", "--most-errors", "70", *tiny)
+    assert none.code == 0 and len(spoken) == 3 and "2 of 3 words wrong" in none.err
+
+
+def test_a_retake_that_fails_leaves_the_take_before(
+    run: Callable, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: Callable
+) -> None:
+    (tmp_path / "one.txt").write_text("RYAN: It is five.", encoding="utf-8")
+    hears("it was")
+    speak, seeds = Batch.speak, []
+
+    def broken(self: Batch, line: Line, *more: object) -> Speech:
+        speech = speak(self, line, *more)
+        seeds.append(line.seed)
+        if len(seeds) > 1:
+            speech.fail(RuntimeError("broken"))
+        return speech
+
+    monkeypatch.setattr(Batch, "speak", broken)
+    done = run("script", "one.txt", "--check-words", "--retakes", "1", *tiny)
+    assert done.code == 0 and len(set(seeds)) == 2
+    assert "Take 2 of 'It is five.' could not be made: RuntimeError: broken" in done.err
+
+
+@pytest.mark.parametrize("words", [("script", "one.txt"), ("dub", "film.srt"), ("Yes.",)])
+def test_a_recogniser_that_is_not_there_is_one_sentence_before_the_model_is_loaded(
+    run: Callable, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(whisper, "check_installed", lambda: None)
+    (tmp_path / "one.txt").write_text("RYAN: Yes.", encoding="utf-8")
+    (tmp_path / "film.srt").write_text("1\n00:00:00,000 --> 00:00:02,000\nRYAN: Yes.\n", encoding="utf-8")
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setitem(sys.modules, "faster_whisper.utils", SimpleNamespace(download_model=unreachable))
+    done = run(*words, "--check-words", *tiny)
+    assert done.code == 2 and "Traceback" not in done.err
+    assert (
+        "the recogniser base is not on this machine and cannot be downloaded (no network): connect"
+        in done.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +279,7 @@ def test_a_run_with_again_that_is_interrupted_keeps_what_was_there(
 def test_lines_that_could_not_be_spoken_are_numbered(lost: dict[int, str], sentence: str) -> None:
     plans = [Plan(number, "RYAN", str(number)) for number in (1, 2, 3)]
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        script.Made(SimpleNamespace(plans=plans), lost=lost).check()
+        job.Made(SimpleNamespace(plans=plans), lost=lost).check()
 
 
 def test_an_edited_script_speaks_only_what_is_new(
@@ -359,6 +473,7 @@ def test_languages_and_names_are_checked_before_the_model_is_loaded(
     assert done.code == 2 and sentence in done.err
 
 
+HEARD = {"text": "Yes.", "errors": 0, "words": 1, "passed": True, "takes": 1}
 ENTRY = {
     "file": "0001_ryan_aaaaaaaa.wav",
     "report": {**asdict(LineReport("ryan", "Yes.", 6, 0.48, "eos", 1)), "notes": ["A note."]},
@@ -380,6 +495,7 @@ ENTRY = {
             for one in ("1", None, float("nan"), 10**400)
         ),
         *({**ENTRY, "report": {**ENTRY["report"], "notes": one}} for one in (5, [5])),
+        *({**ENTRY, "report": {**ENTRY["report"], "heard": one}} for one in (5, {}, {**HEARD, "text": 5})),
         *({**ENTRY, "spans": one} for one in (5, [5], [{"text": "Yes."}])),
         {**ENTRY, "report": {**ENTRY["report"], "text": "\ud83d"}},
         *(None, [], "entry", 5),
@@ -452,11 +568,22 @@ def test_a_track_for_which_there_is_no_room_says_so(
 
 def test_progress_is_shown_in_lines_between_groups() -> None:
     shown = []
-    on_frame = script.in_lines(lambda *numbers: shown.append(numbers), before=8, group=4, count=20)
     for done in (1, 50, 99):
-        on_frame(done, 100)
+        job.show_lines(lambda *numbers: shown.append(numbers), range(8, 12), 20, done, 100)
     assert shown == [(8, 20), (10, 20), (11, 20)]
 
 
-def test_groups_have_at_most_their_size() -> None:
-    assert list(script.groups([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
+def test_many_lines_are_spoken_in_groups(
+    run: Callable, tiny: list[str], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sound of a group is in memory until its last line has ended."""
+    speak, sizes = Opened.speak, []
+
+    def watched(self: Opened, lines: Sequence[Line], listener: Listener) -> list[Spoken]:
+        sizes.append(len(lines))
+        return speak(self, lines, listener)
+
+    monkeypatch.setattr(job, "TOGETHER", 3)
+    monkeypatch.setattr(Opened, "speak", watched)
+    done = run("script", file, *tiny)
+    assert done.code == 0 and sizes == [3, 1] and "4. ryan: 'It is five.'" in done.err

@@ -12,7 +12,8 @@ pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 import soundfile
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.remote import attempts
-from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer
+from qwen3_tts_morph.serve.remote.failure import ServerGone
+from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes.app import create_app
 from qwen3_tts_morph.serve.routes.speaker import Speaker
@@ -66,7 +67,7 @@ def test_a_server_speaks_all_lines_once_in_the_order_of_the_script(
     assert done.code == 0 and done.lines == [
         str(tmp_path / "out" / f"list.{end}") for end in ("wav", "srt", "vtt")
     ], done.err
-    assert sorted(asked) == sorted(TEXTS) and "made by server http://127" in done.err and KEY not in done.err
+    assert sorted(asked) == sorted(TEXTS) and "server http://127" in done.err and KEY not in done.err
     captions = (tmp_path / "out" / "list.srt").read_text()
     assert [captions.index(text) for text in TEXTS] == sorted(captions.index(text) for text in TEXTS)
     lines = sum(soundfile.info(path).frames for path in (tmp_path / "out").glob("0*.wav"))
@@ -115,7 +116,7 @@ def test_lines_that_cannot_be_made_are_named_and_the_others_saved(
     with monkeypatch.context() as patch:
         patch.setattr(Speaker, "speak", fail)
         done = script()
-    assert done.code == 2 and "line 4 could not be spoken" in done.err and "to retry" in done.err
+    assert done.code == 2 and "line 4 could not be spoken (server http" in done.err and "to retry" in done.err
     assert len(list((tmp_path / "out").glob("0*.wav"))) == 5 and not (tmp_path / "out" / "list.wav").exists()
     asked.clear()
     assert script().code == 0 and asked == [TEXTS[3]]
@@ -129,9 +130,9 @@ def test_a_server_that_goes_says_how_to_go_on(
     script: Callable, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], sentence: str
 ) -> None:
     def gone(*_: object) -> None:
-        raise ConnectionError("server studio is gone")
+        raise ServerGone("server studio is gone")
 
-    monkeypatch.setattr(RemoteRenderer, "render", gone)
+    monkeypatch.setattr(RemoteSpeaks, "speak", gone)
     done = script(*words)
     assert done.code == 2 and sentence in done.err
 
@@ -159,3 +160,18 @@ def test_a_script_with_a_cast_and_what_a_server_cannot_have(
     assert nobody.code == 2 and "nobody" in nobody.err
     done = run("script", "scene.txt", "--checkpoint", "somewhere", *words)
     assert done.code == 2 and "--checkpoint needs a model on this computer" in done.err
+
+
+def test_captions_are_dubbed_at_a_server(
+    run: Callable, server: str, asked: list[str], hears: Callable, tmp_path: Path
+) -> None:
+    text = "1\n00:00:01,000 --> 00:00:03,000\nERIC: It is five.\n"
+    (tmp_path / "film.srt").write_text(text, encoding="utf-8")
+    hears("it was", "it is five")
+    words = "--server", server, "--max-seconds", "0.5", "--retries", "0", "--check-words"
+    done = run("dub", "film.srt", *words)
+    assert done.code == 0 and asked == ["It is five."] * 2, done.err
+    assert "is take 2" in done.err and "All 1 captions fit." in done.err and "lines in flight" in done.err
+    assert soundfile.info(tmp_path / "film" / "film.wav").frames > 24000
+    other = run("dub", "film.srt", *words, "--language", "klingon")
+    assert other.code == 2 and "klingon" in other.err and len(asked) == 2

@@ -88,6 +88,16 @@ def test_voice_and_transcript_are_checked_before_the_model_is_loaded(
     assert long.code == 2 and "transcript has 4999 characters and 2000 are allowed" in long.err
 
 
+def test_a_file_has_the_take_whose_words_are_right(
+    run: Callable, tiny: list[str], spoken: list[str], hears: Callable
+) -> None:
+    hears("no", "yes")
+    done = run("Yes.", "--check-words", *tiny)
+    assert done.code == 0 and spoken == ["Yes.", "Yes."] and "is take 2, with seed" in done.err, done.err
+    live = run("Yes.", "--check-words", "base", "--out", "-", *tiny)
+    assert live.code == 2 and "--check-words hears a line when it is complete: leave out --stdin" in live.err
+
+
 @pytest.mark.parametrize("kind", ["wav", "flac", "pcm"])
 def test_stdout_gets_the_sound_and_nothing_else(
     run: Callable, tiny: list[str], tmp_path: Path, kind: str

@@ -21,19 +21,21 @@ import numpy as np
 import psutil
 import pytest
 import soundfile
+from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
-from qwen3_tts_morph.morph.kept.line_cache import LineCache
+from qwen3_tts_morph.morph.kept.cache import LineCache
+from qwen3_tts_morph.morph.kept.once import Listener
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line, Spoken, render_lines
-from qwen3_tts_morph.morph.speech.listener import Listener
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.serve.process.ports import free_ports
-from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
+from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 
 import pack
 from tests.patience import PATIENCE
+from tests.serve.remote.rendering import render
 
 RAY_PYTHON = os.environ.get("RAY_PYTHON") or (sys.executable if importlib.util.find_spec("ray") else "")
 LINES, BEFORE, BURST = 200, 30, 32
@@ -171,9 +173,9 @@ def status(address: str) -> dict[str, Any]:
 def test_a_burst_is_dealt_out_evenly(served: tuple[psutil.Process, str], synthesizer: Synthesizer) -> None:
     _, address = served
     lines = numbered(synthesizer)[:BURST]
-    renderer = RemoteRenderer(ask_server(Server("ray", address)), replace(OPTIONS, batch_size=BURST))
+    facts = ask_server(Server("ray", address))
     with ThreadPoolExecutor(1) as thread:
-        rendered = thread.submit(renderer.render, lines)
+        rendered = thread.submit(render, facts, replace(OPTIONS, batch_size=BURST), lines)
         most = 0
         while not rendered.done():
             told = status(address)
@@ -198,9 +200,8 @@ def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(
             min(first, key=lambda one: one.pid).kill()
 
     lines = numbered(synthesizer)
-    facts = ask_server(Server("ray", address))
-    renderer = RemoteRenderer(facts, OPTIONS, cache=LineCache(tmp_path / "kept", 10**9))
-    spoken = renderer.render(lines, Listener(on_line=on_line))
+    facts, cache = ask_server(Server("ray", address)), LineCache(tmp_path / "kept", 10**9)
+    spoken = render(facts, OPTIONS, lines, Listener(on_line=on_line), cache)
     assert [one.report.ended == "error" for one in spoken] == [False] * LINES
     assert heard == Counter(range(LINES))
     assert sorted(path.name for path in files.iterdir()) == [f"{index:03d}.wav" for index in range(LINES)]
@@ -212,7 +213,8 @@ def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(
         np.testing.assert_allclose(written, one.waveform, atol=3 / 32768, err_msg=f"line {index}")
 
     again: Counter[int] = Counter()  # a client that starts anew asks for nothing
-    renderer.render(lines, Listener(on_line=lambda index, one: again.update({index: one.report.from_before})))
+    listener = Listener(on_line=lambda index, one: again.update({index: one.report.from_before}))
+    render(facts, OPTIONS, lines, listener, cache)
     assert again == Counter(range(LINES))
 
     deadline = time.monotonic() + PATIENCE

@@ -19,8 +19,8 @@ from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.remote import attempts, connection, told
+from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.connection import connect
-from qwen3_tts_morph.serve.remote.renderer import RemoteRenderer, ask_server
 from qwen3_tts_morph.serve.remote.servers import NAMELESS, Server
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -28,6 +28,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.serve.conftest import listening
+from tests.serve.remote.rendering import render
 
 STATUS = {
     "server": "qwen3-tts-morph",
@@ -127,12 +128,12 @@ def sentence(caught: pytest.ExceptionInfo) -> str:
 
 
 def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
-    [one] = RemoteRenderer(ask_server(server), ONCE).render([LINE])
+    [one] = render(ask_server(server), ONCE, [LINE])
     assert (one.report.ended, one.report.frames, one.engine) == ("eos", 1, "an engine")
     liar.speak = lambda: stream(
         [delta(), done(notes=[f"a{ESCAPES}note"], made_by=[ESCAPES], spoken=f"{ESCAPES}.")]
     )
-    [one] = RemoteRenderer(ask_server(server), ONCE).render([LINE])
+    [one] = render(ask_server(server), ONCE, [LINE])
     assert one.report.notes == ("a [2J ]0;title gnorw 31m note",)
     assert one.engine.isprintable() and one.report.spoken.isprintable()
 
@@ -178,7 +179,7 @@ def test_a_lie_in_an_event_is_one_sentence_at_once(
 ) -> None:
     liar.speak = lambda: stream(events)
     with pytest.raises(ConnectionError) as caught:
-        RemoteRenderer(ask_server(server), ONCE).render([LINE])
+        render(ask_server(server), ONCE, [LINE])
     assert words in sentence(caught) and liar.asked == 1
 
 
@@ -187,14 +188,14 @@ def test_a_stream_of_another_rate_is_one_sentence(server: Server, liar: Liar, ra
     """It was saved, and every later run ended at it."""
     liar.speak = lambda: stream([delta(), done()], x_speech_sample_rate=rate)
     with pytest.raises(ConnectionError) as caught:
-        RemoteRenderer(ask_server(server), ONCE).render([LINE])
+        render(ask_server(server), ONCE, [LINE])
     assert "Hz and says 24000 Hz of itself" in sentence(caught)
 
 
 def test_a_header_without_end_is_one_sentence(server: Server, liar: Liar) -> None:
     liar.speak = lambda: stream([delta(), done()], x_speech_seed="7" * 40_000)
     with pytest.raises(ConnectionError) as caught:
-        RemoteRenderer(ask_server(server), ONCE).render([LINE])
+        render(ask_server(server), ONCE, [LINE])
     assert "broke the connection" in sentence(caught)
 
 
@@ -204,7 +205,7 @@ def test_a_line_without_end_is_one_sentence(
     monkeypatch.setattr(connection, "MOST_BYTES", 10_000)
     liar.speak = lambda: stream(100 * [delta()])
     with pytest.raises(ConnectionError) as caught:
-        RemoteRenderer(ask_server(server), ONCE).render([LINE])
+        render(ask_server(server), ONCE, [LINE])
     assert "the line does not end" in sentence(caught)
 
 
@@ -255,7 +256,7 @@ def test_lines_of_another_rate_are_other_lines(server: Server, liar: Liar) -> No
         "f" * 64,
         48000,
     ) and other.fingerprint != usual.fingerprint
-    [one] = RemoteRenderer(other, ONCE).render([LINE])
+    [one] = render(other, ONCE, [LINE])
     assert one.sample_rate == 48000
 
 
@@ -295,7 +296,7 @@ TONE = np.sin(np.arange(19200) / 10).astype(np.float32) / 3
 def test_a_sound_that_is_none_is_one_sentence(server: Server, liar: Liar, content: bytes, words: str) -> None:
     liar.status, liar.speak = None, lambda: Response(content, media_type="audio/wav")
     with pytest.raises(ConnectionError) as caught:
-        RemoteRenderer(ask_server(server), EXACT).render([LINE])
+        render(ask_server(server), EXACT, [LINE])
     assert words in sentence(caught)
 
 
@@ -305,7 +306,7 @@ def test_a_sound_that_is_too_large_is_one_sentence(
     monkeypatch.setattr(connection, "MOST_BYTES", 10_000)
     liar.status, liar.speak = None, lambda: Response(wav(TONE), media_type="audio/wav")
     with pytest.raises(ConnectionError) as caught:
-        RemoteRenderer(ask_server(server), EXACT).render([LINE])
+        render(ask_server(server), EXACT, [LINE])
     assert "more than 10000 bytes" in sentence(caught)
 
 
@@ -317,7 +318,7 @@ def test_a_header_that_is_no_number_counts_as_none(server: Server, liar: Liar) -
     headers = {"x-vllm-omni-output-tokens": "\u00b2"}
     liar.status = None
     liar.speak = lambda: next(answers, Response(wav(TONE), media_type="audio/wav", headers=headers))
-    [one] = RemoteRenderer(ask_server(server), EXACT).render([LINE])
+    [one] = render(ask_server(server), EXACT, [LINE])
     assert one.report.ended == "eos" and liar.asked == len(odd) + 1
     assert [told.header_number(word) for word in (None, "", "12", " 12", "1_2")] == [
         None,
@@ -344,7 +345,7 @@ def test_an_error_of_any_shape_is_one_sentence(server: Server, liar: Liar, body:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     liar.speak = lambda: Response(content, status, media_type="application/json")
     with pytest.raises(ConnectionError) as caught:
-        RemoteRenderer(ask_server(server), replace(ONCE, retries=2)).render([LINE])
+        render(ask_server(server), replace(ONCE, retries=2), [LINE])
     sentence(caught)
 
 

@@ -17,15 +17,16 @@ import soundfile
 import torch
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
-from qwen3_tts_morph.morph.kept.line_cache import LineCache
+from qwen3_tts_morph.morph.kept.cache import LineCache
+from qwen3_tts_morph.morph.kept.once import Listener
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.takes import ERROR
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.remote import attempts
+from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.failure import of_status
 from qwen3_tts_morph.serve.remote.payload import make_job
-from qwen3_tts_morph.serve.remote.renderer import Listener, RemoteRenderer, ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -33,6 +34,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.serve.conftest import listening
+from tests.serve.remote.rendering import render
 
 RECORDED = json.loads(
     (Path(__file__).parents[2] / "data" / "vllm_omni_0.30.json").read_text(encoding="utf-8")
@@ -105,7 +107,9 @@ def test_a_line_of_vllm_omni() -> None:
         assert (facts.engine, facts.model) == ("vLLM-Omni", "qwen3-tts") and "vivian" in facts.voices
         heard: list[int] = []
         sampling = Sampling(max_seconds=4.0)
-        [one] = RemoteRenderer(facts, replace(EXACT, sampling=sampling)).render(
+        [one] = render(
+            facts,
+            replace(EXACT, sampling=sampling),
             [replace(LINE, instruct="calm, low", language="english")],
             Listener(on_sound=lambda _, samples: heard.append(len(samples))),
         )
@@ -124,9 +128,9 @@ def test_a_cloned_voice_is_sent_to_vllm_omni_as_its_embedding() -> None:
     with serving(lambda _: sound(wav())) as (server, bodies):
         facts = ask_server(server)
         with pytest.raises(ValueError, match=r"server farm .*voice_consent"):
-            RemoteRenderer(facts, EXACT).render([replace(LINE, voice=ANN)])
+            render(facts, EXACT, [replace(LINE, voice=ANN)], consent=False)
         assert bodies == []
-        RemoteRenderer(facts, EXACT, consent=True).render([replace(LINE, voice=ANN)])
+        render(facts, EXACT, [replace(LINE, voice=ANN)])
     assert bodies[0]["speaker_embedding"] == [1.0] * 2048 and bodies[0]["task_type"] == "Base"
     assert "voice" not in bodies[0] and set(bodies[0]) <= set(RECORDED["request_fields"])
 
@@ -155,7 +159,7 @@ def test_another_server_gets_a_seed_where_it_says_that_it_takes_one(schema: Any,
     line = replace(LINE, voice=Voice("preset", "", name="alloy", speaker="alloy"), seed=2**40 + 7)
     with serving(lambda _: sound(wav(), None), voices=None, schema=schema) as (server, bodies):
         facts = ask_server(server)
-        RemoteRenderer(facts, EXACT).render([line])
+        render(facts, EXACT, [line])
     assert facts.engine == "another server" and facts.takes_seed == (seed is not None)
     assert bodies[0].get("seed") == seed
 
@@ -168,7 +172,7 @@ def test_where_no_seed_is_taken_every_seed_is_asked_for_and_kept_by_itself(tmp_p
     with serving(lambda _: sound(wav(), None), voices=None) as (server, bodies):
         facts = ask_server(server)
         for asked, seed in enumerate((1, 2, 1, 2), start=1):
-            [one] = RemoteRenderer(facts, EXACT, cache=cache).render([replace(ALLOY, seed=seed)])
+            [one] = render(facts, EXACT, [replace(ALLOY, seed=seed)], cache=cache)
             assert one.report.from_before == (asked > 2) and len(bodies) == min(asked, 2)
 
 
@@ -181,9 +185,7 @@ def test_a_kept_line_with_its_silence_is_none_without(tmp_path: Path) -> None:
     with serving(lambda _: sound(file.getvalue(), None), voices=None) as (server, _):
         facts = ask_server(server)
         seconds = [
-            RemoteRenderer(facts, replace(EXACT, trim_ends=trim), cache=cache)
-            .render([ALLOY])[0]
-            .report.seconds
+            render(facts, replace(EXACT, trim_ends=trim), [ALLOY], cache=cache)[0].report.seconds
             for trim in (False, True, False)
         ]
     assert seconds[0] == seconds[2] == 3.0 and seconds[1] < 1.2
@@ -194,7 +196,7 @@ def test_another_sample_rate_becomes_ours() -> None:
     with serving(lambda _: sound(wav(1.0, rate=22050), None), voices=None) as (server, _):
         heard: list[np.ndarray] = []
         listener = Listener(on_sound=lambda _, samples: heard.append(samples))
-        [one] = RemoteRenderer(ask_server(server), EXACT).render([ALLOY], listener)
+        [one] = render(ask_server(server), EXACT, [ALLOY], listener)
     same, _ = soundfile.read(io.BytesIO(wav(1.0)), dtype="float32")
     assert one.sample_rate == 24000 and len(one.waveform) == 24000 and one.report.seconds == 1.0
     assert np.abs(one.waveform - same)[1000:-1000].max() < 0.01
@@ -224,7 +226,7 @@ def truncated() -> Response:
 def test_what_may_work_later_is_asked_for_again(first: Callable[[], Response]) -> None:
     answers = iter([first, lambda: sound(wav())])
     with serving(lambda _: next(answers)()) as (server, bodies):
-        [one] = RemoteRenderer(ask_server(server), EXACT).render([LINE])
+        [one] = render(ask_server(server), EXACT, [LINE])
     assert one.report.ended == "eos" and len(one.waveform) == 19200
     assert len(bodies) == 2 and bodies[0] == bodies[1]
 
@@ -233,15 +235,8 @@ def test_a_line_that_does_not_end_gets_another_seed() -> None:
     message = {"error": {"message": "Speech generation failed: did not emit codec EOS", "code": 500}}
     answers = iter([lambda: JSONResponse(message, 500), lambda: sound(wav())])
     with serving(lambda _: next(answers)()) as (server, bodies):
-        [one] = RemoteRenderer(ask_server(server), replace(EXACT, retries=1)).render([LINE])
+        [one] = render(ask_server(server), replace(EXACT, retries=1), [LINE])
     assert [body["seed"] for body in bodies] == [7, 8] and one.report.takes == 2
-
-
-def test_silence_gets_another_seed_and_the_better_take_stays() -> None:
-    answers = iter([lambda: sound(wav(level=0.0)), lambda: sound(wav())])
-    with serving(lambda _: next(answers)()) as (server, _):
-        [one] = RemoteRenderer(ask_server(server), replace(EXACT, retries=3)).render([LINE])
-    assert (one.report.ended, one.report.takes) == ("eos", 2)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +246,7 @@ def test_recorded_errors_are_one_sentence_and_not_asked_again(name: str) -> None
     answers = iter([lambda: recorded(name), lambda: sound(wav())])
     with serving(lambda body: next(answers)()) as (server, bodies):
         options = replace(EXACT, batch_size=1)
-        bad, good = RemoteRenderer(ask_server(server), options).render([LINE, replace(LINE, seed=8)])
+        bad, good = render(ask_server(server), options, [LINE, replace(LINE, seed=8)])
     words = " ".join(ANSWERS[name]["body"]["error"]["message"].split())
     assert bad.report.ended == ERROR and len(bodies) == 2 and good.report.ended == "eos"
     assert bad.report.error.startswith(f"server farm ({server.url}) ") and words[:200] in bad.report.error
@@ -290,7 +285,7 @@ def test_a_plain_server_takes_the_names_of_its_voices() -> None:
     alloy = replace(VIVIAN, name="alloy", speaker="alloy")
     with serving(lambda _: sound(wav(), None), voices=None) as (server, bodies):
         facts = ask_server(server)
-        RemoteRenderer(facts, replace(EXACT, trim_ends=True)).render([replace(LINE, voice=alloy)])
+        render(facts, replace(EXACT, trim_ends=True), [replace(LINE, voice=alloy)])
         for voice, options in ((ANN, EXACT), (alloy, replace(EXACT, sampling=Sampling()))):
             with pytest.raises(ValueError, match=r"server farm .*, another server takes"):
                 make_job(facts, replace(LINE, voice=voice), options, True)
@@ -313,4 +308,4 @@ def test_redirects_are_not_followed() -> None:
     ):
         facts = ask_server(server)
         with pytest.raises(ConnectionError, match=r"refused the line \(307\)"):
-            RemoteRenderer(facts, EXACT).render([LINE])
+            render(facts, EXACT, [LINE])

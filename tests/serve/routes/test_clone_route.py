@@ -111,7 +111,7 @@ def speaking(serve, load, recording) -> Callable[[], tuple[Client, object]]:
     def make() -> tuple[Client, object]:
         client = serve(ServerOptions(rows=2), "base")
         voice = clone_voice(load("tiny", "base"), recording, 24000)
-        utterance = client.speaker._service.speak(Line("word " * 300, voice))
+        utterance = client.speaker._batch.speak(Line("word " * 300, voice))
         assert utterance.take() is not None
         return client, utterance
 

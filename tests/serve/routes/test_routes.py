@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from qwen3_tts_morph.morph.batch.desk import Busy
-from qwen3_tts_morph.morph.batch.service import SpeechService
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.queue import Busy
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
@@ -220,7 +220,7 @@ def test_a_busy_server_names_a_time_that_openai_s_clients_take(client: Client, m
     def busy(*_: object) -> None:
         raise Busy("64 lines wait already")
 
-    monkeypatch.setattr(SpeechService, "speak", busy)
+    monkeypatch.setattr(Batch, "speak", busy)
     monkeypatch.setattr(type(client.speaker), "status", SimpleNamespace(waiting=64, rows=1))
     answer = client.post(asked())
     assert answer.status_code == 429 and answer.headers["retry-after"] == "60"

@@ -15,7 +15,7 @@ import av
 import numpy as np
 import pytest
 import soundfile
-from qwen3_tts_morph.morph.batch import codec_turns
+from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
 from qwen3_tts_morph.serve.api.errors import ApiError
 from qwen3_tts_morph.serve.api.options import Limits, ServerOptions, body_bytes
 from qwen3_tts_morph.serve.api.request import Rules, read_settings
@@ -389,19 +389,19 @@ def test_events_end_with_the_error(client: Client, monkeypatch) -> None:
 
 
 def test_a_file_that_went_wrong_is_spoken_again(client: Client, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.batch import open_line
+    from qwen3_tts_morph.morph.batch import line_state
 
     ends = iter(["silent", "eos"])
-    monkeypatch.setattr(open_line, "judge_end", lambda *_: next(ends))
+    monkeypatch.setattr(line_state, "judge_end", lambda *_: next(ends))
     response = client.post(asked(stream=False))
     assert response.headers["x-speech-ended"] == "eos" and response.headers["x-speech-seed"] == "4"
     assert next(ends, None) is None
 
 
 def test_a_file_stays_if_another_take_cannot_be_made(client: Client, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.batch import open_line
+    from qwen3_tts_morph.morph.batch import line_state
 
-    monkeypatch.setattr(open_line, "judge_end", lambda *_: "silent")
+    monkeypatch.setattr(line_state, "judge_end", lambda *_: "silent")
     speak, asked_for = client.speaker.speak, []
 
     async def busy(*given, **more):
@@ -417,9 +417,9 @@ def test_a_file_stays_if_another_take_cannot_be_made(client: Client, monkeypatch
 
 
 def test_a_file_stays_if_another_take_would_take_too_long(serve, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.batch import open_line
+    from qwen3_tts_morph.morph.batch import line_state
 
-    monkeypatch.setattr(open_line, "judge_end", lambda *_: "silent")
+    monkeypatch.setattr(line_state, "judge_end", lambda *_: "silent")
     monkeypatch.setattr(answer_module, "SHARE_FOR_ANOTHER", 0.01)
     client, asked_for = serve(ServerOptions(limits=Limits(seconds=60.0))), []
     speak = client.speaker.speak

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from qwen3_tts_morph.morph import options
 from qwen3_tts_morph.morph.hearing.whisper import SIZES
+from qwen3_tts_morph.morph.kept.word_check import MOST_RETAKES
 from qwen3_tts_morph.morph.speech.lines import LAYOUTS
 from qwen3_tts_morph.morph.text.scripts import script
 from qwen3_tts_morph.serve.cli import parse
-from qwen3_tts_morph.serve.commands import clone
 from qwen3_tts_morph.serve.terminal import arguments
 
 
@@ -148,7 +148,7 @@ def test_the_limits_equal_the_engines() -> None:
         options.LEAST_TEMPERATURE,
         options.MOST_TEMPERATURE,
     )
-    assert clone.RECOGNISERS == SIZES
+    assert arguments.RECOGNISERS == SIZES and arguments.MOST_RETAKES == MOST_RETAKES
     for name in ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "DECODINGS"):
         assert getattr(arguments, name) == getattr(options, name)
     options.GenerateOptions(batch_size=arguments.MOST_BATCH)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails, save_tails
 from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
@@ -23,7 +24,7 @@ from qwen3_tts_morph.morph.model.weights.int8 import Int8Linear, Int8Weight, qua
 from qwen3_tts_morph.morph.model.weights.joined_weights import view_heads, view_weight
 from qwen3_tts_morph.morph.model.weights.linear import linear
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line, render_lines
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.report import describe
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice

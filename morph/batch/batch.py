@@ -1,0 +1,273 @@
+"""Speak lines on one device, in one running batch: one thread owns the model, lines join and leave between frames.
+
+    with Batch(synthesizer, rows=8) as batch:
+        for chunk in batch.speak(Line("Hello there.", voice)):
+            player.write(chunk.samples)
+
+All lines that run together have the same SEQ_GROUPS, decoding and tail; each has its own sampling. Lines with others
+are another group, and groups take turns (``turns.py``). A line without text to speak holds no row. A line of a given
+seed has the same codes in any batch, up to the rounding of another batch size. A line that fails ends alone: if the
+engine fails, its lines that nobody has heard yet are spoken again once, each by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+import torch
+
+from ..options import MOST_LINES, GenerateOptions
+from ..runtime.collector import older_objects_spared
+from ..runtime.kept_threads import Job
+from ..speech.lines import Line, Spoken, check_line
+from ..speech.pieces import cut_line, normalizer_of, piece_limit
+from ..speech.report import describe
+from ..synthesizer import Synthesizer
+from .key import common_key, line_key
+from .line_state import LineState
+from .queue import BatchClosed, BatchStatus, Queue, Waiting, group_of
+from .running import LINGER_S, Running, Settings
+from .speech import Delivery, Speech
+
+log = logging.getLogger(__name__)
+
+ROWS = 8
+WAITING = 64
+Result = TypeVar("Result")
+
+
+class Batch:
+    """Speaks lines of any number of callers. Any thread may call it.
+
+    Args:
+        synthesizer: the checkpoint and its engine.
+        rows: how many lines are spoken at a time, 1 to 256.
+        waiting: how many more may wait; likewise how many whose text has not come, and how many that have begun and
+            wait for a slow reader, for text or for a turn. None: any number.
+        linger_s: the model is free for others when no line has come for so many seconds.
+        joins: see ``Settings``.
+    """
+
+    def __init__(
+        self,
+        synthesizer: Synthesizer,
+        rows: int = ROWS,
+        waiting: int | None = None,
+        linger_s: float = LINGER_S,
+        joins: int = 0,
+    ):
+        if not 1 <= rows <= MOST_LINES or (waiting is not None and waiting < 1):
+            raise ValueError(
+                f"rows is {rows} and waiting is {waiting}: choose 1 to {MOST_LINES} rows, and 1 or more that wait"
+            )
+        self.synthesizer, self.rows = synthesizer, rows
+        self._queue = Queue(rows, 1 << 40 if waiting is None else waiting)
+        self._process = os.getpid()
+        serve = partial(_serve, synthesizer, self._queue, Settings(rows, linger_s, joins))
+        self._job = synthesizer.engine.threads.start(serve)
+        # One that is dropped: the garbage collector may run in this thread, or in one that it needs.
+        weakref.finalize(self, self._queue.leave).atexit = False
+        # When the program ends: a thread that is in torch then would abort it.
+        weakref.finalize(self._job, _end, self._queue, weakref.ref(self._job))
+
+    @property
+    def name(self) -> str:
+        """See ``Speaks``."""
+        return self.synthesizer.model.name
+
+    @property
+    def rate(self) -> int:
+        """See ``Speaks``."""
+        return self.synthesizer.model.sample_rate
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """See ``Speaks``."""
+        return self.synthesizer.model.languages
+
+    def check(self, line: Line, options: GenerateOptions) -> None:
+        """See ``Speaks``."""
+        self.synthesizer.engine.choose(self.synthesizer.model, options)
+        check_line(self.synthesizer.model, line)
+
+    def key(self, line: Line, options: GenerateOptions) -> str | None:
+        """See ``Speaks``; None for a model that was not loaded from files."""
+        model = self.synthesizer.model
+        if not model.fingerprint:
+            return None
+        _, pieces = cut_line(line, normalizer_of(model, options), piece_limit(model, options))
+        return line_key(common_key(self.synthesizer, options), line, pieces)
+
+    def speak(
+        self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None
+    ) -> Speech:
+        """See ``Speaks``. A line's text may be an iterator of strings (see ``Line``); ``batch_size`` is not used.
+
+        Raises:
+            ValueError: as ``check``.
+            Busy: if too many lines wait.
+            BatchClosed: after ``close``, and in a process that was forked from the one that made the batch.
+        """
+        options = options or GenerateOptions()
+        self._check_process()
+        self.check(line, options)
+        speech = Speech(line, options, delivery or Delivery(), self._queue.bell)
+        self.take(speech)
+        return speech
+
+    def take(self, *speeches: Speech) -> None:
+        """Queue lines that were checked: those that get rows begin together. Errors are those of ``speak``."""
+        lines = []
+        for speech in speeches:
+            speech.bell = self._queue.bell
+            lines.append(Waiting(speech, group_of(speech.options), self.rate))
+        self._queue.put(*lines)
+        for one in lines:
+            one.start()  # behind it: the text of a line that is refused is not touched
+
+    def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
+        """Do something else with the model in a moment in which no line is spoken; lines that come meanwhile wait.
+
+        Args:
+            work: called in the batch's thread, which holds the model (``Synthesizer.session``). While lines are
+                spoken it waits, for ever if they never pause: cancel the result to withdraw it.
+
+        Returns:
+            what has its result or its error; BatchClosed if the batch is closed before.
+        """
+        self._check_process()
+        asked = self._queue.between.ask(work)
+        if self._queue.is_closed:
+            self._queue.close()
+        return asked
+
+    def _check_process(self) -> None:
+        """Raise BatchClosed in a forked process, where no thread would speak."""
+        if self._process != os.getpid():
+            raise BatchClosed("the batch was made before this process was forked: create another here")
+
+    def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+        """See ``Speaks``."""
+        return describe(self.synthesizer.model, spoken, options, elapsed_s)
+
+    @property
+    def status(self) -> BatchStatus:
+        """What the batch does now."""
+        return self._queue.status
+
+    def seal(self) -> None:
+        """Take no more lines: the batch ends when those that it has have been spoken."""
+        self._queue.seal()
+
+    def close(self) -> None:
+        """End all lines, and return when the model is free."""
+        if self._process == os.getpid():
+            _stop(self._queue, self._job)
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _stop(queue: Queue, job: Job) -> None:
+    """End all lines; wait until the model is free, unless its own thread calls this.
+
+    A thread that still waits for the model ends as soon as it has it: who calls this may be the one that holds it.
+    """
+    queue.close()
+    if queue.has_model and not job.is_current:
+        job.join()
+
+
+def _end(queue: Queue, job: weakref.ref[Job]) -> None:
+    """End all lines if the thread still runs."""
+    if (running := job()) is not None and running.is_here:
+        _stop(queue, running)
+
+
+def _serve(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> None:
+    """Speak what comes, batch by batch, until the queue is closed; without the ``Batch``, which can so be dropped."""
+    try:
+        while not queue.is_over:
+            _serve_next(synthesizer, queue, settings)
+    except BatchClosed:  # while it waited for the model
+        pass
+    finally:
+        queue.close()
+
+
+def _serve_next(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> None:
+    """Speak the lines of one running batch, or wait until there is something to do."""
+    first = None
+    try:
+        if (first := queue.first()) is not None:
+            with _model(synthesizer, queue), older_objects_spared():
+                _run(Running(synthesizer, queue, first, settings), queue)
+            return
+        if queue.between.waits:
+            with _model(synthesizer, queue):
+                queue.between.do()
+        queue.bell.wait()
+    except BatchClosed:
+        raise
+    except Exception as error:  # of a batch that did not begin
+        log.exception("a running batch failed: its lines were ended")
+        if first is not None:
+            queue.drop(first, error)  # if it never got as far as a row, it would be tried for ever
+
+
+@contextmanager
+def _model(synthesizer: Synthesizer, queue: Queue) -> Iterator[None]:
+    """Hold the model; BatchClosed if the batch was closed meanwhile: a program that ends must not meet torch."""
+    with synthesizer.model.exclusive():
+        queue.has_model = True
+        try:
+            if queue.is_closed:
+                raise BatchClosed
+            with synthesizer.session():
+                yield
+        finally:
+            queue.has_model = False
+
+
+def _run(running: Running, queue: Queue) -> None:
+    """Decode a batch; if the engine fails, have those of its lines spoken again that nobody has heard."""
+    try:
+        running.run()
+    except BaseException as error:
+        lines = running.lines
+        if not lines:
+            raise
+        log.exception("a running batch failed with %d lines", len(lines))
+        for line in lines:
+            if not _retry(line, queue, error, alone=len(lines) == 1):
+                line.fail(error)
+        if not isinstance(error, Exception):
+            raise
+
+
+def _retry(line: LineState, queue: Queue, error: BaseException, alone: bool) -> bool:
+    """Queue a line again, to be spoken by itself, if it can be; return whether it was."""
+    group = line.waiting.group
+    was_alone = group != group_of(line.speech.options)
+    heard = not line.is_untouched or line.speech.is_cancelled
+    if alone or was_alone or heard or queue.is_closed or is_final(error):
+        return False
+    again = Waiting(line.speech, (*group, object()), line.parts.model.sample_rate)
+    line.speech.frames = 0
+    queue.put_back(again)
+    return True
+
+
+def is_final(error: BaseException) -> bool:
+    """Return whether no line can be spoken after an error: the caller must free memory, or the program ends."""
+    return isinstance(error, torch.cuda.OutOfMemoryError) or not isinstance(error, Exception)

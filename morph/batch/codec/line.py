@@ -1,0 +1,127 @@
+"""A line whose chunks are made in turn with those of others."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+
+from ...model.finite import NotFinite
+from ..speech import Chunk
+from .claims import Claim, Pace
+from .line_chunks import LineChunks
+
+NEVER = 1 << 62  # a line that is in the codec is skipped until the codec wakes it
+
+
+class TurnLine(ABC):
+    """What ``CodecTurns`` knows of a line.
+
+    Args:
+        number: names the line in the codec.
+        chunks: from its codes.
+        reference: int64 ``[R, groups]``, the codes of an ICL voice, or None.
+    """
+
+    def __init__(self, number: int, chunks: LineChunks, reference: torch.Tensor | None):
+        self.number, self.chunks, self.reference = number, chunks, reference
+        self.begun = False  # whether the codec has a state for the current piece
+        self.in_codec = False  # whether the codec makes samples of it now
+        # Skip this line until turn ``rests_until``: no chunk is due earlier unless its player runs dry (``empty_at``).
+        # To look at every line between two frames takes longer than all that is due.
+        self.rests_until = 0
+        self.empty_at = 0.0
+
+    @property
+    def may_starve(self) -> bool:
+        """Whether it may run out of text later, which is not announced."""
+        return False
+
+    def wake(self) -> None:
+        """Something has happened: it is looked at in the next turn."""
+        self.rests_until = 0
+
+    def rest(self, turn: int) -> None:
+        """Nothing of it is due in this turn, which the caller counts: it gets a frame per turn at most."""
+        if not self.may_starve and (missing := self.chunks.missing) is not None:
+            self.rests_until, self.empty_at = turn + missing, self.chunks.empty_at
+
+    @property
+    @abstractmethod
+    def is_starved(self) -> bool:
+        """Whether the line waits for text: no frame of it comes soon."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is to be heard for the first time, soon."""
+        return not (self.chunks.has_begun or self.is_starved or self.ended)
+
+    @property
+    @abstractmethod
+    def is_full(self) -> bool:
+        """Whether its reader has enough for now: codes wait then."""
+
+    @abstractmethod
+    def put(self, chunk: Chunk) -> None:
+        """Pass a chunk on to the reader."""
+
+    @abstractmethod
+    def break_off(self, error: NotFinite) -> None:
+        """End the line here, with an error: its numbers or samples are not finite."""
+
+    @abstractmethod
+    def note_piece(self) -> None:
+        """A piece has been sent to its end."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether everything of the line has been sent, or it was stopped."""
+        return self.chunks.ended
+
+    def claim(self, now: float, pace: Pace) -> Claim | None:
+        """Return what could be decoded now, None for nothing yet."""
+        if self.in_codec or self.ended:
+            return None
+        if self.is_starved:
+            return self.claim_all(now)
+        return self.chunks.claim(now, pace, self.number)
+
+    def claim_all(self, now: float, hurry: bool = False) -> Claim | None:
+        """Return what is due by the sizes asked for, None for nothing; ``hurry``: no other frames come soon."""
+        if self.in_codec or self.ended:
+            return None
+        count = self.chunks.due(now, hurry or self.is_starved)
+        return Claim(self.number, count, not self.chunks.has_begun, is_urgent=True) if count else None
+
+    def take(self, frames: int) -> torch.Tensor:
+        """Return the codes ``[n, 16]`` of the next frames, for the codec: ``add`` is next."""
+        self.in_codec, self.rests_until, self.empty_at = True, NEVER, math.inf
+        return self.chunks.waiting(frames)
+
+    def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
+        """Take the samples of codes that were taken; return whether the current piece has ended with them."""
+        self.leave_codec()
+        if self.ended:  # meanwhile
+            return False
+        piece = self.chunks.piece
+        self.put(self.chunks.add(codes, wave, now))
+        if self.chunks.piece is piece:
+            return False
+        self.note_piece()
+        return True
+
+    def leave_codec(self) -> None:
+        """The codec is done with what was taken."""
+        self.in_codec = False
+        self.wake()
+
+    def end_piece(self, now: float) -> bool:
+        """End the current piece if no codes of it are left; return whether it has ended."""
+        if self.ended or self.in_codec or not self.chunks.piece_is_done:
+            return False
+        if (chunk := self.chunks.end_piece(now)) is not None:
+            self.put(chunk)
+        self.note_piece()
+        return True

@@ -1,0 +1,209 @@
+"""One line's way from codes to chunks: its pieces in order, the sizes of chunks, and the crossfades."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import numpy as np
+import torch
+
+from ....postprocess.ends import EndTrim
+from ....postprocess.stream_join import StreamJoin
+from ...options import GenerateOptions
+from ...speech.piece import NO_SAMPLES, Piece, concatenate
+from ...voice.voice import CODE_GROUPS
+from ..speech import Chunk
+from .claims import Claim, Pace
+from .pacing import ChunkSizes
+
+NO_CODES = torch.zeros(0, CODE_GROUPS, dtype=torch.int64)
+
+
+class LineChunks:
+    """The chunks of one line. Its pieces are added in order, also while earlier ones are heard.
+
+    Args:
+        sizes: of its chunks.
+        sample_rate: in Hz.
+        options: the crossfade between pieces, and whether the ends are trimmed.
+    """
+
+    def __init__(self, sizes: ChunkSizes, sample_rate: int, options: GenerateOptions):
+        self._sizes, self._sample_rate = sizes, sample_rate
+        self._pieces: deque[Piece] = deque()
+        self._join = StreamJoin(None, round(options.crossfade_ms / 1000 * sample_rate))
+        self._trim = EndTrim(sample_rate) if options.trim_ends else None
+        self._complete = False
+        self._left: float = math.inf  # frames until the line's limit
+        self.is_cut = False  # whether the line ended at its limit
+        self._start = 0
+        self._before: int | None = None  # samples of silence before the first piece, which are not trimmed
+        self._after = 0  # and after the last
+
+    def limit(self, frames: int | None) -> None:
+        """End the line after this number of frames, of all pieces; None: never. Call it before the first chunk."""
+        self._left = math.inf if frames is None else frames
+
+    def add_piece(self, piece: Piece) -> None:
+        """Add the line's next piece."""
+        if self.is_cut:
+            return
+        if self._before is None:
+            self._before, piece.silence = piece.silence, 0
+        self._pieces.append(piece)
+
+    def complete(self, now: float, silence: int = 0) -> Chunk | None:
+        """No piece will be added; return the line's last chunk if all of them have ended.
+
+        ``silence``: samples of silence after the last piece.
+        """
+        if not self._left:
+            return None
+        self._complete, self._after = True, silence
+        samples = self._join.limit(len(self._pieces))
+        return self._chunk(NO_CODES, [samples], now) if self.ended else None
+
+    def cancel(self) -> None:
+        """End the line with what was decoded of it."""
+        for piece in self._pieces:
+            piece.drop_waiting()
+        self._pieces.clear()
+        self._complete = True
+
+    @property
+    def piece(self) -> Piece | None:
+        """The current piece; None when the line has ended, or its next piece has not come."""
+        return self._pieces[0] if self._pieces else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether all pieces have ended and no other will come."""
+        return self._complete and not self._pieces
+
+    @property
+    def piece_is_done(self) -> bool:
+        """Whether the current piece has ended and all of it is decoded."""
+        return self.piece is not None and self.piece.ended is not None and not self.piece.waiting
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the line's readers have sound."""
+        return self._sizes.has_begun
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether the current piece has codes, decoded or not, or has ended."""
+        return self.piece is not None and (len(self.piece.codes) > 0 or self.piece.ended is not None)
+
+    @property
+    def waits_for_sound(self) -> bool:
+        """Whether the line has codes, and was never heard."""
+        return not self.has_begun and self.piece is not None and self.piece.waiting > 0
+
+    @property
+    def next_size(self) -> int:
+        """The frames of the next chunk, if there is time for it."""
+        return self._sizes.full
+
+    @property
+    def empty_at(self) -> float:
+        """When a reader has played all that was made; 0 if nothing was."""
+        return self._sizes.empty_at
+
+    @property
+    def missing(self) -> int | None:
+        """The frames that the largest chunk still needs, before which nothing is due unless a reader runs dry.
+
+        None: more can be due at any time: nothing has been heard, or the current piece has ended or not come.
+        """
+        piece = self.piece
+        if piece is None or piece.ended is not None or not self.has_begun:
+            return None
+        return int(max(0, min(self._sizes.largest, self._left) - piece.waiting))
+
+    def due(self, now: float, hurry: bool) -> int:
+        """Return how many of the current piece's waiting frames to decode now; ``hurry``: no others come soon."""
+        if (piece := self.piece) is None:
+            return 0
+        waiting = self._waiting(piece)
+        hurry = hurry or piece.ended is not None or waiting == self._left
+        return min(waiting, self._sizes.full) if hurry else self._sizes.due(waiting, now)
+
+    def claim(self, now: float, pace: Pace, line: int) -> Claim | None:
+        """Return what of the current piece to decode where many lines are spoken at once, None for nothing yet.
+
+        ``line``: of the claim.
+        """
+        if (piece := self.piece) is None or not (waiting := self._waiting(piece)):
+            return None
+        if piece.ended is not None or waiting == self._left:
+            count, is_urgent = min(waiting, self._sizes.largest), True
+        else:
+            count, is_urgent = self._sizes.patient(waiting, now, pace)
+        if not count:
+            return None
+        return Claim(line, count, not self.has_begun, is_urgent, self._sizes.empty_at)
+
+    def _waiting(self, piece: Piece) -> int:
+        """Return how many waiting frames of a piece are within the line's limit."""
+        return int(min(piece.waiting, self._left))
+
+    def waiting(self, count: int) -> torch.Tensor:
+        """Return the codes of the current piece's next frames, ``[count, 16]``."""
+        piece = self._pieces[0]
+        return piece.codes.part(piece.decoded, piece.decoded + count)
+
+    def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
+        """Take the samples of codes that ``waiting`` returned; return the chunk for the readers."""
+        piece = self._pieces[0]
+        piece.decoded += codes.shape[0]
+        self._left -= codes.shape[0]
+        piece.waves.append(wave)
+        parts = [self._pause(piece), self._join.add(wave)]
+        if self.piece_is_done:  # its end comes with its last frames
+            parts.append(self._join.end())
+            self._pieces.popleft()
+        if not self._left:
+            parts += self._cut()
+        return self._chunk(codes, parts, now)
+
+    def _cut(self) -> list[np.ndarray]:
+        """End the line at its limit; return what was held back. No silence follows."""
+        self._after = 0
+        self.is_cut = bool(self._pieces) or not self._complete
+        if self.piece is not None and self.piece.decoded:
+            parts = [self._join.limit(1), self._join.end()]
+        else:
+            parts = [self._join.limit(0)]
+        self.cancel()
+        return parts
+
+    def end_piece(self, now: float) -> Chunk | None:
+        """End a piece whose end was not known with its last frames; return a chunk if there is something to say."""
+        parts = [self._pause(self._pieces.popleft()), self._join.end()]
+        return self._chunk(NO_CODES, parts, now) if any(map(len, parts)) or self.ended else None
+
+    def _pause(self, piece: Piece) -> np.ndarray:
+        """Return the silence before a piece, once, with what was held back of the piece before."""
+        silence, piece.silence = piece.silence, 0
+        return self._join.gap(silence) if silence else NO_SAMPLES
+
+    def _chunk(self, codes: torch.Tensor, parts: list[np.ndarray], now: float) -> Chunk:
+        samples = self._finish(concatenate(parts))
+        chunk = Chunk(codes, samples, self._start, self.ended)
+        self._start += len(samples)
+        self._sizes.deliver(codes.shape[0], len(samples) / self._sample_rate, now)
+        return chunk
+
+    def _finish(self, samples: np.ndarray) -> np.ndarray:
+        """Return joined samples as they are heard: without silence at the line's ends, and with its pauses there."""
+        parts = [samples if self._trim is None else self._trim.add(samples)]
+        if self._before:
+            parts.insert(0, np.zeros(self._before, dtype=np.float32))
+            self._before = 0
+        if self.ended:
+            if self._trim is not None:
+                parts.append(self._trim.end())
+            parts.append(np.zeros(self._after, dtype=np.float32))
+        return concatenate(parts)

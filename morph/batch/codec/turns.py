@@ -1,0 +1,285 @@
+"""Between the frames of lines that are spoken together: the codec is given what is due, and chunks are passed on."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from ...graph.rows import FIRST_AT_ONCE
+from ...model.finite import NotFinite, check_samples
+from ...runtime.sizes import power_above
+from ...speech.piece import Piece
+from ...waveform.stream import LineCodec, WavesInFlight
+from .claims import Claim, Pace, choose
+from .line import TurnLine
+from .pacing import Speed
+
+FEW = 4  # lines: their chunks have the sizes asked for, and do not wait for each other
+
+
+class CodecTurns:
+    """Has the codec decode the chunks of lines, which the caller numbers. Not for two threads at once.
+
+    Args:
+        open_codec: called before the first chunk.
+        dtype: of the codec, for the error about samples that are not finite.
+        speed: of the frames and the codec; measured here.
+    """
+
+    def __init__(self, open_codec: Callable[[], LineCodec], dtype: torch.dtype, speed: Speed):
+        self._open_codec, self._dtype, self._speed = open_codec, dtype, speed
+        self._count = 0  # of turns
+        self._ahead_s = 0.0  # spent on the next chunk before its codes came
+        self._ahead: set[int] = set()  # lines of which a chunk was begun before its codes came
+        self._turning: Collection[TurnLine] = ()  # the lines of the last turn
+        self._in_codec: deque[_InCodec] = deque()  # in the order of their beginnings
+
+    @cached_property
+    def codec(self) -> LineCodec:
+        """Opened while the device makes the first frame, which takes longer."""
+        return self._open_codec()
+
+    def begin(self, line: TurnLine) -> None:
+        """Begin a line's piece in the codec when the piece has a row: a state takes a few MB."""
+        if not line.begun:
+            self.codec.begin(line.number, line.reference)
+            line.begun = True
+
+    def begin_ahead(self, line: TurnLine, piece: Piece, codes: torch.Tensor | None) -> None:
+        """Begin a piece of a line, and its first chunk after its first ``codes``, if these are one chunk.
+
+        A later piece is left alone while codes of the one before wait: the codec has one state for each line.
+
+        ``codes``: see ``LineRequest.on_launch``. They may come again: then what was begun with the others is dropped.
+        """
+        if line.chunks.piece is not piece:
+            return
+        if line.number in self._ahead:
+            self.end(line)
+        is_new = not line.begun
+        self.begin(line)
+        if self._waits_for_reference(line):
+            if codes is None or not self._is_alone(line):  # others begin with it, or are spoken
+                return
+            self._feed(line)
+        if is_new and codes is not None and line.chunks.next_size == 1:
+            began = time.perf_counter()
+            self.codec.begin_ahead(line.number, codes)
+            self._ahead.add(line.number)
+            self._ahead_s = time.perf_counter() - began
+
+    def end(self, line: TurnLine) -> None:
+        """Drop the codec's state of a line: its piece has ended, or the line was stopped."""
+        self.codec.end(line.number)
+        self._ahead.discard(line.number)
+        line.begun = False
+
+    def turn(self, lines: Collection[TurnLine], comes: bool = False) -> None:
+        """Between two frames: pass on what has been decoded, and have decoded what is due.
+
+        Of a few lines that is everything, in the sizes asked for, and it is waited for; while one of them, or one that
+        comes, is still to be heard for the first time, it is only that and what cannot wait. Of more, lines that have
+        not been heard are a step of their own, before the others: it is short, and only it is waited for. Of many,
+        nothing is: the next frame is launched before (``settle`` is next). Of a voice's reference that is still to be
+        decoded, a part is.
+
+        ``comes``: whether another line gets a row before the next frame.
+        """
+        self._count += 1
+        self._turning = lines
+        decodable = self._after_references(lines)
+        if len(lines) <= FEW:
+            is_awaited = comes or any(line.is_awaited for line in lines)
+            self._send(self._pressing(decodable) if is_awaited else decodable)
+            return
+        while self._in_codec and self._in_codec[0].waves.is_ready:
+            self._pass_on()
+        now = time.perf_counter()
+        awake = self._awake(decodable, now)
+        self._end_pieces(awake, now)
+        ready = [line for line in awake if not line.is_full]
+        new = sum(line.chunks.waits_for_sound for line in ready)
+        self._measure(new)
+        claims = self._claims(ready, now, self._speed.pace(new, len(lines)))
+        awaited = self._launch_turn(ready, claims, len(lines))
+        while len(lines) <= FIRST_AT_ONCE and awaited in self._in_codec:
+            self._pass_on()
+
+    # References of ICL voices: no line waits for more than a part of one that is not its own
+
+    def _after_references(self, lines: Collection[TurnLine]) -> Collection[TurnLine]:
+        """Decode a part of the first missing reference; return the lines that wait for none."""
+        waiting = [line for line in lines if self._waits_for_reference(line)]
+        if not waiting:
+            return lines
+        self._feed(waiting[0])
+        waiting = [line for line in waiting if self._waits_for_reference(line)]
+        return [line for line in lines if line not in waiting]
+
+    def _waits_for_reference(self, line: TurnLine) -> bool:
+        """Whether its voice's reference must be decoded before its codes."""
+        if line.reference is None or line.ended or line.chunks.piece is None:
+            return False
+        if line.chunks.piece.waiting:
+            self.begin(line)
+        return line.begun and self.codec.missing(line.number) > 0
+
+    def _feed(self, line: TurnLine) -> None:
+        """Decode a part of a line's reference; all of it if no other line is spoken."""
+        began = time.perf_counter()
+        self.codec.feed(line.number)
+        while self._is_alone(line) and self.codec.missing(line.number):
+            self.codec.feed(line.number)
+        self._speed.exclude(time.perf_counter() - began)
+
+    def _is_alone(self, line: TurnLine) -> bool:
+        return all(other is line or other.ended for other in self._turning)
+
+    def _pressing(self, lines: Collection[TurnLine]) -> list[TurnLine]:
+        """Return the lines that were never heard, and those whose readers would soon have played everything."""
+        dry = time.perf_counter() + self._speed.urgent_s(len(lines))
+        return [line for line in lines if not line.chunks.has_begun or line.chunks.empty_at < dry]
+
+    def _awake(self, lines: Collection[TurnLine], now: float) -> list[TurnLine]:
+        """Return the lines of which something may be due: those that do not rest, and those that soon run dry."""
+        dry = now + self._speed.urgent_s(len(lines))
+        return [line for line in lines if line.rests_until <= self._count or line.empty_at < dry]
+
+    def _claims(self, lines: Sequence[TurnLine], now: float, pace: Pace) -> list[Claim]:
+        """Return what could be decoded of these lines; those of which nothing could be rest."""
+        claims = []
+        for line in lines:
+            if (claim := line.claim(now, pace)) is not None:
+                claims.append(claim)
+            elif not line.in_codec:
+                line.rest(self._count)
+        return claims
+
+    def send(self, lines: Collection[TurnLine], hurry: bool = False, whole: bool = False) -> None:
+        """Decode and pass on the chunks that are due, and wait for them.
+
+        Args:
+            lines: all of them.
+            hurry: smaller chunks too: no other frames come soon.
+            whole: also where readers have enough for now.
+        """
+        sent = True
+        while sent:
+            wanted = [line for line in lines if whole or not line.is_full]
+            ready = self._after_references(wanted)
+            sent = self._send_due(ready, hurry) or len(ready) < len(wanted)
+
+    def send_ready(self, lines: Collection[TurnLine]) -> None:
+        """Do what ``send`` does, but for lines that wait for references, which are decoded in turns."""
+        self._send([line for line in lines if not self._waits_for_reference(line)])
+
+    def _send(self, lines: Collection[TurnLine]) -> None:
+        while self._send_due([line for line in lines if not line.is_full], hurry=False):
+            pass
+
+    def finish_piece(self, line: TurnLine) -> None:
+        """Decode the rest of a line's current piece, whose codes are all there, whether or not its reader wants it."""
+        self.settle()
+        piece = line.chunks.piece
+        while piece is not None and line.chunks.piece is piece and self._send_due([line], hurry=True):
+            pass
+
+    def settle(self) -> None:
+        """Wait for all that the codec was given, and pass it on."""
+        while self._in_codec:
+            self._pass_on()
+
+    def _send_due(self, lines: Collection[TurnLine], hurry: bool) -> bool:
+        """Have one chunk of each line decoded that is due, and wait; return whether there was anything to send."""
+        self.settle()
+        now = time.perf_counter()
+        claims = [claim for line in lines if (claim := line.claim_all(now, hurry)) is not None]
+        self._launch(lines, [claim for claim in claims if claim.is_first])
+        self._launch(lines, [claim for claim in claims if not claim.is_first])
+        self.settle()
+        return self._end_pieces(lines, now) or bool(claims)
+
+    def _launch_turn(self, lines: Sequence[TurnLine], claims: Sequence[Claim], count: int) -> _InCodec | None:
+        """Have the codec begin a step of lines that were never heard, which is returned, and one of others.
+
+        The smaller one goes first: its lines wait least. ``count``: lines that share the codec.
+        """
+        first = [claim for claim in claims if claim.is_first]
+        rest = choose([self._priced(claim) for claim in claims if not claim.is_first], count)
+        if len(first) <= len(rest):
+            awaited = self._launch(lines, first)
+            self._launch(lines, rest)
+            return awaited
+        self._launch(lines, rest)
+        return self._launch(lines, first)
+
+    def _measure(self, new: int) -> None:
+        """Time the codec step for this many new lines once, before choosing chunk sizes."""
+        if new <= FEW or self._speed.knows(power_above(new)):
+            return
+        if (seconds := self.codec.step_s(new)) is not None:
+            self._speed.add_step(power_above(new), seconds)
+
+    def _priced(self, claim: Claim) -> Claim:
+        steps = self.codec.steps(claim.line, claim.frames)
+        return claim if steps == claim.steps else replace(claim, steps=steps)
+
+    def _launch(self, lines: Collection[TurnLine], claims: Sequence[Claim]) -> _InCodec | None:
+        """Have the codec begin a step of these chunks."""
+        if not claims:
+            return None
+        by_number = {line.number: line for line in lines}
+        chosen = [by_number[claim.line] for claim in claims]
+        for line in chosen:
+            self.begin(line)
+            self._ahead.discard(line.number)
+        began = time.perf_counter()
+        codes = {line.number: line.take(claim.frames) for line, claim in zip(chosen, claims, strict=True)}
+        self._in_codec.append(_InCodec(chosen, codes, self.codec.launch(codes), began))
+        return self._in_codec[-1]
+
+    def _pass_on(self) -> None:
+        """Wait for the samples of the oldest step, and pass on its chunks."""
+        made = self._in_codec.popleft()
+        waves, now = made.waves.wait(), time.perf_counter()
+        took, self._ahead_s = now - made.began + self._ahead_s, 0.0
+        seconds = took if made.waves.seconds is None else made.waves.seconds
+        self._speed.add_codec(max(codes.shape[0] for codes in made.codes.values()), took)
+        self._speed.add_step(power_above(len(made.lines)), seconds)
+        self._speed.exclude(seconds)
+        for line in made.lines:
+            if self._add(line, made.codes[line.number], waves[line.number], now):
+                self.end(line)
+
+    def _add(self, line: TurnLine, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
+        """Pass a chunk on; return whether its piece has ended with it, or its line with samples that are not finite."""
+        try:
+            check_samples(wave, self._dtype)
+        except NotFinite as error:
+            line.leave_codec()
+            line.break_off(error)
+            return True
+        return line.add(codes, wave, now)
+
+    def _end_pieces(self, lines: Collection[TurnLine], now: float) -> bool:
+        """End the pieces of which nothing is left to decode; return whether there were any."""
+        ended = [line for line in lines if line.end_piece(now)]
+        for line in ended:
+            self.end(line)
+        return bool(ended)
+
+
+@dataclass(frozen=True, eq=False)
+class _InCodec:
+    """A step that the codec was given: the lines, their codes by number, and the samples once they are there."""
+
+    lines: Sequence[TurnLine]
+    codes: dict[int, torch.Tensor]
+    waves: WavesInFlight
+    began: float

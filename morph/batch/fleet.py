@@ -1,0 +1,288 @@
+"""Several devices that speak lines of one queue: each takes the next line when it has room, a slow one takes less."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from bisect import insort
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from ..model.finite import NotFinite
+from ..options import GenerateOptions
+from ..runtime.bell import Bell
+from ..speech.lines import Line, Spoken, say_why
+from ..text.duration import likely_frames
+from .batch import Batch
+from .queue import BatchClosed
+from .speech import Chunk, Delivery, Outcome, Speech
+
+log = logging.getLogger(__name__)
+
+SPARE = 4  # a quarter of a device's rows may wait there: a row that is free takes the next line at once
+BROKEN_AFTER = 3  # lines in a row that a device could not make: it gets no more
+
+
+@dataclass(eq=False)
+class _Device:
+    """A device: its batch, the lines that it has, and how many in a row it could not make."""
+
+    batch: Batch
+    name: str
+    has: set[_Dispatched] = field(default_factory=set)
+    failures: int = 0
+
+    @property
+    def lines(self) -> int:
+        """How many lines want a row: one whose reader is slow leaves its own."""
+        return sum(not speech.is_full for speech in self.has)
+
+    @property
+    def room(self) -> int:
+        """How many more lines it takes."""
+        rows = self.batch.rows
+        return rows + max(1, rows // SPARE) - self.lines
+
+    @property
+    def load(self) -> float:
+        """Lines per row."""
+        return self.lines / self.batch.rows
+
+
+@dataclass(order=True)
+class _Waiting:
+    key: tuple[int, int, int, int]
+    speech: _Dispatched = field(compare=False)
+
+
+class Fleet:
+    """The same checkpoint on several devices, as one that speaks. Any thread may call it.
+
+    Args:
+        batches: one for each device; they are closed with this.
+
+    Raises:
+        ValueError: for no batch, and for checkpoints that differ.
+    """
+
+    def __init__(self, batches: Sequence[Batch]):
+        check_alike(batches)
+        names = name_devices(batches)
+        self._devices = [_Device(batch, name) for batch, name in zip(batches, names, strict=True)]
+        self._lock = threading.RLock()
+        self._waiting: list[_Waiting] = []
+        self._count = 0
+        self._closed = False
+        # Devices limit it while they speak, and of those that overlap the last to end would decide for later threads.
+        self._threads = torch.get_num_threads()
+
+    @property
+    def _first(self) -> Batch:
+        return self._devices[0].batch
+
+    @property
+    def name(self) -> str:
+        """See ``Speaks``."""
+        return self._first.name
+
+    @property
+    def rate(self) -> int:
+        """See ``Speaks``."""
+        return self._first.rate
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """See ``Speaks``."""
+        return self._first.languages
+
+    @property
+    def devices(self) -> list[str]:
+        """The name of each device; a second one on the same device is numbered."""
+        return [device.name for device in self._devices]
+
+    def check(self, line: Line, options: GenerateOptions) -> None:
+        """See ``Speaks``."""
+        self._first.check(line, options)
+
+    def key(self, line: Line, options: GenerateOptions) -> str | None:
+        """See ``Speaks``. Devices of several kinds round in several ways: the key is of all of them."""
+        keys = {device.batch.key(line, options) for device in self._devices}
+        if None in keys or len(keys) == 1:
+            return next(iter(keys))
+        return hashlib.sha256("".join(sorted(map(str, keys))).encode()).hexdigest()
+
+    def speak(
+        self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None
+    ) -> Speech:
+        """See ``Speaks``. A line that fails on one device before it was heard is spoken on another.
+
+        Raises:
+            BatchClosed: after ``close``.
+        """
+        options = options or GenerateOptions()
+        self.check(line, options)
+        speech = _Dispatched(self, line, options, delivery or Delivery())
+        with self._lock:
+            if self._closed:
+                raise BatchClosed("the batch is closed: create another")
+            self._count += 1
+            length = 0 if speech.is_heard else -likely_frames(str(line.text))
+            key = (speech.delivery.order, not speech.is_heard, length, self._count)
+            insort(self._waiting, _Waiting(key, speech))
+        self.give()
+        return speech
+
+    def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+        """See ``Speaks``."""
+        return self._first.describe(spoken, options, elapsed_s)
+
+    def give(self) -> None:
+        """Give lines that wait to devices that have room."""
+        while (given := self._next()) is not None:
+            device, speech = given
+            try:
+                device.batch.take(speech)
+            except Exception as error:
+                speech.fail(error)
+
+    def _next(self) -> tuple[_Device, _Dispatched] | None:
+        with self._lock:
+            free = [device for device in self._devices if device.room > 0]
+            for place, waiting in enumerate(self._waiting if free else ()):
+                able = [device for device in self._able(waiting.speech) if device in free]
+                if able:
+                    del self._waiting[place]
+                    device = min(able, key=lambda device: device.load)
+                    device.has.add(waiting.speech)
+                    waiting.speech.tried.append(device)
+                    return device, waiting.speech
+        return None
+
+    def _able(self, speech: _Dispatched) -> list[_Device]:
+        """Return the devices that may still make a line."""
+        left = [device for device in self._devices if device not in speech.tried]
+        sound = [device for device in left if device.failures < BROKEN_AFTER]
+        return sound or left
+
+    def end(self, speech: _Dispatched, outcome: Outcome) -> Outcome | None:
+        """Note how a line ended on its device; return how it ended, or None: another device makes it."""
+        error = outcome.error
+        with self._lock:
+            device = speech.tried[-1] if speech.tried else None
+            if device is not None:
+                device.has.discard(speech)
+                device.failures = device.failures + 1 if _is_failure(error) else 0
+            again = _is_failure(error) and not (self._closed or speech.has_begun or speech.is_cancelled)
+            if again and self._able(speech):
+                log.warning("a line could not be made on %s (%s)", device and device.name, error)
+                speech.errors.append(say_why(error) if error else "")
+                insort(self._waiting, _Waiting((speech.delivery.order, 0, 0, 0), speech))
+                return None
+        if outcome.spoken is None or len(self._devices) == 1 or not speech.tried:
+            return outcome
+        spoken = self._signed(speech, outcome.spoken)
+        return replace(outcome, spoken=spoken, report=spoken.report)
+
+    def _signed(self, speech: _Dispatched, spoken: Spoken) -> Spoken:
+        """Return a line that says which device made it, and where it failed before."""
+        report, notes = spoken.report, spoken.report.notes
+        name = speech.tried[-1].name
+        if speech.errors:
+            where = " and ".join(device.name for device in speech.tried[:-1])
+            notes = (*notes, f"A line could not be made on {where} ({speech.errors[-1]}): {name} made it.")
+        return replace(spoken, report=replace(report, device=name, notes=notes))
+
+    def close(self) -> None:
+        """End all lines, and return when the models are free."""
+        with self._lock:
+            self._closed = True
+            waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one.speech.fail(BatchClosed("the batch was closed before this line was spoken"))
+        for device in self._devices:
+            device.batch.close()
+        torch.set_num_threads(self._threads)
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Dispatched(Speech):
+    """A speech that a device of a fleet makes, or another one if that fails."""
+
+    def __init__(self, fleet: Fleet, line: Line, options: GenerateOptions, delivery: Delivery):
+        super().__init__(line, options, delivery, Bell())
+        self._fleet = fleet
+        self.tried: list[_Device] = []
+        self.errors: list[str] = []
+
+    def put(self, chunk: Chunk) -> None:
+        """See ``Speech``."""
+        super().put(chunk)
+        if self.is_full:
+            self._fleet.give()
+
+    def finish(self, outcome: Outcome) -> None:
+        """See ``Speech``."""
+        if self.ended:
+            return
+        ended = self._fleet.end(self, outcome)
+        if ended is not None:
+            super().finish(ended)
+        self._fleet.give()
+
+
+def _is_failure(error: BaseException | None) -> bool:
+    """Return whether another device may make a line that ended with this error."""
+    if error is None or isinstance(error, (BatchClosed, torch.cuda.OutOfMemoryError)):
+        return False
+    return isinstance(error, NotFinite) or (
+        isinstance(error, Exception) and not isinstance(error, ValueError)
+    )
+
+
+def name_devices(batches: Sequence[Batch]) -> list[str]:
+    """Return the name of each batch's device: "cuda:0"; a second one on the same device is "cuda:0 (2)"."""
+    seen: Counter[str] = Counter()
+    names = []
+    for batch in batches:
+        name = str(batch.synthesizer.model.device)
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return names
+
+
+def check_alike(batches: Sequence[Batch]) -> None:
+    """Raise ValueError where a line would not be the same on every device."""
+    if not batches:
+        raise ValueError("there is no model to speak with")
+    names, first = name_devices(batches), _nature(batches[0])
+    for batch, name in zip(batches[1:], names[1:], strict=True):
+        for what, value in _nature(batch).items():
+            if value != first[what]:
+                raise ValueError(
+                    f"the models on {names[0]} and {name} cannot share lines: {what} is {first[what]} and {value}. "
+                    "Load both with the same settings, and set precision and engine explicitly instead of auto"
+                )
+
+
+def _nature(batch: Batch) -> dict[str, str]:
+    """Return what a line's codes depend on beside the device."""
+    model = batch.synthesizer.model
+    choice = batch.synthesizer.engine.choose(model, GenerateOptions())
+    return {
+        "checkpoint": model.name,
+        "the content of the checkpoint": model.fingerprint,
+        "precision": str(model.dtype).removeprefix("torch."),
+        "weights": model.weights,
+        "attention": model.attention,
+        "engine": choice.engine,
+        "codec": choice.codec,
+    }

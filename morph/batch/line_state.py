@@ -1,0 +1,488 @@
+"""One line of a running batch: its pieces, from prompts to chunks, or to samples that are made complete."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..decode.decoded import BROKEN, Decoded
+from ..decode.request import LineRequest
+from ..model.finite import NotFinite, of_voice
+from ..options import FRAME_RATE
+from ..speech.joined import assemble
+from ..speech.late_text import LateLine, SentenceLine, TokenLine
+from ..speech.lines import LineReport, Spoken
+from ..speech.piece import Piece
+from ..speech.pieces import LinePieces, expected_of, text_as_spoken
+from ..speech.takes import CAP, WRONG, Take, judge_end
+from ..speech.whole_text import WholeLine
+from ..voice.prompt import PromptBuilder
+from .codec.line import TurnLine
+from .codec.line_chunks import NO_CODES, LineChunks
+from .codec.pacing import ChunkSizes, Speed
+from .codec.whole import WholeCodec
+from .queue import Waiting
+from .speech import Chunk, Outcome
+from .standing import TOO_LATE, Standing
+
+PIECES_AHEAD = 4  # of a line: text that comes faster than it is spoken is not read beyond them
+SHORT = 400  # characters of a text that is cut at once
+KINDS = {"sentence": SentenceLine, "token": TokenLine}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the lines of a running batch have in common.
+
+    Args:
+        builder: of prompts.
+        speed: as measured.
+        whole: makes samples of pieces that nobody hears while they are made.
+        describe: returns what makes the lines, in words.
+    """
+
+    builder: PromptBuilder
+    speed: Speed
+    whole: WholeCodec
+    describe: Callable[[], str]
+
+
+@dataclass
+class Sent:
+    """What has been sent of a line: frames and samples, and how the pieces went that are sent completely."""
+
+    frames: int = 0
+    samples: int = 0
+    ends: list[str] = field(default_factory=list)
+
+
+class Takes:
+    """The takes of one line: how often it is spoken, and which pieces are being spoken.
+
+    Args:
+        retries: how often pieces that went wrong are spoken again.
+    """
+
+    def __init__(self, retries: int):
+        self.retries = retries
+        self.number = 1
+        self.given = 0  # pieces that have had a row, or wait for one
+        self.decoding = 0  # of these, those that have not ended
+        self.in_codec = 0  # pieces whose samples are made complete
+        self.coded = 0  # frames that have codes, of the pieces that have ended
+        self.again: list[Piece] = []  # that are to be spoken again
+
+
+class LineState(TurnLine):
+    """The decoding of one line. Only the batch's thread calls it, with the model at hand.
+
+    Of a line that is heard at most one piece has a row, so that a long text takes no row from others; of one that is
+    made complete, as many as there are. Pieces that went wrong are spoken again when all have been made.
+
+    Args:
+        number: names the line in the codec.
+        waiting: the line.
+        shared: see ``Shared``.
+    """
+
+    def __init__(self, number: int, waiting: Waiting, shared: Shared):
+        self.waiting, self.speech, self._shared = waiting, waiting.speech, shared
+        line, options = self.speech.line, self.speech.options
+        self.parts = LinePieces.open(shared.builder, line, options)
+        sizes = ChunkSizes(options.chunk_frames, shared.speed)
+        chunks = LineChunks(sizes, self.parts.model.sample_rate, options)
+        chunks.limit(self.parts.sampling.line_frames)
+        super().__init__(number, chunks, line.voice.ref_codes)
+        self.takes = Takes(options.retries if self.speech.delivery.keep else 0)
+        self.is_live = waiting.is_live
+        self._sent = Sent()
+        self._stopped: str | None = None
+        self._error: BaseException | None = None
+        self._text: LateLine | WholeLine | None = None
+        # Also when all of the text has come before the line has a row: the prompt has its first token only.
+        self._tokens: TokenLine | None = None
+        self._standing = Standing()
+        self._begin()
+
+    def _begin(self) -> None:
+        line = self.speech.line
+        if not self.is_live:
+            self.parts.cut()
+            self.speech.expected = self.parts.expected
+            return
+        if isinstance(line.text, str):
+            if self._is_short(line.text):  # most lines: nobody waits for it long
+                self.parts.cut()
+                self._add_pieces(0)
+                self._complete()
+                return
+            self._text = WholeLine(self.parts, self.speech.bell.set)
+        else:
+            assert self.waiting.reader is not None
+            self._text = KINDS[line.layout](self.parts, self.waiting.reader)
+            self._tokens = self._text if isinstance(self._text, TokenLine) else None
+        self.follow()
+        # A last piece holds nothing back for a crossfade.
+        if isinstance(self._text, WholeLine) and self._text.is_read:
+            self.follow(ahead=2)
+
+    def _is_short(self, text: str) -> bool:
+        """Return whether a text is written out and cut at once: it is one piece, or a few with pauses between them."""
+        limit = min(self.parts.limit or SHORT, SHORT)
+        return len(text) <= limit and self.parts.normalizer.is_quick(text, self.speech.line.language)
+
+    # What the batch asks
+
+    @property
+    def ended(self) -> bool:
+        """Whether everything of the line has been sent, or it was stopped."""
+        if self._stopped == "cancelled":
+            return True
+        return self.chunks.ended if self.is_live else bool(self._stopped) or self._is_complete
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing of the line is left to be made."""
+        return self.ended and not (self.is_busy or self.takes.again)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a piece has a row, waits for one, or is in the batch codec."""
+        return bool(self.takes.decoding or self.takes.in_codec)
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether it may have ended, or want a row: not one that is heard and has a row."""
+        return not (self.is_live and self.takes.decoding)
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether all pieces have a take."""
+        return all(piece.take is not None for piece in self.parts.pieces)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether it can be spoken from its beginning: nothing was sent, and its text is still there."""
+        return not self.speech.has_begun and isinstance(self.speech.line.text, str)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether ``follow`` has something to do."""
+        return self._text is not None or self.speech.is_cancelled
+
+    @property
+    def wants_rows(self) -> bool:
+        """Whether a piece has a row or will need one."""
+        if self.is_busy or self.takes.again:
+            return True
+        goes_on = not (self.ended or self._is_at_limit)
+        return goes_on and (self._text is not None or self._waiting > 0)
+
+    @property
+    def is_made(self) -> bool:
+        """See ``Parked``."""
+        return not self.wants_rows
+
+    @property
+    def lacks_text(self) -> bool:
+        """See ``Parked``. The text has been polled."""
+        text = self._text
+        return isinstance(text, LateLine) and not (
+            self.is_busy or self._waiting or text.done or text.has_news
+        )
+
+    @property
+    def _is_at_limit(self) -> bool:
+        """Whether the line has as many frames as it may have."""
+        most = self.parts.sampling.line_frames
+        return self.is_live and most is not None and self.takes.coded >= most
+
+    @property
+    def _waiting(self) -> int:
+        return len(self.parts.pieces) - self.takes.given
+
+    def hear(self) -> bool:
+        """Have a complete line heard while it is made, if its samples are not being made; return whether it is now."""
+        made = any(piece.take is not None for piece in self.parts.pieces)
+        if self.is_live or made or self.takes.in_codec or self.takes.number > 1:
+            return False
+        self.is_live = True
+        self._add_pieces(0)
+        self._complete()
+        return True
+
+    # Text and pieces
+
+    def follow(self, ahead: int | None = None) -> None:
+        """Take the text that has come, up to ``ahead`` pieces, and note that the reader has left."""
+        if self.speech.is_cancelled and not self.is_done:
+            self._cancel()
+        if (text := self._text) is None:
+            return
+        if self._is_at_limit:
+            text.stop()
+        if not text.done and not self._is_ahead(text, ahead):
+            before = len(self.parts.pieces)
+            text.poll()
+            self._add_pieces(before)
+        if text.done:
+            self._end_text(text)
+
+    def _is_ahead(self, text: LateLine | WholeLine, ahead: int | None) -> bool:
+        """Return whether there is text enough for now."""
+        if isinstance(text, WholeLine):
+            return self._waiting >= (ahead or 1)
+        return text.is_ahead or self._waiting >= PIECES_AHEAD
+
+    def _cancel(self) -> None:
+        self._stopped = self._stopped or "cancelled"
+        self.takes.again.clear()
+        self.chunks.cancel()
+        if self._text is not None:
+            self._text.stop()
+
+    def _end_text(self, text: LateLine | WholeLine) -> None:
+        """No piece will come any more."""
+        self._text = None
+        if text.error is not None and self._stopped is None:
+            self._stopped, self._error = "failed", text.error
+        self._complete()
+
+    def _complete(self) -> None:
+        after_s = 0.0 if self._stopped else sum(piece.after_s for piece in self.parts.pieces)
+        samples, was_ended = round(after_s * self.parts.model.sample_rate), self.chunks.ended
+        chunk = self.chunks.complete(time.perf_counter(), samples)
+        if chunk is not None and (self._error is None or self.speech.has_begun):
+            self.put(chunk)
+        if self.chunks.ended and not was_ended:
+            self._end_take()
+
+    def _add_pieces(self, begin: int) -> None:
+        for piece in self.parts.pieces[begin:]:
+            piece.silence = round(piece.pause_s * self.parts.model.sample_rate)
+            self.chunks.add_piece(piece)
+        self.speech.expected = max(self.speech.expected, self.parts.expected)
+
+    def next_requests(self) -> Iterator[tuple[Piece, LineRequest]]:
+        """Yield the pieces that are to be decoded now, each with its request."""
+        while self.takes.again:
+            yield self._request(self.takes.again.pop(0))
+        if self.ended or self._is_at_limit:
+            return
+        while self._waiting and not (self.is_live and self.takes.decoding):
+            piece = self.parts.pieces[self.takes.given]
+            self.takes.given += 1
+            yield self._request(piece)
+
+    def _request(self, piece: Piece) -> tuple[Piece, LineRequest]:
+        takes, speech = self.takes, self.speech
+        request = self.parts.request(piece, takes.number)
+        takes.decoding += 1
+        text = self._tokens if takes.number == 1 else None
+        if text is not None:
+            text.follow(request.guard)
+        elif self.is_live and (most := self.parts.sampling.line_frames) is not None and takes.number == 1:
+            request.guard.max_frames = min(request.guard.max_frames, most - takes.coded)
+        codes = piece.codes
+
+        def note(frame: np.ndarray) -> None:
+            codes.append(frame)
+            speech.frames += 1
+
+        def end(ended: str) -> None:
+            self._end_piece(piece, ended)
+            if text is not None:
+                text.stop()  # the speech is over, whether or not the text is
+
+        def break_off(error: NotFinite) -> None:
+            end(BROKEN)
+            if self.takes.number == 1:  # else there is an earlier take
+                self.break_off(error)
+
+        cancelled = self._canceller(text)
+        return piece, replace(
+            request, on_codes=note, on_end=end, on_broken=break_off, cancelled=cancelled, text=text
+        )
+
+    def _end_piece(self, piece: Piece, ended: str) -> None:
+        takes = self.takes
+        piece.ended = ended
+        takes.decoding -= 1
+        takes.coded += len(piece.codes)
+        self.wake()
+        if (takes.number == 1 and self.is_live) or self._stopped or ended in ("cancelled", BROKEN):
+            return
+        takes.in_codec += 1
+        self._shared.whole.add(self, piece)
+
+    def withdraw(self, piece: Piece) -> None:
+        """Take back a piece that waits for a row."""
+        self.takes.decoding -= 1
+        if self.takes.number > 1:
+            self.takes.again.append(piece)
+        else:
+            self.takes.given -= 1
+
+    def _canceller(self, text: TokenLine | None) -> Callable[[], bool]:
+        """Return what says whether the current piece is to end: it is asked for every line before every frame."""
+        speech = self.speech
+        if text is not None:
+            return lambda: speech.is_cancelled or text.error is not None
+        if self.is_live:
+            return lambda: speech.is_cancelled
+        return lambda: speech.is_cancelled or self._stopped is not None
+
+    # Takes
+
+    def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
+        """Take the samples of a piece that were made complete."""
+        self.takes.in_codec -= 1
+        if not self._stopped:
+            self._judge(piece, Decoded(piece.codes.part(), str(piece.ended)), wave)
+            if self._is_complete and not self.is_busy:
+                self._end_take()
+
+    def lose_samples(self, error: NotFinite) -> None:
+        """The samples of a piece are not finite: the line fails, unless there is an earlier take."""
+        self.takes.in_codec -= 1
+        if self.takes.number == 1:
+            self.break_off(error)
+
+    def _judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray) -> None:
+        """Keep the better one of this take and those before."""
+        number, rate = self.takes.number, self.parts.model.sample_rate
+        take = Take(decoded, wave, judge_end(piece.text, decoded, wave, rate), number)
+        if piece.take is not None and not take.better_than(piece.take):
+            take = replace(piece.take, number=number)
+        piece.take = take
+        piece.forget()
+
+    def _end_take(self) -> None:
+        """All pieces have been made: have those spoken again that went wrong."""
+        if self._stopped or self.takes.number > self.takes.retries:
+            return
+        if self._tokens is not None:
+            self._tokens.complete()
+        self.takes.again = again = self.parts.wrong()
+        self.takes.number += 1
+        self.speech.expected = max(self.speech.expected, self.speech.frames + expected_of(again))
+
+    # Codes and chunks
+
+    @property
+    def may_starve(self) -> bool:
+        """See ``TurnLine``."""
+        return isinstance(self._text, LateLine)
+
+    @property
+    def is_starved(self) -> bool:
+        """See ``TurnLine``."""
+        return self._text is not None and self._text.starved
+
+    @property
+    def is_full(self) -> bool:
+        """See ``TurnLine``."""
+        return self.speech.is_full
+
+    def break_off(self, error: NotFinite) -> None:
+        """See ``TurnLine``."""
+        if self.is_done or self._stopped:
+            return
+        self._stopped, self._error = "failed", of_voice(error, self.speech.line.voice.name)
+        if self._text is not None:
+            self._text.stop()
+            self._text = None
+        self.takes.again.clear()
+        self.chunks.cancel()
+
+    def put(self, chunk: Chunk) -> None:
+        """See ``TurnLine``."""
+        self._sent.frames += chunk.frames
+        self._sent.samples += len(chunk.samples)
+        self.speech.put(chunk)
+
+    def note_piece(self) -> None:
+        """Note how the piece went that has just been sent; keep its samples if they are wanted, or forget them."""
+        piece = self.parts.pieces[len(self._sent.ends)]
+        decoded, wave = piece.result()
+        if self.chunks.is_cut:
+            decoded = replace(decoded, ended=CAP)
+        if self.speech.delivery.keep:
+            self._judge(piece, decoded, wave)
+        else:
+            self._sent.ends.append(judge_end(piece.text, decoded, wave, self.parts.model.sample_rate))
+            piece.forget()
+            return
+        assert piece.take is not None
+        self._sent.ends.append(piece.take.ended)
+        if self.chunks.is_cut:
+            self._leave_out(CAP)
+        if self.chunks.ended:
+            self._end_take()
+
+    def _leave_out(self, ended: str) -> None:
+        """Give the pieces that are not made a take of what there is of them."""
+        for piece in self.parts.pieces:
+            if piece.take is None:
+                piece.drop_waiting()
+                _, wave = piece.result()
+                piece.take = Take(Decoded(piece.codes.part(), ended), wave, ended)
+
+    # The end
+
+    def finish(self) -> None:
+        """Tell the reader that the line is over."""
+        self.waiting.close()
+        spoken = self._spoken() if self.speech.delivery.keep else None
+        report = self._report() if spoken is None else spoken.report
+        if spoken is not None and self.speech.is_heard and not (self.is_live or self._stopped):
+            # Its sound was asked for too late.
+            self.speech.put(Chunk(NO_CODES, spoken.waveform, 0, True))
+        self.speech.finish(Outcome(report, spoken, self._error, self.parts.text_tokens))
+
+    def _spoken(self) -> Spoken:
+        if self._stopped:
+            self._leave_out(self._stopped)
+        return assemble(self.parts, self._shared.describe(), self._stopped)
+
+    def stand(self, is_wanted: bool) -> None:
+        """Note whether the line's row ``is_wanted`` by others; end a line that keeps them waiting for too long."""
+        if self._tokens is None or self._tokens.done:
+            return
+        stands = is_wanted and self.is_starved
+        self._standing.note(stands)
+        if stands and self._standing.exceeds(self._sent.frames / FRAME_RATE):
+            self._tokens.stop(ValueError(TOO_LATE))
+
+    def resume(self, number: int, shared: Shared) -> LineState:
+        """Go on under another number, in another batch or later in the same one."""
+        self.number, self._shared = number, shared
+        self.wake()  # another batch counts its own turns
+        return self
+
+    def abandon(self) -> None:
+        """See ``Parked``."""
+        self._cancel()
+        self.finish()
+
+    def fail(self, error: BaseException) -> None:
+        """End the line with an error of the engine."""
+        if self._text is not None:
+            self._text.stop()
+        self.waiting.fail(Outcome(error=error))
+
+    def _report(self) -> LineReport:
+        parts, line = self.parts, self.parts.line
+        return LineReport(
+            self.speech.line.name,
+            str(line.text),
+            self._sent.frames,
+            self._sent.samples / parts.model.sample_rate,
+            ended=self._stopped or next((end for end in self._sent.ends if end in WRONG), "eos"),
+            pieces=len(parts.pieces),
+            spoken=text_as_spoken(line, parts.said),
+            notes=parts.said.notes,
+        )

@@ -1,0 +1,354 @@
+"""Where lines wait, for a row or for their readers, and what the running batch does."""
+
+from __future__ import annotations
+
+import threading
+from bisect import insort
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..options import GenerateOptions
+from ..runtime.bell import Bell
+from ..speech.lines import LineReport, Spoken
+from ..speech.piece import NO_SAMPLES
+from ..speech.text_reader import TextReader
+from .between import Between
+from .speech import Outcome, Speech
+from .turns import Group, Turns
+
+RATE = 24_000  # of all published checkpoints
+
+
+class Busy(Exception):
+    """As many lines wait as may wait: try again later."""
+
+
+class BatchClosed(Exception):
+    """The batch speaks no more lines."""
+
+
+@dataclass(frozen=True)
+class BatchStatus:
+    """What a batch does now.
+
+    Args:
+        rows: how many lines it speaks at a time.
+        speaking: how many it speaks now.
+        waiting: how many wait for a row, and could be spoken.
+        parked: how many have begun and have no row: for a slow reader, for more text, or for a turn of their group.
+        silent: how many have not begun, because nothing of their text can be spoken yet.
+        frames: of all lines, since it was created.
+        frame_s: seconds that a frame takes, 0 if it is not known.
+    """
+
+    rows: int
+    speaking: int
+    waiting: int
+    frames: int
+    frame_s: float
+    parked: int = 0
+    silent: int = 0
+
+
+class Parked(Protocol):
+    """A line that has begun and waits between two pieces, without a row and a state in the codec."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether all of its codes are there, so that a batch of any group can make its samples."""
+
+    @property
+    def lacks_text(self) -> bool:
+        """Whether it has nothing to speak before more of its text comes."""
+
+    def abandon(self) -> None:
+        """The reader has left."""
+
+
+def group_of(options: GenerateOptions) -> Group:
+    """Return the group of a line: what a captured frame is made for."""
+    return (options.seq_groups, options.decoding, options.tail)
+
+
+class Waiting:
+    """A speech that waits for a row.
+
+    Args:
+        speech: it.
+        group: see ``group_of``; with a mark of its own, the line is spoken alone.
+        rate: of its sound, in Hz.
+    """
+
+    def __init__(self, speech: Speech, group: Group, rate: int = RATE):
+        self.speech, self.group, self._rate = speech, group, rate
+        line = speech.line
+        self.reader = None if isinstance(line.text, str) else TextReader(line.text, speech.bell, line.layout)
+        self.line: Parked | None = None  # once it has begun
+
+    def start(self) -> None:
+        """Begin to read a text that comes in parts; nothing else of the line waits for it.
+
+        Raises:
+            RuntimeError: if no thread can be started; the line is ended.
+        """
+        if self.reader is None:
+            return
+        try:
+            self.reader.start()
+        except RuntimeError as error:
+            self.speech.cancel()
+            raise RuntimeError(
+                "no thread can be started for a text that comes in parts: try again later"
+            ) from error
+
+    def close(self) -> None:
+        """Read no more text."""
+        if self.reader is not None:
+            self.reader.close()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be spoken, or spoken on: there is text, and its reader wants more."""
+        if self.line is not None:
+            return not (self.speech.is_full or self.line.lacks_text)
+        return self.reader is None or self.reader.has_news
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its sound is made while it is spoken: it is heard, or its text comes in parts."""
+        return self.reader is not None or self.speech.is_heard
+
+    @property
+    def is_made(self) -> bool:
+        """Whether only samples of it are missing."""
+        return self.line is not None and self.line.is_made
+
+    def leave(self) -> None:
+        """End a line that has no row, because its reader has left."""
+        if self.line is not None:
+            self.line.abandon()
+            return
+        line = self.speech.line
+        text = line.text if isinstance(line.text, str) else ""
+        report = LineReport(line.name, text, 0, 0.0, "cancelled", 0)
+        self.fail(Outcome(report, Spoken(NO_SAMPLES, self._rate, report)))
+
+    def fail(self, outcome: Outcome) -> None:
+        """End a line that has no row."""
+        self.speech.finish(outcome)
+        self.close()
+
+
+class Queue:
+    """A queue of lines, by their orders; first come first served within a group. Any thread puts; one thread takes.
+
+    Args:
+        rows: of the running batch.
+        waiting: how many lines may wait; as many more may have nothing to speak yet, and as many more than rows may
+            have begun: for slow readers, or without text.
+    """
+
+    def __init__(self, rows: int, waiting: int):
+        self.bell = Bell()  # set whenever there is something to look at
+        self.between = Between(self.bell)  # what needs the model and is no line
+        self.counts = Counts()
+        self._rows, self._most = rows, waiting
+        self._lock = threading.RLock()
+        self._waiting: list[Waiting] = []
+        self._parked: list[Waiting] = []
+        self._turns = Turns()
+        self._closed = self._sealed = False
+        self.has_model = False  # whether the thread that takes lines holds the model
+
+    def put(self, *lines: Waiting) -> None:
+        """Queue lines; those that get rows begin together.
+
+        Raises:
+            Busy: if too many wait.
+            BatchClosed: if the batch is closed.
+        """
+        with self._locked():
+            for one in lines:
+                self._check_room(one)
+                insort(self._waiting, one, key=lambda other: other.speech.delivery.order)
+        self.bell.set()
+
+    def _check_room(self, one: Waiting) -> None:
+        if self._closed or self._sealed:
+            raise BatchClosed("the batch is closed: create another")
+        ready = sum(other.is_ready for other in self._waiting)
+        if ready >= self._most:
+            raise Busy(f"{self._most} lines wait already: try again later")
+        if one.reader is not None and len(self._waiting) - ready >= self._most:
+            raise Busy(f"{self._most} lines wait for their texts already: try again later")
+
+    def put_back(self, one: Waiting) -> None:
+        """Queue a line that was taken, before all others."""
+        with self._lock:
+            self._waiting.insert(0, one)
+
+    @property
+    def has_live(self) -> bool:
+        """Whether a line waits whose sound is read while it is made."""
+        with self._lock:
+            return any(one.is_live for one in self._waiting)
+
+    def first(self) -> Waiting | None:
+        """Return the next line of the group whose turn it is, without taking it; no batch runs."""
+        with self._locked():
+            ready = self._look()
+            group = self._turns.next
+            return next((one for one in ready if one.group == group), None)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether another line may begin. One that has begun needs no room to go on, so no reader waits for ever."""
+        return self.counts.speaking + len(self._parked) < self._rows + self._most
+
+    def park(self, one: Waiting, line: Parked) -> None:
+        """Keep a line until its reader wants more; then it is next, before those that have not begun."""
+        with self._lock:
+            one.line = line
+            self._parked.append(one)
+        if self._closed:
+            self.close()
+
+    def _look(self) -> list[Waiting]:
+        """Return the lines that could be spoken now, in their order: those that have begun, then the others."""
+        ready = [one for one in self._parked if one.is_ready]
+        if self._has_room:
+            ready += [one for one in self._waiting if one.is_ready]
+        self._turns.note(one.group for one in ready)
+        return ready
+
+    def _offered(self, group: Group) -> Waiting | None:
+        """The next line of this group, or one of another that needs the codec only; none once the turn is over."""
+        ready = self._look()
+        if self._closed or self._turns.is_over:
+            return None
+        return next((one for one in ready if one.group == group or one.is_made), None)
+
+    def offers(self, group: Group) -> bool:
+        """Return whether ``take`` would return a line."""
+        with self._locked():
+            return self._offered(group) is not None
+
+    def take(self, group: Group) -> Waiting | None:
+        """Remove the next line for a batch of this group and return it."""
+        with self._locked():
+            if (one := self._offered(group)) is not None:
+                self._remove(one)
+            return one
+
+    def _remove(self, one: Waiting) -> None:
+        place = self._waiting if one in self._waiting else self._parked
+        place.remove(one)
+
+    def drop(self, one: Waiting, error: BaseException) -> None:
+        """End a line that is still here with an error."""
+        with self._lock:
+            if one not in self._waiting and one not in self._parked:
+                return
+            self._remove(one)
+        one.fail(Outcome(error=error))
+
+    # Turns of groups
+
+    def begin(self, group: Group) -> None:
+        """A batch of this group begins."""
+        with self._lock:
+            self._turns.begin(group)
+
+    def end(self) -> None:
+        """The batch has ended."""
+        with self._lock:
+            self._turns.end()
+        self.counts.speaking = 0
+
+    def continues(self, group: Group) -> bool:
+        """Return whether a batch of this group that has no line waits for one: no other group does."""
+        with self._locked():
+            return not self.is_over and all(one.group == group for one in self._look())
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether lines that could be spoken have no row."""
+        with self._locked():
+            return bool(self._look())
+
+    @property
+    def turn_left_s(self) -> float | None:
+        """Seconds until the batch is to be left to another group, None while none waits."""
+        with self._locked():
+            self._look()
+            return self._turns.left_s
+
+    def seal(self) -> None:
+        """Take no more lines; those that are there are spoken to their ends."""
+        self._sealed = True
+        self.bell.set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no line is there and none will come."""
+        return self._closed or (self._sealed and not (self._waiting or self._parked or self.between.waits))
+
+    def leave(self) -> None:
+        """Have the thread that takes lines call ``close``. Takes no lock: the garbage collector calls it, wherever."""
+        self._closed = True
+        self.bell.set()
+
+    def close(self) -> None:
+        """Take no more lines; those that wait are ended."""
+        with self._lock:
+            self._closed = True
+            ended = [*self._parked, *self._waiting]
+            self._parked, self._waiting = [], []
+        for one in ended:
+            one.fail(Outcome(error=BatchClosed("the batch was closed before this line was spoken")))
+        self.between.end(BatchClosed("the batch was closed before this was done"))
+        self.bell.set()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether ``close`` or ``leave`` was called."""
+        return self._closed
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock, without the lines whose readers have left. Those are ended after it: they tell others."""
+        leavers: list[Waiting] = []
+        try:
+            with self._lock:
+                leavers = [one for one in (*self._waiting, *self._parked) if one.speech.is_cancelled]
+                for one in leavers:
+                    self._remove(one)
+                yield
+        finally:
+            for one in leavers:
+                one.leave()
+
+    @property
+    def status(self) -> BatchStatus:
+        """See ``BatchStatus``."""
+        with self._lock:
+            waiting = sum(one.is_ready for one in self._waiting)
+            silent, parked = len(self._waiting) - waiting, len(self._parked)
+        now = self.counts
+        return BatchStatus(self._rows, now.speaking, waiting, now.frames, now.frame_s, parked, silent)
+
+
+@dataclass
+class Counts:
+    """What the running batch reports: lines that it speaks, frames of all lines, seconds of a frame."""
+
+    speaking: int = 0
+    frames: int = 0
+    frame_s: float = 0.0
+
+    def add_frames(self, frames: int, frame_s: float) -> None:
+        """Note that frames were made, and what one takes."""
+        self.frames += frames
+        self.frame_s = frame_s

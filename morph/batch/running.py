@@ -1,0 +1,317 @@
+"""A running batch that lines join and leave between frames, as long as they are of one group."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ..decode.request import LineRequest
+from ..decode.source import PROMPTS_PER_FRAME
+from ..options import FRAME_RATE
+from ..speech.piece import Piece
+from ..synthesizer import Synthesizer
+from .codec.pacing import Speed
+from .codec.turns import FEW, CodecTurns
+from .codec.whole import WholeCodec
+from .line_state import LineState, Shared
+from .queue import BatchClosed, Queue, Waiting
+from .speech import Outcome
+
+# A batch without lines holds the model so long, because the next line would have to start another one.
+LINGER_S = 0.5
+LOOK_S = 0.5  # between two looks at rows that stand still while others wait for one
+NEWCOMERS = 8  # lines that join a running batch in one frame: their prompts are run together
+COMPLETE_BESIDE = 4  # pieces whose samples are made complete at a time, where other lines are heard
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a batch runs.
+
+    Args:
+        rows: how many lines at a time.
+        linger_s: how long it waits for another line when it has none.
+        joins: lines that may join others at once without waiting for what is done for the first time: it is done
+            before the first line; 0: when it is needed.
+    """
+
+    rows: int
+    linger_s: float = LINGER_S
+    joins: int = 0
+
+
+@dataclass(order=True)
+class _Ready:
+    """A piece that waits for a row, at its place."""
+
+    key: tuple[int, ...]
+    line: LineState = field(compare=False)
+    piece: Piece = field(compare=False)
+    request: LineRequest = field(compare=False)
+
+
+class Running:
+    """Decodes the lines of one group, until none is left or it is the turn of another group. It is a ``LineSource``.
+
+    Args:
+        synthesizer: the checkpoint and its engine, held by the caller (``Synthesizer.session``).
+        queue: where lines come from.
+        first: the first line to speak; its options are those of the batch.
+        settings: how it runs.
+    """
+
+    collected = False
+
+    def __init__(self, synthesizer: Synthesizer, queue: Queue, first: Waiting, settings: Settings):
+        self._synthesizer, self._queue, self._settings = synthesizer, queue, settings
+        self._options = replace(first.speech.options, batch_size=settings.rows)
+        self._group, self.joins = first.group, settings.joins
+        self._speed = Speed(1 / FRAME_RATE)
+        self._lines: dict[int, LineState] = {}
+        self._ready: list[_Ready] = []
+        self._count = 0
+        self._is_idle = False
+        self.late = (
+            first.is_live
+        )  # see ``LineSource``: where nobody listens, all lines are there from the beginning
+
+    def run(self) -> None:
+        """Decode until the end.
+
+        Raises:
+            Exception: of the engine; ``lines`` are those that were spoken.
+        """
+        engine, model = self._synthesizer.engine, self._synthesizer.model
+        self._queue.begin(self._group)
+        try:
+            choice = engine.choose(model, self._options)
+            self._turns = CodecTurns(
+                partial(engine.open_codec, model, choice, self._settings.rows), model.codec.dtype, self._speed
+            )
+            decode = partial(engine.decode_waveforms, model, choice, on_chunk=self._check_open)
+            whole = WholeCodec(decode)
+            builder = engine.prompt_builder(model)
+            self._shared = Shared(builder, self._speed, whole, partial(engine.describe, model, choice))
+            if self.joins:
+                self._turns.codec.prepare()
+            self.follow()  # first: the engine makes room for the lines that are there
+            engine.decode(model, self, self._options, self._on_frame, choice)
+            self._turns.send(self._heard)
+            self._park(always=True)  # readers are not waited for: others need the model
+        finally:
+            self._queue.end()
+
+    @property
+    def lines(self) -> Sequence[LineState]:
+        """The lines that it speaks."""
+        return tuple(self._lines.values())
+
+    def _check_open(self) -> None:
+        """End a long step of the codec once the batch is closed."""
+        if self._queue.is_closed:
+            raise BatchClosed("the batch was closed while it spoke this line")
+
+    # The lines that the engine decodes: see ``LineSource``
+
+    @property
+    def ready(self) -> Sequence[LineRequest]:
+        """See ``LineSource``."""
+        return [one.request for one in self._ready]
+
+    @property
+    def done(self) -> bool:
+        """See ``LineSource``."""
+        return not (self._ready or any(line.wants_rows for line in self._lines.values()) or self._goes_on)
+
+    def take(self) -> LineRequest:
+        """See ``LineSource``."""
+        return self._ready.pop(0).request
+
+    def follow(self) -> None:
+        """Follow what has happened since the last frame: readers that have left, text and lines that have come."""
+        if self._queue.is_closed:
+            for line in self._lines.values():
+                line.speech.finish(
+                    Outcome(error=BatchClosed("the batch was closed while it spoke this line"))
+                )
+                line.speech.cancel()
+        followed = [line for line in self._lines.values() if line.is_followed]
+        for line in followed:
+            line.follow()
+        self._hear()
+        heard = bool(self._heard)
+        if self._shared.whole.is_due(COMPLETE_BESIDE if heard else self._settings.rows):
+            self._shared.whole.run(COMPLETE_BESIDE if heard else None)
+        self._leave()
+        self._park()
+        self._admit()
+        self._note_standing([line for line in followed if line.may_starve])
+        for line in self._lines.values():
+            if line.may_ask:
+                for piece, request in line.next_requests():
+                    self._add(line, piece, request)
+        self._drop_cancelled()
+        self.late = bool(self._heard) or self._queue.has_live
+
+    def _add(self, line: LineState, piece: Piece, request: LineRequest) -> None:
+        """Queue a piece for a row: by the order of its line; the longest first of those that nobody hears yet."""
+        speech = line.speech
+        if line.is_live and line.takes.number == 1:
+            request = replace(request, on_launch=partial(self._turns.begin_ahead, line, piece))
+            key = (speech.delivery.order, 0, line.number)
+        else:
+            key = (speech.delivery.order, 1, -piece.prompt.text_tokens)
+        insort(self._ready, _Ready(key, line, piece, request))
+
+    def _drop_cancelled(self) -> None:
+        """End the pieces of lines that are to end before they have a row."""
+        if any(one.request.is_cancelled for one in self._ready):
+            dropped = [one for one in self._ready if one.request.is_cancelled]
+            self._ready = [one for one in self._ready if not one.request.is_cancelled]
+            for one in dropped:
+                one.request.end("cancelled")
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the batch waits for lines, or has some to admit."""
+        waits = self._queue.continues(self._group) and not (self._is_idle and not self._lines)
+        return waits or self._queue.offers(self._group)
+
+    @property
+    def _heard(self) -> list[LineState]:
+        """The lines whose sound is read while it is made."""
+        return [line for line in self._lines.values() if line.is_live]
+
+    def _hear(self) -> None:
+        """Let complete lines be heard whose readers want that by now."""
+        for line in self._lines.values():
+            if not line.is_live and line.speech.is_heard:
+                line.hear()
+
+    def _leave(self) -> None:
+        """Release the lines that have ended."""
+        ended = [line for line in self._lines.values() if line.may_ask and line.is_done]
+        for line in ended:
+            self._release(line)
+        # First: a reader who has all of its line may look at the status.
+        self._queue.counts.speaking = len(self._lines)
+        for line in ended:
+            line.finish()
+
+    def _release(self, line: LineState) -> None:
+        if line.begun:
+            self._turns.end(line)
+        del self._lines[line.number]
+
+    def _park(self, always: bool = False) -> None:
+        """Take the lines out of the batch that need no row for now: ``_needs_no_row``.
+
+        Such a line has no row in the engine; between two pieces it has no state in the codec either, so the rest of its
+        piece is sent at once. What is kept for a slow reader is that, and the codes of its other pieces; a reader that
+        wants more gets all that is made. ``always``: every line, even if its reader wants more by now.
+        """
+        is_over = self._queue.turn_left_s == 0.0
+        if is_over:
+            self._withdraw()
+        for line in [line for line in self._lines.values() if not line.is_busy]:
+            if line.is_done or not (always or self._needs_no_row(line, is_over)):
+                continue
+            if line.in_codec or line.begun:
+                self._turns.finish_piece(line)
+            while line.chunks.has_codes and line.wants_rows and not line.is_full:
+                self._turns.finish_piece(line)
+            if not line.is_done:
+                self._release(line)
+                self._queue.counts.speaking = len(self._lines)
+                self._queue.park(line.waiting, line)
+        self._leave()
+
+    def _withdraw(self) -> None:
+        """Take back the pieces that wait for a row: it is the turn of another group."""
+        waiting, self._ready = self._ready, []
+        for one in reversed(waiting):
+            one.line.withdraw(one.piece)
+
+    def _needs_no_row(self, line: LineState, is_over: bool) -> bool:
+        """Return whether a line waits: for text, for another turn of its group, or for a reader of what is decoded."""
+        return (is_over or line.lacks_text) if line.wants_rows else line.speech.is_full
+
+    def _admit(self) -> None:
+        """Take waiting lines; while others play only a few per frame, because prompts take time."""
+        playing = len(self._heard)
+        most = min(self._settings.rows, playing + NEWCOMERS) if playing else self._settings.rows
+        while playing < most and (one := self._queue.take(self._group)) is not None:
+            line = self._open(one)
+            playing += line is not None and (line.is_live or playing > 0)
+            self._queue.counts.speaking = len(self._lines)  # the queue counts those that have begun
+
+    def _open(self, one: Waiting) -> LineState | None:
+        self._count += 1
+        if isinstance(one.line, LineState):
+            line = self._lines[self._count] = one.line.resume(self._count, self._shared)
+            one.line = None
+            line.follow()  # its text has come since
+            return line
+        try:
+            line = LineState(self._count, one, self._shared)
+        except Exception as error:  # whatever it is, it is this line's, and its reader gets it
+            one.fail(Outcome(error=error))
+            return None
+        self._lines[line.number] = line
+        return line
+
+    def _note_standing(self, late: Sequence[LineState]) -> None:
+        """Bound the time in which the rows of late texts stand still that others wait for."""
+        is_wanted = bool(late) and self._queue.is_asked
+        for line in late:
+            line.stand(is_wanted)
+
+    def meanwhile(self) -> None:
+        """See ``LineSource``: pass on what the codec has made before this frame, and make prompts that wait."""
+        if len(self._lines) > FEW:
+            self._turns.settle()
+        for one in self._ready[:PROMPTS_PER_FRAME]:
+            one.request.prompt.make_inputs()
+            one.request.prompt.make_text()
+
+    def wait(self) -> None:
+        """See ``LineSource``: send what has been made, and wait for a reader, for text or for a line."""
+        lines = len(self._lines)
+        if self._shared.whole.run():
+            return
+        self._turns.send(self._heard, hurry=True)
+        self._leave()
+        self._park()
+        self._speed.rest()
+        if len(self._lines) < lines:  # a row is free: look who waits
+            return
+        if not self._lines:
+            self._queue.between.do()
+        rang = self._queue.bell.wait(self._patience_s)
+        self._is_idle = not (rang or self._lines)
+
+    @property
+    def _patience_s(self) -> float | None:
+        """How long to wait until somebody rings the bell; None: for ever."""
+        if not self._lines:
+            return self._settings.linger_s
+        if any(line.is_starved for line in self._lines.values()) and self._queue.is_asked:
+            return LOOK_S
+        return (
+            self._queue.turn_left_s or None
+        )  # a turn that is over changes nothing for those that have a row
+
+    @property
+    def _comes(self) -> bool:
+        """Whether a line gets a row before the next frame."""
+        return len(self._lines) < self._settings.rows and self._queue.offers(self._group)
+
+    def _on_frame(self, lines: int) -> None:
+        """Between two frames: note the time, and let the codec work."""
+        self._speed.end_frame()
+        self._queue.counts.add_frames(lines, self._speed.frame_s)
+        heard = self._heard
+        if heard:
+            self._turns.turn(heard, len(self._lines) <= FEW and self._comes)

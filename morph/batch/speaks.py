@@ -1,0 +1,42 @@
+"""What speaks lines, whichever it is: a device, several, or a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..options import GenerateOptions
+from ..speech.lines import Line, Spoken
+from .speech import Delivery, Speech
+
+
+class Speaks(Protocol):
+    """Speaks lines. Any thread may call it."""
+
+    @property
+    def name(self) -> str:
+        """The checkpoint's name."""
+
+    @property
+    def rate(self) -> int:
+        """Of the sound, in Hz."""
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """The languages that a line may have."""
+
+    def check(self, line: Line, options: GenerateOptions) -> None:
+        """Raise ValueError for a line that cannot be spoken, before any work."""
+
+    def key(self, line: Line, options: GenerateOptions) -> str | None:
+        """Return a hash of what decides the line's sound, 64 hexadecimal digits; None: it cannot be kept."""
+
+    def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
+        """Queue a line; return what reads it. None: live, kept, in the order of the calls.
+
+        Raises:
+            ValueError: as ``check``.
+        """
+
+    def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+        """Return a report of lines for people; ``elapsed_s`` is the wall-clock time of all."""

@@ -1,0 +1,286 @@
+"""A line that is spoken, as its caller holds it: chunks while they are made, and the result."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from ..options import GenerateOptions
+from ..runtime.bell import Bell
+from ..speech.lines import Line, LineReport, Spoken
+
+log = logging.getLogger(__name__)
+
+QUEUED_FRAMES = 50  # of a line: 4 s. Beyond them codes wait, until the reader has taken a chunk
+
+
+class OutOfService(Exception):
+    """Who speaks can speak no line any more, such as a server that is gone: all that have not ended fail with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Samples of one line that are final, and the frames that were decoded for them.
+
+    Args:
+        codes: int64 ``[n, 16]``; n may be 0 at the end of a piece.
+        samples: float32, 1,920 per frame except where a crossfade between pieces holds some back or overlaps them.
+        start: index of the first sample in the line's waveform.
+        last: whether the line ends with this chunk, which may be empty.
+        line: index of the line, where several are read together.
+    """
+
+    codes: torch.Tensor
+    samples: np.ndarray
+    start: int
+    last: bool
+    line: int = 0
+
+    @property
+    def frames(self) -> int:
+        """How many frames were decoded for it."""
+        return self.codes.shape[0]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How a line reaches its reader.
+
+    Args:
+        live: its sound is read while it is made, chunk by chunk. If not, it is made complete, which takes less of the
+            device, and nothing comes before its end unless ``Speech.hear`` asks for it.
+        order: lines of a lower order get rows first; of the same order, those that came first.
+        keep: whether ``Speech.result`` is wanted. If not, nothing of a line is kept after its chunks,
+            and a batch speaks no piece again.
+        on_change: called after each chunk and at the end, in the thread that speaks or in one that queues another
+            line; it must not wait. What it raises ends this line, as its error, and no other.
+    """
+
+    live: bool = True
+    order: int = 0
+    keep: bool = True
+    on_change: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a line ended.
+
+    Args:
+        report: how it went; None if it failed before there was anything to say.
+        spoken: the line, where that was wanted (``Delivery.keep``).
+        error: why it failed.
+        text_tokens: of what was spoken.
+    """
+
+    report: LineReport | None = None
+    spoken: Spoken | None = None
+    error: BaseException | None = None
+    text_tokens: int = 0
+
+
+class Speech:
+    """One line that is spoken: an iterator over its chunks, for one reader. Any thread may hold it.
+
+    Args:
+        line: what is spoken.
+        options: how.
+        delivery: how it reaches its reader.
+        bell: rung when the reader has done something.
+    """
+
+    def __init__(self, line: Line, options: GenerateOptions, delivery: Delivery, bell: Bell):
+        self.line, self.options, self.bell = line, options, bell
+        # Without the callback: a reader refers to this, and neither would be freed without the garbage collector.
+        self.delivery = replace(delivery, on_change=None)
+        self.is_heard = delivery.live  # whether its sound is wanted while it is made
+        self.is_cancelled = False  # whether its reader has left
+        self.has_begun = False  # whether there was sound
+        self.frames = self.expected = 0  # made so far, and expected in all
+        self._changed = threading.Condition()
+        self._chunks: deque[Chunk] = deque()
+        self._queued = 0  # frames
+        self._outcome: Outcome | None = None
+        self._on_change = delivery.on_change or _nothing
+
+    # The reader's side
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        if (chunk := self.take()) is None:
+            raise StopIteration
+        return chunk
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``take`` returns at once."""
+        with self._changed:
+            return self._is_ready
+
+    @property
+    def _is_ready(self) -> bool:
+        return bool(self._chunks) or self._outcome is not None or self.is_cancelled
+
+    @property
+    def ended(self) -> bool:
+        """Whether ``result`` returns, or raises, at once."""
+        return self._outcome is not None
+
+    @property
+    def has_chunk(self) -> bool:
+        """Whether a chunk waits for its reader."""
+        return bool(self._chunks)
+
+    def take(self) -> Chunk | None:
+        """Wait for the next chunk; None after the last one, and after ``cancel``.
+
+        Raises:
+            Exception: the error that ended the line, after what was made before it.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_ready)
+            if self._chunks:
+                chunk = self._chunks.popleft()
+                self._queued -= chunk.frames
+                self.bell.set()
+                return chunk
+            if self._outcome is not None and self._outcome.error is not None:
+                raise self._outcome.error
+            return None
+
+    def hear(self) -> None:
+        """Want the line's sound while it is made, from now on; too late if its samples are being made complete."""
+        self.is_heard = True
+        self.bell.set()
+
+    def cancel(self) -> None:
+        """Leave: what is queued is dropped, and the line's row is free within a frame. Waits for nothing."""
+        with self._changed:
+            self.is_cancelled = True
+            self._chunks.clear()
+            self._queued = 0
+            self._changed.notify_all()
+        self.bell.set()
+
+    close = cancel  # for ``contextlib.closing``
+
+    def result(self) -> Spoken:
+        """Wait for the line's end and return it, its best take; the chunks may be of the first one.
+
+        Chunks that were not read are dropped. A line that was cancelled has what was made of it.
+
+        Raises:
+            Exception: the error that ended the line.
+            RuntimeError: if it was not to be kept (``Delivery.keep``).
+        """
+        while not self.ended and not self.is_cancelled and self.take() is not None:
+            pass
+        with self._changed:
+            self._changed.wait_for(lambda: self._outcome is not None)
+        self.check()
+        return self.made
+
+    def check(self) -> None:
+        """Raise the error that ended the line, if there is one."""
+        if self._outcome is not None and self._outcome.error is not None:
+            raise self._outcome.error
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error has ended the line."""
+        return self._outcome is not None and self._outcome.error is not None
+
+    @property
+    def made(self) -> Spoken:
+        """What was made of a line that has ended, also of one that failed after its beginning.
+
+        Raises:
+            Exception: the error that ended the line, if nothing was made.
+            RuntimeError: if it was not to be kept (``Delivery.keep``).
+        """
+        assert self._outcome is not None
+        if self._outcome.spoken is None:
+            self.check()
+            raise RuntimeError("the line was not kept: speak it with Delivery(keep=True)")
+        return self._outcome.spoken
+
+    @property
+    def report(self) -> LineReport:
+        """How the line went, once it has ended; of a line that was cancelled before, as far as it went.
+
+        Raises:
+            RuntimeError: if it has not ended.
+            Exception: the error that ended it.
+        """
+        outcome = self._outcome
+        if outcome is not None and outcome.error is not None:
+            raise outcome.error
+        if outcome is None or outcome.report is None:
+            raise RuntimeError("the line has not ended: read its chunks first")
+        return outcome.report
+
+    @property
+    def text_tokens(self) -> int:
+        """The tokens of what was spoken, once the line has ended."""
+        return 0 if self._outcome is None else self._outcome.text_tokens
+
+    # The side of who speaks
+
+    @property
+    def queued(self) -> int:
+        """The frames that wait for the reader."""
+        return self._queued
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reader has enough for now."""
+        return self._queued >= QUEUED_FRAMES and not self.is_cancelled
+
+    def put(self, chunk: Chunk) -> None:
+        """Queue a chunk; never waits."""
+        with self._changed:
+            if self.is_cancelled:
+                return
+            self.has_begun = True
+            self._chunks.append(chunk)
+            self._queued += chunk.frames
+            self._changed.notify_all()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Call ``on_change``: it is the caller's, and what it raises is nobody else's."""
+        try:
+            self._on_change()
+        except Exception as error:
+            log.warning(
+                "on_change of the line %.40r raised: the line is ended", self.line.text, exc_info=error
+            )
+            self._on_change = _nothing
+            self.cancel()
+            self.finish(Outcome(error=error))
+
+    def finish(self, outcome: Outcome) -> None:
+        """End the line, once."""
+        with self._changed:
+            if self._outcome is not None:
+                return
+            self._outcome = outcome
+            self._changed.notify_all()
+        self._tell()
+        self._on_change = _nothing
+
+    def fail(self, error: BaseException) -> None:
+        """End the line with an error."""
+        self.finish(Outcome(error=error))
+
+
+def _nothing() -> None:
+    """Tell nobody."""

@@ -1,0 +1,286 @@
+"""Lines that are spoken once: kept ones are found again, one that fails ends no others, and words may be checked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from ..batch.speaks import Speaks
+from ..batch.speech import Delivery, OutOfService, Speech
+from ..options import GenerateOptions
+from ..runtime.bell import Bell
+from ..runtime.collector import older_objects_spared
+from ..speech.lines import Line, Spoken, check_complete, failed_line
+from ..speech.progress import OnFrame
+from ..speech.takes import ENDS
+from ..text.duration import likely_frames
+from .cache import DamagedLine, Kept, LineCache
+from .word_check import RememberedEar, WordCheck
+
+log = logging.getLogger(__name__)
+
+LOOKS_EVERY_S = 0.05  # for progress, and for a user who cancels; a line that ends is noticed at once
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Callbacks of a rendering, in the caller's thread; what one of them raises ends it.
+
+    Args:
+        on_frame: see ``OnFrame``.
+        on_phase: called with a few words.
+        on_sound: called with the index of the line that is next to be heard, and samples of it, float32 ``[n]``: all
+            lines in their order, each while it is made if it is not complete by then. They are of its first take.
+        on_line: called with the index of a line that is ready, and the line; in any order.
+    """
+
+    on_frame: OnFrame = lambda _done, _expected: None
+    on_phase: Callable[[str], None] = lambda _: None
+    on_sound: Callable[[int, np.ndarray], None] = lambda _index, _samples: None
+    on_line: Callable[[int, Spoken], None] = lambda _index, _spoken: None
+
+    @property
+    def hears_sound(self) -> bool:
+        """Whether samples are wanted while lines are made."""
+        return self.on_sound is not Listener.on_sound
+
+
+@dataclass(frozen=True)
+class Once:
+    """What is done with lines beside speaking them.
+
+    Args:
+        cache: lines of earlier runs, and where new ones are kept. None makes every line and keeps none.
+        check: hears the words of every line, and asks for other takes. None hears none.
+    """
+
+    cache: LineCache | None = None
+    check: WordCheck | None = None
+
+
+def speak_lines(
+    speaks: Speaks,
+    lines: Sequence[Line],
+    options: GenerateOptions,
+    once: Once | None = None,
+    listener: Listener | None = None,
+) -> list[Spoken]:
+    """Return lines in the order given: those in the cache as they are, the others spoken, and kept as each ends.
+
+    A line that fails is reported as such (``takes.ERROR``), with half a second of silence; the others are made.
+
+    Args:
+        speaks: speaks them.
+        lines: one or more, with complete texts.
+        options: how they are spoken.
+        once: the cache and the word check; None has neither.
+        listener: hears of progress; what it raises ends the rendering.
+
+    Raises:
+        ValueError: for a line that cannot be spoken, before any is.
+        Exception: the first line's error, if no line could be made.
+        torch.cuda.OutOfMemoryError, OutOfService: what was made before it is in the cache.
+    """
+    once, listener = once or Once(), listener or Listener()
+    if not lines:
+        raise ValueError("there is no line to speak: type a text")
+    check_complete(lines)
+    for line in lines:
+        speaks.check(line, options)
+    with older_objects_spared():
+        way = _Way(speaks, options, once.cache, listener)
+        spoken, failures = way.speak(lines)
+        if len(failures) == len(lines):
+            raise failures[0]
+        if once.check is None:
+            return spoken
+        check = once.check
+        if once.cache is not None:
+            check = replace(check, recogniser=RememberedEar(check.recogniser, once.cache))
+        unheard = replace(way, listener=Listener(listener.on_frame, listener.on_phase))
+        return check.apply(lines, spoken, lambda again: unheard.speak(again)[0], listener.on_phase)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a line is kept.
+
+    Args:
+        cache: None keeps nothing.
+        key: of the line there; None cannot be kept.
+        retries: of the options.
+        found: the line, as an earlier run made it, or None.
+        damage: what is wrong with the file that was kept, or "".
+    """
+
+    cache: LineCache | None
+    key: str | None
+    retries: int
+    found: Spoken | None = None
+    damage: str = ""
+
+    def look(self, line: Line) -> _Place:
+        """Return the place with what is kept there for a line."""
+        if self.cache is None or self.key is None:
+            return self
+        try:
+            kept = self.cache.find(self.key, line)
+        except DamagedLine as error:
+            return replace(self, damage=str(error))
+        return replace(self, found=kept.spoken) if kept and kept.fits(self.retries) else self
+
+    def keep(self, spoken: Spoken) -> Spoken:
+        """Keep a line that was made, for later; return it with notes on what went wrong here."""
+        notes = []
+        if self.damage:
+            notes.append(f"The line kept from an earlier run {self.damage}: it was made again.")
+        if self.cache is not None and self.key is not None and spoken.report.ended in ENDS:
+            try:
+                self.cache.keep(self.key, Kept(spoken, self.retries))
+            except OSError as error:
+                log.warning("a line cannot be kept: %s", error)
+                notes.append(f"Lines could not be kept for later: {error.strerror or error}.")
+        return replace(spoken, report=replace(spoken.report, notes=(*spoken.report.notes, *notes)))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How lines are spoken; see ``speak_lines``."""
+
+    speaks: Speaks
+    options: GenerateOptions
+    cache: LineCache | None
+    listener: Listener
+
+    def speak(self, lines: Sequence[Line]) -> tuple[list[Spoken], list[Exception]]:
+        """Return lines in the order given, and the errors of those that could not be made."""
+        places = []
+        for line in lines:
+            # Keys take time, as texts are written out for them: a user may cancel here.
+            self.listener.on_frame(0, 1)
+            key = None if self.cache is None else self.speaks.key(line, self.options)
+            places.append(_Place(self.cache, key, self.options.retries).look(line))
+        return _Run(self, lines, places).run()
+
+
+class _Run:
+    """Lines while they are spoken.
+
+    Args:
+        way: how.
+        lines: all of them.
+        places: where each is kept.
+    """
+
+    def __init__(self, way: _Way, lines: Sequence[Line], places: Sequence[_Place]):
+        self._way, self._lines, self._places = way, lines, places
+        self._bell = Bell()  # rung when there is something of a line
+        self._likely = [likely_frames(str(line.text)) for line in lines]
+        self._speeches: dict[int, Speech] = {}  # of the lines that are not ready
+        self._ready: dict[int, Spoken] = {}
+        self._failed: dict[int, Exception] = {}
+        self._frames = 0  # of the speeches that have ended
+        # The line that is heard, or comes next; where nobody listens, none.
+        self._turn = 0 if way.listener.hears_sound else len(lines)
+        self._is_begun = False  # whether something of it was heard
+
+    def run(self) -> tuple[list[Spoken], list[Exception]]:
+        """See ``_Way.speak``."""
+        for index, place in enumerate(self._places):
+            if place.found is not None:
+                self._take(index, place.found)
+        try:
+            self._begin()
+            while True:
+                self._collect()
+                self._hear()
+                self._report()
+                if not self._speeches:
+                    break
+                self._bell.wait(LOOKS_EVERY_S)
+        finally:
+            for speech in self._speeches.values():
+                speech.cancel()
+        indices = range(len(self._lines))
+        return [self._ready[one] for one in indices], [
+            self._failed[one] for one in indices if one in self._failed
+        ]
+
+    def _begin(self) -> None:
+        """Queue the lines that are missing."""
+        missing = [index for index in range(len(self._lines)) if index not in self._ready]
+        for index in missing:
+            self._queue(index, live=self._way.listener.hears_sound and index == missing[0])
+        if missing:
+            self._way.listener.on_phase(f"speaking {len(missing)} line{'' if len(missing) == 1 else 's'}")
+
+    def _queue(self, index: int, live: bool) -> None:
+        """Queue a line: in their order if they are heard, otherwise the longest first."""
+        order = index if self._way.listener.hears_sound else -self._likely[index]
+        delivery = Delivery(live, order, on_change=self._bell.set)
+        self._speeches[index] = self._way.speaks.speak(self._lines[index], self._way.options, delivery)
+
+    def _collect(self) -> None:
+        """Take the lines that have ended."""
+        for index in [index for index, speech in self._speeches.items() if speech.ended]:
+            if index == self._turn:
+                self._pass_on(index)
+            speech = self._speeches.pop(index)
+            self._frames += speech.frames
+            if (spoken := self._result(index, speech)) is not None:
+                self._take(index, spoken)
+                self._way.listener.on_phase(f"line {len(self._ready)} of {len(self._lines)}")
+
+    def _result(self, index: int, speech: Speech) -> Spoken | None:
+        """Return a line that has ended; None for one that failed while it was heard, which is queued again."""
+        try:
+            spoken = speech.result()
+        except (torch.cuda.OutOfMemoryError, OutOfService):
+            raise  # its caller can free memory, or start a server; the other lines would fail too
+        except Exception as error:
+            if index == self._turn and self._is_begun:
+                log.warning("a line failed while it was heard (%s): it is made again, complete", error)
+                # What was heard cannot be taken back: nothing follows where it broke off.
+                self._turn, self._is_begun = index + 1, False
+                self._queue(index, live=False)
+                return None
+            self._failed[index] = error
+            return failed_line(self._lines[index], self._way.speaks.rate, error)
+        return self._places[index].keep(spoken)
+
+    def _take(self, index: int, spoken: Spoken) -> None:
+        self._ready[index] = spoken
+        self._way.listener.on_line(index, spoken)
+
+    def _hear(self) -> None:
+        """Pass on the sound of the lines whose turn it is."""
+        while self._turn < len(self._lines):
+            if self._turn in self._ready:
+                if not self._is_begun:
+                    self._way.listener.on_sound(self._turn, self._ready[self._turn].waveform)
+            elif not self._pass_on(self._turn):
+                return
+            self._turn, self._is_begun = self._turn + 1, False
+
+    def _pass_on(self, index: int) -> bool:
+        """Pass on what has come of a line; return whether that was its last sound."""
+        speech = self._speeches[index]
+        if not speech.is_heard:
+            speech.hear()
+        while speech.has_chunk and (chunk := speech.take()) is not None:
+            self._is_begun = True
+            self._way.listener.on_sound(index, chunk.samples)
+            if chunk.last:
+                return True
+        return False
+
+    def _report(self) -> None:
+        done, expected = self._frames, self._frames
+        for index, speech in self._speeches.items():
+            done += speech.frames
+            expected += max(speech.frames, speech.expected or self._likely[index])
+        self._way.listener.on_frame(done, max(1, expected))

@@ -1,0 +1,110 @@
+"""The pieces of a line to the line: the best take of each joined, and how it went."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...postprocess.checks import Waveform
+from ...postprocess.ends import trim_ends
+from ...postprocess.join import Spacing, Span, join
+from ..options import GenerateOptions
+from .lines import LineReport, PieceSpan, Spoken
+from .piece import NO_SAMPLES, Piece
+from .pieces import LinePieces, text_as_spoken
+from .takes import CAP, WRONG, Take
+
+log = logging.getLogger(__name__)
+
+WHAT_HAPPENED = {
+    "cap": "ran into its limit",
+    "loop": "repeated itself",
+    "early": "ended before its text can have been spoken",
+    "silent": "is silent",
+    "error": "could not be made",
+}
+HEARD_OTHERWISE = "recognised words differ from the text"
+
+
+def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spoken:
+    """Return a line, from the take of each of its pieces.
+
+    Args:
+        parts: its pieces; those without a take are left out.
+        engine: what made it, in words.
+        stopped: one of ``takes.STOPPED`` for a line that ended so: what was made of it is joined.
+    """
+    line, rate = parts.line, parts.model.sample_rate
+    own = [(piece, piece.take) for piece in parts.pieces if piece.take is not None]
+    if stopped is not None:
+        own = [(piece, take) for piece, take in own if len(take.waveform)]
+    count, most = len(own), parts.sampling.line_frames
+    own = limit_takes(own, most)
+    frames = sum(len(take.decoded.codes) for _, take in own)
+    is_whole = stopped is None and (most is None or frames < most)
+    waveform, spans = join_pieces(own, rate, parts.options, is_whole)
+    ended = stopped or next((take.ended for _, take in own if take.ended in WRONG), "eos")
+    if ended in WRONG:
+        log.warning("the line %.40r %s; try another seed", line.text, WHAT_HAPPENED[ended])
+    report = LineReport(
+        line.name,
+        str(line.text),
+        frames=frames,
+        seconds=len(waveform) / rate,
+        ended=ended,
+        pieces=count,
+        spoken=text_as_spoken(line, parts.said),
+        takes=max((take.number for _, take in own), default=1),
+        notes=parts.said.notes,
+    )
+    placed = tuple(PieceSpan(piece.text, *span) for (piece, _), span in zip(own, spans, strict=True))
+    return Spoken(waveform, rate, report, placed, engine)
+
+
+def limit_takes(own: Sequence[tuple[Piece, Take]], most: int | None) -> list[tuple[Piece, Take]]:
+    """Return the takes of a line's pieces that are within ``most`` frames; the last one is marked if any are left out.
+
+    ``most``: see ``Sampling.line_frames``.
+    """
+    if most is None:
+        return list(own)
+    kept: list[tuple[Piece, Take]] = []
+    for piece, take in own:
+        if most <= 0:
+            last, end = kept[-1]
+            return [*kept[:-1], (last, end if end.ended in WRONG else replace(end, ended=CAP))]
+        frames = len(take.decoded.codes)
+        kept.append((piece, take if frames <= most else take.begin(most)))
+        most -= frames
+    return kept
+
+
+def join_pieces(
+    own: Sequence[tuple[Piece, Take]], sample_rate: int, options: GenerateOptions, whole: bool = True
+) -> tuple[Waveform, list[Span]]:
+    """Return the waveform of a line and where its pieces are in it; of a line that never began, no samples.
+
+    ``whole``: whether the line was spoken to its end, where a pause may follow.
+    """
+    if not own:
+        return NO_SAMPLES, []
+    lead, *between = [piece.pause_s for piece, _ in own]
+    after = own[-1][0].after_s if whole else 0.0
+    [first, *others] = [take.waveform for _, take in own]
+    if len(first) and not (others or lead or after or options.trim_ends):
+        # Most lines: a copy would take as long as all the rest of their assembly.
+        return first, [(0, len(first))]
+    speech, spans = join(
+        [take.waveform for _, take in own], sample_rate, Spacing(between, options.crossfade_ms)
+    )
+    speech, start = trim_ends(speech, sample_rate) if options.trim_ends else (speech, 0)
+    silences = [np.zeros(round(seconds * sample_rate), dtype=np.float32) for seconds in (lead, after)]
+    shift, stop = len(silences[0]) - start, start + len(speech)
+    # A first or last piece that is silent may have been trimmed away completely.
+    placed = [
+        (min(max(begin, start), stop) + shift, min(max(end, start), stop) + shift) for begin, end in spans
+    ]
+    return np.concatenate((silences[0], speech, silences[1])), placed

@@ -1,0 +1,209 @@
+"""A line's text to its pieces: written out, cut, each with its prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..decode.guard import Guard
+from ..decode.request import LineRequest
+from ..model.model import Model
+from ..options import GenerateOptions, Sampling
+from ..text.duration import expected_frames, held_frames, longest_frames, shortest_frames
+from ..text.normalize import Normalizer, SpokenText
+from ..text.pauses import read_pauses, without_pauses
+from ..text.split import split_text
+from ..voice.prompt import Prompt, PromptBuilder
+from .lines import Line
+from .piece import Piece
+from .takes import CAP, WRONG
+
+
+@dataclass
+class LinePieces:
+    """The pieces of one line, as far as they are known. Hold the model (``Synthesizer.session``) to use it.
+
+    Args:
+        line: it; the text of one that comes in parts is set at its end.
+        options: how it is spoken.
+        builder: of its prompts.
+        normalizer: writes its text out.
+        pieces: in their order.
+        said: the text as it is spoken, once all of it is known.
+    """
+
+    line: Line
+    options: GenerateOptions
+    builder: PromptBuilder
+    normalizer: Normalizer
+    pieces: list[Piece] = field(default_factory=list)
+    said: SpokenText = field(default_factory=lambda: SpokenText(""))
+
+    @classmethod
+    def open(cls, builder: PromptBuilder, line: Line, options: GenerateOptions) -> LinePieces:
+        """Return a line without pieces."""
+        return cls(line, options, builder, normalizer_of(builder.model, options))
+
+    @property
+    def model(self) -> Model:
+        """The checkpoint."""
+        return self.builder.model
+
+    @property
+    def sampling(self) -> Sampling:
+        """The options' sampling, or the checkpoint's own."""
+        return self.options.sampling or self.model.sampling
+
+    @property
+    def limit(self) -> int:
+        """The longest piece in characters, 0 for any length."""
+        return piece_limit(self.model, self.options)
+
+    def cut(self) -> None:
+        """Add all pieces of a complete text that the line's limit can reach.
+
+        Raises:
+            ValueError: for what only a prompt shows.
+        """
+        self.said, pieces = cut_line(self.line, self.normalizer, self.limit)
+        for piece in _within_reach(pieces, self.sampling.line_frames):
+            self.add(piece)
+
+    def add(self, piece: Piece) -> None:
+        """Add a piece, with its prompt."""
+        if piece.made is None:
+            piece.made = self.build(piece.text)
+        self.pieces.append(piece)
+
+    def build(self, text: str) -> Prompt:
+        """Return the prompt of a piece; where the checkpoint needs it, the piece may not end too early."""
+        return build_piece(self.builder, self.line, text)
+
+    def request(self, piece: Piece, take: int = 1) -> LineRequest:
+        """Return a fresh request for a take of a piece."""
+        guard = guard_line(piece.prompt, self.options, self.sampling)
+        return LineRequest(piece.prompt, guard, piece.seed_of(take), sampling=self.sampling)
+
+    def wrong(self) -> list[Piece]:
+        """Return the pieces whose takes went wrong and that another seed may mend.
+
+        Not those that the line's limit (``Sampling.line_frames``) cuts off or leaves out.
+        """
+        most, frames, again = self.sampling.line_frames, 0, []
+        for piece in self.pieces:
+            if piece.take is None:
+                continue
+            frames += len(piece.take.decoded.codes)
+            is_cut = most is not None and frames >= most
+            if not is_cut and self._can_improve(piece):
+                again.append(piece)
+        return again
+
+    def _can_improve(self, piece: Piece) -> bool:
+        """Return whether another seed may help: not if the user's own limit ended the line, or its guard is off."""
+        assert piece.take is not None
+        if piece.take.ended == CAP:
+            limit = longest_frames(piece.prompt.text_tokens)
+            return self.options.guard and limit <= self.sampling.max_frames
+        return piece.take.ended in WRONG
+
+    @property
+    def expected(self) -> int:
+        """The frames that the pieces are expected to have."""
+        return expected_of(self.pieces)
+
+    @property
+    def text_tokens(self) -> int:
+        """The tokens of all pieces."""
+        return sum(piece.prompt.text_tokens for piece in self.pieces)
+
+
+def expected_of(pieces: Sequence[Piece]) -> int:
+    """Return the frames that pieces are expected to have."""
+    return sum(expected_frames(piece.prompt.text_tokens) for piece in pieces)
+
+
+def cut_line(line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText, list[Piece]]:
+    """Return a complete text as it is spoken, and its pieces, without prompts."""
+    assert isinstance(line.text, str)
+    paused = read_pauses(line.text)
+    said = [normalizer.write_out(part, line.language) for part in paused.parts]
+    pieces: list[Piece] = []
+    silence = 0.0
+    for text, pause in zip(said, paused.pauses_s, strict=False):
+        own = cut_pieces(line, split_text(text.text, limit), normalizer, len(pieces))
+        silence += pause
+        if own:
+            own[0].pause_s, silence = silence, 0.0
+        pieces += own
+    end_pieces(pieces, silence + paused.pauses_s[-1])
+    return join_texts(line.text, paused.parts, said), pieces
+
+
+def end_pieces(pieces: Sequence[Piece], after_s: float) -> None:
+    """Note that these are all pieces of a line, and the silence after the last: later takes' seeds depend on it."""
+    for piece in pieces:
+        piece.stride = len(pieces)
+    if pieces:
+        pieces[-1].after_s = after_s
+
+
+def join_texts(text: str, parts: Sequence[str], said: Sequence[SpokenText]) -> SpokenText:
+    """Return a text as it is spoken, from its parts as they are: the text itself, without pauses, if all are alike."""
+    notes = dict.fromkeys(note for one in said for note in one.notes)
+    alike = all(one.text.split() == part.split() for one, part in zip(said, parts, strict=True))
+    spoken = without_pauses(text) if alike else " ".join(one.text for one in said)
+    return SpokenText(spoken, tuple(notes))
+
+
+def cut_pieces(line: Line, parts: Sequence[str], normalizer: Normalizer, first: int = 0) -> list[Piece]:
+    """Return pieces of a line: piece k has the line's seed plus k; parts without letters and digits are left out.
+
+    ``first``: how many pieces the line has already.
+    """
+    texts = [normalizer.close(part) for part in parts if any(char.isalnum() for char in part)]
+    return [Piece(part, line.seed + number, first + len(texts)) for number, part in enumerate(texts, first)]
+
+
+def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:
+    """Return a line's pieces without those that begin after its limit, however fast the ones before are spoken."""
+    reached, frames = [], 0
+    for piece in pieces:
+        if most is not None and frames > most:
+            break
+        reached.append(piece)
+        frames += shortest_frames(piece.text)
+    return reached
+
+
+def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
+    """Return the prompt of a piece of a line; where the checkpoint needs it, the piece may not end too early."""
+    prompt = builder.build(text, line.voice, line.language, line.instruct)
+    if not builder.model.profile.hold_end:
+        return prompt
+    return replace(prompt, min_frames=held_frames(text, line.voice.kind == "icl"))
+
+
+def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:
+    """Return the guard of a piece: the sampling's cap alone, or also the text's and the loop detector."""
+    if not options.guard:
+        return Guard(sampling.max_frames, detect_loops=False)
+    return Guard(min(sampling.max_frames, longest_frames(prompt.text_tokens)))
+
+
+def normalizer_of(
+    model: Model, options: GenerateOptions, on_sentence: Callable[[], None] | None = None
+) -> Normalizer:
+    """Return what writes out the texts of lines, as the checkpoint needs it and the options allow."""
+    return Normalizer(model.profile.normalize if options.normalize == "auto" else "", on_sentence)
+
+
+def piece_limit(model: Model, options: GenerateOptions) -> int:
+    """Return the longest piece in characters, 0 for any length; where a stop may be added, there is room for it."""
+    limit = min(options.split_chars, model.profile.longest_piece)
+    return limit - 1 if limit and normalizer_of(model, options).language else limit
+
+
+def text_as_spoken(line: Line, text: SpokenText) -> str:
+    """Return a line's text as it is spoken, "" if that is its text itself."""
+    return "" if text.text.split() == without_pauses(str(line.text)).split() else text.text

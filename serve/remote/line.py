@@ -1,0 +1,135 @@
+"""A line at a server, from the queue to its end: what its reader gets of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from ...morph.batch.speech import Chunk, Outcome, Speech
+from ...morph.options import FRAME_RATE
+from ...morph.runtime.bell import Bell
+from ...morph.speech.lines import LineReport, Spoken
+from ...morph.speech.takes import ENDS, WRONG, is_silent
+from ...morph.text.duration import likely_frames
+from .connection import Answer, OnSound
+from .payload import Job
+from .told import LineTold
+
+NO_CODES = torch.zeros(1, 16, dtype=torch.int64)  # of a frame: a server sends none
+
+
+class RemoteLine:
+    """A line on its way, and the sound of its first take as far as it has come. It is used in one thread.
+
+    Args:
+        job: the line.
+        speech: what its reader has.
+        on_full: called when its reader has enough for now.
+    """
+
+    def __init__(self, job: Job, speech: Speech, on_full: Callable[[], None]):
+        self.job, self.speech, self._on_full = job, speech, on_full
+        speech.expected = likely_frames(str(job.line.text))
+        self._sound: list[np.ndarray] = []
+        self._samples = 0
+        self._passed = self._start = 0  # parts that the reader has, and their samples
+        self._looked = asyncio.Event()
+
+    def listen(self, number: int) -> OnSound:
+        """Return what takes the sound of an attempt at a take: of the first one, what no earlier attempt has sent."""
+        position = 0
+
+        async def take(samples: np.ndarray) -> None:
+            nonlocal position
+            if number > 1:
+                return
+            while self.speech.is_full:
+                self._looked.clear()
+                self._on_full()
+                await self._looked.wait()
+            new = samples[max(0, self._samples - position) :]
+            position += len(samples)
+            if len(new):
+                self._add(new)
+
+        return take
+
+    def _add(self, samples: np.ndarray) -> None:
+        self._sound.append(samples)
+        self._samples += len(samples)
+        self.speech.frames = self._frames(self._samples)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Give the reader what has come, if the line is heard."""
+        while self.speech.is_heard and self._passed < len(self._sound):
+            self._put(self._sound[self._passed])
+            self._passed += 1
+
+    def _put(self, samples: np.ndarray, last: bool = False) -> None:
+        end = self._start + len(samples)
+        codes = NO_CODES.expand(self._frames(end) - self._frames(self._start), -1)
+        self.speech.put(Chunk(codes, samples, self._start, last))
+        self._start = end
+
+    def _frames(self, samples: int) -> int:
+        return round(samples / self.job.sample_rate * FRAME_RATE)
+
+    def look(self) -> None:
+        """See what the reader has done: it has taken a chunk, or hears the line from now on."""
+        self._looked.set()
+        if not self.speech.ended:
+            self._pass_on()
+
+    def finish(self, spoken: Spoken) -> None:
+        """End the line."""
+        speech, report = self.speech, spoken.report
+        if speech.is_heard and not speech.ended:
+            self._put(np.zeros(0, dtype=np.float32), last=True)
+        speech.frames = speech.expected = report.frames
+        self._end(Outcome(report, spoken if speech.delivery.keep else None))
+
+    def fail(self, error: BaseException) -> None:
+        """End the line with an error."""
+        self._end(Outcome(error=error))
+
+    def _end(self, outcome: Outcome) -> None:
+        self.speech.finish(outcome)
+        self.speech.bell = Bell()  # the one before refers to this, and so to its sound
+
+    def stop(self) -> None:
+        """End the line as it is."""
+        told = LineTold(ended="cancelled")
+        sound = np.concatenate([np.zeros(0, dtype=np.float32), *self._sound])
+        self.finish(self.spoken(Answer(sound, self.job.sample_rate, told), 1))
+
+    def spoken(self, answer: Answer, take: int) -> Spoken:
+        """Return an answer as the line."""
+        line, told = self.job.line, answer.told
+        waveform, rate = answer.waveform, answer.sample_rate
+        report = LineReport(
+            line.name,
+            str(line.text),
+            self._frames(len(waveform)) if told.frames is None else told.frames,
+            len(waveform) / rate,
+            told.ended or ("silent" if is_silent(waveform, rate) else "eos"),
+            told.pieces,
+            spoken=told.spoken,
+            takes=take,
+            notes=told.notes,
+        )
+        return Spoken(waveform, rate, report, engine=" · ".join(told.made_by))
+
+    def can_improve(self, spoken: Spoken) -> bool:
+        """Return whether another seed may help: not if the user's own limit ended the line."""
+        sampling, ended = self.speech.options.sampling, spoken.report.ended
+        return ended in WRONG and not (ended == "cap" and sampling is not None and sampling.max_seconds)
+
+
+def rank(spoken: Spoken) -> int:
+    """Return how well a take ended, 0 for best."""
+    ended = spoken.report.ended
+    return ENDS.index(ended) if ended in ENDS else len(ENDS)

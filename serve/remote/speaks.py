@@ -1,0 +1,213 @@
+"""A server as ``Speaks``: many lines in flight, each with its takes, in the event loop of a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import itertools
+import json
+import threading
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+
+from ...morph.batch.queue import BatchClosed
+from ...morph.batch.speech import Delivery, Speech
+from ...morph.options import GenerateOptions
+from ...morph.speech.lines import Line, Spoken
+from ...morph.speech.report import compose, engines_of
+from .attempts import Attempts
+from .connection import connect
+from .facts import PUBLISHED_LANGUAGES, ServerFacts
+from .failure import Failure
+from .line import RemoteLine, rank
+from .loop import LoopBell, LoopThread
+from .payload import Job, make_job
+
+# Of all lines in flight together, where nobody hears them yet: their events are for the progress.
+UNHEARD_EVENTS_A_S = 8
+SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server takes no longer one
+
+
+class RemoteSpeaks:
+    """Speaks lines at one server. Use it in a ``with``: leaving it ends what is still spoken, and its thread.
+
+    A server that is gone ends all lines with ``ServerGone``; any other failure ends its line with a ConnectionError.
+    Chunks are of a line's first take, and their codes are zeros: a server sends none.
+
+    Args:
+        facts: of the server.
+        consent: whether those whose voices are sent have agreed.
+        in_flight: how many lines are spoken at a time, beside those whose readers are slow; fewer if the server
+            takes fewer.
+    """
+
+    def __init__(self, facts: ServerFacts, consent: bool = False, in_flight: int = 8):
+        self.facts, self.consent = facts, consent
+        self.in_flight = min(in_flight, facts.most_lines)
+        self._closing, self._is_closed = threading.Lock(), False
+        self._numbers = itertools.count()
+        self._waiting: list[tuple[int, int, RemoteLine]] = []  # a heap
+        self._running: dict[RemoteLine, asyncio.Task[Spoken]] = {}
+        self._thread, self._open = LoopThread(), AsyncExitStack()
+        connected = self._open.enter_async_context(connect(facts.server, facts.most_lines))
+        self._attempts = Attempts(self._thread.run(connected).result())
+
+    @property
+    def name(self) -> str:
+        """The checkpoint's name, and the server's."""
+        return f"{self.facts.model or 'unnamed'} at {self.facts.server.name}"
+
+    @property
+    def rate(self) -> int:
+        return self.facts.sample_rate
+
+    @property
+    def languages(self) -> Sequence[str]:
+        return self.facts.languages or PUBLISHED_LANGUAGES
+
+    def check(self, line: Line, options: GenerateOptions) -> None:
+        make_job(self.facts, line, options, self.consent)
+
+    def key(self, line: Line, options: GenerateOptions) -> str | None:
+        """See ``Speaks``; None for a server of which nothing is known that changes with its sound."""
+        job = make_job(self.facts, line, options, self.consent)
+        if not self.facts.fingerprint:
+            return None
+        # What the request does not say: the silence is cut here, and where no seed is taken each one sounds otherwise.
+        apart = [job.trim_ends, None if "seed" in job.body else line.seed]
+        said = json.dumps([self.facts.engine, self.facts.fingerprint, job.body, apart], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
+        """See ``Speaks``.
+
+        Raises:
+            ValueError: for a line that cannot be spoken, or not by this server; nothing is sent.
+            BatchClosed: after ``close``.
+        """
+        job, bell = make_job(self.facts, line, options, self.consent), LoopBell(self._thread.loop)
+        asked = RemoteLine(job, Speech(line, options, delivery or Delivery(), bell), self._start)
+        bell.on_ring = partial(self._look, asked)
+        with self._closing:
+            if self._is_closed:
+                raise BatchClosed(f"the client of server {self.facts} is closed: make another one")
+            self._thread.loop.call_soon_threadsafe(self._add, asked)
+        return asked.speech
+
+    def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+        flight = f"server {self.facts}, up to {self.in_flight} lines in flight"
+        return compose(spoken, elapsed_s, [*engines_of(spoken), flight])
+
+    def close(self) -> None:
+        """End all lines, and wait for the thread's end."""
+        with self._closing:
+            was_closed, self._is_closed = self._is_closed, True
+        if not was_closed:
+            self._thread.run(self._end()).result()
+            self._thread.close()
+
+    def __enter__(self) -> RemoteSpeaks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # In the thread
+
+    async def _end(self) -> None:
+        tasks = list(self._running.values())
+        for line in self._drop():
+            if line.speech.is_cancelled:
+                line.stop()
+            else:
+                line.fail(
+                    BatchClosed(f"the client of server {self.facts} was closed before this line was spoken")
+                )
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._open.aclose()
+
+    def _drop(self) -> list[RemoteLine]:
+        """Speak none of the lines any more; return them."""
+        for task in self._running.values():
+            task.cancel()
+        dropped = [*self._running, *(line for _, _, line in self._waiting)]
+        self._waiting.clear()
+        return dropped
+
+    def _add(self, line: RemoteLine) -> None:
+        heapq.heappush(self._waiting, (line.speech.delivery.order, next(self._numbers), line))
+        self._start()
+
+    def _start(self) -> None:
+        """Start the next lines, as many as may be in flight; one whose reader is slow leaves its place to another."""
+        while self._waiting and self._has_place:
+            line = heapq.heappop(self._waiting)[2]
+            if not line.speech.ended:
+                task = self._thread.loop.create_task(self._best_take(line))
+                self._running[line] = task
+                task.add_done_callback(partial(self._done, line))
+
+    @property
+    def _has_place(self) -> bool:
+        wanted = sum(not line.speech.is_full for line in self._running)
+        return wanted < self.in_flight and len(self._running) < self.facts.most_lines
+
+    def _look(self, line: RemoteLine) -> None:
+        """See what the reader of a line has done."""
+        line.look()
+        if line.speech.is_cancelled and line in self._running:
+            self._running[line].cancel()
+        elif line.speech.is_cancelled:
+            line.stop()
+
+    def _done(self, line: RemoteLine, task: asyncio.Task[Spoken]) -> None:
+        """End a line, and start the next one."""
+        del self._running[line]
+        if task.cancelled():
+            line.stop()
+        elif (error := task.exception()) is None:
+            line.finish(task.result())
+        elif isinstance(error, Failure):
+            for one in (line, *(self._drop() if error.remedy.ends_all else ())):
+                one.fail(error.for_people())
+        else:
+            line.fail(error)
+        self._start()
+
+    async def _best_take(self, line: RemoteLine) -> Spoken:
+        """Return the best of as many takes as the options allow."""
+        best: Spoken | None = None
+        job, seed, retries = self._job(line), line.job.line.seed, line.speech.options.retries
+        for take in range(1, retries + 2):
+            try:
+                answer = await self._attempts.speak(job.with_seed(seed), partial(line.listen, take))
+            except Failure as error:
+                if best is None and (take > retries or not error.remedy.new_seed):
+                    raise
+                if not error.remedy.new_seed:
+                    break
+                seed += 1
+                continue
+            made = line.spoken(answer, take)
+            kept = made if best is None or rank(made) < rank(best) else best
+            best = replace(kept, report=replace(kept.report, takes=take))
+            if not line.can_improve(made):
+                break
+            seed += max(1, made.report.pieces)
+        assert best is not None  # the last take is made, or raises
+        return best
+
+    def _job(self, line: RemoteLine) -> Job:
+        """Return a line's job; one that nobody hears comes in few events."""
+        if line.speech.is_heard or not self.facts.takes_interval:
+            return line.job
+        lines = min(self.in_flight, len(self._running) + len(self._waiting))
+        return replace(line.job, interval_s=unheard_interval(lines))
+
+
+def unheard_interval(in_flight: int) -> float:
+    """Return the seconds between two events of a line that nobody hears, of so many in flight."""
+    return min(max(SHORTEST_INTERVAL_S, in_flight / UNHEARD_EVENTS_A_S), LONGEST_INTERVAL_S)

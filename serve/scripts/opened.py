@@ -1,0 +1,155 @@
+"""What speaks the lines of a script: a checkpoint on this computer, or a speech server."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..terminal.config import CheckpointConfig, read_config
+from ..terminal.console import Console
+from ..terminal.engine import (
+    facts_of_model,
+    facts_of_server,
+    find_checkpoint,
+    folders_of,
+    load_at,
+    make_check,
+    make_settings,
+    read_reference,
+)
+from .cast import make_cast, server_cast
+
+if TYPE_CHECKING:
+    from ...morph.batch.speaks import Speaks
+    from ...morph.kept.once import Listener
+    from ...morph.kept.word_check import WordCheck
+    from ...morph.model.model import Model
+    from ...morph.options import GenerateOptions
+    from ...morph.speech.lines import Line, Spoken
+    from ...morph.voice.cast import Cast
+    from ..remote.facts import ServerFacts
+    from ..remote.servers import Server
+
+ADDRESS = ("http://", "https://")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What speaks lines, and how.
+
+    Args:
+        speaks: speaks them.
+        settings: how.
+        cast: who speaks.
+        facts: what decides the sound of all lines beside the line itself, as JSON's values.
+        check: hears every line that is spoken, and has other takes of it spoken; None hears none.
+    """
+
+    speaks: Speaks
+    settings: GenerateOptions
+    cast: Cast
+    facts: dict[str, Any]
+    check: WordCheck | None
+
+    def speak(self, lines: Sequence[Line], listener: Listener | None = None) -> list[Spoken]:
+        """Return lines; see ``speak_lines``."""
+        from ...morph.kept.once import speak_lines
+
+        return speak_lines(self.speaks, lines, self.settings, listener=listener)
+
+    def heard(self, line: Line, spoken: Spoken) -> Spoken:
+        """Return a line as the word check leaves it; others are spoken meanwhile."""
+        if self.check is None:
+            return spoken
+        return self.check.apply([line], [spoken], self._speak_again, lambda _: None)[0]
+
+    def _speak_again(self, lines: Sequence[Line]) -> list[Spoken]:
+        from ...morph.batch.speech import OutOfService
+        from ...morph.speech.lines import failed_line
+
+        try:
+            return self.speak(lines)
+        except OutOfService:
+            raise
+        except Exception as error:
+            return [failed_line(line, self.speaks.rate, error) for line in lines]
+
+
+@contextmanager
+def opened(
+    options: argparse.Namespace, console: Console, check_names: Callable[[Cast, CheckpointConfig], None]
+) -> Iterator[Opened]:
+    """Yield what speaks by the options of a command.
+
+    Args:
+        options: of the command.
+        console: shows what is downloaded.
+        check_names: raises ValueError for lines that a checkpoint or its speakers cannot speak, before it is loaded.
+
+    Raises:
+        ValueError: for what cannot be used, or is not there.
+    """
+    check = make_check(options)
+    if options.server:
+        with _at_server(options, check) as one:
+            yield one
+        return
+    from ...morph.batch.batch import Batch
+
+    recording, path = read_reference(options), find_checkpoint(options, console)
+    if (config := read_config(path)) is not None:
+        check_names(make_cast(config.speakers, options, recording, _not_loaded), config)
+    synthesizer = load_at(path, options)
+    model = synthesizer.model
+    cast = make_cast(model.speakers, options, recording, lambda: model)
+    settings = make_settings(model, options, batch_size=options.batch_size)
+    with Batch(synthesizer, options.batch_size) as speaks:
+        yield Opened(speaks, settings, cast, facts_of_model(synthesizer, path, settings), check)
+
+
+def _not_loaded() -> Model:
+    """Stand for the model while only names are needed."""
+    raise AssertionError("the checkpoint is not loaded yet")
+
+
+@contextmanager
+def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator[Opened]:
+    from ..remote.speaks import RemoteSpeaks
+
+    server = ask(options.server)
+    settings = make_settings(None, options, batch_size=options.batch_size)
+    cast = server_cast(server, folders_of(options), options)
+    with RemoteSpeaks(server, options.consent, options.batch_size) as speaks:
+        yield Opened(speaks, settings, cast, facts_of_server(server, settings), check)
+
+
+def ask(word: str) -> ServerFacts:
+    """Return what a server says of itself; ValueError if it cannot be reached, or is none.
+
+    One that may be starting is waited for, as for every line.
+    """
+    from ..remote import attempts
+
+    try:
+        return attempts.ask_server(named_server(word), attempts=attempts.ATTEMPTS)
+    except ConnectionError as error:
+        raise ValueError(str(error)) from error
+
+
+def named_server(word: str) -> Server:
+    """Return a server by its address, or by its name in the environment.
+
+    Its key is in the environment too: ``MORPH_TTS_KEY_NAME``, or ``MORPH_TTS_KEY_SERVER`` for an address.
+
+    Raises:
+        ValueError: for an address that cannot be used, or a name that is not listed.
+    """
+    from ..remote.servers import NAMELESS, Server, find_server, key_variable, plain_address
+
+    if not word.startswith(ADDRESS):
+        return find_server(word)
+    return Server(NAMELESS, plain_address(word), os.environ.get(key_variable(NAMELESS), "").strip())

@@ -1,0 +1,89 @@
+"""A line's chunks, joined, are its waveform as a rendering assembles it: crossfades, pauses, trimmed ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.batch.codec.line_chunks import LineChunks
+from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
+from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.speech.joined import join_pieces
+from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.takes import Take
+
+RATE, FRAME = 24000, 1920
+CODES = torch.zeros(16, dtype=torch.int64)
+
+
+def waves(quiet: int) -> list[np.ndarray]:
+    """Three pieces of whole frames: noise, with ``quiet`` samples of near silence at both ends."""
+    draws = np.random.default_rng(0)
+    made = [draws.normal(scale=0.1, size=frames * FRAME).astype(np.float32) for frames in (4, 3, 9)]
+    for wave in made:
+        wave[:quiet] *= 0.001
+        wave[len(wave) - quiet :] *= 0.001
+    return made
+
+
+def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions, late: bool) -> np.ndarray:
+    """The samples of a line's chunks, with its pieces known at once or one by one."""
+    line = LineChunks(ChunkSizes((1, 2), Speed(0.08)), RATE, options)
+    frames = [Piece(silence=round(piece.pause_s * RATE)) for piece in pieces]
+    chunks = []
+    if not late:
+        for piece in frames:
+            line.add_piece(piece)
+        line.complete(0.0, round(pieces[-1].after_s * RATE))
+    for piece, wave in zip(frames, made, strict=True):
+        if late:
+            line.add_piece(piece)
+        count = len(wave) // FRAME
+        for _ in range(count):
+            piece.codes.append(CODES.numpy())
+        for at in range(0, count, 2):
+            portion = wave[at * FRAME : (at + 2) * FRAME]
+            chunks.append(line.add(line.waiting(len(portion) // FRAME), portion, 0.0))
+        piece.ended = "eos"
+        if (chunk := line.end_piece(0.0)) is not None:
+            chunks.append(chunk)
+    if late and (chunk := line.complete(0.0, round(pieces[-1].after_s * RATE))) is not None:
+        chunks.append(chunk)
+    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    return np.concatenate([chunk.samples for chunk in chunks])
+
+
+def test_the_span_of_a_piece_that_is_trimmed_away_is_within_the_line() -> None:
+    """A last piece that is silent in all its takes; its caption must not be later than the next line's."""
+    tone = 0.3 * np.sin(np.arange(RATE) / 20, dtype=np.float32)
+    pieces = [Piece("x", 0, 2), Piece("y", 1, 2, 2.0)]
+    for waves_made in ((tone, 0 * tone), (0 * tone, tone)):
+        takes = [Take(Decoded(CODES[None], "eos"), wave, "eos") for wave in waves_made]
+        whole, spans = join_pieces(
+            list(zip(pieces, takes, strict=True)), RATE, GenerateOptions(trim_ends=True)
+        )
+        assert all(0 <= begin <= end <= len(whole) for begin, end in spans), spans
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("trim_ends", [False, True])
+@pytest.mark.parametrize("quiet", [0, 2500])
+@pytest.mark.parametrize(
+    "silences", [(0, 0, 0, 0), (0.1, 0, 0, 0.2), (0, 0.3, 0, 0), (0.1, 0.01, 0.5, 0.2)], ids=str
+)
+def test_the_chunks_are_the_line(
+    silences: tuple[float, ...], quiet: int, trim_ends: bool, late: bool
+) -> None:
+    options = GenerateOptions(trim_ends=trim_ends)
+    pieces = [Piece("x", n, 3, silences[n]) for n in range(3)]
+    pieces[-1].after_s = silences[3]
+    made = waves(quiet)
+    takes = [Take(Decoded(CODES[None], "eos"), wave, "eos") for wave in made]
+    whole, spans = join_pieces(list(zip(pieces, takes, strict=True)), RATE, options)
+    assert heard(pieces, made, options, late).tobytes() == whole.tobytes()
+    lead, after = round(silences[0] * RATE), round(silences[3] * RATE)
+    assert (spans[0][0], spans[-1][1]) == (lead, len(whole) - after)
+    if trim_ends and quiet:
+        speech = np.abs(whole[lead : len(whole) - after]) > 0.01
+        assert 960 <= speech.argmax() < 1250 and 960 <= speech[::-1].argmax() < 1250

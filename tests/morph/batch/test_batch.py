@@ -1,0 +1,750 @@
+"""Lines of many callers in one running batch: they join, leave, wait and fail by themselves."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
+from qwen3_tts_morph.morph.batch.codec.pacing import Speed
+from qwen3_tts_morph.morph.batch.codec.turns import CodecTurns
+from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
+from qwen3_tts_morph.morph.batch.line_state import LineState, Shared
+from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy, Waiting
+from qwen3_tts_morph.morph.batch.running import Running
+from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.stream import stream_line
+from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.runtime.bell import Bell
+from qwen3_tts_morph.morph.speech import pieces
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.text import normalize
+from qwen3_tts_morph.morph.text.profile import TextProfile
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.waveform.stream import SingleLines
+
+from pack import ROOT
+from tests.morph.codec_lines import FLOAT32_DB, random_codes, signal_to_noise
+from tests.patience import PATIENCE, wait_until
+
+SHORT = GenerateOptions(5, Sampling(max_new_tokens=17), retries=0)  # at most 16 frames
+LONG = GenerateOptions(5, Sampling(max_new_tokens=2000), retries=0, guard=False)
+
+
+EAGER = pytest.param("eager", marks=pytest.mark.slow)
+
+
+@pytest.fixture
+def model(load):
+    return load("tiny", "custom_voice")
+
+
+# By default on the graph engine alone: test_stream.py and test_late_text.py have the eager engine too.
+@pytest.fixture(params=[EAGER, "graph"])
+def synthesizer(model, request):
+    return Synthesizer(model, Engine(request.param))
+
+
+@pytest.fixture
+def voice(model):
+    return preset_voice(model, "ryan")
+
+
+@pytest.fixture
+def endless(voice, monkeypatch) -> Line:
+    """A line that takes all the frames it may have."""
+    original = pieces.build_piece
+
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
+        return replace(prompt, min_frames=5000) if "word" in text else prompt
+
+    monkeypatch.setattr(pieces, "build_piece", build)
+    return Line("word " * 60, voice, seed=1)
+
+
+def heard(utterance: Speech) -> tuple[torch.Tensor, np.ndarray]:
+    chunks = list(utterance)
+    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    return torch.cat([one.codes for one in chunks]), np.concatenate([one.samples for one in chunks])
+
+
+def test_many_callers_are_spoken_to_their_ends(synthesizer, voice) -> None:
+    with Batch(synthesizer, 3) as service:
+        utterances = [service.speak(Line(f"Number {n}.", voice, seed=n), SHORT) for n in range(10)]
+        for utterance in utterances:
+            codes, samples = heard(utterance)
+            assert len(samples) == 1920 * len(codes) and utterance.report.frames == len(codes) > 0
+        assert service.status.speaking == service.status.waiting == 0
+        assert service.status.frames >= sum(one.report.frames for one in utterances)
+
+
+@pytest.mark.parametrize("engine", [EAGER, "graph"])
+def test_a_reference_holds_up_no_other_line(load, recording, engine, monkeypatch) -> None:
+    """Between two frames the codec gets a part of it, and its line's samples are those of a stream."""
+    model = load("tiny", "base")
+    voices = [
+        clone_voice(model, recording, 24000, CloneOptions("icl", "a tone")),
+        clone_voice(model, recording, 24000),
+    ]
+    voices[0] = replace(voices[0], ref_codes=random_codes(model, 250))
+    work: list[list[int]] = [[]]  # of every turn, the frames of the parts
+    turn, original = CodecTurns.turn, pieces.build_piece
+
+    def noted(codec):
+        feed = codec.feed
+
+        def note(line: int) -> None:
+            missing = codec.missing(line)
+            feed(line)
+            work[-1].append(missing - codec.missing(line))
+
+        codec.feed = note
+        return codec
+
+    open_codec = Engine.open_codec
+    monkeypatch.setattr(Engine, "open_codec", lambda *given: noted(open_codec(*given)))
+    monkeypatch.setattr(CodecTurns, "turn", lambda *given: (work.append([]), turn(*given)))
+    monkeypatch.setattr(pieces, "build_piece", lambda *given: replace(original(*given), min_frames=5000))
+    synthesizer = Synthesizer(model, Engine(engine))
+    with Batch(synthesizer, 2) as service:
+        other = service.speak(Line("Good morning.", voices[1], seed=1), LONG)
+        next(iter(other))
+        speech = service.speak(Line("Hello.", voices[0], seed=2), LONG)
+        chunks = list(islice(speech, 5))
+        assert service.status.speaking == 2
+        speech.close()
+        other.close()
+    codes = torch.cat([chunk.codes for chunk in chunks])
+    samples = np.concatenate([chunk.samples for chunk in chunks])
+    parts = [frames for fed in work for frames in fed]
+    assert sum(parts) == 250 and max(parts) == PART_FRAMES and max(map(len, work)) == 1
+    whole = decode_waveform(model, codes, voices[0].ref_codes)
+    assert len(whole) == len(samples) and signal_to_noise(whole, samples) > FLOAT32_DB
+
+
+@pytest.fixture
+def slow_figures(model, monkeypatch) -> threading.Event:
+    """The checkpoint's texts are written out, and each sentence with figures takes until this is set."""
+    import kitten_text_processing
+
+    go_on = threading.Event()
+
+    def write_out(text: str) -> str:
+        assert go_on.wait(PATIENCE)
+        return text.replace("7", "seven")
+
+    monkeypatch.setattr(kitten_text_processing, "normalize_text", write_out)
+    monkeypatch.setattr(model, "profile", replace(model.profile, normalize="en"))
+    return go_on
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["whole", "late"])
+def test_a_text_full_of_figures_holds_up_no_other_line(synthesizer, voice, slow_figures, late) -> None:
+    figures = Line("There are 7 of them. [pause 0.2] And 7 more. The end.", voice, seed=2)
+    with Batch(synthesizer, 2) as service:
+        slow = service.speak(
+            replace(figures, text=iter(figures.text.partition("them. "))) if late else figures, SHORT
+        )
+        other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
+        heard(other)
+        assert not slow_figures.is_set()
+        slow_figures.set()
+        codes, samples = heard(slow)
+    assert slow.report.spoken == "There are seven of them. And seven more. The end."
+    if late:  # the same sentences, but each is a piece
+        assert slow.report.pieces == 3
+        return
+    with stream_line(synthesizer, figures, SHORT) as stream:
+        chunks = list(stream)
+    assert torch.equal(codes, torch.cat([chunk.codes for chunk in chunks]))
+    assert len(samples) == sum(len(chunk.samples) for chunk in chunks)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["whole", "late"])
+def test_a_reader_who_leaves_ends_the_writing_out(synthesizer, voice, slow_figures, late) -> None:
+    def writing() -> bool:
+        return any(thread.name == "speech text" for thread in threading.enumerate())
+
+    with Batch(synthesizer, 1) as service:
+        text = "7 of them. " * 50
+        utterance = service.speak(Line(iter([text]) if late else text, voice), SHORT)
+        wait_until(writing)
+        utterance.close()
+        heard(service.speak(Line("Hello there.", voice), SHORT))  # its row is free
+        slow_figures.set()
+        wait_until(lambda: not writing())
+
+
+def test_a_reader_who_has_all_sees_a_row_that_is_free(model, voice, monkeypatch) -> None:
+    """However long the service's thread is held up then."""
+    end = codec_turns.CodecTurns.end
+    monkeypatch.setattr(codec_turns.CodecTurns, "end", lambda *given: (end(*given), time.sleep(0.1)))
+    with Batch(Synthesizer(model, Engine("eager")), 1) as service:
+        heard(service.speak(Line("Hello there.", voice), SHORT))
+        assert service.status.speaking == 0
+
+
+def test_a_line_joins_a_running_batch(synthesizer, voice, endless) -> None:
+    with Batch(synthesizer, 2) as service:
+        first = service.speak(endless, LONG)
+        assert first.take() is not None
+        second = service.speak(
+            Line("Hello.", voice), GenerateOptions(5, Sampling(max_new_tokens=5), retries=0)
+        )
+        heard(second)
+        assert not first.is_cancelled and service.status.speaking == 1
+        with pytest.raises(RuntimeError, match="has not ended"):
+            _ = first.report
+        first.close()
+
+
+def test_lines_of_different_sampling_are_spoken_at_the_same_time(synthesizer, voice) -> None:
+    """Each as it is spoken by itself."""
+    lines = [
+        (
+            Line(f"Number {seed}.", voice, seed=seed),
+            replace(SHORT, sampling=replace(SHORT.sampling, talker=talker)),
+        )
+        for seed, talker in enumerate([TokenSampling(temperature=0.8), TokenSampling(temperature=0.9)])
+    ]
+    alone = []
+    for line, options in lines:
+        with Batch(synthesizer, 2) as service:
+            alone.append(heard(service.speak(line, options))[0])
+    speaking: set[int] = set()
+    with Batch(synthesizer, 2) as service:
+        with synthesizer.session():  # both begin together
+            utterances = [
+                service.speak(
+                    line, options, Delivery(on_change=lambda: speaking.add(service.status.speaking))
+                )
+                for line, options in lines
+            ]
+        together = [heard(one)[0] for one in utterances]
+    assert 2 in speaking
+    assert all(torch.equal(*pair) for pair in zip(together, alone, strict=True))
+
+
+@pytest.fixture
+def broken_prompts(monkeypatch) -> None:
+    """The numbers of a text with "broken" in it are not finite."""
+    original = pieces.build_piece
+
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
+        return replace(prompt, inputs=prompt.embeds * torch.nan) if "broken" in text else prompt
+
+    monkeypatch.setattr(pieces, "build_piece", build)
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+def test_a_line_that_is_not_finite_ends_alone(model, voice, broken_prompts, engine) -> None:
+    """Three others have the codes that they have beside a line that is; so has one that gets the row after it."""
+    synthesizer, codes = Synthesizer(model, Engine(engine)), []
+    for text in ("It is whole.", "It is broken."):
+        with Batch(synthesizer, 4) as service:
+            with synthesizer.session():  # all begin together
+                failing = service.speak(Line(text, voice, seed=9), SHORT)
+                others = [service.speak(Line(f"Number {n}.", voice, seed=n), SHORT) for n in range(3)]
+            if text == "It is broken.":
+                with pytest.raises(ValueError, match="voice ryan: the model's numbers are not finite"):
+                    list(failing)
+            else:
+                heard(failing)
+            codes.append([heard(one)[0] for one in (*others, service.speak(others[0].line, SHORT))])
+    assert all(torch.equal(*pair) for pair in zip(*codes, strict=True))
+
+
+def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monkeypatch) -> None:
+    launch = SingleLines.launch
+
+    def spoil(codec: SingleLines, codes):
+        waves = launch(codec, codes)
+        return replace(waves, waves={n: wave * np.nan if n == 1 else wave for n, wave in waves.waves.items()})
+
+    monkeypatch.setattr(SingleLines, "launch", spoil)
+    synthesizer = Synthesizer(model, Engine("eager"))
+    with Batch(synthesizer, 2) as service:
+        with synthesizer.session():  # both begin together
+            first, second = (service.speak(Line(f"Number {n}.", voice, seed=n), SHORT) for n in range(2))
+        with pytest.raises(ValueError, match="voice ryan: the model's numbers are not finite"):
+            list(first)
+        assert len(heard(second)[0]) == second.report.frames > 0
+        assert service.status.speaking == 0
+
+
+def test_a_line_that_gets_a_row_next_is_announced_to_the_codec(model, voice, endless, monkeypatch) -> None:
+    """Chunks of lines that have sound wait for its first one; one that waits for a free row holds up nothing."""
+    told: dict[int, set[bool]] = {1: set(), 2: set()}
+    turn, on_frame, begun = CodecTurns.turn, Running._on_frame, []
+
+    def note(turns: CodecTurns, lines, comes: bool = False) -> None:
+        told[len(lines)].add(comes)
+        turn(turns, lines, comes)
+
+    def queue_more(decoding: Running, lines: int) -> None:
+        if not begun:  # before this frame's turn
+            begun.extend(service.speak(endless, LONG) for _ in range(2))
+        on_frame(decoding, lines)
+
+    monkeypatch.setattr(CodecTurns, "turn", note)
+    monkeypatch.setattr(Running, "_on_frame", queue_more)
+    with Batch(Synthesizer(model, Engine("graph")), rows=2) as service:
+        next(service.speak(endless, LONG))
+        next(begun[0])
+        assert wait_for(lambda: len(told[2]) > 0)
+        assert told == {1: {True}, 2: {False}}
+
+
+def test_other_options_wait_for_the_end_of_the_batch(synthesizer, voice) -> None:
+    with Batch(synthesizer, 2) as service:
+        lines = [
+            service.speak(Line("Hello.", voice), GenerateOptions(groups, SHORT.sampling, retries=0))
+            for groups in (5, 15, 5, 1)
+        ]
+        assert all(len(heard(one)[1]) for one in lines)
+
+
+def test_a_reader_that_leaves_frees_its_row_within_a_frame(synthesizer, voice, endless) -> None:
+    frames: list[int] = []
+    with Batch(synthesizer, 1) as service:
+
+        def leave() -> None:  # in the service's thread, so that no frame is made meanwhile
+            if not frames:
+                frames.append(service.status.frames)
+                first.close()
+
+        ready = threading.Event()
+        first = service.speak(endless, LONG, Delivery(on_change=lambda: ready.wait(PATIENCE) and leave()))
+        waiting = service.speak(Line("Hello.", voice), SHORT)
+        ready.set()
+        heard(waiting)
+        assert list(first) == [] and first.report.ended == "cancelled"
+        assert service.status.frames <= frames[0] + 1 + waiting.report.frames
+
+
+@pytest.mark.parametrize("text", ["It was 7. Then", ["It was 7", ". Then"]])
+def test_a_text_that_cannot_be_written_out_ends_its_own_line_only(model, voice, monkeypatch, text) -> None:
+    def fail(_: str) -> str:
+        raise KeyError("of the library")
+
+    monkeypatch.setattr(normalize, "_library", lambda: fail)
+    monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
+    synthesizer = Synthesizer(model, Engine("eager"))
+    with Batch(synthesizer, 2) as service:
+        with synthesizer.session():  # both begin together
+            failing = service.speak(Line(text, voice), SHORT)
+            other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
+        with pytest.raises(KeyError):
+            list(failing)
+        assert len(heard(other)[0]) == other.report.frames
+
+
+def test_a_callback_that_raises_ends_its_own_line_only(synthesizer, voice, caplog) -> None:
+    def fail() -> None:
+        raise LookupError("the caller's own")
+
+    with Batch(synthesizer, 2) as service:
+        with synthesizer.session():  # both begin together
+            failing = service.speak(Line("Hello.", voice), SHORT, Delivery(on_change=fail))
+            other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
+        with pytest.raises(LookupError):
+            list(failing)
+        assert len(heard(other)[0]) == other.report.frames and "on_change" in caplog.text
+        assert heard(service.speak(Line("Hello.", voice), SHORT))
+
+
+def test_a_reader_that_leaves_before_its_line_has_a_row_gets_a_report(synthesizer, voice, endless) -> None:
+    told = threading.Event()
+    with Batch(synthesizer, 1) as service:
+        first = service.speak(endless, LONG)
+        first.take()
+        waiting = service.speak(Line("Hello.", voice, name="Ann"), SHORT, Delivery(on_change=told.set))
+        waiting.close()
+        assert told.wait(PATIENCE)
+        assert (waiting.report.ended, waiting.report.frames, waiting.report.name) == ("cancelled", 0, "Ann")
+        told.clear()
+        another = service.speak(
+            Line("Hello.", voice), SHORT, Delivery(on_change=lambda: service.status and told.set())
+        )
+        another.close()
+        service.speak(Line("Hello.", voice), SHORT).close()
+        assert told.wait(PATIENCE), "who is told may ask the service"
+        first.close()
+
+
+def test_leavers_of_all_kinds_leave_nothing_behind(synthesizer, voice, endless) -> None:
+    with Batch(synthesizer, 2, waiting=100) as service:
+        left = []
+        for number in range(30):
+            utterance = service.speak(endless, LONG)
+            left.append(weakref.ref(utterance))
+            if number % 3:
+                utterance.take()
+            utterance.close()
+        heard(service.speak(Line("Hello.", voice), SHORT))
+        assert (service.status.speaking, service.status.waiting) == (0, 0)
+        del utterance
+        gc.collect()
+        assert sum(one() is not None for one in left) <= 3, (
+            "the batch's first line, and what a frame's loops hold"
+        )
+
+
+def test_too_many_lines_are_refused(synthesizer, voice, endless) -> None:
+    with Batch(synthesizer, 1, waiting=2) as service:
+        running = service.speak(endless, LONG)
+        running.take()
+        waiting = [service.speak(Line("Hello.", voice), SHORT) for _ in range(2)]
+        with pytest.raises(Busy, match="2 lines wait"):
+            service.speak(Line("Hello.", voice), SHORT)
+        waiting.pop().close()
+        waiting.append(service.speak(Line("Hello.", voice), SHORT))
+        running.close()
+        assert all(len(heard(one)[1]) for one in waiting)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"text": "  "}, "empty"), ({"language": "klingon"}, "language"), ({"layout": "word"}, "layout")],
+)
+def test_what_cannot_be_spoken_is_refused_at_once(synthesizer, voice, change, message) -> None:
+    with Batch(synthesizer) as service, pytest.raises(ValueError, match=message):
+        service.speak(Line(**{"text": "Hello.", "voice": voice, **change}), SHORT)
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("parts", [["One ", "and ", "two."], ["One and two."], ["Yes."]], ids=str)
+def test_tokens_give_the_codes_of_their_stream(load, recording, parts, engine) -> None:
+    """However soon they come: all of them may be there before the line has a row."""
+    model = load("tiny", "base")
+    voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
+    synthesizer = Synthesizer(model, Engine(engine))
+    with stream_line(synthesizer, Line(iter(parts), voice, seed=4, layout="token"), SHORT) as stream:
+        wanted = torch.cat([chunk.codes for chunk in stream])
+    with Batch(synthesizer, 2) as service:
+        utterance = service.speak(Line(iter(parts), voice, seed=4, layout="token"), SHORT)
+        codes, samples = heard(utterance)
+    assert torch.equal(codes, wanted) and len(samples) and utterance.report.pieces == 1
+
+
+def test_a_text_is_closed_although_its_line_never_had_a_row(synthesizer, voice, endless) -> None:
+    closed = []
+
+    def parts() -> Iterator[str]:
+        try:
+            yield "One. "
+            yield "Two. "
+        finally:
+            closed.append(1)
+
+    with Batch(synthesizer, 1) as service:
+        service.speak(endless, LONG)
+        wait_until(lambda: service.status.speaking == 1)
+        text = parts()
+        next(text)
+        service.speak(Line(text, voice), LONG).close()
+        wait_until(lambda: closed == [1])
+        text = parts()
+        next(text)
+        service.speak(Line(text, voice), LONG)
+    wait_until(lambda: closed == [1, 1])  # the batch was closed
+
+
+def test_a_text_that_cannot_be_closed_is_nobody_else_s_trouble(model, voice) -> None:
+    def parts() -> Iterator[str]:
+        try:
+            yield "One. "
+            yield "Two. "
+        finally:
+            raise ConnectionError("gone")
+
+    def begun() -> Iterator[str]:
+        text = parts()
+        next(text)
+        return text
+
+    with Batch(Synthesizer(model, Engine("eager")), 1) as service:
+        for _ in range(3):  # the service is idle, or speaks
+            service.speak(Line(begun(), voice), SHORT).close()
+            assert len(heard(service.speak(Line("Hello there.", voice), SHORT))[1])
+
+
+ENDING = """
+import sys
+import pack
+pack.load()
+from pathlib import Path
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+model = load_model(Path(sys.argv[1]))
+service = Batch(Synthesizer(model, Engine(sys.argv[2])))
+service.speak(Line("A line that takes a while. " * 20, preset_voice(model, "ryan"))).take()
+print("speaks", flush=True)
+"""
+
+
+@pytest.mark.parametrize("engine", [EAGER, "graph"])
+def test_a_program_may_end_while_a_service_speaks(checkpoint, engine) -> None:
+    """A thread that is in torch when Python ends would abort it, with exit code 134."""
+    command = [sys.executable, "-c", ENDING, str(checkpoint("tiny", "custom_voice")), engine]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["speaks"] and done.returncode == 0, done.stderr
+
+
+def test_a_service_that_is_dropped_ends(model) -> None:
+    service = Batch(Synthesizer(model, Engine("eager")), 1)
+    threads = service.synthesizer.engine.threads
+    del service
+    gc.collect()
+    wait_until(lambda: not threads.working)
+
+
+def test_a_batch_that_cannot_begin_ends_its_line(model, voice, monkeypatch) -> None:
+    synthesizer = Synthesizer(model, Engine("eager"))
+
+    def fail() -> None:
+        raise RuntimeError("no such device")
+
+    with Batch(synthesizer, 1) as service:
+        with monkeypatch.context() as broken:
+            broken.setattr(Synthesizer, "session", lambda _: fail())
+            with pytest.raises(RuntimeError, match="no such device"):
+                list(service.speak(Line("Hello there.", voice), SHORT))
+        assert len(heard(service.speak(Line("Hello there.", voice), SHORT))[1]), "the next one is spoken"
+    with pytest.raises(ValueError, match="choose 1 to 256 rows"):
+        Batch(synthesizer, 257)
+
+
+def test_a_text_that_is_too_long_for_the_model_ends_its_line_only(synthesizer, voice) -> None:
+    with Batch(synthesizer, 2) as service:
+        options = GenerateOptions(5, SHORT.sampling, split_chars=0, retries=0)
+        broken, whole = (
+            service.speak(Line("word " * 40_000, voice), options),
+            service.speak(Line("Hello.", voice), SHORT),
+        )
+        with pytest.raises(ValueError, match="split it into shorter lines"):
+            list(broken)
+        assert len(heard(whole)[1])
+
+
+def test_an_error_of_the_engine_ends_the_batch_and_the_next_one_runs(synthesizer, voice, monkeypatch) -> None:
+    with Batch(synthesizer, 2) as service:
+        with monkeypatch.context() as patch:
+            patch.setattr(codec_turns, "check_samples", fail)
+            with pytest.raises(RuntimeError, match="out of memory"):
+                list(service.speak(Line("Hello.", voice), SHORT))
+        with monkeypatch.context() as patch:
+            patch.setattr(synthesizer.engine, "open_codec", fail)
+            with pytest.raises(RuntimeError, match="out of memory"):
+                list(service.speak(Line("Hello.", voice), SHORT))
+        assert len(heard(service.speak(Line("Hello.", voice), SHORT))[1])
+
+
+def fail(*_: object) -> None:
+    raise RuntimeError("out of memory")
+
+
+def test_the_model_is_free_when_no_line_comes(synthesizer, voice) -> None:
+    with Batch(synthesizer, 1) as service:
+        heard(service.speak(Line("Hello.", voice), SHORT))
+        taken = threading.Event()
+
+        def take() -> None:
+            with synthesizer.session():
+                taken.set()
+
+        threading.Thread(target=take, daemon=True).start()
+        assert taken.wait(PATIENCE)
+        heard(service.speak(Line("Hello.", voice), SHORT))
+
+
+def test_a_slow_reader_does_not_hold_up_the_batch(synthesizer, voice, endless) -> None:
+    """Its codes wait; they are decoded as it reads, and all of them when a line with other options waits."""
+    options = GenerateOptions(5, Sampling(max_new_tokens=201), guard=False, retries=0, split_chars=0)
+    with Batch(synthesizer, 1) as service:
+        slow = service.speak(endless, options)
+        assert slow.take() is not None
+        other = service.speak(Line("Hello.", voice), GenerateOptions(1, SHORT.sampling, retries=0))
+        heard(other)
+        assert len(heard(slow)[1]) > 0
+
+
+PIECES = 4  # of 60 frames each
+
+
+@pytest.fixture
+def parked(endless) -> Line:
+    """A line of several pieces, each longer than what a reader may have waiting."""
+    return replace(endless, text=" ".join(["word " * 7 + "ends here."] * PIECES))
+
+
+PARKING = GenerateOptions(5, Sampling(max_new_tokens=61), guard=False, retries=0, split_chars=60)
+
+
+@pytest.mark.parametrize("groups", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_slow_readers_take_no_row_from_others(synthesizer, voice, parked, groups) -> None:
+    """Many of them, one row: the others are spoken as if they were not there, and each gets its whole line later."""
+    with Batch(synthesizer, 1) as service:
+        slow = [service.speak(replace(parked, seed=seed), PARKING) for seed in range(2)]
+        other = service.speak(Line("Hello.", voice), GenerateOptions(groups, SHORT.sampling, retries=0))
+        assert len(heard(other)[1]) > 0
+        assert service.status.parked == 2 and service.status.speaking == 0
+        for seed, one in enumerate(slow):
+            # 50 frames make it full; there may be the rest of that piece, and the next one.
+            assert one.queued < 50 + 60 + 60, "what waits is bounded by pieces, not by the line"
+            codes, samples = heard(one)
+            assert len(codes) == PIECES * 60 and one.report.pieces == PIECES
+            same, whole = heard(service.speak(replace(parked, seed=seed), PARKING))
+            assert torch.equal(codes, same), "a reader that takes all at once gets the same"
+            assert len(samples) == len(whole) and signal_to_noise(whole, samples) > FLOAT32_DB
+        assert service.status.parked == 0
+
+
+def test_slow_readers_that_leave_are_forgotten(synthesizer, voice, parked) -> None:
+    with Batch(synthesizer, 1, waiting=2) as service:
+        slow = [service.speak(replace(parked, seed=seed), PARKING) for seed in range(2)]
+        assert wait_for(lambda: service.status.parked == 2)
+        for one in slow:
+            one.close()
+        heard(service.speak(Line("Hello.", voice), SHORT))
+        assert service.status.parked == 0
+
+
+def test_lines_that_have_begun_are_bounded(synthesizer, voice, parked) -> None:
+    """Beyond rows and those that may wait no line begins, until a reader reads on or leaves."""
+    with Batch(synthesizer, 1, waiting=1) as service:
+        slow = []
+        for count in (1, 2):
+            slow.append(service.speak(parked, PARKING))
+            wait_until(lambda count=count: service.status.parked == count)
+        waits = service.speak(Line("Hello.", voice), SHORT)
+        heard(slow[0])
+        heard(waits)
+        heard(slow[1])
+
+
+def test_no_reader_waits_for_ever(synthesizer, parked) -> None:
+    """However many others read nothing: a batch that ends parks all of its lines, and a parked one needs no room."""
+    with Batch(synthesizer, 1, waiting=1) as service:
+        slow = []
+        for seed, groups in enumerate((1, 5)):
+            slow.append(service.speak(replace(parked, seed=seed), replace(PARKING, seq_groups=groups)))
+            wait_until(lambda: service.status.parked == len(slow))
+        waits = service.speak(replace(parked, seed=2), PARKING)
+        with pytest.raises(Busy):
+            service.speak(parked, PARKING)
+        for one in (*slow, waits):
+            assert len(heard(one)[0]) == PIECES * 60
+
+
+def test_a_reader_who_takes_chunks_while_the_batch_ends_gets_all(
+    synthesizer, voice, parked, monkeypatch
+) -> None:
+    """The lines of a batch that ends are parked one after another, and meanwhile a reader may want more."""
+    slow, finish_piece, park = [], CodecTurns.finish_piece, Running._park
+    monkeypatch.setattr(  # no line is parked before the batch ends
+        Running, "_park", lambda decoding, always=False: park(decoding, True) if always else None
+    )
+    line = replace(parked, text=" ".join(["word " * 7 + "ends here."]))
+
+    def finish(turns: CodecTurns, ending: LineState) -> None:
+        finish_piece(turns, ending)
+        for one in slow:
+            while one is not ending.speech and one.is_full:
+                one.take()
+
+    monkeypatch.setattr(CodecTurns, "finish_piece", finish)
+    with Batch(synthesizer, 2) as service:
+        slow += [service.speak(replace(line, seed=seed), PARKING) for seed in range(2)]
+        heard(service.speak(Line("Hello.", voice), GenerateOptions(1, SHORT.sampling, retries=0)))
+        readers = [threading.Thread(target=list, args=(one,), daemon=True) for one in slow]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(PATIENCE)
+        assert not any(reader.is_alive() for reader in readers), "a reader waits for ever"
+        assert [one.report.frames for one in slow] == [60, 60]
+
+
+def test_closing_ends_parked_lines(synthesizer, parked) -> None:
+    with Batch(synthesizer, 1) as service:
+        slow = service.speak(parked, PARKING)
+        assert wait_for(lambda: service.status.parked == 1)
+    with pytest.raises(BatchClosed):
+        while slow.take() is not None:
+            pass
+
+
+def wait_for(done) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return done()
+
+
+def test_the_reader_is_told_of_news(synthesizer, voice) -> None:
+    news = threading.Event()
+    with Batch(synthesizer, 1) as service:
+        utterance = service.speak(Line("Hello.", voice), SHORT, Delivery(on_change=news.set))
+        chunks = 0
+        while True:
+            if not utterance.ready:
+                assert news.wait(PATIENCE)
+                news.clear()
+                continue
+            if utterance.take() is None:
+                break
+            chunks += 1
+        assert chunks and utterance.report.ended
+
+
+def test_a_line_whose_piece_ends_rests_no_longer(synthesizer, voice) -> None:
+    speech = Speech(Line("Hello.", voice), SHORT, Delivery(), Bell())
+    with synthesizer.session():
+        builder = synthesizer.engine.prompt_builder(synthesizer.model)
+        shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str)
+        line = LineState(1, Waiting(speech, ()), shared)
+        [(_, request)] = line.next_requests()
+    line.rests_until = 99
+    request.end("eos")
+    assert line.rests_until == 0
+    line.rests_until = 99
+    assert line.resume(2, shared).rests_until == 0, "the turns of another batch are counted from 0"
+
+
+def test_what_the_codec_has_made_is_passed_on_while_the_next_frame_is_made(model, voice, monkeypatch) -> None:
+    """Of many lines; of a few it is waited for between the frames."""
+    waiting: list[tuple[int, int]] = []
+    original = Running.meanwhile
+
+    def meanwhile(decoding: Running) -> None:
+        before = len(decoding._turns._in_codec)
+        original(decoding)
+        waiting.append((before, len(decoding._turns._in_codec)))
+
+    monkeypatch.setattr(Running, "meanwhile", meanwhile)
+    with Batch(Synthesizer(model, Engine("graph")), 8) as service:
+        lines = [service.speak(Line("word " * 60, voice, seed=n), SHORT) for n in range(8)]
+        assert all(len(heard(one)[1]) for one in lines)
+    assert max(before for before, _ in waiting) > 0 == max(after for _, after in waiting)

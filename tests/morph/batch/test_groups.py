@@ -1,0 +1,135 @@
+"""Lines of a service that cannot share a batch: their groups take turns, and none starves."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.queue import group_of
+from qwen3_tts_morph.morph.batch.speech import Speech
+from qwen3_tts_morph.morph.batch.turns import TURN_S, Group, Turns
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.speech import pieces
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+
+from tests.patience import PATIENCE, wait_until
+
+PIECE = 12  # frames
+PIECES = 3
+OPTIONS = GenerateOptions(5, Sampling(max_new_tokens=PIECE + 1), guard=False, retries=0, split_chars=60)
+
+
+@pytest.fixture
+def synthesizer(load) -> Synthesizer:
+    return Synthesizer(load("tiny", "custom_voice"), Engine("graph"))
+
+
+@pytest.fixture
+def line(synthesizer, monkeypatch) -> Line:
+    """A line of PIECES pieces, each of PIECE frames."""
+    original = pieces.build_piece
+    monkeypatch.setattr(pieces, "build_piece", lambda *given: replace(original(*given), min_frames=5000))
+    text = " ".join(["word " * 7 + "ends here."] * PIECES)
+    return Line(text, preset_voice(synthesizer.model, "ryan"), seed=3)
+
+
+@pytest.fixture
+def begun(monkeypatch) -> list[Group]:
+    """The groups in the order of their turns."""
+    groups, begin = [], Turns.begin
+    monkeypatch.setattr(Turns, "begin", lambda turns, group: (groups.append(group), begin(turns, group)))
+    return groups
+
+
+def serve(synthesizer: Synthesizer, rows: int) -> Batch:
+    """A service whose turns are counted in frames: TURN_S of them are less than a piece."""
+    assert TURN_S < PIECE
+    service = Batch(synthesizer, rows)
+    service._queue._turns._clock = lambda: float(service._queue.counts.frames)
+    return service
+
+
+def codes_of(utterance: Speech) -> torch.Tensor:
+    return torch.cat([chunk.codes for chunk in utterance])
+
+
+def read_all(utterances: list[Speech]) -> list[torch.Tensor]:
+    """Read side by side: nobody is slow."""
+    read: dict[int, torch.Tensor] = {}
+
+    def read_one(index: int) -> None:
+        read[index] = codes_of(utterances[index])
+
+    threads = [threading.Thread(target=read_one, args=(index,)) for index in range(len(utterances))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    return [read[index] for index in range(len(utterances))]
+
+
+def test_long_lines_of_three_groups_take_turns_piece_by_piece(synthesizer, line, begun) -> None:
+    """Each has the codes that it has alone."""
+    settings = [replace(OPTIONS, seq_groups=groups) for groups in (5, 1, 15)]
+    with serve(synthesizer, 1) as service:
+        alone = [codes_of(service.speak(line, options)) for options in settings]
+        begun.clear()
+        with synthesizer.session():  # the first one does not run away
+            utterances = [service.speak(line, options) for options in settings]
+        together = read_all(utterances)
+    assert all(torch.equal(*pair) for pair in zip(together, alone, strict=True))
+    assert [len(codes) for codes in alone] == [PIECES * PIECE] * 3
+    assert begun == [group_of(options) for options in settings] * PIECES
+    assert [one.report.pieces for one in utterances] == [PIECES] * 3
+
+
+def test_lines_of_the_running_group_pass_another_one_until_the_turn_is_over(synthesizer, line, begun) -> None:
+    short, now = replace(OPTIONS, sampling=Sampling(max_new_tokens=3)), [0.0]
+    with Batch(synthesizer, 2) as service:
+        service._queue._turns._clock = lambda: now[0]
+        long = service.speak(line, replace(OPTIONS, sampling=Sampling(max_new_tokens=41)))
+        assert long.take() is not None
+        other = service.speak(replace(line, text="Hello."), replace(short, seq_groups=1))
+        for _ in range(2):
+            assert len(codes_of(service.speak(replace(line, text="Hello."), short))) == 2
+        assert not other.ready and len(begun) == 1
+        now[0] = TURN_S
+        assert len(codes_of(other)) == 2
+        assert not long.ended
+        assert begun[:2] == [group_of(OPTIONS), group_of(replace(OPTIONS, seq_groups=1))]
+        long.close()
+
+
+def test_a_group_whose_lines_come_without_end_leaves_the_batch(synthesizer, line) -> None:
+    """There is always one with a row and one that waits."""
+    short = replace(OPTIONS, sampling=Sampling(max_new_tokens=8))
+    with serve(synthesizer, 1) as service:
+        running = [service.speak(replace(line, text="Hello."), short) for _ in range(2)]
+        other = service.speak(replace(line, text="Hello."), replace(short, seq_groups=1))
+        count = 0
+        while not other.ready:
+            running.append(service.speak(replace(line, text="Hello."), short))
+            codes_of(running.pop(0))
+            count += 1
+            assert count < 100
+        assert len(codes_of(other)) == 7
+        read_all(running)
+
+
+def test_a_made_line_needs_no_turn_of_its_group(synthesizer, line, begun) -> None:
+    """Its reader is slow; when it wants more, a batch of another group makes its samples."""
+    slow_options = replace(OPTIONS, seq_groups=1, sampling=Sampling(max_new_tokens=61))
+    with Batch(synthesizer, 2) as service:
+        slow = service.speak(line, slow_options)
+        wait_until(lambda: service.status.parked == 1)
+        running = service.speak(line, replace(OPTIONS, sampling=Sampling(max_new_tokens=2000)))
+        assert running.take() is not None
+        assert len(codes_of(slow)) == PIECES * 60
+        assert len(begun) == 2 and not running.ended
+        running.close()

@@ -1,0 +1,257 @@
+"""Kept lines: what comes back equals what was kept, damage is noticed, and the bytes stay within their bound."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.morph.kept import cache as line_cache
+from qwen3_tts_morph.morph.kept.cache import CacheSize, DamagedLine, Kept, LineCache
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport, PieceSpan, Spoken
+from qwen3_tts_morph.morph.text.normalize import SpokenText
+from qwen3_tts_morph.morph.voice.voice import Voice
+from safetensors import safe_open
+from safetensors.numpy import save
+
+VOICE = Voice("preset", "0b6", speaker="ryan")
+LINE = Line("It costs $5.", VOICE, name="ANNA")
+TEXT = SpokenText("It costs five dollars.", ("A note.",))
+SAMPLES = np.array([0.0, -0.0, 1e-42, 1.0, -1.0, 1 / 3], dtype=np.float32)
+
+
+def key(digit: str) -> str:
+    return digit * 64
+
+
+def spoken(samples: np.ndarray = SAMPLES, ended: str = "eos", takes: int = 1) -> Spoken:
+    report = LineReport("ANNA", LINE.text, 7, len(samples) / 24000, ended, 2, TEXT.text, takes, TEXT.notes)
+    spans = (PieceSpan("It costs", 0, 4), PieceSpan("five dollars. é", 3, 6))
+    return Spoken(samples, 24000, report, spans, "engine: eager (as chosen)")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> LineCache:
+    return LineCache(tmp_path / "lines", 10**6)
+
+
+def test_a_kept_line_comes_back_to_the_bit(cache) -> None:
+    assert cache.find(key("a"), LINE) is None and cache.size() == CacheSize(0, 0)
+    cache.keep(key("a"), Kept(spoken(), 3))
+    found = cache.find(key("a"), LINE)
+    assert found.retries == 3 and found.spoken.waveform.tobytes() == SAMPLES.tobytes()
+    assert found.spoken.report == replace(spoken().report, from_before=True)
+    assert replace(found.spoken, waveform=SAMPLES, report=spoken().report) == replace(
+        spoken(), waveform=SAMPLES
+    )
+    assert cache.find(key("b"), LINE) is None
+
+
+def test_name_and_text_are_those_of_the_line_that_asks(cache) -> None:
+    cache.keep(key("a"), Kept(spoken(), 1))
+    other = Line("It costs five dollars.", VOICE, name="BEN")
+    report = cache.find(key("a"), other).spoken.report
+    assert (report.name, report.text, report.spoken, report.notes) == ("BEN", other.text, "", TEXT.notes)
+
+
+def flip(content: bytes) -> bytes:
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+DAMAGE = {
+    "nothing": lambda content: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "one bit of the samples": flip,
+    "one bit of the words": lambda content: content.replace(b'frames\\": 7', b'frames\\": 8'),
+    "a header that is too long": lambda content: b"\xff" * 8 + content[8:],
+    "another format": lambda content: content.replace(b"qwen3-tts-line", b"qwen3-tts-lime"),
+    "noise": lambda content: os.urandom(len(content)),
+    "nested": lambda content: (10**5).to_bytes(8, "little") + b"[" * 10**5,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_noticed_and_the_file_removed(cache, damage, caplog) -> None:
+    cache.keep(key("a"), Kept(spoken(), 1))
+    [file] = cache.folder.iterdir()
+    content = file.read_bytes()
+    file.write_bytes(DAMAGE[damage](content))
+    assert file.read_bytes() != content
+    with pytest.raises(DamagedLine, match="is damaged"):
+        cache.find(key("a"), LINE)
+    assert list(cache.folder.iterdir()) == [] and "damaged" in caplog.text
+    assert cache.find(key("a"), LINE) is None
+
+
+def test_words_are_kept_beside_lines_and_checked(cache) -> None:
+    assert cache.find_words(key("a")) is None
+    cache.keep_words(key("a"), "Grüße, 早上好 \U0001f600")
+    cache.keep(key("a"), Kept(spoken(), 1))
+    assert cache.find_words(key("a")) == "Grüße, 早上好 \U0001f600" and cache.size().lines == 1
+    [file] = cache.folder.glob("*.json")
+    for content in (b"", b"[]", b"{}", b'"x"', file.read_bytes().replace(b"Gr", b"gr")):
+        file.write_bytes(content)
+        with pytest.raises(DamagedLine, match="is damaged"):
+            cache.find_words(key("a"))
+        assert not file.exists()
+    assert cache.find(key("a"), LINE)
+
+
+def test_a_folder_in_the_place_of_a_line_goes_if_it_is_empty(cache) -> None:
+    folder = cache.folder / f"{key('a')}.line.safetensors"
+    folder.mkdir(parents=True)
+    (folder / "mine").write_text("mine")
+    replace(cache, most_bytes=1).keep(key("b"), Kept(spoken(), 1))  # it is not one of the files that may go
+    with pytest.raises(DamagedLine, match=r"cannot be read \(a folder is in its place: delete aaa"):
+        cache.find(key("a"), LINE)
+    (folder / "mine").unlink()
+    with pytest.raises(DamagedLine, match=r"cannot be read \(a folder was in its place\)"):
+        cache.find(key("a"), LINE)
+    cache.keep(key("a"), Kept(spoken(), 1))
+    assert cache.find(key("a"), LINE)
+
+
+def test_a_file_that_cannot_be_read_is_said(cache, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    cache.keep(key("a"), Kept(spoken(), 1))
+    monkeypatch.setattr(os, "utime", fail)
+    assert cache.find(key("a"), LINE)  # it may be read: that is all that is needed
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(DamagedLine, match=r"cannot be read \(Permission denied\)"):
+        cache.find(key("a"), LINE)
+
+
+WAVE = np.zeros(6, np.float32)
+FORGED = {
+    "no rate": (WAVE, {"sample_rate": 0}),
+    "a rate in words": (WAVE, {"sample_rate": "24000"}),
+    "no takes": (WAVE, {"takes": 0}),
+    "frames below none": (WAVE, {"frames": -1}),
+    "half a piece": (WAVE, {"pieces": 0.5}),
+    "another end": (WAVE, {"ended": ["eos"]}),
+    "a span of words": (WAVE, {"spans": [["a", "0", "4"]]}),
+    "a number as text": (WAVE, {"text": 5}),
+    "a number as note": (WAVE, {"notes": [5]}),
+    "whole numbers": (WAVE.astype(np.int32), {}),
+    "two channels": (np.zeros((2, 3), np.float32), {}),
+    "one number": (np.float32(0.0).reshape(()), {}),
+    "not a number": (WAVE / np.float32("nan"), {}),
+}
+
+
+def test_a_line_in_the_format_of_another_version_is_not_found_and_is_replaced(cache, monkeypatch) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(line_cache, "VERSION", "1")
+        cache.keep(key("a"), Kept(spoken(), 1))
+    assert cache.find(key("a"), LINE) is None and cache.size().lines == 1
+    cache.keep(key("a"), Kept(spoken(), 1))
+    assert cache.find(key("a"), LINE) and cache.size().lines == 1
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_what_no_rendering_has_made_is_damaged_although_its_checksum_is_right(cache, forged) -> None:
+    waveform, changed = FORGED[forged]
+    cache.keep(key("a"), Kept(spoken(), 1))
+    [file] = cache.folder.iterdir()
+    with safe_open(file, "np") as kept:
+        metadata = dict(kept.metadata())
+    words = json.dumps(json.loads(metadata["line"]) | changed)
+    metadata |= {
+        "line": words,
+        "sha256": hashlib.sha256(words.encode() + b"\0" + waveform.tobytes()).hexdigest(),
+    }
+    file.write_bytes(save({"waveform": np.asarray(waveform)}, metadata))
+    with pytest.raises(DamagedLine, match="is damaged"):
+        cache.find(key("a"), LINE)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_folder_is_looked_at_for_few_of_many_lines(cache, monkeypatch, full) -> None:
+    for number in range(400):
+        cache.keep_words(f"{number:064x}", "words")
+    size = cache.size().bytes
+    looks, look = [], LineCache._files
+    monkeypatch.setattr(LineCache, "_files", lambda self: looks.append(self) or look(self))
+    others = [replace(cache, most_bytes=size if full else 2 * size) for _ in range(2)]  # as two processes
+    for number in range(400, 500):
+        others[number % 2].keep_words(f"{number:064x}", "words")
+    assert len(looks) <= 100 / 3
+    assert cache.size().bytes <= (1.02 * size if full else 1.25 * size)
+
+
+def test_the_least_recently_used_lines_go_first(cache) -> None:
+    cache.keep(key("a"), Kept(spoken(), 1))
+    one = cache.size().bytes
+    small = replace(cache, most_bytes=3 * one)
+    for digit in "bc":
+        small.keep(key(digit), Kept(spoken(), 1))
+    for age, digit in enumerate("abc"):  # c is the oldest
+        os.utime(cache.folder / f"{key(digit)}.line.safetensors", (1000 - age, 1000 - age))
+    assert small.find(key("c"), LINE) is not None  # used now
+    small.keep(key("d"), Kept(spoken(), 1))
+    assert [digit for digit in "abcd" if small.find(key(digit), LINE)] == ["a", "c", "d"]
+    assert small.size() == CacheSize(3, 3 * one)
+
+
+def test_a_line_that_is_too_large_is_not_kept(cache) -> None:
+    replace(cache, most_bytes=1).keep(key("a"), Kept(spoken(), 1))
+    assert cache.size() == CacheSize(0, 0)
+
+
+def test_what_a_killed_process_left_is_let_go_and_nothing_else_is_touched(cache) -> None:
+    cache.keep(key("a"), Kept(spoken(), 1))
+    left = cache.folder / f"{key('b')}.line.safetensors.{'0' * 16}.part"
+    left.write_bytes(b"half")
+    os.utime(left, (1, 1))
+    mine = cache.folder / "mine.txt"
+    mine.write_text("mine")
+    replace(cache, most_bytes=cache.size().bytes).keep(key("a"), Kept(spoken(), 1))
+    assert left.exists()
+    replace(cache, most_bytes=cache.size().bytes - 1).keep(key("a"), Kept(spoken(), 1))
+    assert not left.exists() and cache.find(key("a"), LINE)
+    assert cache.clear().lines == 1 and list(cache.folder.iterdir()) == [mine]
+    assert cache.clear() == CacheSize(0, 0)
+
+
+def test_a_line_that_cannot_be_written_leaves_no_file(cache, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="No space"):
+        cache.keep(key("a"), Kept(spoken(), 1))
+    assert list(cache.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("bad", ["", "../" + "a" * 61, "A" * 64, "a" * 63])
+def test_a_key_cannot_name_another_file(cache, bad) -> None:
+    with pytest.raises(ValueError, match="64 hexadecimal digits"):
+        cache.find(bad, LINE)
+
+
+def test_a_cache_for_no_bytes_is_refused(tmp_path) -> None:
+    with pytest.raises(ValueError, match="most_bytes is 0"):
+        LineCache(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("ended", "takes", "kept", "asked", "fits"),
+    [
+        ("eos", 1, 1, 1, True),
+        ("eos", 1, 0, 5, True),
+        ("eos", 2, 1, 5, True),
+        ("eos", 2, 1, 0, False),  # the second take would not have been made
+        ("cap", 2, 1, 1, True),
+        ("cap", 2, 1, 2, False),  # it could be better now
+        ("cap", 2, 1, 0, False),
+    ],
+)
+def test_a_line_fits_where_as_many_retries_would_make_the_same(ended, takes, kept, asked, fits) -> None:
+    assert Kept(spoken(ended=ended, takes=takes), kept).fits(asked) is fits

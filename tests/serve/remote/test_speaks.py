@@ -1,0 +1,323 @@
+"""The client against this pack's server on loopback: the same sound as there, in order, with its report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.stream import stream_line
+from qwen3_tts_morph.morph.kept.cache import LineCache
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken
+from qwen3_tts_morph.morph.speech.takes import ERROR
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.api.options import Access, ServerOptions
+from qwen3_tts_morph.serve.api.request import LONGEST_INTERVAL_S
+from qwen3_tts_morph.serve.remote import attempts
+from qwen3_tts_morph.serve.remote.attempts import ask_server
+from qwen3_tts_morph.serve.remote.facts import ServerFacts
+from qwen3_tts_morph.serve.remote.failure import ServerGone
+from qwen3_tts_morph.serve.remote.servers import Server
+from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks, unheard_interval
+from qwen3_tts_morph.serve.routes import app as app_module
+from qwen3_tts_morph.serve.routes.app import create_app
+from qwen3_tts_morph.serve.routes.speaker import Speaker
+
+from tests.serve.conftest import Client, listening
+from tests.serve.remote.rendering import render
+
+MODES = ("x_vector", "icl")
+SHORT = GenerateOptions(sampling=Sampling(max_seconds=0.5), retries=0)
+UNHEARD = Delivery(live=False)
+
+
+@pytest.fixture(scope="module")
+def server(client: Client) -> Iterator[Server]:
+    with listening(client.app) as url:
+        yield Server("studio", url)
+
+
+@pytest.fixture(scope="module")
+def facts(server: Server) -> ServerFacts:
+    return ask_server(server)
+
+
+@pytest.fixture
+def speaks(facts: ServerFacts) -> Iterator[RemoteSpeaks]:
+    with RemoteSpeaks(facts) as one:
+        yield one
+
+
+@pytest.fixture
+def open_server(make_speaker) -> Callable:
+    """``open_server(options, kind)``: a server of its own, and its speaker."""
+
+    @contextmanager
+    def make(options: ServerOptions, kind: str = "base") -> Iterator[tuple[Server, Speaker]]:
+        speaker = make_speaker(options, kind)
+        with listening(create_app(speaker, options)) as url:
+            yield Server("studio", url, options.access.key), speaker
+
+    return make
+
+
+def ryan(client: Client, text: str = "Hello there.", **more) -> Line:
+    return Line(text, preset_voice(client.speaker.model, "ryan"), **more)
+
+
+def speak(facts: ServerFacts, lines: Sequence[Line], options: GenerateOptions = SHORT) -> list[Spoken]:
+    """Lines that nobody hears, with consent."""
+    with RemoteSpeaks(facts, consent=True) as speaks:
+        speeches = [speaks.speak(line, options, UNHEARD) for line in lines]
+        return [speech.result() for speech in speeches]
+
+
+def spoken_there(speaker: Speaker, line: Line, options: GenerateOptions) -> Spoken:
+    """The same line at the server, without HTTP."""
+    with stream_line(speaker._synthesizer, line, options) as stream:
+        for _ in stream:
+            pass
+        return stream.spoken[0]
+
+
+def close_to(left: np.ndarray, right: np.ndarray) -> bool:
+    return len(left) == len(right) > 0 and float(np.abs(left - right).max()) <= 2 / 32768
+
+
+def samples_of(speech: Speech) -> np.ndarray:
+    """The samples of all chunks, which follow each other."""
+    chunks = list(speech)
+    lengths = [len(chunk.samples) for chunk in chunks]
+    assert [chunk.start for chunk in chunks] == [sum(lengths[:index]) for index in range(len(lengths))]
+    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert sum(chunk.frames for chunk in chunks) == round(sum(lengths) / 1920)
+    return np.concatenate([chunk.samples for chunk in chunks])
+
+
+def test_a_server_says_what_it_is(server: Server, facts: ServerFacts, client: Client) -> None:
+    model = client.speaker.model
+    assert facts.is_ours and facts.model == model.name and facts.width == model.width
+    assert facts.voices == tuple(sorted(model.speakers)) and len(facts.fingerprint) == 64
+    assert str(facts) == f"studio ({server.url}), qwen3-tts-morph"
+
+
+def test_lines_are_the_server_s_own(speaks: RemoteSpeaks, client: Client) -> None:
+    lines = [ryan(client, f"Line number {number}.", seed=number, name="Ann") for number in range(6)]
+    speeches = [speaks.speak(line, SHORT) for line in lines]
+    for line, speech in zip(lines, speeches, strict=True):
+        heard, one = samples_of(speech), speech.result()
+        here = spoken_there(client.speaker, line, SHORT)
+        assert close_to(one.waveform, here.waveform) and np.array_equal(heard, one.waveform)
+        known, said = here.report, one.report
+        assert (said.name, said.text, said.frames, said.ended) == (
+            "Ann",
+            line.text,
+            known.frames,
+            known.ended,
+        )
+        assert "SEQ_GROUPS 5" in one.engine and client.speaker.model.summary() in one.engine
+        assert speech.frames == speech.expected == 6 and speech.report == said
+    report = speaks.describe([speech.result() for speech in speeches], SHORT, 1.0)
+    assert f"server {speaks.facts}, up to {speaks.in_flight} lines in flight" in report
+    assert speaks.name == f"{client.speaker.model.name} at studio" and speaks.rate == 24000
+
+
+def test_seq_groups_and_lossless_are_the_server_s_to_do(facts: ServerFacts, client: Client) -> None:
+    line = ryan(client)
+    for options in (replace(SHORT, seq_groups=15), replace(SHORT, decoding="lossless", seq_groups=2)):
+        [there] = speak(facts, [line], options)
+        assert close_to(there.waveform, spoken_there(client.speaker, line, options).waveform)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_cloned_voice_is_sent_with_consent_only(open_server, load, recording, mode: str) -> None:
+    voice = clone_voice(
+        load("tiny", "base"), recording, 24000, CloneOptions(mode, "What it says.", name="Ann")
+    )
+    with open_server(ServerOptions()) as (server, speaker):
+        facts, line = ask_server(server), Line("Hello there.", voice, seed=4)
+        with (
+            RemoteSpeaks(facts) as speaks,
+            pytest.raises(ValueError, match=r"would be sent to server studio .*voice_consent"),
+        ):
+            speaks.speak(line, SHORT)
+        assert speaker.voices.entries() == []
+        [there] = speak(facts, [line])
+        assert close_to(there.waveform, spoken_there(speaker, line, SHORT).waveform)
+        [entry] = speaker.voices.entries()
+        assert entry.kind == "uploaded" and "Ann" not in entry.name
+        with RemoteSpeaks(facts, consent=True) as speaks:
+            assert speaks.speak(line, SHORT, UNHEARD).result().report.frames
+            speaker.voices.remove(entry.name)  # as a server that began anew
+            assert speaks.speak(replace(line, seed=5), SHORT, UNHEARD).result().report.frames
+
+
+def test_a_key_stands_for_what_is_sent_and_the_server(facts: ServerFacts, client: Client) -> None:
+    line = ryan(client)
+
+    def key(facts: ServerFacts = facts, line: Line = line, options: GenerateOptions = SHORT) -> str | None:
+        with RemoteSpeaks(facts) as speaks:
+            return speaks.key(line, options)
+
+    assert key() == key(line=replace(line, name="Ann"), options=replace(SHORT, retries=3, batch_size=3))
+    others = [
+        key(line=replace(line, seed=9)),
+        key(options=replace(SHORT, seq_groups=4)),
+        key(replace(facts, fingerprint="0" * 64)),
+    ]
+    assert len({key(), *others}) == 4 and all(len(one or "") == 64 for one in others)
+    assert key(replace(facts, fingerprint="")) is None
+
+
+def test_what_a_server_says_of_itself_stays_while_voices_are_sent_and_used(
+    open_server, load, recording
+) -> None:
+    """A change would run a workflow again, and everything behind it."""
+    clones = [
+        clone_voice(load("tiny", "base"), recording, 24000, CloneOptions(mode, "Its words."))
+        for mode in MODES
+    ]
+    with open_server(ServerOptions()) as (server, speaker):
+        facts = ask_server(server)
+        for voice in (*clones, clones[0]):  # the first one becomes the last one used
+            speak(facts, [Line("Hello.", voice)])
+            assert ask_server(server) == facts
+        assert len(speaker.voices.entries()) == 2
+
+
+def test_one_line_that_fails_ends_no_others(facts: ServerFacts, client: Client, monkeypatch, caplog) -> None:
+    real = client.speaker.voices.known
+    monkeypatch.setattr(
+        client.speaker.voices, "known", lambda name: 1 / 0 if name == "serena" else real(name)
+    )
+    other = replace(ryan(client), voice=preset_voice(client.speaker.model, "serena"))
+    good, bad = render(facts, SHORT, [ryan(client), other])
+    assert good.report.ended != ERROR and bad.report.ended == ERROR
+    words = f"server studio ({facts.server.url}) failed at the line (500)"
+    assert bad.report.error.startswith(words)
+    [said] = [one for one in caplog.records if "could not be made" in one.message]
+    assert words in said.message and not said.exc_info, "a sentence, without a stack"
+    with pytest.raises(ConnectionError, match=re.escape(words)) as caught:
+        render(facts, SHORT, [other])
+    assert type(caught.value) is ConnectionError
+
+
+def test_a_busy_server_is_asked_again(open_server, monkeypatch) -> None:
+    """One row, and one line may wait: eight lines in flight are told to come back, and all are made."""
+    monkeypatch.setattr(attempts, "ATTEMPTS", 200)
+    monkeypatch.setattr(attempts, "LONGEST_WAIT_S", 0.05)
+    with open_server(ServerOptions(rows=1, waiting=1), "custom_voice") as (server, speaker):
+        voice = preset_voice(speaker.model, "ryan")
+        facts = ask_server(server)
+        assert facts.most_lines == 2, "the client sends no more than that at once"
+        lines = [Line("Hello there.", voice, seed=seed) for seed in range(8)]
+        assert all(one.report.frames for one in speak(replace(facts, most_lines=8), lines))
+
+
+def test_a_line_that_nobody_hears_comes_in_few_events(
+    facts: ServerFacts, client: Client, monkeypatch
+) -> None:
+    sent: list[dict[str, Any]] = []
+    read = app_module.read_request
+    monkeypatch.setattr(
+        app_module, "read_request", lambda body, rules: sent.append(body) or read(body, rules)
+    )
+    line = ryan(client)
+    with RemoteSpeaks(facts) as speaks:
+        heard = speaks.speak(line, SHORT).result()
+    [unheard] = speak(facts, [line])
+    assert [body.get("event_interval") for body in sent] == [None, 0.5]
+    assert close_to(heard.waveform, unheard.waveform)
+    speak(replace(facts, takes_interval=False), [line])
+    assert "event_interval" not in sent[-1], "an older server does not know the field"
+
+
+def test_many_lines_that_nobody_hears_have_as_many_events_together_as_a_few() -> None:
+    assert [unheard_interval(lines) for lines in (1, 4, 16, 64, 256)] == [0.5, 0.5, 2.0, 8.0, 10.0]
+    assert unheard_interval(256) <= LONGEST_INTERVAL_S, "the server would refuse it"
+
+
+# What cannot be
+
+
+def test_a_key_is_needed_and_never_shown(open_server) -> None:
+    with open_server(ServerOptions(Access(key="correct-horse"))) as (server, _):
+        assert ask_server(server).is_ours
+        for wrong in (replace(server, key=""), replace(server, key="battery")):
+            with pytest.raises(ConnectionError, match=r"server studio .* MORPH_TTS_KEY_STUDIO") as caught:
+                ask_server(wrong)
+            assert "battery" not in str(caught.value) + repr(wrong)
+
+
+def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(
+        ConnectionError, match=r"server farm \(http://127.0.0.1:9\) cannot be reached .*: start it"
+    ):
+        ask_server(Server("farm", "http://127.0.0.1:9"))
+
+
+def test_a_server_that_dies_ends_all_lines_and_what_was_made_is_kept(
+    make_speaker, tmp_path, monkeypatch, caplog
+) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
+    cache = LineCache(tmp_path / "lines", 10**8)
+    speaker = make_speaker(ServerOptions(rows=1), "custom_voice")
+    lines = [Line("Hello there.", preset_voice(speaker.model, "ryan"), seed=seed) for seed in range(5)]
+    with listening(create_app(speaker, ServerOptions())) as url:
+        facts = ask_server(Server("studio", url))
+        render(facts, SHORT, lines[:2], cache=cache)
+    with RemoteSpeaks(facts, in_flight=2) as speaks:
+        for speech in [speaks.speak(line, SHORT) for line in lines]:
+            with pytest.raises(ServerGone, match=r"server studio .* cannot be reached"):
+                speech.result()
+    assert caplog.text.count("cannot be reached") == caplog.text.count("asked again for about a minute") == 1
+    with pytest.raises(ConnectionError, match="cannot be reached"):
+        render(facts, SHORT, lines, cache=cache)
+    assert [one.report.from_before for one in render(facts, SHORT, lines[:2], cache=cache)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda line: (replace(line, language="klingon"), SHORT), "language is 'klingon' and server studio"),
+        (lambda line: (replace(line, text=" "), SHORT), "empty"),
+        (lambda line: (replace(line, text=iter(["Hello."])), SHORT), "text is list_iterator, not a string"),
+        (lambda line: (line, replace(SHORT, guard=False)), "guard is off and server studio"),
+        (lambda line: (line, replace(SHORT, split_chars=0)), "split_chars is 0 and server studio"),
+        (
+            lambda line: (replace(line, voice=named("nobody")), SHORT),
+            "server studio .* has no voice 'nobody'",
+        ),
+        (
+            lambda line: (replace(line, voice=Voice("design", "0b6", instruct="calm")), SHORT),
+            "server studio .* has no VoiceDesign",
+        ),
+        (
+            lambda line: (replace(line, instruct="softly"), SHORT),
+            "server studio .* does not follow instructions .* clear the instruction",
+        ),
+    ],
+)
+def test_what_is_refused_before_anything_is_sent(
+    speaks: RemoteSpeaks, client: Client, change, words: str
+) -> None:
+    line, options = change(ryan(client))
+    answered = client.get("/metrics").text
+    for refuses in (speaks.check, speaks.speak, speaks.key):
+        with pytest.raises(ValueError, match=words):
+            refuses(line, options)
+    lines = [row for row in client.get("/metrics").text.splitlines() if "requests" in row and "#" not in row]
+    assert lines == [row for row in answered.splitlines() if "requests" in row and "#" not in row]
+
+
+def named(speaker: str) -> Voice:
+    return Voice("preset", "0b6", name=speaker, speaker=speaker)
