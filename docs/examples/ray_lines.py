@@ -39,31 +39,32 @@ class Speak:
         pack = importlib.util.module_from_spec(spec)  # the pack is not installed: it is loaded by its path
         spec.loader.exec_module(pack)
         pack.load()
+        from qwen3_tts_morph.morph.batch.batch import Batch
         from qwen3_tts_morph.morph.checkpoint.find import demo_voice
-        from qwen3_tts_morph.morph.kept.line_renderer import LineRenderer
         from qwen3_tts_morph.morph.synthesizer import Synthesizer
         from qwen3_tts_morph.serve.terminal.engine import choose_device
 
         path = Path(checkpoint) if checkpoint else demo_voice()
         self.folder = Path(folder)
-        self.renderer = LineRenderer(Synthesizer.load(path, device=choose_device("auto")))
+        synthesizer = Synthesizer.load(path, device=choose_device("auto"))
+        self.model, self.speaks = synthesizer.model, Batch(synthesizer)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Speak a batch of lines; return their names and how they ended."""
+        from qwen3_tts_morph.morph.kept.once import speak_lines
+        from qwen3_tts_morph.morph.options import GenerateOptions
         from qwen3_tts_morph.morph.speech.lines import Line
         from qwen3_tts_morph.morph.voice.create import preset_voice
 
-        model = self.renderer.synthesizer.model
         lines = [
-            Line(str(text), preset_voice(model, str(speaker)), seed=int(seed))
+            Line(str(text), preset_voice(self.model, str(speaker)), seed=int(seed))
             for text, speaker, seed in zip(batch["text"], batch["speaker"], batch["seed"], strict=True)
         ]
         names, ends = [str(name) for name in batch["name"]], []
-        for name, spoken in zip(names, self.renderer.render(lines), strict=True):
+        for name, spoken in zip(names, speak_lines(self.speaks, lines, GenerateOptions()), strict=True):
             ends.append(spoken.report.ended)
-            if (
-                spoken.report.ended != "error"
-            ):  # a line that could not be made is asked for again by the next run
+            # A line that could not be made is asked for again by the next run.
+            if spoken.report.ended != "error":
                 write(self.folder / f"{name}.wav", spoken.waveform, spoken.sample_rate)
         return {"name": names, "ended": ends}
 
