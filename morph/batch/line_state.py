@@ -73,7 +73,7 @@ class Takes:
         self.decoding = 0  # of these, those that have not ended
         self.in_codec = 0  # pieces whose samples are made complete
         self.coded = 0  # frames that have codes, of the pieces that have ended
-        self.again: list[Piece] = []  # that are to be spoken again
+        self.again: list[Piece] = []  # that are to be spoken again, or waited for a row when a turn was over
 
 
 class LineState(TurnLine):
@@ -191,7 +191,7 @@ class LineState(TurnLine):
         """See ``Parked``. The text has been polled."""
         text = self._text
         return isinstance(text, LateLine) and not (
-            self.is_busy or self._waiting or text.done or text.has_news
+            self.is_busy or self.takes.again or self._waiting or text.done or text.has_news
         )
 
     @property
@@ -321,10 +321,7 @@ class LineState(TurnLine):
     def withdraw(self, piece: Piece) -> None:
         """Take back a piece that waits for a row."""
         self.takes.decoding -= 1
-        if self.takes.number > 1:
-            self.takes.again.append(piece)
-        else:
-            self.takes.given -= 1
+        self.takes.again.append(piece)
 
     def _canceller(self, text: TokenLine | None) -> Callable[[], bool]:
         """Return what says whether the current piece is to end: it is asked for every line before every frame."""

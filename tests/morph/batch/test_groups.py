@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.queue import group_of
-from qwen3_tts_morph.morph.batch.speech import Speech
+from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.batch.turns import TURN_S, Group, Turns
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -133,3 +135,18 @@ def test_a_made_line_needs_no_turn_of_its_group(synthesizer, line, begun) -> Non
         assert len(codes_of(slow)) == PIECES * 60
         assert len(begun) == 2 and not running.ended
         running.close()
+
+
+def test_pieces_that_wait_for_a_row_when_a_turn_is_over_are_spoken_once(synthesizer, line) -> None:
+    """Of a line that nobody hears: its longest piece has the row, the others are taken back."""
+    words = " ".join(f"{'word ' * count}ends here." for count in (3, 7, 5))
+    complete = replace(line, text=words)
+    [whole] = render_lines(synthesizer, [complete], replace(OPTIONS, batch_size=1))
+    with serve(synthesizer, 1) as batch:
+        with synthesizer.session():  # both are there when the first one begins
+            first = batch.speak(complete, OPTIONS, Delivery(live=False))
+            other = batch.speak(replace(line, text="Hello."), replace(OPTIONS, seq_groups=1))
+        assert len(codes_of(other)) == PIECE
+        spoken = first.result()
+    assert spoken.report == whole.report and spoken.report.pieces == 3
+    assert np.array_equal(spoken.waveform, whole.waveform)
