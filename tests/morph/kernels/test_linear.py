@@ -190,10 +190,11 @@ def test_every_gemv_tile_returns_the_same(device):
         check(out, wanted, torch.float32)
 
 
+# The first one is the quickest in the interpreter, and runs by default.
 GEMM_PLANS = {
+    "large tiles": Plan(gemm_block_n=128, gemm_programs=1, gemm_block_k=256, gemm_block_m=128),
     "no pipeline": Plan(gemm_stages=1),
     "small tiles": Plan(gemm_block_n=16, gemm_block_k=64),
-    "large tiles": Plan(gemm_block_n=128, gemm_programs=1, gemm_block_k=256, gemm_block_m=128),
 }
 
 
@@ -219,9 +220,9 @@ def test_every_gemm_tile_returns_the_same(device, dtype, plan):
 
 def test_a_row_gets_the_same_result_at_any_index(device):
     """Exactly on a GPU; the interpreter uses NumPy's products, whose sums may depend on the row."""
-    gain, weight = random(device, 500), random(device, 100, 500)
-    x = random(device, 70, 500)
-    outs = torch.full((2, 70, 100), torch.nan, device=device)
+    gain, weight = random(device, 200), random(device, 60, 200)
+    x = random(device, 70, 200)
+    outs = torch.full((2, 70, 60), torch.nan, device=device)
     for out, order in zip(outs, (torch.arange(70), torch.arange(69, -1, -1)), strict=True):
         project(Plan(), residual_of(x[order], gain), out, Projection(weight, gain, 1e-6))
     check(outs[0], outs[1].flip(0).double(), torch.float32)
@@ -239,7 +240,7 @@ SPLIT_CASES = [(512, 64, 64), (448, 37, 33), (1536, 96, 65), (96, 200, 70)]
 
 @pytest.mark.parametrize(
     ("sizes", "split_k", "dtype"),
-    thinned(pairwise({str(case): case for case in SPLIT_CASES}, {"2 splits": 2, "8 splits": 8}, DTYPES), 3),
+    thinned(pairwise({str(case): case for case in SPLIT_CASES}, {"2 splits": 2, "8 splits": 8}, DTYPES), 4),
 )
 def test_split_k_starts_or_adds_to_a_residual_stream(device, sizes, split_k, dtype):
     width, outputs, rows = sizes
