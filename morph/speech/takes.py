@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..decode.decoded import Decoded
+from ..options import Sampling
 from ..text.duration import shortest_frames
 
 # How a take can end, best first. A take that is cut off contains more of its text than one that ends early.
@@ -47,6 +48,12 @@ class Take:
         samples = len(self.waveform) // len(self.decoded.codes) * frames
         codes = Decoded(self.decoded.codes[:frames], CAP)
         return replace(self, decoded=codes, waveform=self.waveform[:samples], ended=CAP)
+
+
+def may_improve(ended: str, sampling: Sampling | None) -> bool:
+    """Return whether another seed may help a line that ended so: not if the user's own limit ended it."""
+    own_limit = sampling is not None and sampling.max_seconds is not None
+    return ended in WRONG and not (ended == CAP and own_limit)
 
 
 def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: int) -> str:

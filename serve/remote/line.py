@@ -12,7 +12,7 @@ from ...morph.batch.speech import Chunk, Outcome, Speech
 from ...morph.options import FRAME_RATE
 from ...morph.runtime.bell import Bell
 from ...morph.speech.lines import LineReport, Spoken
-from ...morph.speech.takes import ENDS, WRONG, is_silent
+from ...morph.speech.takes import ENDS, is_silent
 from ...morph.text.duration import likely_frames
 from .connection import Answer, OnSound
 from .payload import Job
@@ -122,11 +122,6 @@ class RemoteLine:
             notes=told.notes,
         )
         return Spoken(waveform, rate, report, engine=" · ".join(told.made_by))
-
-    def can_improve(self, spoken: Spoken) -> bool:
-        """Return whether another seed may help: not if the user's own limit ended the line."""
-        sampling, ended = self.speech.options.sampling, spoken.report.ended
-        return ended in WRONG and not (ended == "cap" and sampling is not None and sampling.max_seconds)
 
 
 def rank(spoken: Spoken) -> int:

@@ -18,6 +18,7 @@ from ...morph.batch.speech import Delivery, Speech
 from ...morph.options import GenerateOptions
 from ...morph.speech.lines import Line, Spoken
 from ...morph.speech.report import compose, engines_of
+from ...morph.speech.takes import may_improve
 from .attempts import Attempts
 from .connection import connect
 from .facts import PUBLISHED_LANGUAGES, ServerFacts
@@ -194,7 +195,7 @@ class RemoteSpeaks:
             made = line.spoken(answer, take)
             kept = made if best is None or rank(made) < rank(best) else best
             best = replace(kept, report=replace(kept.report, takes=take))
-            if not line.can_improve(made):
+            if not may_improve(made.report.ended, line.speech.options.sampling):
                 break
             seed += max(1, made.report.pieces)
         assert best is not None  # the last take is made, or raises
@@ -209,5 +210,5 @@ class RemoteSpeaks:
 
 
 def unheard_interval(in_flight: int) -> float:
-    """Return the seconds between two events of a line that nobody hears, of so many in flight."""
+    """Return the seconds between two events of a line that nobody hears, with ``in_flight`` lines at once."""
     return min(max(SHORTEST_INTERVAL_S, in_flight / UNHEARD_EVENTS_A_S), LONGEST_INTERVAL_S)

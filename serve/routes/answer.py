@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ...morph.speech.lines import LineReport
-from ...morph.speech.takes import ENDS, WRONG
+from ...morph.speech.takes import ENDS, may_improve
 from ..api.errors import ApiError
 from ..api.request import MOST_SEED, SpeechRequest
 from ..audio.encoders import FORMATS, open_encoder
@@ -178,7 +178,7 @@ class SpeechAnswer:
         """Send the sound as a whole. A take that went wrong is spoken again with another seed, if that can be."""
         took = await self._take_file()
         for _ in range(1, TAKES):
-            if not self._went_wrong(took.report.ended):
+            if not may_improve(took.report.ended, self._asked.settings.generate.sampling):
                 break
             first, seed = self._asked, (self._asked.settings.seed + took.report.pieces) % (MOST_SEED + 1)
             self._asked = replace(first, settings=replace(first.settings, seed=seed))
@@ -216,11 +216,6 @@ class SpeechAnswer:
                 samples += len(part)
             note_end(self._metrics, reading.report, settings.seed)
             return _Take(bytes(sound + encoder.finish()), samples, reading.report)
-
-    def _went_wrong(self, ended: str) -> bool:
-        """Return whether another seed may help: not if the request's own limit ended the speech."""
-        sampling = self._asked.settings.generate.sampling
-        return ended in WRONG and not (ended == "cap" and sampling is not None and sampling.max_seconds)
 
 
 async def _left(receive: Receive) -> None:
