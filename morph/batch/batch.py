@@ -51,7 +51,7 @@ class Batch:
         rows: how many lines are spoken at a time, 1 to 256.
         waiting: how many more may wait; likewise how many whose text has not come, and how many that have begun and
             wait for a slow reader, for text or for a turn. None: any number.
-        linger_s: the model is free for others when no line has come for so many seconds.
+        linger_s: the batch releases the model after this many seconds without a line.
         joins: see ``Settings``.
     """
 

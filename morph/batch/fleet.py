@@ -17,7 +17,7 @@ from ..options import GenerateOptions
 from ..runtime.bell import Bell
 from ..speech.lines import Line, Spoken, say_why
 from ..text.duration import likely_frames
-from .batch import Batch
+from .batch import Batch, is_final
 from .queue import BatchClosed
 from .speech import Chunk, Delivery, Outcome, Speech
 
@@ -241,11 +241,9 @@ class _Dispatched(Speech):
 
 def _is_failure(error: BaseException | None) -> bool:
     """Return whether another device may make a line that ended with this error."""
-    if error is None or isinstance(error, (BatchClosed, torch.cuda.OutOfMemoryError)):
+    if error is None or isinstance(error, BatchClosed) or is_final(error):
         return False
-    return isinstance(error, NotFinite) or (
-        isinstance(error, Exception) and not isinstance(error, ValueError)
-    )
+    return isinstance(error, NotFinite) or not isinstance(error, ValueError)
 
 
 def name_devices(batches: Sequence[Batch]) -> list[str]:

@@ -80,7 +80,7 @@ class LineState(TurnLine):
     """The decoding of one line. Only the batch's thread calls it, with the model at hand.
 
     Of a line that is heard at most one piece has a row, so that a long text takes no row from others; of one that is
-    made complete, as many as there are. Pieces that went wrong are spoken again when all have been made.
+    made complete, as many as there are. Once all pieces have a take, those that went wrong are spoken again.
 
     Args:
         number: names the line in the codec.

@@ -18,8 +18,6 @@ from .between import Between
 from .speech import Outcome, Speech
 from .turns import Group, Turns
 
-RATE = 24_000  # of all published checkpoints
-
 
 class Busy(Exception):
     """As many lines wait as may wait: try again later."""
@@ -40,7 +38,7 @@ class BatchStatus:
         parked: how many have begun and have no row: for a slow reader, for more text, or for a turn of their group.
         silent: how many have not begun, because nothing of their text can be spoken yet.
         frames: of all lines, since it was created.
-        frame_s: seconds that a frame takes, 0 if it is not known.
+        frame_s: seconds per frame, 0 if not known.
     """
 
     rows: int
@@ -81,7 +79,7 @@ class Waiting:
         rate: of its sound, in Hz.
     """
 
-    def __init__(self, speech: Speech, group: Group, rate: int = RATE):
+    def __init__(self, speech: Speech, group: Group, rate: int):
         self.speech, self.group, self._rate = speech, group, rate
         line = speech.line
         self.reader = None if isinstance(line.text, str) else TextReader(line.text, speech.bell, line.layout)

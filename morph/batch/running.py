@@ -73,9 +73,8 @@ class Running:
         self._ready: list[_Ready] = []
         self._count = 0
         self._is_idle = False
-        self.late = (
-            first.is_live
-        )  # see ``LineSource``: where nobody listens, all lines are there from the beginning
+        # See ``LineSource``: where nobody listens, all lines are there from the beginning.
+        self.late = first.is_live
 
     def run(self) -> None:
         """Decode until the end.
@@ -90,8 +89,7 @@ class Running:
             self._turns = CodecTurns(
                 partial(engine.open_codec, model, choice, self._settings.rows), model.codec.dtype, self._speed
             )
-            decode = partial(engine.decode_waveforms, model, choice, on_chunk=self._check_open)
-            whole = WholeCodec(decode)
+            whole = WholeCodec(partial(engine.decode_waveforms, model, choice, on_chunk=self._check_open))
             builder = engine.prompt_builder(model)
             self._shared = Shared(builder, self._speed, whole, partial(engine.describe, model, choice))
             if self.joins:
@@ -141,9 +139,9 @@ class Running:
         for line in followed:
             line.follow()
         self._hear()
-        heard = bool(self._heard)
-        if self._shared.whole.is_due(COMPLETE_BESIDE if heard else self._settings.rows):
-            self._shared.whole.run(COMPLETE_BESIDE if heard else None)
+        most = COMPLETE_BESIDE if self._is_heard else None
+        if self._shared.whole.is_due(most or self._settings.rows):
+            self._shared.whole.run(most)
         self._leave()
         self._park()
         self._admit()
@@ -153,7 +151,7 @@ class Running:
                 for piece, request in line.next_requests():
                     self._add(line, piece, request)
         self._drop_cancelled()
-        self.late = bool(self._heard) or self._queue.has_live
+        self.late = self._is_heard or self._queue.has_live
 
     def _add(self, line: LineState, piece: Piece, request: LineRequest) -> None:
         """Queue a piece for a row: by the order of its line; the longest first of those that nobody hears yet."""
@@ -184,6 +182,11 @@ class Running:
         """The lines whose sound is read while it is made."""
         return [line for line in self._lines.values() if line.is_live]
 
+    @property
+    def _is_heard(self) -> bool:
+        """Whether any line is."""
+        return any(line.is_live for line in self._lines.values())
+
     def _hear(self) -> None:
         """Let complete lines be heard whose readers want that by now."""
         for line in self._lines.values():
@@ -195,15 +198,14 @@ class Running:
         ended = [line for line in self._lines.values() if line.may_ask and line.is_done]
         for line in ended:
             self._release(line)
-        # First: a reader who has all of its line may look at the status.
-        self._queue.counts.speaking = len(self._lines)
-        for line in ended:
+        for line in ended:  # all are released first: a reader who has all of its line may look at the status
             line.finish()
 
     def _release(self, line: LineState) -> None:
         if line.begun:
             self._turns.end(line)
         del self._lines[line.number]
+        self._queue.counts.speaking = len(self._lines)
 
     def _park(self, always: bool = False) -> None:
         """Take the lines out of the batch that need no row for now: ``_needs_no_row``.
@@ -224,7 +226,6 @@ class Running:
                 self._turns.finish_piece(line)
             if not line.is_done:
                 self._release(line)
-                self._queue.counts.speaking = len(self._lines)
                 self._queue.park(line.waiting, line)
         self._leave()
 
@@ -245,7 +246,8 @@ class Running:
         while playing < most and (one := self._queue.take(self._group)) is not None:
             line = self._open(one)
             playing += line is not None and (line.is_live or playing > 0)
-            self._queue.counts.speaking = len(self._lines)  # the queue counts those that have begun
+            # The queue counts those that have begun.
+            self._queue.counts.speaking = len(self._lines)
 
     def _open(self, one: Waiting) -> LineState | None:
         self._count += 1
@@ -299,9 +301,8 @@ class Running:
             return self._settings.linger_s
         if any(line.is_starved for line in self._lines.values()) and self._queue.is_asked:
             return LOOK_S
-        return (
-            self._queue.turn_left_s or None
-        )  # a turn that is over changes nothing for those that have a row
+        # A turn that is over changes nothing for those that have a row.
+        return self._queue.turn_left_s or None
 
     @property
     def _comes(self) -> bool:

@@ -152,8 +152,7 @@ class Speech:
                 self._queued -= chunk.frames
                 self.bell.set()
                 return chunk
-            if self._outcome is not None and self._outcome.error is not None:
-                raise self._outcome.error
+            self.check()
             return None
 
     def hear(self) -> None:
@@ -220,12 +219,10 @@ class Speech:
             RuntimeError: if it has not ended.
             Exception: the error that ended it.
         """
-        outcome = self._outcome
-        if outcome is not None and outcome.error is not None:
-            raise outcome.error
-        if outcome is None or outcome.report is None:
+        self.check()
+        if self._outcome is None or self._outcome.report is None:
             raise RuntimeError("the line has not ended: read its chunks first")
-        return outcome.report
+        return self._outcome.report
 
     @property
     def text_tokens(self) -> int:

@@ -57,17 +57,13 @@ def render_lines(
 
 
 def wait_for(speeches: Sequence[Speech], bell: Bell, on_frame: OnFrame | None) -> None:
-    """Wait until all lines have ended, or one has failed; ``bell`` rings when one has."""
-    waiting = deque(speeches)
-    while waiting:
-        while waiting and waiting[0].ended:
-            waiting.popleft().result()
-        if any(speech.failed for speech in waiting):
-            return
+    """Wait until all lines have ended; ``bell`` rings when one has. Raises the error of one that fails, at once."""
+    while not all(speech.ended for speech in speeches):
+        for speech in speeches:
+            speech.check()
         if on_frame is not None:
             tell_progress(speeches, on_frame)
-        if waiting:
-            bell.wait(None if on_frame is None else SHOWN_EVERY_S)
+        bell.wait(None if on_frame is None else SHOWN_EVERY_S)
 
 
 def tell_progress(speeches: Sequence[Speech], on_frame: OnFrame) -> None:
@@ -154,7 +150,8 @@ class SpeechStream:
     def __next__(self) -> Chunk:
         while not self._is_closed:
             while self._order:
-                if (chunk := self._next(self._order.popleft())) is not None:
+                index = self._order.popleft()
+                if self._speeches[index].has_chunk and (chunk := self.next_of(index)) is not None:
                     return chunk
             if all(speech.ended and not speech.has_chunk for speech in self._speeches):
                 for speech in self._speeches:
@@ -173,12 +170,6 @@ class SpeechStream:
         except BaseException:
             self.close()
             raise
-
-    def _next(self, index: int) -> Chunk | None:
-        """Return a line's next chunk, if it has one."""
-        speech = self._speeches[index]
-        chunk = speech.take() if speech.has_chunk else None
-        return None if chunk is None else replace(chunk, line=index)
 
     def line(self, index: int) -> Iterator[Chunk]:
         """Return an iterator over one line's chunks, for a separate reader. A chunk is read once, by any reader."""

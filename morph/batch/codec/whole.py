@@ -51,7 +51,7 @@ class WholeCodec:
         return len(self._pieces) >= enough
 
     def run(self, most: int | None = None) -> bool:
-        """Make the samples of what was collected, of at most so many pieces; return whether there was anything."""
+        """Make the samples of the pieces, of at most ``most``; return whether there was anything to make."""
         count = len(self._pieces) if most is None else most
         pieces, self._pieces = self._pieces[:count], self._pieces[count:]
         if not pieces:

@@ -724,7 +724,7 @@ def test_a_line_whose_piece_ends_rests_no_longer(synthesizer, voice) -> None:
     with synthesizer.session():
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
         shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str)
-        line = LineState(1, Waiting(speech, ()), shared)
+        line = LineState(1, Waiting(speech, (), 24000), shared)
         [(_, request)] = line.next_requests()
     line.rests_until = 99
     request.end("eos")

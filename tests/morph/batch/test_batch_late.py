@@ -188,7 +188,9 @@ def test_an_iterator_whose_close_blocks_holds_up_nobody(synthesizer, voice) -> N
 
 def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> None:
     """A prompt takes some milliseconds, and all lines wait for it."""
-    waiting = Waiting(Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), Bell()), ())
+    waiting = Waiting(
+        Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), Bell()), (), 24000
+    )
     waiting.start()
     assert waiting.reader is not None
     wait_until(lambda: waiting.reader._ended)

@@ -157,7 +157,7 @@ def test_a_cloned_voice_is_sent_with_consent_only(open_server, load, recording, 
         assert entry.kind == "uploaded" and "Ann" not in entry.name
         with RemoteSpeaks(facts, consent=True) as speaks:
             assert speaks.speak(line, SHORT, UNHEARD).result().report.frames
-            speaker.voices.remove(entry.name)  # as a server that began anew
+            speaker.voices.remove(entry.name)  # as a server that was restarted
             assert speaks.speak(replace(line, seed=5), SHORT, UNHEARD).result().report.frames
 
 
