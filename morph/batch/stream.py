@@ -64,6 +64,8 @@ def wait_for(speeches: Sequence[Speech], bell: Bell, on_frame: OnFrame | None) -
         if on_frame is not None:
             tell_progress(speeches, on_frame)
         bell.wait(None if on_frame is None else SHOWN_EVERY_S)
+    if on_frame is not None:
+        tell_progress(speeches, on_frame)  # the frames since the last time
 
 
 def tell_progress(speeches: Sequence[Speech], on_frame: OnFrame) -> None:
@@ -156,6 +158,7 @@ class SpeechStream:
             if all(speech.ended and not speech.has_chunk for speech in self._speeches):
                 for speech in self._speeches:
                     speech.check()
+                self._tell_progress()
                 break
             self._tell_progress()
             self._bell.wait(None if self._on_frame is None else SHOWN_EVERY_S)

@@ -426,6 +426,15 @@ def test_what_is_found_later_is_raised_to_the_reader(synthesizer, voice) -> None
     wait_until_free(synthesizer)
 
 
+def test_the_progress_ends_with_all_frames(synthesizer, long_line, monkeypatch) -> None:
+    monkeypatch.setattr("qwen3_tts_morph.morph.batch.stream.SHOWN_EVERY_S", 60.0)
+    done: list[int] = []
+    options = GenerateOptions(sampling=SHORT, retries=0)
+    stream = stream_line(synthesizer, long_line, options, lambda frames, _: done.append(frames))
+    list(stream)
+    assert done == sorted(done) and done[-1] == stream.spoken[0].report.frames
+
+
 def test_what_on_frame_raises_comes_after_the_chunks_before_it(synthesizer, long_line) -> None:
     def cancel(done: int, _: int) -> None:
         if done >= 20:
