@@ -10,7 +10,8 @@ import torch
 from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, attend_lines
 from qwen3_tts_morph.morph.kernels.embed import look_up
-from qwen3_tts_morph.morph.kernels.linear.launch import Projection, project
+from qwen3_tts_morph.morph.kernels.linear.launch import project
+from qwen3_tts_morph.morph.kernels.linear.projection import Projection
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
 from qwen3_tts_morph.morph.model.layers import LayerStack
@@ -26,7 +27,7 @@ def batch_kernels(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Calla
     decoder, slots = bench.weights.talker, bench.slots(batch, 200, 256)
     first, width = decoder.layers[0], len(decoder.norm)
     inputs = Inputs(bench.weights.first_table, slots.state.tokens)
-    residual = look_up(plan, inputs, first.input_norm)
+    residual = look_up(plan, inputs, first.input_norm, decoder.eps)
     qkv = torch.randn(batch, len(first.qkv), device=bench.device)
     heads = torch.randn(batch, first.out.shape[1], device=bench.device).to(decoder.norm.dtype)
     active = torch.randn(batch, first.down.shape[1], device=bench.device).to(decoder.norm.dtype)
@@ -45,7 +46,7 @@ def batch_kernels(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Calla
         project(plan, residual, active, Projection(layer.gate_up, layer.post_norm, decoder.eps, gated=True))
 
     return {
-        "look up": (lambda layer, _: look_up(plan, inputs, layer.input_norm), batch * width * 2),
+        "look up": (lambda layer, _: look_up(plan, inputs, layer.input_norm, decoder.eps), batch * width * 2),
         "norm + qkv": (
             lambda layer, _: project(
                 plan, residual, qkv, Projection(layer.qkv, layer.input_norm, decoder.eps)
@@ -84,7 +85,7 @@ def batch_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
     heads, predictor = unquantized(bench.weights.heads), bench.weights.predictor
     slots = bench.slots(batch, 200, 256)
     narrow = bench.weights.tables[0][:, : len(predictor.norm)].contiguous()
-    residual = look_up(plan, Inputs(narrow, slots.state.report[:, 1]), predictor.norm)
+    residual = look_up(plan, Inputs(narrow, slots.state.report[:, 1]), predictor.norm, predictor.eps)
     logits = torch.randn(batch, heads.shape[1], device=bench.device)
 
     def sample() -> None:

@@ -161,7 +161,7 @@ def pass_table(
     bench.note(table, f"predictor pass, batch {batch}, {label}", ms=ms, first_s=ready)
     residual = Residual(torch.randn(batch, len(decoder.norm), device=bench.device), None)
     if batch > plan.gemv_max_rows:
-        residual = look_up(plan, inputs, decoder.norm)
+        residual = look_up(plan, inputs, decoder.norm, decoder.eps)
     ms, _ = bench.measure(lambda: fused.sample_heads(bench.weights, slots, plan, residual, (0, 1)))
     bench.note(table, f"head and sampling, batch {batch}, {label}", ms=ms)
     for context in contexts:

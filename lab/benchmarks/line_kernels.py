@@ -13,7 +13,8 @@ from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.kernels.attention.one_line import attend_line, attend_o_proj, combine_o_proj
 from qwen3_tts_morph.morph.kernels.embed import embed_frame
 from qwen3_tts_morph.morph.kernels.linear.gemv import gemv
-from qwen3_tts_morph.morph.kernels.linear.launch import Projection, project
+from qwen3_tts_morph.morph.kernels.linear.launch import project
+from qwen3_tts_morph.morph.kernels.linear.projection import Projection
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.precompile import run
 from qwen3_tts_morph.morph.kernels.sampling import sample_codes, sample_first

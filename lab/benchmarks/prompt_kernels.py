@@ -5,8 +5,8 @@
 
 "pass": the pass of ``--positions`` as a captured graph, its error against float32, under the plans of PLANS; and for
 two of them each kernel, replayed alone and in its chain, measured by leaving it out.
-"frames": complete frames of ``--batches`` lines at S = 5 and 15 under the same two plans, and with a smaller ring: what
-is better for prompts must not slow them down.
+"frames": complete frames of ``--batches`` lines at S = 5 and 15 under ``--plans``: what is better for prompts must not
+slow them down. For batches of many lines: ``--parts frames sweep --plans default "never cuBLAS" --batches 96 128 256``.
 "sweep": the products of the talker's layers with ``--rows``, over all layers in turn (more weights than the L2 cache
 holds), with every tile that ``candidates`` names, and cuBLAS's. Each is checked against float32. The five fastest are
 printed with the default.
@@ -37,7 +37,8 @@ import torch
 from qwen3_tts_morph.morph.frame.buffers import PrefillBatch
 from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.kernels.embed import look_up
-from qwen3_tts_morph.morph.kernels.linear.launch import Projection, project
+from qwen3_tts_morph.morph.kernels.linear.launch import project
+from qwen3_tts_morph.morph.kernels.linear.projection import Projection
 from qwen3_tts_morph.morph.kernels.linear.tiles import GemmShape, GemmTile, gemm_tile
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.precompile import compile_only
@@ -53,10 +54,11 @@ from .kernels import check_pass, relative, widened
 from .random_weights import SHAPES, unquantized
 from .results import machine_name
 
-HELD, DEFAULT = "held", "default"
+HELD, DEFAULT, OURS = "held", "default", "never cuBLAS"
 PLANS: dict[str, dict[str, Any]] = {
     HELD: {"stream_max_rows": 0},
     DEFAULT: {},
+    OURS: {"library_min_rows": None},
     "108 KB": {"stream_shared_bytes": 108 * 1024},
     "all streamed": {"held_programs": 0},
     "all streamed, 72 KB": {"held_programs": 0, "stream_shared_bytes": 72 * 1024},
@@ -65,10 +67,16 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 COMPARED = (HELD, DEFAULT)
 IN_FRAMES = (*COMPARED, "108 KB")
+LIBRARY = {"library_min_rows": 3}
+MANY_ROWS = 65  # from here on the sweep has wider tiles of tl.dot, and cuBLAS's product with what joins it
 DOT_PLANS: dict[str, dict[str, Any]] = {
     "tl.dot": {},
     "tl.dot, 64 outputs": {"gemm_block_n": 64, "gemm_programs": 1, "gemm_shared_bytes": 200_000},
 }
+WIDE = (  # BLOCK_M, outputs times gates, BLOCK_K, stages, warps
+    (64, 64, 128, 4, 4), (64, 128, 64, 4, 4), (128, 64, 64, 4, 4), (128, 64, 64, 4, 8), (128, 64, 128, 3, 8),
+    (128, 128, 64, 3, 4), (128, 128, 64, 4, 8), (128, 256, 64, 3, 8), (256, 64, 64, 4, 8), (256, 128, 64, 3, 8),
+)  # fmt: skip
 RINGS = ((128, 108), (64, 108), (64, 72), (64, 216))  # BLOCK_K, KB
 LARGEST_RING = 220  # KB
 PROGRAMS = (90, 260)  # that a candidate's grid may have
@@ -103,22 +111,23 @@ def products_of(bench: Bench, plan: Plan, rows: int) -> list[Product]:
     stack, device = bench.weights.talker, bench.device
     first, dtype, eps = stack.layers[0], stack.norm.dtype, stack.eps
     stream = look_up(
-        plan, Inputs(torch.randn(rows, len(stack.norm), device=device).to(dtype)), first.input_norm
+        plan, Inputs(torch.randn(rows, len(stack.norm), device=device).to(dtype)), first.input_norm, eps
     )
     heads, active = (
         torch.randn(rows, weight.shape[1], device=device).to(dtype) for weight in (first.out, first.down)
     )
-    qkv = torch.zeros(rows, len(first.qkv), device=device)
+    qkv = torch.zeros(rows, len(first.qkv), device=device, dtype=plan.product_dtype(rows, dtype))
     gated = torch.zeros(rows, first.down.shape[1], device=device, dtype=dtype)
     target = Residual.empty(plan, rows, stack.norm)
     target.values.zero_()
 
     def normed(weight: Weight) -> torch.Tensor:
         scale = (stream.values.square().mean(-1, keepdim=True) + eps).rsqrt()
-        return (stream.operand(plan).float() * scale) @ unquantized(weight).float().T
+        operand = stream.operand(plan).float() * (1.0 if stream.squares is None else scale)
+        return operand @ unquantized(weight).float().T
 
     def add(inputs: torch.Tensor, weight: Weight, tile: GemmTile | None, plan: Plan) -> None:
-        made = Projection(weight, residual=target, next_norm=stack.norm)
+        made = Projection(weight, eps=eps, residual=target, next_norm=stack.norm)
         project(plan, Inputs(inputs), target.values, made, tile)
 
     def swiglu(layer: Layer) -> torch.Tensor:
@@ -157,6 +166,8 @@ def products_of(bench: Bench, plan: Plan, rows: int) -> list[Product]:
 
 def candidates(plan: Plan, shape: GemmShape) -> dict[str, GemmTile]:
     """Return the tiles that are measured for a product, by name; of equal ones the first."""
+    if shape.rows >= MANY_ROWS:
+        return {DEFAULT: gemm_tile(plan, shape)} | {describe(tile): tile for tile in wide(shape)}
     found = {DEFAULT: gemm_tile(plan, shape), HELD: gemm_tile(replace(plan, **PLANS[HELD]), shape)}
     for name, changes in DOT_PLANS.items():
         found[name] = gemm_tile(replace(plan, gemm_held=False, **changes), shape)
@@ -166,6 +177,16 @@ def candidates(plan: Plan, shape: GemmShape) -> dict[str, GemmTile]:
     for name, tile in found.items():
         unique.setdefault(tile, name)
     return {name: tile for tile, name in unique.items()}
+
+
+def wide(shape: GemmShape) -> Iterator[GemmTile]:
+    """Yield tiles of ``gemm`` for many rows."""
+    for block_m, columns, block_k, stages, warps in WIDE:
+        block_n = columns // (2 if shape.gated else 1)
+        for split_k in (1,) if shape.gated else (1, 2, 4):
+            programs = -(-shape.rows // block_m) * (shape.outputs // block_n) * split_k
+            if shape.outputs % block_n == 0 and (split_k == 1 or programs <= PROGRAMS[1]):
+                yield GemmTile(block_m, block_n, block_k, stages, warps, split_k=split_k)
 
 
 def streams(shape: GemmShape) -> Iterator[GemmTile]:
@@ -241,12 +262,12 @@ def jobs_of(bench: Bench, options: argparse.Namespace) -> Iterator[Callable[[Pla
     if "frames" in options.parts:
         for batch, groups in cases_of(options):
             make, _ = frames_of(bench, batch, groups)
-            for variant in variants_of(bench.plan, IN_FRAMES).values():
+            for variant in variants_of(bench.plan, options.plans).values():
                 yield started(make, variant)
     if "sweep" in options.parts:
         layer = bench.weights.talker.layers[0]
         for rows in options.rows:
-            for product in products_of(bench, bench.plan, rows):
+            for product in products_of(bench, replace(bench.plan, **PLANS[OURS]), rows):
                 for tile in candidates(bench.plan, product.shape).values():
                     yield partial(product.call, layer, tile)
 
@@ -356,7 +377,7 @@ def frames_part(bench: Bench, options: argparse.Namespace) -> None:
         make, rewind = frames_of(bench, batch, groups)
         times = {
             f"{name}_ms": bench.measure(partial(make, plan), rewind)[0]
-            for name, plan in variants_of(bench.plan, IN_FRAMES).items()
+            for name, plan in variants_of(bench.plan, options.plans).items()
         }
         bench.note("frame", f"S={groups}, batch {batch}", **times)
 
@@ -364,8 +385,22 @@ def frames_part(bench: Bench, options: argparse.Namespace) -> None:
 def sweep_part(bench: Bench, options: argparse.Namespace) -> None:
     """Measure every candidate of every product."""
     for rows in options.rows:
-        for product in products_of(bench, bench.plan, rows):
+        for product in products_of(bench, replace(bench.plan, **PLANS[OURS]), rows):
             sweep(bench, product, rows)
+        if rows >= MANY_ROWS:
+            joined(bench, rows)
+
+
+def joined(bench: Bench, rows: int) -> None:
+    """Measure cuBLAS's products with the kernels behind them."""
+    plan, layers = replace(bench.plan, **LIBRARY), bench.weights.talker.layers
+    for product in products_of(bench, plan, rows):
+        product.made.zero_()
+        product.call(layers[0], None, plan)
+        error = float(relative(product.made.float(), product.wanted(layers[0])))
+        bench.require(error < LARGEST_ERROR, f"{product.name}, {rows} rows, cuBLAS: error {error:.4f}")
+        ms, _ = bench.measure(partial(product.run_all, layers, None, plan))
+        note_product(bench, product, rows, 1000 * ms / len(layers), "cuBLAS, joined")
 
 
 def sweep(bench: Bench, product: Product, rows: int) -> None:
@@ -460,6 +495,7 @@ def main() -> int:
     table.add_argument("--parts", nargs="+", default=["pass", "frames", "sweep"])
     table.add_argument("--positions", type=int, default=32)
     table.add_argument("--rows", type=int, nargs="+", default=[32, 16, 64])
+    table.add_argument("--plans", nargs="+", default=IN_FRAMES, choices=tuple(PLANS))
     table.add_argument("--batches", type=int, nargs="+", default=[16, 32, 64])
     table.add_argument("--seq-groups", type=int, nargs="+", default=[15, 5])
     table.add_argument("--repeats", type=int, default=5)

@@ -9,27 +9,50 @@ import triton.language as tl
 from .linear.gemm import load_gains, store_scaled
 from .pdl import launch_dependents, wait_for_inputs
 from .plan import Plan, launch
+from .rows import normed_row
 from .states import Inputs, Residual
 
 EMBED_BLOCK = 128  # columns per program
 
 
-def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor) -> Residual:
-    """Start the residual stream of a GEMM pass; ``gain`` is the weight of the first norm ``[H]``."""
+def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor, eps: float) -> Residual:
+    """Start the residual stream of a GEMM pass; ``gain`` ``[H]`` and ``eps`` are those of the first norm."""
     residual = Residual.empty(plan, inputs.rows, gain)
     x, tokens = inputs.source()
+    block = embed_block(residual)
     launch(
-        look_up_rows, (inputs.rows, -(-len(gain) // EMBED_BLOCK)), plan, 4, dependent=inputs.hidden is None, x=x,
+        look_up_rows, (inputs.rows, -(-len(gain) // block)), plan, 4, dependent=inputs.hidden is None, x=x,
         hidden=inputs.hidden, tokens=tokens, token_stride=0 if tokens is None else tokens.stride(0),
-        out=residual.values, gain=gain, scaled=residual.operand(plan), squares=residual.squares, H=len(gain),
-        BLOCK=EMBED_BLOCK,
+        out=residual.values, gain=gain, eps=eps, scaled=residual.operand(plan), squares=residual.squares, H=len(gain),
+        BLOCK=block,
     )  # fmt: skip
     return residual
 
 
+def embed_block(residual: Residual) -> int:
+    """Return the columns per program that starts ``residual``: whole rows where it leaves them after the norm."""
+    whole = residual.scaled is not None and residual.squares is None
+    return triton.next_power_of_2(residual.values.shape[1]) if whole else EMBED_BLOCK
+
+
+@triton.jit
+def store_start(values, gains, eps, scaled, squares, row, first, H: tl.constexpr):
+    """Store columns ``first ..`` of one row of the residual stream ``[C]`` as the next product reads them.
+
+    Without ``squares`` it is the whole row, and ``scaled`` gets it after the norm; else as ``store_scaled``.
+    """
+    if squares is None:
+        columns = tl.arange(0, values.shape[0])
+        normed = normed_row(values, gains.to(tl.float32), eps, H)
+        tl.store(scaled + row * H + columns, normed.to(scaled.dtype.element_ty), mask=columns < H)
+    else:
+        rows = row + tl.arange(0, 1)
+        store_scaled(values[None, :], gains, scaled, squares, rows, first, tl.num_programs(0), H)
+
+
 @triton.jit
 def embed_frame(
-    line_tokens, report, first_table, tables, text, steps, out, gain, scaled, squares, text_length,
+    line_tokens, report, first_table, tables, text, steps, out, gain, eps, scaled, squares, text_length,
     V: tl.constexpr, CODES: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Sum the embeddings of a frame's 16 codes and its text token, in float32; program ``(line, block of columns)``.
@@ -40,7 +63,7 @@ def embed_frame(
         text: ``[B, text_length, H]``, one row per frame; after its end, the last row is used.
         steps: int64 ``[B]``, each line's frame number.
         out: float32 ``[B, H]``.
-        gain, scaled, squares: as of ``store_scaled``, or None.
+        gain, eps, scaled, squares: as of ``store_start``; scaled may be None.
     """
     launch_dependents(PDL)
     line = tl.program_id(0)
@@ -59,13 +82,12 @@ def embed_frame(
         total += tl.load(tables + entry * H + columns, mask=mask, other=0.0).to(tl.float32)
     tl.store(out + line * H + columns, total, mask=mask)
     if scaled is not None:
-        rows = line + tl.arange(0, 1)
-        store_scaled(total[None, :], gains, scaled, squares, rows, first, tl.num_programs(0), H)
+        store_start(total, gains, eps, scaled, squares, line, first, H)
 
 
 @triton.jit(do_not_specialize=["token_stride"])
 def look_up_rows(
-    x, hidden, tokens, token_stride, out, gain, scaled, squares,
+    x, hidden, tokens, token_stride, out, gain, eps, scaled, squares,
     H: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Copy a pass's input rows into the residual stream; program ``(row, block of columns)``.
@@ -74,7 +96,7 @@ def look_up_rows(
         x: the rows ``[R, H]``, or with ``tokens`` a table whose rows ``tokens[i * token_stride]`` they are.
         hidden: None, or ``[R / 2, H]``: rows that precede each token's.
         out: float32 ``[R, H]``.
-        gain, scaled, squares: as of ``store_scaled``.
+        gain, eps, scaled, squares: as of ``store_start``.
     """
     launch_dependents(PDL)
     row = tl.program_id(0)
@@ -94,6 +116,4 @@ def look_up_rows(
         source = row.to(tl.int64) if tokens is None else tl.load(tokens + row * token_stride)
         values = tl.load(x + source * H + columns, mask=mask, other=0.0).to(tl.float32)
     tl.store(out + row * H + columns, values, mask=mask)
-    store_scaled(
-        values[None, :], gains, scaled, squares, row + tl.arange(0, 1), first_column, tl.num_programs(0), H
-    )
+    store_start(values, gains, eps, scaled, squares, row, first_column, H)

@@ -15,9 +15,11 @@ from torch.nn import functional
 from ..frame.buffers import Buffers, LastPositions, PrefillBatch
 from ..frame.noise import GROUPS
 from ..frame.weights import Weights
-from .embed import EMBED_BLOCK, embed_frame, look_up
+from ..model.weights.int8 import Int8Weight
+from .embed import embed_block, embed_frame, look_up
 from .layer import run_layers
-from .linear.launch import Projection, project
+from .linear.launch import project
+from .linear.projection import Projection
 from .plan import Plan, launch
 from .sampling import sample_codes, sample_first
 from .states import CacheSpan, Inputs, Residual
@@ -47,7 +49,9 @@ def advance(weights: Weights, buffers: Buffers, window: int, plan: Plan | None =
 
 
 def _plan_for(weights: Weights, buffers: Buffers, plan: Plan | None) -> Plan:
-    return replace(plan or Plan.of(weights.first_head.device), workspace=buffers.workspace)
+    plan = replace(plan or Plan.of(weights.first_head.device), workspace=buffers.workspace)
+    is_int8 = isinstance(weights.talker.layers[0].qkv, Int8Weight)
+    return replace(plan, library_min_rows=None) if is_int8 else plan
 
 
 def predict(weights: Weights, buffers: Buffers, seq_groups: int, plan: Plan) -> None:
@@ -85,7 +89,8 @@ def sample_heads(
 ) -> None:
     """Sample groups ``first + 1 .. end`` of every line through the ``heads`` ``(first, end)``, in one product."""
     first, end = heads
-    logits = plan.empty("logits", (len(residual.values), (end - first) * buffers.codebook), residual.values)
+    shape = (len(residual.values), (end - first) * buffers.codebook)
+    logits = plan.empty("logits", shape, residual.values, plan.product_dtype(shape[0], weights.heads.dtype))
     weight = weights.heads[first:end].flatten(0, 1)
     project(plan, residual, logits, Projection(weight, weights.predictor.norm, weights.predictor.eps))
     sample(buffers, plan, logits, heads)
@@ -111,7 +116,8 @@ def _to_predictor(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | Resi
     weight, bias = weights.projection
     norm = weights.predictor.layers[0].input_norm
     residual = Residual.empty(plan, inputs.rows, norm)
-    project(plan, inputs, residual.values, Projection(weight, bias=bias, starts=residual, next_norm=norm))
+    start = Projection(weight, eps=weights.predictor.eps, bias=bias, starts=residual, next_norm=norm)
+    project(plan, inputs, residual.values, start)
     return residual
 
 
@@ -159,7 +165,9 @@ def run_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, plan:
     state.positions.sub_(1)  # sampling counts it
     length = arrivals.embeds.shape[1]
     # Not a dependent launch, as it is the first of the pass.
-    inputs = look_up(replace(plan, pdl=False), Inputs(arrivals.embeds[0]), stack.layers[0].input_norm)
+    inputs = look_up(
+        replace(plan, pdl=False), Inputs(arrivals.embeds[0]), stack.layers[0].input_norm, stack.eps
+    )
     residual = run_layers(stack, plan, inputs, CacheSpan(buffers.cache, buffers.angles, length, length))
     last = Residual.empty(plan, 1, stack.norm)
     torch.index_select(residual.values, 0, state.positions, out=last.values)
@@ -182,11 +190,13 @@ def step_talker(weights: Weights, buffers: Buffers, window: int, plan: Plan) -> 
     state, stack = buffers.state, weights.talker
     lines, width = state.hidden.shape
     residual = Residual.empty(plan, lines, stack.norm)
+    block = embed_block(residual)
     launch(
-        embed_frame, (lines, -(-width // EMBED_BLOCK)), plan, 4, line_tokens=state.tokens, report=state.report,
+        embed_frame, (lines, -(-width // block)), plan, 4, line_tokens=state.tokens, report=state.report,
         first_table=weights.first_table, tables=weights.tables, text=buffers.text, steps=state.steps,
-        out=residual.values, gain=stack.layers[0].input_norm, scaled=residual.scaled, squares=residual.squares,
-        text_length=buffers.context, V=weights.tables.shape[1], CODES=GROUPS, H=width, BLOCK=EMBED_BLOCK,
+        out=residual.values, gain=stack.layers[0].input_norm, eps=stack.eps, scaled=residual.scaled,
+        squares=residual.squares, text_length=buffers.context, V=weights.tables.shape[1], CODES=GROUPS, H=width,
+        BLOCK=block,
     )  # fmt: skip
     talk(weights, buffers, window, plan, residual)
 
@@ -201,7 +211,8 @@ def talk(weights: Weights, buffers: Buffers, window: int, plan: Plan, residual: 
 def sample_next(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual) -> None:
     """Sample group 0 of every line's next frame, from the residual stream of the talker's last positions."""
     state, stack = buffers.state, weights.talker
-    logits = plan.empty("logits", (len(state.hidden), len(weights.first_head)), residual.values)
+    shape = (len(state.hidden), len(weights.first_head))
+    logits = plan.empty("logits", shape, residual.values, plan.product_dtype(shape[0], state.hidden.dtype))
     # The normed state is the predictor's input of the next frame.
     head = Projection(weights.first_head, stack.norm, stack.eps, normed_copy=state.hidden)
     project(plan, residual, logits, head)

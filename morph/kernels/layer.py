@@ -1,7 +1,8 @@
 """A pass over a stack of layers with the fused kernels: one new position per line, or two for the predictor's first.
 
 A layer is four launches for one line of the predictor, five for the talker:
-RMSNorm + qkv, attention (+ output projection), RMSNorm + gate and up + SwiGLU, down + residual.
+RMSNorm + qkv, attention (+ output projection), RMSNorm + gate and up + SwiGLU, down + residual. With many lines,
+cuBLAS's products are launches of their own, and so is what joins them: eight per layer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import torch
 from ..model.layers import LayerStack
 from .attention.launch import AttentionInputs, attend
 from .embed import look_up
-from .linear.launch import Projection, project
+from .linear.launch import project
+from .linear.projection import Projection
 from .plan import Plan
 from .states import CacheSpan, Inputs, Residual
 
@@ -34,7 +36,7 @@ def _begin(stack: LayerStack, plan: Plan, inputs: Inputs | Residual) -> tuple[Re
         return inputs, None
     if inputs.rows <= plan.gemv_max_rows:
         return Residual.empty(plan, inputs.rows, stack.norm), inputs
-    return look_up(plan, inputs, stack.layers[0].input_norm), None
+    return look_up(plan, inputs, stack.layers[0].input_norm, stack.eps), None
 
 
 def _run_layer(
@@ -44,7 +46,7 @@ def _run_layer(
     residual, inputs = start
     layer = stack.layers[index]
     like, rows = layer.input_norm, len(residual.values)
-    qkv = plan.empty("qkv", (rows, len(layer.qkv)), like, torch.float32)
+    qkv = plan.empty("qkv", (rows, len(layer.qkv)), like, plan.product_dtype(rows, like.dtype))
     copy = None if inputs is None else residual.values
     project(
         plan, inputs or residual, qkv, Projection(layer.qkv, layer.input_norm, stack.eps, input_copy=copy)
@@ -54,7 +56,9 @@ def _run_layer(
     active = plan.empty("active", (rows, layer.down.shape[1]), like)
     gate_up = Projection(layer.gate_up, layer.post_norm, stack.eps, gated=True, partials=partials)
     project(plan, residual, active, gate_up)
-    down = Projection(layer.down, partials=partials, residual=residual, next_norm=_norm_after(stack, index))
+    down = Projection(
+        layer.down, eps=stack.eps, partials=partials, residual=residual, next_norm=_norm_after(stack, index)
+    )
     project(plan, Inputs(active), residual.values, down)
 
 

@@ -80,6 +80,9 @@ class Plan:
     split_k_min_width: int = 2048  # K below which a GEMM is never split
     split_k_programs: int = FEWEST_PROGRAMS  # split-K stops doubling when there are this many programs
 
+    # Products of cuBLAS, with what joins them in ``rows.py``: from this many rows on; None: never.
+    library_min_rows: int | None = 97
+
     # Attention of one line, fused with its output projection.
     line_positions: int = 16  # cached positions per warp, at least
     line_splits: int = (
@@ -113,6 +116,14 @@ class Plan:
     def runs_prompts(self, weight: Weight) -> bool:
         """Return whether a short prompt is faster in these kernels than with cuBLAS's products: with held weights."""
         return self.gemm_held and not isinstance(weight, Int8Weight) and weight.element_size() == 2
+
+    def uses_library(self, rows: int) -> bool:
+        """Return whether the products of ``rows`` rows are cuBLAS's."""
+        return self.library_min_rows is not None and rows >= self.library_min_rows
+
+    def product_dtype(self, rows: int, dtype: torch.dtype) -> torch.dtype:
+        """Return the dtype of a product that no kernel adds to: cuBLAS's are of the model's ``dtype``, ours float32."""
+        return dtype if self.uses_library(rows) else torch.float32
 
     def empty(
         self, name: str, shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype | None = None

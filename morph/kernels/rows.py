@@ -7,33 +7,46 @@ import torch
 import triton
 import triton.language as tl
 
+from .pdl import launch_dependents, wait_for_inputs
 from .precompile import Launch, run
 
 COLUMNS = 1024  # per program
 
 
 @triton.jit
-def add_and_norm(states, added, scale, gain, sums, normed, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+def normed_row(values, gains, eps, WIDTH: tl.constexpr):
+    """Return the RMSNorm of one row of WIDTH values, float32; the surplus are zeros."""
+    return values * tl.rsqrt(tl.sum(values * values, axis=0) / WIDTH + eps) * gains
+
+
+@triton.jit
+def add_and_norm(
+    states, added, scale, gain, sums, normed, eps,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr = False,
+):  # fmt: skip
     """``sums = states + scale * added`` and its RMSNorm, float32 inside; program ``row`` of ``[R, WIDTH]``.
 
     Args:
-        states, added: ``[R, WIDTH]``.
+        states: ``[R, WIDTH]``, or None for zeros.
+        added: ``[R, WIDTH]``.
         scale: ``[WIDTH]``, or None for 1.
         gain: ``[WIDTH]``.
         sums, normed: ``[R, WIDTH]``; what is normed is the rounded sum.
     """
+    launch_dependents(PDL)
     row = tl.program_id(0).to(tl.int64) * WIDTH
     columns = tl.arange(0, BLOCK)
     mask = columns < WIDTH
-    more = tl.load(added + row + columns, mask=mask, other=0.0).to(tl.float32)
+    gains = tl.load(gain + columns, mask=mask, other=0.0).to(tl.float32)
+    wait_for_inputs(PDL)
+    total = tl.load(added + row + columns, mask=mask, other=0.0).to(tl.float32)
     if scale is not None:
-        more *= tl.load(scale + columns, mask=mask, other=0.0).to(tl.float32)
-    total = tl.load(states + row + columns, mask=mask, other=0.0).to(tl.float32) + more
+        total *= tl.load(scale + columns, mask=mask, other=0.0).to(tl.float32)
+    if states is not None:
+        total += tl.load(states + row + columns, mask=mask, other=0.0).to(tl.float32)
     total = total.to(sums.dtype.element_ty)
     tl.store(sums + row + columns, total, mask=mask)
-    total = total.to(tl.float32)
-    scaled = total * tl.rsqrt(tl.sum(total * total, axis=0) / WIDTH + eps)
-    scaled *= tl.load(gain + columns, mask=mask, other=0.0).to(tl.float32)
+    scaled = normed_row(total.to(tl.float32), gains, eps, WIDTH)
     tl.store(normed + row + columns, scaled.to(normed.dtype.element_ty), mask=mask)
 
 
@@ -60,8 +73,10 @@ def add_norm(
 
 
 @triton.jit
-def swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+def swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr = False):
     """``silu(gate) * up``: ``[R, 2 WIDTH]`` to ``[R, WIDTH]``, float32 inside; program ``(row, block of WIDTH)``."""
+    launch_dependents(PDL)
+    wait_for_inputs(PDL)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = columns < WIDTH

@@ -80,9 +80,10 @@ class Residual:
 
     Attributes:
         values: float32 ``[R, H]``.
-        scaled: ``[R, H]`` in the model's dtype, ``values`` times the next norm's weight: what the next GEMM multiplies.
-            None where GEMV runs.
-        squares: float32 ``[H / SUM_WIDTH, R]``, sums of ``values`` squared: what the next GEMM's RMSNorm needs.
+        scaled: ``[R, H]`` in the model's dtype, what the next GEMM multiplies: ``values`` times the next norm's weight,
+            or without ``squares`` all of ``values`` after that norm. None where GEMV runs.
+        squares: float32 ``[H / SUM_WIDTH, R]``, sums of ``values`` squared: what the next GEMM's RMSNorm needs. None
+            where GEMV runs, and where the products are cuBLAS's.
     """
 
     values: torch.Tensor
@@ -95,15 +96,17 @@ class Residual:
         values = plan.empty("residual", (rows, len(like)), like, torch.float32)
         if rows <= plan.gemv_max_rows:
             return cls(values, None)
-        squares = plan.empty("squares", (-(-len(like) // SUM_WIDTH), rows), values)
-        return cls(values, plan.empty("scaled", (rows, len(like)), like), squares)
+        scaled = plan.empty("scaled", (rows, len(like)), like)
+        if plan.uses_library(rows):
+            return cls(values, scaled)
+        return cls(values, scaled, plan.empty("squares", (-(-len(like) // SUM_WIDTH), rows), values))
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """For GEMV: the float32 rows."""
         return self.values, None
 
     def operand(self, plan: Plan) -> torch.Tensor:
-        """For GEMM: the rows times the next norm's weight.
+        """For GEMM: ``scaled``.
 
         Raises:
             ValueError: for a residual stream that was made for GEMV.
@@ -126,8 +129,11 @@ class Residual:
             return plan.empty(name, rows.shape, rows).copy_(rows)
 
         values = last_rows("last residual", self.values)
-        if self.scaled is None or self.squares is None:
+        if self.scaled is None:
             return Residual(values, None)
+        scaled = last_rows("last scaled", self.scaled)
+        if self.squares is None:
+            return Residual(values, scaled)
         squares = self.squares[:, length - 1 :: length]
         squares = plan.empty("last squares", squares.shape, squares).copy_(squares)
-        return Residual(values, last_rows("last scaled", self.scaled), squares)
+        return Residual(values, scaled, squares)

@@ -69,8 +69,8 @@ def turned(vectors, turn, columns, eps, D: tl.constexpr):
 
     ``vectors`` points to the heads, ``[.., heads, 1]`` or one.
     """
-    values = tl.load(vectors + columns)
-    across = tl.load(vectors + (columns + D // 2) % D)
+    values = tl.load(vectors + columns).to(tl.float32)
+    across = tl.load(vectors + (columns + D // 2) % D).to(tl.float32)
     scale = tl.rsqrt(tl.sum(values * values, axis=4, keep_dims=True) * (1.0 / D) + eps)
     return (values * turn[0] + across * turn[1]) * scale
 

@@ -10,7 +10,8 @@ import triton
 
 from ...model.layers import Layer, LayerStack
 from ...model.weights.linear import split_scales
-from ..linear.launch import Projection, as_words, project
+from ..linear.launch import as_words, project
+from ..linear.projection import Projection
 from ..linear.tiles import GemvShape, gemv_tile
 from ..plan import Plan, launch
 from ..states import CacheSpan, Inputs, Residual
@@ -30,7 +31,10 @@ LONGEST_PROMPT = 256  # positions: longer ones have enough work for FlashAttenti
 
 @dataclass(frozen=True)
 class AttentionInputs:
-    """What one layer's attention reads: float32 ``qkv`` ``[R, (heads + 2 kv_heads) head_dim]``, and the cache."""
+    """What one layer's attention reads: ``qkv`` ``[R, (heads + 2 kv_heads) head_dim]``, and the cache.
+
+    ``qkv`` is float32, or the product of a linear layer in the model's dtype.
+    """
 
     stack: LayerStack
     index: int
@@ -72,7 +76,9 @@ def attend(plan: Plan, inputs: AttentionInputs, residual: Residual) -> torch.Ten
         if layout is not None:
             return _attend_long(plan, inputs, layout)
     values = Inputs(attend_lines(plan, inputs).view(rows, -1))
-    output = Projection(inputs.layer.out, residual=residual, next_norm=inputs.layer.post_norm)
+    output = Projection(
+        inputs.layer.out, eps=inputs.stack.eps, residual=residual, next_norm=inputs.layer.post_norm
+    )
     project(plan, values, residual.values, output)
     return None
 

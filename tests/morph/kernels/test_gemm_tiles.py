@@ -10,7 +10,8 @@ import torch
 
 pytest.importorskip("triton", reason="not run: the kernels need triton")
 
-from qwen3_tts_morph.morph.kernels.linear.launch import Projection, project
+from qwen3_tts_morph.morph.kernels.linear.launch import project
+from qwen3_tts_morph.morph.kernels.linear.projection import Projection
 from qwen3_tts_morph.morph.kernels.linear.tiles import GemmShape, gemm_tile
 from qwen3_tts_morph.morph.kernels.plan import Plan, has_gluon
 from qwen3_tts_morph.morph.kernels.states import Inputs, Residual

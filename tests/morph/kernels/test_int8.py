@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 from qwen3_tts_morph.morph.kernels import unsupported
 from qwen3_tts_morph.morph.kernels.linear.int8 import UNPACKED, unpack
-from qwen3_tts_morph.morph.kernels.linear.launch import Projection, project
+from qwen3_tts_morph.morph.kernels.linear.launch import project
+from qwen3_tts_morph.morph.kernels.linear.projection import Projection
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Inputs
 from qwen3_tts_morph.morph.model.weights.int8 import quantize

@@ -37,7 +37,12 @@ def test_tables_of_a_batch(bench: Bench) -> None:
 
 def test_tables_of_prompts(bench: Bench) -> None:
     given = argparse.Namespace(
-        positions=20, rows=[20], batches=[1], seq_groups=[1], parts=["pass", "frames", "sweep"]
+        positions=20,
+        rows=[20, 66],
+        batches=[1],
+        seq_groups=[1],
+        parts=["pass", "frames", "sweep"],
+        plans=prompt_kernels.IN_FRAMES,
     )
     for job in prompt_kernels.jobs_of(bench, given):
         job(bench.plan)

@@ -1,0 +1,63 @@
+"""Linear layers of many rows: cuBLAS's product, and what our kernels fuse into theirs in a kernel behind it.
+
+The rows are read after their norm: whoever wrote the residual stream left them so (``Residual.scaled`` without
+``squares``). Products are rounded to the model's dtype, as in torch; sums, norms and SwiGLU are float32.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+
+from ...model.weights.linear import split_scales
+from ..plan import Plan, launch
+from ..rows import COLUMNS, add_and_norm, swiglu
+from ..states import Inputs, Residual
+from .projection import Projection
+
+WARPS = 4  # per program of the kernels behind a product
+
+
+def multiply(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
+    """Compute a linear layer into ``out`` ``[rows, N]``; see ``launch.project``.
+
+    Raises:
+        ValueError: for INT8 weights, and for rows whose norm was left to the product.
+    """
+    weight, scales = split_scales(projection.weight)
+    if scales is not None or (isinstance(x, Residual) and x.squares is not None):
+        raise ValueError("cuBLAS multiplies no INT8 weights, and rows after their norm only: use our kernels")
+    operand = x.operand(plan)
+    stream = projection.residual or projection.starts
+    is_last = stream is None and not projection.gated
+    product = out if is_last else plan.empty("product", (len(out), len(weight)), operand)
+    if projection.bias is None:
+        torch.mm(operand, weight.t(), out=product)
+    else:
+        torch.addmm(projection.bias, operand, weight.t(), out=product)
+    if projection.gated:
+        _gate(plan, product, out)
+    if stream is not None:
+        _add(plan, product, stream, projection)
+    if projection.normed_copy is not None:
+        # Not a copy: that is a memory copy, and the next kernel may only overlap with a kernel.
+        torch.mul(operand, 1, out=projection.normed_copy)
+
+
+def _gate(plan: Plan, gate_up: torch.Tensor, out: torch.Tensor) -> None:
+    """Leave SwiGLU of ``gate_up`` ``[rows, 2 N]`` in ``out``."""
+    rows, width = out.shape
+    block = min(COLUMNS, triton.next_power_of_2(width))
+    launch(
+        swiglu, (rows, triton.cdiv(width, block)), plan, WARPS, gate_up=gate_up, out=out, WIDTH=width, BLOCK=block
+    )  # fmt: skip
+
+
+def _add(plan: Plan, product: torch.Tensor, stream: Residual, projection: Projection) -> None:
+    """Add a product to the residual stream, or start it, and leave the rows after the norm that follows."""
+    rows, width = product.shape
+    launch(
+        add_and_norm, (rows,), plan, WARPS, states=None if projection.residual is None else stream.values,
+        added=product, scale=None, gain=projection.next_norm, sums=stream.values, normed=stream.operand(plan),
+        eps=projection.eps, WIDTH=width, BLOCK=triton.next_power_of_2(width),
+    )  # fmt: skip
