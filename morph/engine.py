@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from .graph.pool import DecoderPool
 from .model.layers import check_config
 from .model.model import Model
 from .model.threads import is_small_on_cpu
-from .options import GenerateOptions, check_engine
+from .options import AUTO_ROWS, GenerateOptions, check_engine
 from .runtime.capture import NO_CUDA, CaptureStream
 from .runtime.exclusive import Exclusive
 from .runtime.fallback import Fallback
@@ -152,8 +152,9 @@ class Engine:
     ) -> list[Decoded]:
         """Decode any number of lines to their ends, at most ``options.batch_size`` at a time, in the order given.
 
-        A line's seed determines its random stream. The engines use different generators, so the same seed gives
-        different codes on the other one, and different ones again with lossless decoding.
+        With ``AUTO_ROWS`` all lines that are given are decoded at once. A line's seed determines its random stream. The
+        engines use different generators, so the same seed gives different codes on the other one, and different ones
+        again with lossless decoding.
 
         Args:
             model: the checkpoint.
@@ -165,6 +166,10 @@ class Engine:
         """
         with self.exclusive():
             choice = choice or self.choose(model, options)
+            if options.batch_size == AUTO_ROWS:  # a running batch has chosen its rows before
+                options = replace(
+                    options, batch_size=max(1, len(lines) if isinstance(lines, Sequence) else 1)
+                )
             if choice.engine == "graph":
                 return self._graphs.decode(model, lines, options, on_frame)
             return eager.decode(model, lines, options, on_frame)

@@ -23,7 +23,8 @@ WEIGHTS = ("full", "int8")
 NORMALIZE = ("auto", "off")
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0  # beyond them logits are not finite, or all alike
 LEAST_PENALTY, MOST_PENALTY = 0.1, 10.0
-MOST_LINES = 256  # decoded together
+MOST_LINES = 512  # decoded together
+AUTO_ROWS = 0  # for ``batch_size``
 MOST_RETRIES = 10
 MOST_CHUNK_FRAMES = 300
 
@@ -167,7 +168,7 @@ class GenerateOptions:
     Args:
         seq_groups: how many of the 15 groups run sequentially; 15 is exact, fewer are approximate.
         sampling: None takes the checkpoint's own.
-        batch_size: at most this many lines are decoded together.
+        batch_size: at most this many lines are decoded together; 0: as many as there are and the memory allows.
         guard: end lines that run on far beyond their text, or loop.
         split_chars: longer texts are split at sentence ends into pieces of at most this many characters, or of
             ``TextProfile.longest_piece`` if that is less; 0: never.
@@ -184,7 +185,7 @@ class GenerateOptions:
 
     seq_groups: int = DEFAULT_SEQ_GROUPS
     sampling: Sampling | None = None
-    batch_size: int = 8
+    batch_size: int = AUTO_ROWS
     guard: bool = True
     split_chars: int = 400
     crossfade_ms: float = 60.0
@@ -209,9 +210,10 @@ class GenerateOptions:
             raise ValueError(
                 f"sampling is {self.sampling!r}: choose a Sampling, or None for the checkpoint's own"
             )
-        if not is_whole(self.batch_size, 1, MOST_LINES):
+        if not is_whole(self.batch_size, AUTO_ROWS, MOST_LINES):
             raise ValueError(
-                f"batch_size is {self.batch_size!r}: choose a whole number from 1 to {MOST_LINES}"
+                f"batch_size is {self.batch_size!r}: choose a whole number from 1 to {MOST_LINES}, or 0 for as many as "
+                "there are lines and memory"
             )
         if not is_whole(self.split_chars, 0) or 0 < self.split_chars < 40:
             raise ValueError(

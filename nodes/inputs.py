@@ -8,8 +8,10 @@ from typing import Any
 from comfy_api.latest import io
 
 from ..morph.options import (
+    AUTO_ROWS,
     DECODINGS,
     DEFAULT_SEQ_GROUPS,
+    MOST_LINES,
     MOST_RETRIES,
     NORMALIZE,
     PREDICTED_GROUPS,
@@ -109,11 +111,11 @@ def batch_size(what: str) -> io.Input:
     return io.Int.Input(
         "batch_size",
         default=GenerateOptions.batch_size,
-        min=1,
-        max=256,
+        min=AUTO_ROWS,
+        max=MOST_LINES,
         tooltip=(
             f"How many {what} are decoded in parallel. More is faster but uses more memory. Unit: lines. Default: "
-            f"{GenerateOptions.batch_size}."
+            f"{GenerateOptions.batch_size}, as many as there are and the memory allows."
         ),
     )
 

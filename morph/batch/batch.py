@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import torch
 
-from ..options import MOST_LINES, GenerateOptions
+from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
 from ..runtime.collector import older_objects_spared
 from ..runtime.kept_threads import Job
 from ..speech.lines import Line, Spoken, check_line
@@ -33,6 +33,7 @@ from ..synthesizer import Synthesizer
 from .key import common_key, line_key
 from .line_state import LineState
 from .queue import BatchClosed, BatchStatus, Queue, Waiting, group_of
+from .room import most_rows
 from .running import LINGER_S, Running, Settings
 from .speech import Delivery, Speech
 
@@ -48,11 +49,11 @@ class Batch:
 
     Args:
         synthesizer: the checkpoint and its engine.
-        rows: how many lines are spoken at a time, 1 to 256.
+        rows: how many lines are spoken at a time, 1 to 512. ``AUTO_ROWS``: as many as the device has memory for.
         waiting: how many more may wait; likewise how many whose text has not come, and how many that have begun and
             wait for a slow reader, for text or for a turn. None: any number.
         linger_s: the batch releases the model after this many seconds without a line.
-        joins: see ``Settings``.
+        joins, fitted: see ``Settings``.
     """
 
     def __init__(
@@ -62,15 +63,16 @@ class Batch:
         waiting: int | None = None,
         linger_s: float = LINGER_S,
         joins: int = 0,
+        fitted: bool = False,
     ):
-        if not 1 <= rows <= MOST_LINES or (waiting is not None and waiting < 1):
+        if not (rows == AUTO_ROWS or 1 <= rows <= MOST_LINES) or (waiting is not None and waiting < 1):
             raise ValueError(
                 f"rows is {rows} and waiting is {waiting}: choose 1 to {MOST_LINES} rows, and 1 or more that wait"
             )
-        self.synthesizer, self.rows = synthesizer, rows
-        self._queue = Queue(rows, 1 << 40 if waiting is None else waiting)
+        self.synthesizer, self.rows = synthesizer, rows or most_rows(synthesizer.model)
+        self._queue = Queue(self.rows, 1 << 40 if waiting is None else waiting)
         self._process = os.getpid()
-        serve = partial(_serve, synthesizer, self._queue, Settings(rows, linger_s, joins))
+        serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, joins, fitted))
         self._job = synthesizer.engine.threads.start(serve)
         # One that is dropped: the garbage collector may run in this thread, or in one that it needs.
         weakref.finalize(self, self._queue.leave).atexit = False
@@ -115,12 +117,21 @@ class Batch:
             Busy: if too many lines wait.
             BatchClosed: after ``close``, and in a process that was forked from the one that made the batch.
         """
-        options = options or GenerateOptions()
+        return self.speak_all([line], options or GenerateOptions(), [delivery or Delivery()])[0]
+
+    def speak_all(
+        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+    ) -> list[Speech]:
+        """See ``Speaks``; errors as ``speak``."""
         self._check_process()
-        self.check(line, options)
-        speech = Speech(line, options, delivery or Delivery(), self._queue.bell)
-        self.take(speech)
-        return speech
+        for line in lines:
+            self.check(line, options)
+        speeches = [
+            Speech(line, options, delivery, self._queue.bell)
+            for line, delivery in zip(lines, deliveries, strict=True)
+        ]
+        self.take(*speeches)
+        return speeches
 
     def take(self, *speeches: Speech) -> None:
         """Queue lines that were checked: those that get rows begin together. Errors are those of ``speak``."""

@@ -123,18 +123,32 @@ class Fleet:
         Raises:
             BatchClosed: after ``close``.
         """
-        options = options or GenerateOptions()
-        self.check(line, options)
-        speech = _Dispatched(self, line, options, delivery or Delivery())
+        return self.speak_all([line], options or GenerateOptions(), [delivery or Delivery()])[0]
+
+    def speak_all(
+        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+    ) -> list[Speech]:
+        """See ``Speaks``; errors as ``speak``."""
+        for line in lines:
+            self.check(line, options)
+        speeches = [
+            _Dispatched(self, line, options, delivery)
+            for line, delivery in zip(lines, deliveries, strict=True)
+        ]
         with self._lock:
             if self._closed:
                 raise BatchClosed("the batch is closed: create another")
-            self._count += 1
-            length = 0 if speech.is_heard else -likely_frames(str(line.text))
-            key = (speech.delivery.order, not speech.is_heard, length, self._count)
-            insort(self._waiting, _Waiting(key, speech))
+            for speech in speeches:
+                self._put(speech)
         self.give()
-        return speech
+        return list(speeches)
+
+    def _put(self, speech: _Dispatched) -> None:
+        """Queue a line that is new."""
+        self._count += 1
+        length = 0 if speech.is_heard else -likely_frames(str(speech.line.text))
+        key = (speech.delivery.order, not speech.is_heard, length, self._count)
+        insort(self._waiting, _Waiting(key, speech))
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         """See ``Speaks``."""
@@ -142,12 +156,16 @@ class Fleet:
 
     def give(self) -> None:
         """Give lines that wait to devices that have room."""
-        while (given := self._next()) is not None:
-            device, speech = given
+        given: dict[str, tuple[_Device, list[_Dispatched]]] = {}
+        while (found := self._next()) is not None:
+            device, speech = found
+            given.setdefault(device.name, (device, []))[1].append(speech)
+        for device, speeches in given.values():
             try:
-                device.batch.take(speech)
+                device.batch.take(*speeches)  # together, so that it has rows for them
             except Exception as error:
-                speech.fail(error)
+                for speech in speeches:
+                    speech.fail(error)
 
     def _next(self) -> tuple[_Device, _Dispatched] | None:
         with self._lock:

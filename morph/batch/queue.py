@@ -200,6 +200,11 @@ class Queue:
             group = self._turns.next
             return next((one for one in ready if one.group == group), None)
 
+    def of_group(self, group: Group) -> list[Waiting]:
+        """Return the lines of a group that wait."""
+        with self._lock:
+            return [one for one in (*self._parked, *self._waiting) if one.group == group]
+
     @property
     def _has_room(self) -> bool:
         """Whether another line may begin. One that has begun needs no room to go on, so no reader waits for ever."""

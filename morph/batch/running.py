@@ -9,6 +9,7 @@ from functools import partial
 
 from ..decode.request import LineRequest
 from ..decode.source import PROMPTS_PER_FRAME
+from ..model.model import Model
 from ..options import FRAME_RATE
 from ..speech.piece import Piece
 from ..synthesizer import Synthesizer
@@ -17,6 +18,7 @@ from .codec.turns import FEW, CodecTurns
 from .codec.whole import WholeCodec
 from .line_state import LineState, Shared
 from .queue import BatchClosed, Queue, Waiting
+from .room import needed_rows
 from .speech import Outcome
 
 # A batch without lines holds the model so long, because the next line would have to start another one.
@@ -35,11 +37,17 @@ class Settings:
         linger_s: how long it waits for another line when it has none.
         joins: lines that may join others at once without waiting for what is done for the first time: it is done
             before the first line; 0: when it is needed.
+        fitted: whether it has no more rows than the lines need that are there when it begins. Others wait for one.
     """
 
     rows: int
     linger_s: float = LINGER_S
     joins: int = 0
+    fitted: bool = False
+
+    def fit(self, model: Model, lines: Sequence[Waiting]) -> Settings:
+        """Return the settings for a batch that begins with these lines."""
+        return replace(self, rows=max(1, min(self.rows, needed_rows(model, lines)))) if self.fitted else self
 
 
 @dataclass(order=True)
@@ -65,8 +73,9 @@ class Running:
     collected = False
 
     def __init__(self, synthesizer: Synthesizer, queue: Queue, first: Waiting, settings: Settings):
-        self._synthesizer, self._queue, self._settings = synthesizer, queue, settings
-        self._options = replace(first.speech.options, batch_size=settings.rows)
+        self._synthesizer, self._queue = synthesizer, queue
+        self._settings = settings.fit(synthesizer.model, queue.of_group(first.group))
+        self._options = replace(first.speech.options, batch_size=self._settings.rows)
         self._group, self.joins = first.group, settings.joins
         self._speed = Speed(1 / FRAME_RATE)
         self._lines: dict[int, LineState] = {}

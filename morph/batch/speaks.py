@@ -38,5 +38,10 @@ class Speaks(Protocol):
             ValueError: as ``check``.
         """
 
+    def speak_all(
+        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+    ) -> list[Speech]:
+        """Queue lines together, as ``speak``: those that get rows begin with the same frame."""
+
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         """Return a report of lines for people; ``elapsed_s`` is the wall-clock time of all."""

@@ -213,16 +213,24 @@ class _Run:
     def _begin(self) -> None:
         """Queue the lines that are missing."""
         missing = [index for index in range(len(self._lines)) if index not in self._ready]
-        for index in missing:
-            self._queue(index, live=self._way.listener.hears_sound and index == missing[0])
+        self._queue(missing, live=self._way.listener.hears_sound)
         if missing:
             self._way.listener.on_phase(f"speaking {len(missing)} line{'' if len(missing) == 1 else 's'}")
 
-    def _queue(self, index: int, live: bool) -> None:
-        """Queue a line: in their order if they are heard, otherwise the longest first."""
-        order = index if self._way.listener.hears_sound else -self._likely[index]
-        delivery = Delivery(live, order, on_change=self._bell.set)
-        self._speeches[index] = self._way.speaks.speak(self._lines[index], self._way.options, delivery)
+    def _queue(self, indices: Sequence[int], live: bool) -> None:
+        """Queue lines: in their order if they are heard, the first of them ``live``; otherwise the longest first."""
+        hears = self._way.listener.hears_sound
+        deliveries = [
+            Delivery(
+                live and index == indices[0],
+                index if hears else -self._likely[index],
+                on_change=self._bell.set,
+            )
+            for index in indices
+        ]
+        lines = [self._lines[index] for index in indices]
+        speeches = self._way.speaks.speak_all(lines, self._way.options, deliveries)
+        self._speeches.update(zip(indices, speeches, strict=True))
 
     def _collect(self) -> None:
         """Take the lines that have ended."""
@@ -246,7 +254,7 @@ class _Run:
                 log.warning("a line failed while it was heard (%s): it is made again, complete", error)
                 # What was heard cannot be taken back: nothing follows where it broke off.
                 self._turn, self._is_begun = index + 1, False
-                self._queue(index, live=False)
+                self._queue([index], live=False)
                 return None
             self._failed[index] = error
             return failed_line(self._lines[index], self._way.speaks.rate, error)

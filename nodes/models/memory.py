@@ -174,10 +174,10 @@ def load_managed(path: Path, options: LoadOptions, device: torch.device | None =
 
 
 def open_engine(ready: Sequence[Synthesizer], rows: int) -> AbstractContextManager[Speaks]:
-    """Return what speaks with models on their devices, ``rows`` lines at once on each; leaving it ends it."""
+    """Return what speaks with models on their devices, up to ``rows`` lines at once on each; leaving it ends it."""
     from ...morph.batch.batch import Batch
 
-    batches = [Batch(one, rows=rows) for one in ready]
+    batches = [Batch(one, rows, fitted=True) for one in ready]
     if len(batches) == 1:
         return batches[0]
     from ...morph.batch.fleet import Fleet

@@ -10,6 +10,7 @@ from pathlib import Path
 KEY_VARIABLE = "MORPH_TTS_API_KEY"
 PORT = 8765
 MOST_REPLICAS = 1024
+MOST_ROWS = 512  # as morph/options.py
 SHORTEST_KEY = 8  # characters
 
 
@@ -139,7 +140,7 @@ class ServerOptions:
     def __post_init__(self) -> None:
         for name, low, high in (
             ("port", 0, 65535),
-            ("rows", 1, 256),
+            ("rows", 1, MOST_ROWS),
             ("waiting", 1, 100_000),
             ("replicas", 1, MOST_REPLICAS),
             ("seq_groups", 1, 15),

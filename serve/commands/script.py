@@ -84,9 +84,9 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--batch-size",
-        type=arguments.whole_number(1, arguments.MOST_BATCH),
-        default=8,
-        help="lines spoken at once",
+        type=arguments.whole_number(0, arguments.MOST_BATCH),
+        default=0,
+        help="lines spoken at once; 0: as many as there are and the memory allows",
     )
     parser.add_argument(
         "--server",

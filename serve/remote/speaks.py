@@ -15,7 +15,7 @@ from functools import partial
 
 from ...morph.batch.queue import BatchClosed
 from ...morph.batch.speech import Delivery, Speech
-from ...morph.options import GenerateOptions
+from ...morph.options import AUTO_ROWS, GenerateOptions
 from ...morph.speech.lines import Line, Spoken
 from ...morph.speech.report import compose, engines_of
 from ...morph.speech.takes import may_improve
@@ -32,6 +32,9 @@ UNHEARD_EVENTS_A_S = 8
 SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server takes no longer one
 
 
+IN_FLIGHT = 64  # a GPU's batch is large by then, and a server has room for others
+
+
 class RemoteSpeaks:
     """Speaks lines at one server. Use it in a ``with``: leaving it ends what is still spoken, and its thread.
 
@@ -42,12 +45,12 @@ class RemoteSpeaks:
         facts: of the server.
         consent: whether those whose voices are sent have agreed.
         in_flight: how many lines are spoken at a time, beside those whose readers are slow; fewer if the server
-            takes fewer.
+            takes fewer. ``AUTO_ROWS``: 64.
     """
 
-    def __init__(self, facts: ServerFacts, consent: bool = False, in_flight: int = 8):
+    def __init__(self, facts: ServerFacts, consent: bool = False, in_flight: int = AUTO_ROWS):
         self.facts, self.consent = facts, consent
-        self.in_flight = min(in_flight, facts.most_lines)
+        self.in_flight = min(in_flight or IN_FLIGHT, facts.most_lines)
         self._closing, self._is_closed = threading.Lock(), False
         self._numbers = itertools.count()
         self._waiting: list[tuple[int, int, RemoteLine]] = []  # a heap
@@ -97,6 +100,12 @@ class RemoteSpeaks:
                 raise BatchClosed(f"the client of server {self.facts} is closed: make another one")
             self._thread.loop.call_soon_threadsafe(self._add, asked)
         return asked.speech
+
+    def speak_all(
+        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+    ) -> list[Speech]:
+        """See ``Speaks``; errors as ``speak``."""
+        return [self.speak(line, options, delivery) for line, delivery in zip(lines, deliveries, strict=True)]
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         flight = f"server {self.facts}, up to {self.in_flight} lines in flight"

@@ -532,8 +532,8 @@ def test_a_batch_that_cannot_begin_ends_its_line(model, voice, monkeypatch) -> N
             with pytest.raises(RuntimeError, match="no such device"):
                 list(service.speak(Line("Hello there.", voice), SHORT))
         assert len(heard(service.speak(Line("Hello there.", voice), SHORT))[1]), "the next one is spoken"
-    with pytest.raises(ValueError, match="choose 1 to 256 rows"):
-        Batch(synthesizer, 257)
+    with pytest.raises(ValueError, match="choose 1 to 512 rows"):
+        Batch(synthesizer, 513)
 
 
 def test_a_text_that_is_too_long_for_the_model_ends_its_line_only(synthesizer, voice) -> None:

@@ -38,6 +38,12 @@ class Watched:
         speech.fail(self.failing[line.seed])
         return speech
 
+    def speak_all(
+        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+    ) -> list[Speech]:
+        """See ``Speaks``."""
+        return [self.speak(line, options, delivery) for line, delivery in zip(lines, deliveries, strict=True)]
+
     def made(self) -> list[int]:
         """Return the seeds since the last call, sorted."""
         seeds, self.seeds = sorted(self.seeds), []
@@ -63,6 +69,12 @@ class Scripted:
         """See ``Speaks``."""
         self.speeches.append(Speech(line, options, delivery or Delivery(), Bell()))
         return self.speeches[-1]
+
+    def speak_all(
+        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+    ) -> list[Speech]:
+        """See ``Speaks``."""
+        return [self.speak(line, options, delivery) for line, delivery in zip(lines, deliveries, strict=True)]
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         """See ``Speaks``."""

@@ -61,13 +61,13 @@ def assert_same(some: list[Spoken], others: list[Spoken]) -> None:
 
 def break_device(batch: Batch, error: BaseException, seeds: set[int] | None = None) -> None:
     """Let a device fail at every line, or at the lines with these seeds."""
-    take: Callable[[Speech], None] = batch.take
+    take: Callable[..., None] = batch.take
 
-    def fail(speech: Speech) -> None:
-        if seeds is None or speech.line.seed in seeds:
-            speech.fail(error)
-        else:
-            take(speech)
+    def fail(*speeches: Speech) -> None:
+        broken = [one for one in speeches if seeds is None or one.line.seed in seeds]
+        take(*(one for one in speeches if one not in broken))
+        for one in broken:
+            one.fail(error)
 
     batch.take = fail
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,13 +60,13 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spoken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the texts that are spoken from now on, in the order of their queuing."""
     texts: list[str] = []
-    speak = Batch.speak
+    speak = Batch.speak_all
 
-    def watched(self: Batch, line: Line, *more: object) -> Speech:
-        texts.append(line.text)
-        return speak(self, line, *more)
+    def watched(self: Batch, lines: Sequence[Line], *more: object) -> list[Speech]:
+        texts.extend(line.text for line in lines)
+        return speak(self, lines, *more)
 
-    monkeypatch.setattr(Batch, "speak", watched)
+    monkeypatch.setattr(Batch, "speak_all", watched)
     return texts
 
 

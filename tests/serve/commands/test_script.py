@@ -175,16 +175,17 @@ def test_a_line_that_fails_ends_alone_and_is_named(
     monkeypatch: pytest.MonkeyPatch,
     spoken: list[str],
 ) -> None:
-    speak = Batch.speak
+    speak = Batch.speak_all
 
-    def broken(self: Batch, line: Line, *more: object) -> Speech:
-        speech = speak(self, line, *more)
-        if line.text == "Good morning.":
-            speech.fail(RuntimeError("broken"))
-        return speech
+    def broken(self: Batch, lines: Sequence[Line], *more: object) -> list[Speech]:
+        speeches = speak(self, lines, *more)
+        for speech in speeches:
+            if speech.line.text == "Good morning.":
+                speech.fail(RuntimeError("broken"))
+        return speeches
 
     with monkeypatch.context() as patch:
-        patch.setattr(Batch, "speak", broken)
+        patch.setattr(Batch, "speak_all", broken)
         done = run("script", file, *tiny)
         assert (
             done.code == 2 and "line 1 could not be spoken (RuntimeError: broken): run the same" in done.err
@@ -236,16 +237,17 @@ def test_a_retake_that_fails_leaves_the_take_before(
 ) -> None:
     (tmp_path / "one.txt").write_text("RYAN: It is five.", encoding="utf-8")
     hears("it was")
-    speak, seeds = Batch.speak, []
+    speak, seeds = Batch.speak_all, []
 
-    def broken(self: Batch, line: Line, *more: object) -> Speech:
-        speech = speak(self, line, *more)
-        seeds.append(line.seed)
+    def broken(self: Batch, lines: Sequence[Line], *more: object) -> list[Speech]:
+        speeches = speak(self, lines, *more)
+        seeds.extend(line.seed for line in lines)
         if len(seeds) > 1:
-            speech.fail(RuntimeError("broken"))
-        return speech
+            for speech in speeches:
+                speech.fail(RuntimeError("broken"))
+        return speeches
 
-    monkeypatch.setattr(Batch, "speak", broken)
+    monkeypatch.setattr(Batch, "speak_all", broken)
     done = run("script", "one.txt", "--check-words", "--retakes", "1", *tiny)
     assert done.code == 0 and len(set(seeds)) == 2
     assert "Take 2 of 'It is five.' could not be made: RuntimeError: broken" in done.err

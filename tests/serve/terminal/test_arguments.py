@@ -11,6 +11,7 @@ from qwen3_tts_morph.morph.hearing.whisper import SIZES
 from qwen3_tts_morph.morph.kept.word_check import MOST_RETAKES
 from qwen3_tts_morph.morph.speech.lines import LAYOUTS
 from qwen3_tts_morph.morph.text.scripts import script
+from qwen3_tts_morph.serve.api.options import MOST_ROWS
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.terminal import arguments
 
@@ -148,6 +149,7 @@ def test_the_limits_equal_the_engines() -> None:
         options.LEAST_TEMPERATURE,
         options.MOST_TEMPERATURE,
     )
+    assert arguments.MOST_BATCH == MOST_ROWS == options.MOST_LINES
     assert arguments.RECOGNISERS == SIZES and arguments.MOST_RETAKES == MOST_RETAKES
     for name in ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "DECODINGS"):
         assert getattr(arguments, name) == getattr(options, name)

@@ -1,0 +1,44 @@
+"""How many rows a running batch has: as many as memory allows, and as the lines need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from ..model.model import Model
+from ..options import MOST_LINES
+from ..speech.pieces import piece_limit
+from .queue import Waiting
+
+CPU_ROWS = 8  # more lines at once are no faster there
+# Positions that a row is expected to have: a prompt of 10 s of reference and a piece of 25 s. A cache that has to grow
+# needs the memory of the old one beside the new one.
+ROW_POSITIONS = 512
+SHARE = 0.4  # of the memory that is free: the rest is for the codec, prefills, a cache that grows, and other programs
+
+
+def most_rows(model: Model) -> int:
+    """Return the most rows that a batch on the model's device has memory for; 1 to ``MOST_LINES``."""
+    if model.device.type != "cuda":
+        return CPU_ROWS
+    free, _ = torch.cuda.mem_get_info(model.device)
+    free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
+    return max(1, min(MOST_LINES, int(SHARE * free) // row_bytes(model)))
+
+
+def row_bytes(model: Model) -> int:
+    """Return the memory of a row: its keys and values, and the embeddings of its text."""
+    config = model.config.talker_config
+    keys_and_values = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+    return ROW_POSITIONS * (keys_and_values + config.hidden_size) * model.dtype.itemsize
+
+
+def needed_rows(model: Model, lines: Iterable[Waiting]) -> int:
+    """Return how many rows these lines can have at once: a complete line has one for each of its pieces."""
+    rows = 0
+    for one in lines:
+        text, limit = one.speech.line.text, piece_limit(model, one.speech.options)
+        alone = one.is_live or not limit or not isinstance(text, str)
+        rows += 1 if alone else max(1, -(-len(text) // limit))
+    return rows
