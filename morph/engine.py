@@ -76,26 +76,15 @@ class Engine:
         with self._use.held():
             yield
 
-    def choose(self, model: Model, options: GenerateOptions) -> Choice:
-        """Choose what renders with these options, once for codes, waveforms and report.
-
-        Raises:
-            ValueError: for lossless decoding if the graph engine was chosen: it has a fixed number of passes.
-        """
-        engine, why = self._pick(model, options)
+    def choose(self, model: Model) -> Choice:
+        """Choose what renders, once for codes, waveforms and report."""
+        engine, why = self._pick(model)
         # Where "auto" takes the graph engine on a CPU, upstream's modules are the faster codec.
         together = engine == "graph" and (model.device.type == "cuda" or self.choice == "graph")
         return Choice(engine, "batch" if together else "upstream", why)
 
-    def _pick(self, model: Model, options: GenerateOptions) -> tuple[str, str]:
+    def _pick(self, model: Model) -> tuple[str, str]:
         """Return "eager" or "graph", and why."""
-        if options.decoding == "lossless":
-            if self.choice == "graph":
-                raise ValueError(
-                    "decoding is lossless and the model's engine is graph, which cannot do it: choose engine auto "
-                    "or eager in Load Model, or decoding crossbar"
-                )
-            return "eager", "as chosen" if self.choice == "eager" else "decoding is lossless"
         if self.choice != "auto":
             return self.choice, "as chosen"
         if model.device.type == "cuda":
@@ -153,8 +142,7 @@ class Engine:
         """Decode any number of lines to their ends, at most ``options.batch_size`` at a time, in the order given.
 
         With ``AUTO_ROWS`` all lines that are given are decoded at once. A line's seed determines its random stream. The
-        engines use different generators, so the same seed gives different codes on the other one, and different ones
-        again with lossless decoding.
+        engines use different generators, so the same seed gives different codes on the other one.
 
         Args:
             model: the checkpoint.
@@ -165,7 +153,7 @@ class Engine:
             choice: of the rendering; None chooses now.
         """
         with self.exclusive():
-            choice = choice or self.choose(model, options)
+            choice = choice or self.choose(model)
             if options.batch_size == AUTO_ROWS:  # a running batch has chosen its rows before
                 options = replace(
                     options, batch_size=max(1, len(lines) if isinstance(lines, Sequence) else 1)

@@ -17,7 +17,8 @@ FRAME_RATE = 12.5
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
 ENGINES = ("auto", "eager", "graph")
-DECODINGS = ("crossbar", "lossless")
+LOSSLESS = "lossless"  # runs as 15 groups, see GenerateOptions
+DECODINGS = ("crossbar", LOSSLESS)
 TAILS = ("auto", "stock")
 WEIGHTS = ("full", "int8")
 NORMALIZE = ("auto", "off")
@@ -173,8 +174,8 @@ class GenerateOptions:
         split_chars: longer texts are split at sentence ends into pieces of at most this many characters, or of
             ``TextProfile.longest_piece`` if that is less; 0: never.
         crossfade_ms: between the pieces of a split text.
-        decoding: "crossbar" keeps the crossbar's samples; "lossless" uses them as drafts and has the distribution of 15
-            ``seq_groups``, whatever ``seq_groups`` is.
+        decoding: "crossbar" keeps the crossbar's samples. "lossless" had the distribution of 15 ``seq_groups`` in fewer
+            passes, but saved no time: it sets ``seq_groups`` to 15 (docs/knob.md says why).
         tail: "auto" uses the checkpoint's trained tail if it has one for this SEQ_GROUPS; "stock" never does.
         retries: how often a piece that went wrong (silent, ended too early, ran on, looped) is spoken again, each
             time with the next seed; 0 to 10.
@@ -202,7 +203,8 @@ class GenerateOptions:
         if not is_whole(self.retries, 0, MOST_RETRIES):
             raise ValueError(f"retries is {self.retries!r}: choose a whole number from 0 to {MOST_RETRIES}")
         check_seq_groups(self.seq_groups)
-        check_decoding(self.decoding)
+        if check_decoding(self.decoding) == LOSSLESS:
+            object.__setattr__(self, "seq_groups", PREDICTED_GROUPS)
         check_tail(self.tail)
         check_switch("guard", self.guard)
         check_switch("trim_ends", self.trim_ends)

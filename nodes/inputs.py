@@ -128,11 +128,8 @@ def decoding() -> io.Input:
         optional=True,
         tooltip=(
             "How the groups above SEQ_GROUPS are decoded. crossbar: the crossbar samples them; approximate. lossless: "
-            "the crossbar only drafts them; the exact predictor checks and corrects the draft, so the probabilities "
-            f"are those of SEQ_GROUPS {PREDICTED_GROUPS} (the same seed still gives a different take). lossless needs "
-            f"at most {PREDICTED_GROUPS} predictor passes per frame, fewest at SEQ_GROUPS 1, but it runs on the eager "
-            f"engine without CUDA graphs: on a GPU, crossbar at SEQ_GROUPS {PREDICTED_GROUPS} may be faster. Compare "
-            f"ms per frame in the report. Default: {GenerateOptions.decoding}."
+            f"runs as SEQ_GROUPS {PREDICTED_GROUPS}, which had the same probabilities in the same time; it is here for "
+            f"workflows that name it. Default: {GenerateOptions.decoding}."
         ),
     )
 

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import GenerateOptions
 
 from .common import (
     ENGINES,
@@ -51,7 +50,7 @@ def mixed_lengths(lines: int, frames: int) -> list[int]:
 def codec_ms(engine: Measured, model: Model, decoded: Sequence[Decoded]) -> float:
     """Return the milliseconds the codec takes for the waveforms of decoded lines, as ``render_lines`` calls it."""
     codes = [one.codes for one in decoded]
-    choice = engine.choose(model, GenerateOptions())
+    choice = engine.choose(model)
     none = [None] * len(codes)
     return timed_ms(lambda: engine.decode_waveforms(model, choice, codes, none), model.device)[0]
 

@@ -4,7 +4,7 @@
         for chunk in batch.speak(Line("Hello there.", voice)):
             player.write(chunk.samples)
 
-All lines that run together have the same SEQ_GROUPS, decoding and tail; each has its own sampling. Lines with others
+All lines that run together have the same SEQ_GROUPS and tail; each has its own sampling. Lines with others
 are another group, and groups take turns (``turns.py``). A line without text to speak holds no row. A line of a given
 seed has the same codes in any batch, up to the rounding of another batch size. A line that fails ends alone: if the
 engine fails, its lines that nobody has heard yet are spoken again once, each by itself.
@@ -96,7 +96,6 @@ class Batch:
 
     def check(self, line: Line, options: GenerateOptions) -> None:
         """See ``Speaks``."""
-        self.synthesizer.engine.choose(self.synthesizer.model, options)
         check_line(self.synthesizer.model, line)
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:

@@ -292,7 +292,7 @@ def check_alike(batches: Sequence[Batch]) -> None:
 def _nature(batch: Batch) -> dict[str, str]:
     """Return what a line's codes depend on beside the device."""
     model = batch.synthesizer.model
-    choice = batch.synthesizer.engine.choose(model, GenerateOptions())
+    choice = batch.synthesizer.engine.choose(model)
     return {
         "checkpoint": model.name,
         "the content of the checkpoint": model.fingerprint,

@@ -45,12 +45,12 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
     """Return a digest of what all lines of a rendering have in common: code, machine, checkpoint and options.
 
     Raises:
-        ValueError: for a model that was not loaded from files, which has no fingerprint, and as ``Engine.choose``.
+        ValueError: for a model that was not loaded from files, which has no fingerprint.
     """
     model = synthesizer.model
     if not model.fingerprint:
         raise ValueError(f"model {model.name} was not loaded with load_model: its lines cannot be kept")
-    choice = synthesizer.engine.choose(model, options)
+    choice = synthesizer.engine.choose(model)
     return _digest(
         {
             "code": CODE,
@@ -60,7 +60,7 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
             "engine": [choice.engine, choice.codec],
-            "decoding": [options.seq_groups, options.decoding, options.tail, options.guard],
+            "decoding": [options.seq_groups, options.tail, options.guard],
             "sampling": asdict(options.sampling or model.sampling),
             "joining": [options.crossfade_ms, options.trim_ends],
         }

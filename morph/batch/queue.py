@@ -67,7 +67,7 @@ class Parked(Protocol):
 
 def group_of(options: GenerateOptions) -> Group:
     """Return the group of a line: what a captured frame is made for."""
-    return (options.seq_groups, options.decoding, options.tail)
+    return (options.seq_groups, options.tail)
 
 
 class Waiting:

@@ -94,7 +94,7 @@ class Running:
         engine, model = self._synthesizer.engine, self._synthesizer.model
         self._queue.begin(self._group)
         try:
-            choice = engine.choose(model, self._options)
+            choice = engine.choose(model)
             self._turns = CodecTurns(
                 partial(engine.open_codec, model, choice, self._settings.rows), model.codec.dtype, self._speed
             )

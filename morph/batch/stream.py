@@ -38,12 +38,11 @@ def render_lines(
         on_phase: called with a few words when a phase begins.
 
     Raises:
-        ValueError: for a text, language, voice, instruction or decoding that cannot be used.
+        ValueError: for a text, language, voice or instruction that cannot be used.
         Exception: the first error of a line.
     """
     options = options or GenerateOptions()
     check_complete(lines)
-    synthesizer.engine.choose(synthesizer.model, options)
     check_lines(synthesizer.model, lines)
     if on_phase is not None:
         on_phase(f"speaking {len(lines)} line{'' if len(lines) == 1 else 's'}")
@@ -110,7 +109,6 @@ def stream_lines(
         ValueError: as ``render_lines``. What is only found with the model at hand is raised to the readers.
     """
     options = options or GenerateOptions()
-    synthesizer.engine.choose(synthesizer.model, options)
     check_lines(synthesizer.model, lines)
     return SpeechStream(synthesizer, lines, options, on_frame, in_turn)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +15,6 @@ from ..model.sdpa import without_cudnn
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from .decoded import SPECIAL_CODES, Decoded
 from .loop import Loop
-from .lossless import LosslessPredictor
 from .predictor import Predictor
 from .request import LatePart, LineRequest
 from .rows import Frame
@@ -31,8 +29,6 @@ from .sampling import (
 )
 from .source import Lines, LineSource, as_source
 from .talker import Talker
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ def decode(
     Args:
         model: the checkpoint, on the device where it runs.
         lines: any number, or where they come from.
-        options: SEQ_GROUPS, sampling, batch size, decoding and tail; the rest is for who speaks.
+        options: SEQ_GROUPS, sampling, batch size and tail; the rest is for who speaks.
         on_frame: called after every frame with the number of lines that made one. If it raises, decoding ends and
             the error passes through; nothing of the decoding stays on the model.
         experiment: replaced parts, for measurements and tests.
@@ -131,16 +127,12 @@ def decode(
     source = as_source(lines)
     batches = EagerRows(model, options, source, replace(experiment, predictor=predictor))
     with choose_kernels(options.seq_groups):
-        decoded = Loop(model, source, batches).run(on_frame)
-    if experiment.predictor is None and isinstance(predictor, LosslessPredictor):
-        log.info("lossless: %s, %d without drafts", predictor.tally.describe(), PREDICTED_GROUPS)
-    return decoded
+        return Loop(model, source, batches).run(on_frame)
 
 
 def choose_predictor(model: Model, options: GenerateOptions) -> Predictor:
     """Return the predictor for these options. Do not keep it: it is bound to where the weights are now."""
-    kind = LosslessPredictor if options.decoding == "lossless" else Predictor
-    return kind(model.talker.code_predictor, tails=model.tails(options.tail))
+    return Predictor(model.talker.code_predictor, tails=model.tails(options.tail))
 
 
 def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:

@@ -28,13 +28,3 @@ class KeyValueCache:
             values = torch.cat((old_values, values), dim=2)
         self.keys[layer], self.values[layer] = keys, values
         return keys, values
-
-    def crop(self, length: int) -> None:
-        """Forget all positions from ``length`` on."""
-        self.keys = [None if keys is None else keys[:, :, :length] for keys in self.keys]
-        self.values = [None if values is None else values[:, :, :length] for values in self.values]
-
-    def take(self, rows: torch.Tensor) -> None:
-        """Keep these rows (int64 ``[N]``) of the batch; a row listed twice is duplicated."""
-        self.keys = [None if keys is None else keys[rows] for keys in self.keys]
-        self.values = [None if values is None else values[rows] for values in self.values]

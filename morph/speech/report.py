@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..hearing.words import HeardWords
 from ..model.model import Model
 from ..model.tail import Tail
-from ..options import PREDICTED_GROUPS, GenerateOptions
+from ..options import LOSSLESS, PREDICTED_GROUPS, GenerateOptions
 from .lines import LineReport, Spoken
 from .takes import ERROR, WRONG
 
@@ -160,14 +160,15 @@ def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights:
     """Return SEQ_GROUPS in words, what the groups above it come from, and the effect of INT8 weights."""
     int8 = weights == "int8"
     if options.seq_groups == PREDICTED_GROUPS:
-        return f"SEQ_GROUPS {options.seq_groups} (exact{' but for its int8 weights' if int8 else ''})"
-    if options.decoding == "lossless":
-        meaning = f"lossless: distributed as {PREDICTED_GROUPS}; groups above it are drafted by the crossbar"
-    else:
-        meaning = "approximate: groups above it come from the crossbar"
+        but = " but for its int8 weights" if int8 else ""
+        why = "; in place of decoding lossless, which saved no time" if options.decoding == LOSSLESS else ""
+        return f"SEQ_GROUPS {options.seq_groups} (exact{but}{why})"
     heads = "stock heads" if tail is None else tail.describe()
     approximate = "; int8 weights, which are approximate at 15 too" if int8 else ""
-    return f"SEQ_GROUPS {options.seq_groups} ({meaning}; {heads}{approximate})"
+    return (
+        f"SEQ_GROUPS {options.seq_groups} (approximate: groups above it come from the crossbar; "
+        f"{heads}{approximate})"
+    )
 
 
 def _row(report: LineReport) -> str:

@@ -115,7 +115,7 @@ class _Study:
 
     @property
     def choice(self) -> Choice:
-        return self.synthesizer.engine.choose(self.model, self.parts.options)
+        return self.synthesizer.engine.choose(self.model)
 
     def decode(self, seq_groups: int) -> Decoded:
         """Return the codes of the line."""

@@ -107,7 +107,11 @@ SCHEMAS: dict[str, Schema] = {
         "properties": SAMPLING_SCHEMAS,
         "additionalProperties": False,
     },
-    "decoding": _choice("how groups beyond seq_groups are made", DECODINGS, GenerateOptions.decoding),
+    "decoding": _choice(
+        "how groups beyond seq_groups are made; lossless runs as seq_groups 15",
+        DECODINGS,
+        GenerateOptions.decoding,
+    ),
     "tail": _choice("what predicts the groups beyond seq_groups", TAILS, GenerateOptions.tail),
     "normalize_text": _choice("whether figures are written out", NORMALIZE, GenerateOptions.normalize),
     "trim_silence": _switch("true cuts the silence at both ends"),

@@ -35,6 +35,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
     arguments.check_voice(parser, options)
     arguments.check_text(parser, options.text)
+    if options.decoding != "crossbar":
+        parser.error("bench compares settings of the crossbar: leave --decoding out")
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -60,6 +62,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
         console.result(json.dumps({"speed": [as_json(one) for one in speeds], "memory": used}, indent=2))
         return 0
     console.result(table(speeds))
-    console.note(synthesizer.engine.describe(model, synthesizer.engine.choose(model, settings)))
+    console.note(synthesizer.engine.describe(model, synthesizer.engine.choose(model)))
     console.note(f"{model.summary()}; most memory: {', '.join(f'{k} {v}' for k, v in used.items())}")
     return 0

@@ -151,7 +151,7 @@ def compare_graph(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 
     model = synthesizer.model
     options = GenerateOptions(PREDICTED_GROUPS, greedy(model, frames))
-    if synthesizer.engine.choose(model, options).engine != "graph":
+    if synthesizer.engine.choose(model).engine != "graph":
         return NOT_RUN, "the eager engine is in use", {}
     graph = Engine("graph")
     try:
@@ -174,7 +174,7 @@ def compare_kernels(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     kernels, plain = Engine("graph"), Engine("graph", kernels=False)
     try:
         found = compare_engines(model, line, options, (kernels, plain))
-        fallbacks = [one.describe() for one in kernels.fallbacks(model, kernels.choose(model, options))]
+        fallbacks = [one.describe() for one in kernels.fallbacks(model, kernels.choose(model))]
     finally:
         kernels.free()
         plain.free()
@@ -196,7 +196,7 @@ def compare_codec(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     try:
         with without_tf32():
             decibels = compare_codecs(model, line_codes(model, line, options, engine), engine)
-        fallbacks = [one.describe() for one in engine.fallbacks(model, engine.choose(model, options))]
+        fallbacks = [one.describe() for one in engine.fallbacks(model, engine.choose(model))]
     finally:
         engine.free()
     good, detail = _judge(synthesizer, decibels)
@@ -311,14 +311,12 @@ def describe_machine() -> dict[str, str]:
 
 def describe_checkpoint(synthesizer: Synthesizer) -> dict[str, str]:
     """Return the checkpoint in a few words, and how it runs."""
-    from ...morph.options import GenerateOptions
-
     model, engine = synthesizer.model, synthesizer.engine
     tails = ", ".join(str(groups) for groups in sorted(model.tails())) or "none"
     return {
         "checkpoint": model.summary(),
         "trained tails": tails,
-        "engine": engine.describe(model, engine.choose(model, GenerateOptions())).removeprefix("engine: "),
+        "engine": engine.describe(model, engine.choose(model)).removeprefix("engine: "),
     }
 
 

@@ -217,8 +217,6 @@ def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
 
 
 def _refuse_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
-    if options.decoding != "crossbar":
-        raise ValueError(f"server {facts} has no {options.decoding} decoding: choose crossbar")
     if options.seq_groups != PREDICTED_GROUPS:
         raise ValueError(
             f"SEQ_GROUPS is {options.seq_groups} and server {facts} only has the exact algorithm: set "

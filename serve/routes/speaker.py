@@ -281,7 +281,7 @@ class Speaker:
         model, engine = self.model, self._synthesizer.engine
         tail = model.tails(options.tail).get(options.seq_groups)
         groups = describe_groups(options, tail, model.weights)
-        return groups, engine.describe(model, engine.choose(model, options)), self._summary
+        return groups, engine.describe(model, engine.choose(model)), self._summary
 
     def _retry_after(self) -> int:
         """Return a guess of the seconds until one of those that wait has a row."""

@@ -251,7 +251,7 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
         "--decoding",
         choices=DECODINGS,
         default="crossbar",
-        help="lossless sounds as 15 groups do at any --seq-groups, and is slower than crossbar",
+        help="lossless runs as --seq-groups 15: it had the same probabilities and saved no time",
     )
     group.add_argument(
         "--retries",

@@ -232,7 +232,7 @@ def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptio
     from .folders import pack_version
 
     model = synthesizer.model
-    choice = synthesizer.engine.choose(model, settings)
+    choice = synthesizer.engine.choose(model)
     return {
         "checkpoint": [[os.path.relpath(file, path), *about] for file, *about in fingerprint(path)],
         "settings": _facts_of(replace(settings, sampling=settings.sampling or model.sampling)),

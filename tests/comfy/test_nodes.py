@@ -106,13 +106,11 @@ def test_the_settings_reach_the_engine(server: ComfyServer) -> None:
     assert np.array_equal(first, speak())
 
 
-def test_lossless_decoding_reaches_the_engine_and_the_report(server: ComfyServer) -> None:
+def test_a_workflow_with_lossless_decoding_speaks_at_15_and_the_report_says_so(server: ComfyServer) -> None:
     result = server.run(speech(decoding="lossless", seq_groups=1))
     assert result.ok, result.error
-    assert "SEQ_GROUPS 1 (lossless: distributed as 15;" in shown(result, "report")
+    assert "SEQ_GROUPS 15 (exact; in place of decoding lossless" in shown(result, "report")
     assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
-    refused = server.run({**speech(decoding="lossless"), "model": graphs.load_model(engine="graph")})
-    assert not refused.ok and "choose engine auto or eager in Load Model" in str(refused.error)
 
 
 def test_the_graph_engine_speaks_and_the_report_says_what_ran(server: ComfyServer) -> None:

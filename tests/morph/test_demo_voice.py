@@ -60,7 +60,7 @@ def test_the_codec_engine_makes_its_waveforms(demo, frames):
     [line] = engine.decode(demo, line_requests([prompt], [Guard(40)], [1]), GenerateOptions(5, sampling))
     codes = [line.codes.repeat(1 + frames // len(line.codes), 1)[:frames], line.codes[:7]]
     heard = [None, line.codes[:9]]
-    choice = engine.choose(demo, GenerateOptions())
+    choice = engine.choose(demo)
     ours = engine.decode_waveforms(demo, choice, codes, heard)
     assert (
         engine.describe(demo, choice) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
@@ -80,7 +80,7 @@ def test_the_codec_engines_kernels_make_its_waveforms_on_cuda():
         torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(1)) for frames in (40, 340)
     ]
     engine = Engine()
-    choice = engine.choose(model, GenerateOptions())
+    choice = engine.choose(model)
     for _ in range(2):  # direct, then captured
         ours = engine.decode_waveforms(model, choice, codes, [None, None])
     assert "waveforms" not in engine.describe(model, choice)

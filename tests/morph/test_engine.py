@@ -60,19 +60,18 @@ def on_cuda(model, **changes: object) -> SimpleNamespace:
     return SimpleNamespace(device=torch.device("cuda"), config=SimpleNamespace(talker_config=talker))
 
 
-def chosen(engine: Engine, model, decoding: str = "crossbar") -> tuple[str, str]:
+def chosen(engine: Engine, model) -> tuple[str, str]:
     """Return the engine that is chosen, and why."""
-    choice = engine.choose(model, GenerateOptions(decoding=decoding))
+    choice = engine.choose(model)
     return choice.engine, choice.why
 
 
-def described(engine: Engine, model, decoding: str = "crossbar") -> str:
-    return engine.describe(model, engine.choose(model, GenerateOptions(decoding=decoding)))
+def described(engine: Engine, model) -> str:
+    return engine.describe(model, engine.choose(model))
 
 
 def waveforms(engine: Engine, model, codes, references, on_chunk=None) -> list[np.ndarray]:
-    choice = engine.choose(model, GenerateOptions())
-    return engine.decode_waveforms(model, choice, codes, references, on_chunk)
+    return engine.decode_waveforms(model, engine.choose(model), codes, references, on_chunk)
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +85,6 @@ def test_auto_is_graph_on_cuda_and_for_small_models_on_a_cpu(model, monkeypatch)
     assert chosen(Engine(), model) == ("graph", why)
     said = f"engine: graph ({why}; op by op, without CUDA graphs: no CUDA)"
     assert described(Engine(batch_codec=False), model) == said, "the codec engine would not run there"
-    assert chosen(Engine(), model, "lossless") == ("eager", "decoding is lossless")
     with monkeypatch.context() as patch:
         patch.setattr(model.config.talker_config, "hidden_size", 1024)
         assert chosen(Engine(), model) == ("eager", "no CUDA")
@@ -248,46 +246,35 @@ def test_a_config_that_graph_cannot_compute_is_refused_if_graph_was_chosen(graph
         )
 
 
-LOSSLESS = GenerateOptions(1, GREEDY, decoding="lossless", retries=0)
-
-
-def test_lossless_lines_equal_those_of_15_groups_and_the_log_counts_passes(model, caplog):
-    synthesizer, lines = Synthesizer(model), lines_of(model)
-    with caplog.at_level("INFO"):
-        ours = render_lines(synthesizer, lines, LOSSLESS)
-    [said] = [record.getMessage() for record in caplog.records if "passes" in record.getMessage()]
-    assert 1 < float(said.split()[1]) <= 15
-    theirs = render_lines(synthesizer, lines, GenerateOptions(15, GREEDY, retries=0))
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+def test_lossless_lines_are_those_of_15_groups(model, engine):
+    synthesizer, lines = Synthesizer(model, Engine(engine)), lines_of(model)
+    ours, theirs = (
+        render_lines(synthesizer, lines, options)
+        for options in (
+            GenerateOptions(1, SAMPLED, decoding="lossless", retries=0),
+            GenerateOptions(15, SAMPLED, retries=0),
+        )
+    )
     assert [one.report for one in ours] == [one.report for one in theirs]
     for one, other in zip(ours, theirs, strict=True):
         assert (one.waveform == other.waveform).all()
 
 
-def test_lossless_decoding_uses_the_eager_engine(model):
-    assert chosen(Engine(), on_cuda(model), "lossless") == ("eager", "decoding is lossless")
-    assert chosen(Engine("eager"), model, "lossless") == ("eager", "as chosen")
-    said = described(Engine(), on_cuda(model), "lossless")
-    assert said == "engine: eager (decoding is lossless)"
-
-
 def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
-    """As on CUDA: the eager engine decodes lossless lines, and upstream's codec makes their waveforms."""
+    """As on a CPU and then on CUDA: upstream's codec makes the waveforms of the eager engine's codes."""
     synthesizer = Synthesizer(model, Engine("auto"))
     engine = synthesizer.engine
-
-    def choose(_, options: GenerateOptions) -> Choice:
-        lossless = options.decoding == "lossless"
-        return Choice("eager", "upstream", "lossless") if lossless else Choice("graph", "batch", "CUDA")
-
+    choices = iter([Choice("eager", "upstream", "no CUDA"), Choice("graph", "batch", "CUDA")])
     made: list[int] = []
-    monkeypatch.setattr(engine, "choose", choose)
+    monkeypatch.setattr(engine, "choose", lambda _: next(choices))
     decode = engine._waveforms.decode_waveforms
     monkeypatch.setattr(engine._waveforms, "decode_waveforms", lambda *a: (made.append(1), decode(*a))[1])
-    [lossless] = render_lines(synthesizer, lines_of(model)[:1], LOSSLESS)
-    assert made == [] and lossless.engine == "engine: eager (lossless)"
-    [crossbar] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY))
-    assert made == [1] and crossbar.engine.startswith("engine: graph (CUDA; ")
-    assert np.allclose(lossless.waveform, crossbar.waveform, atol=1e-4)
+    [one] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY, retries=0))
+    assert made == [] and one.engine == "engine: eager (no CUDA)"
+    [other] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY, retries=0))
+    assert made == [1] and other.engine.startswith("engine: graph (CUDA; ")
+    assert np.allclose(one.waveform, other.waveform, atol=1e-4)
 
 
 @pytest.mark.parametrize("choice", ["graph", "eager"])
@@ -324,12 +311,6 @@ def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):
         assert not freed.is_set()
     other.join(600)
     assert freed.is_set()
-
-
-def test_lossless_decoding_is_refused_by_a_chosen_graph_engine_before_any_work(graph, monkeypatch):
-    monkeypatch.setattr("qwen3_tts_morph.morph.engine.PromptBuilder", pytest.fail)
-    with pytest.raises(ValueError, match="choose engine auto or eager in Load Model"):
-        render_lines(graph, lines_of(graph.model), LOSSLESS)
 
 
 def test_an_unknown_decoding_is_refused():

@@ -92,14 +92,6 @@ def test_one_damaged_weight_is_noticed_within_a_frame(synthesizer, precision, pa
         assert_equal(decode(synthesizer), wanted)
 
 
-def test_lossless_decoding_notices_it_too(synthesizer, precision):
-    if synthesizer.engine.choice == "graph":
-        synthesizer = Synthesizer(synthesizer.model, Engine("auto"))
-    weight_of(synthesizer.model, WEIGHTS[3])[3] = torch.nan
-    with pytest.raises(ValueError, match=SENTENCE.format(precision)):
-        decode(synthesizer, Sampling(), 1, decoding="lossless")
-
-
 def broken(request: LineRequest, at: int | None, errors: list) -> LineRequest:
     """Return a request whose voice is NaN, or whose text is from frame ``at`` on."""
     prompt = request.prompt
@@ -114,7 +106,6 @@ def broken(request: LineRequest, at: int | None, errors: list) -> LineRequest:
 WAYS = {
     "eager": ("eager", GenerateOptions(5, batch_size=4)),
     "eager, S = 15": ("eager", GenerateOptions(15, batch_size=4)),
-    "lossless": ("eager", GenerateOptions(1, batch_size=4, decoding="lossless")),
     "graph": ("graph", GenerateOptions(5, batch_size=4)),
 }
 

@@ -181,3 +181,9 @@ def test_an_unknown_engine_is_refused() -> None:
 def test_null_in_a_generation_config_takes_the_default() -> None:
     config = {"top_p": None, "temperature": None, "repetition_penalty": None, "max_new_tokens": None}
     assert Sampling.from_config(config) == Sampling.from_config({})
+
+
+@pytest.mark.parametrize("groups", [1, 15])
+def test_lossless_decoding_runs_as_15_groups(groups: int) -> None:
+    options = GenerateOptions(groups, decoding="lossless")
+    assert (options.seq_groups, options.decoding) == (15, "lossless")

@@ -18,7 +18,6 @@ SAMPLINGS = (GREEDY, WARM, FILTERED)
 WAYS = {
     "eager": ("eager", GenerateOptions(5)),
     "eager, S = 15": ("eager", GenerateOptions(15)),
-    "lossless": ("eager", GenerateOptions(1, decoding="lossless")),
     "graph": ("graph", GenerateOptions(5)),
 }
 

@@ -123,7 +123,7 @@ def speak(synthesizer: Synthesizer, said: Said, options: GenerateOptions) -> tup
     [spoken] = render_lines(synthesizer, [Line(said.text, said.voice, "auto", said.seed)], options)
     elapsed = time.perf_counter() - started
     report = spoken.report
-    engine = synthesizer.engine.choose(synthesizer.model, options).engine
+    engine = synthesizer.engine.choose(synthesizer.model).engine
     ended = (report.ended, report.takes, report.pieces)
     times = (round(report.seconds, 2), round(elapsed / report.seconds, 3))
     row = Row(said.part, said.voice.name, said.seed, options.seq_groups, engine, said.text, *ended, *times)

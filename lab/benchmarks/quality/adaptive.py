@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.decode.lossless import Tally
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import Randomness, distribution, sample_tokens
 from qwen3_tts_morph.morph.model.crossbar import crossbar
@@ -19,6 +18,8 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.weights.linear import linear
 from qwen3_tts_morph.morph.options import TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs
+
+from .lossless import Tally
 
 
 def concentration(probabilities: torch.Tensor) -> torch.Tensor:

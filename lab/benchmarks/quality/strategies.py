@@ -15,7 +15,6 @@ import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.sampling import Randomness
@@ -31,6 +30,8 @@ from qwen3_tts_morph.morph.options import (
 )
 from qwen3_tts_morph.morph.study.sweep import sampled_distribution
 from qwen3_tts_morph.morph.voice.prompt import Prompt
+
+from .lossless import LosslessPredictor
 
 TAIL_FROM = (
     5  # index of the first spoiled group, of the predictor's 0-14: the controls spoil the last ten groups
@@ -146,7 +147,7 @@ def trained_predictor(model: Model, seq_groups: int) -> Predictor:
 
 
 def lossless_trained(model: Model, seq_groups: int) -> LosslessPredictor:
-    """Return the product's lossless predictor, drafting with the trained tail that fits a line's exact groups.
+    """Return the lossless predictor, drafting with the trained tail that fits a line's exact groups.
 
     Raises:
         ValueError: the checkpoint has no trained tail.

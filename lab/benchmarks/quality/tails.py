@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 
 import torch
 from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
-from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import Randomness, sample_tokens
 from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.options import TokenSampling
+
+from .lossless import LosslessPredictor
 
 ChangeSampling: TypeAlias = Callable[[TokenSampling], TokenSampling]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor, Tally
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.options import GenerateOptions
 from tqdm import tqdm
@@ -19,6 +18,7 @@ from ..common import synchronize, timed_ms
 from ..results import machine_name
 from .adaptive import AdaptivePredictor
 from .folder import TIMES, RunFolder, read_json, write_json
+from .lossless import LosslessPredictor, Tally
 from .speak import Speaker
 from .strategies import Condition, Decode, PredictorDecode
 
@@ -156,4 +156,4 @@ def _engines(speaker: Speaker, condition: Condition) -> dict[str, Timed]:
 
 
 def _has_graph(speaker: Speaker) -> bool:
-    return speaker.engine.choose(speaker.model, GenerateOptions()).engine == "graph"
+    return speaker.engine.choose(speaker.model).engine == "graph"

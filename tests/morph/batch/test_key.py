@@ -52,6 +52,12 @@ def test_options_that_change_the_sound_change_the_key(model) -> None:
     assert common_key(synthesizer, replace(OPTIONS, sampling=model.sampling)) == own
 
 
+def test_lossless_decoding_has_the_key_of_15_groups(model) -> None:
+    synthesizer = Synthesizer(model, Engine("eager"))
+    exact, lossless = GenerateOptions(15), GenerateOptions(1, decoding="lossless")
+    assert common_key(synthesizer, lossless) == common_key(synthesizer, exact)
+
+
 def test_engine_precision_attention_checkpoint_and_code_change_the_key(load, model, monkeypatch) -> None:
     own = common_key(Synthesizer(model, Engine("eager")), OPTIONS)
     others = [

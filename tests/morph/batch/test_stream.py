@@ -220,18 +220,15 @@ def test_an_icl_voice(load, recording, engine) -> None:
     assert len(synthesizer.engine._streams.references) == 1
 
 
-@pytest.mark.parametrize("kind", ["lossless", "tail", "int8"])
+@pytest.mark.parametrize("kind", ["tail", "int8"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_way_of_decoding_streams(checkpoint, engine, kind) -> None:
-    if (engine, kind) == ("graph", "lossless"):
-        pytest.skip("the graph engine has no lossless decoding")
     weights = "int8" if kind == "int8" else "full"
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights=weights))
     if kind == "tail":
         model.add_tails({5: random_tail(model)})
     synthesizer = Synthesizer(model, Engine(engine))
-    decoding = "lossless" if kind == "lossless" else "crossbar"
-    options = GenerateOptions(5, SHORT, decoding=decoding, retries=0)
+    options = GenerateOptions(5, SHORT, retries=0)
     line = Line("Hello there.", preset_voice(model, "ryan"), seed=3)
     stream = stream_line(synthesizer, line, options)
     check_equal(list(stream), stream, render_lines(synthesizer, [line], options))
@@ -408,12 +405,6 @@ def test_lines_that_cannot_be_spoken_are_refused_at_once(synthesizer, voice) -> 
             stream_line(synthesizer, Line(bad, voice))
     with pytest.raises(ValueError, match="no line to speak"):
         stream_lines(synthesizer, [])
-    with pytest.raises(ValueError, match="lossless"):
-        stream_line(
-            Synthesizer(synthesizer.model, Engine("graph")),
-            Line("Hi.", voice),
-            GenerateOptions(decoding="lossless"),
-        )
     assert speech_threads() <= before
 
 

@@ -11,7 +11,6 @@ import torch
 from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.eager import EagerRows, Experiment, FirstGroup, choose_kernels
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
-from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -160,20 +159,17 @@ def test_no_line_ends_within_its_first_two_tokens(load) -> None:
     assert line.codes[:, 0].tolist() == [9] * 4
 
 
-@pytest.mark.parametrize("predictor", [Predictor, LosslessPredictor])
-def test_each_line_ends_no_earlier_than_its_own_minimum(load, predictor) -> None:
+def test_each_line_ends_no_earlier_than_its_own_minimum(load) -> None:
     model = load("tiny", "custom_voice")
     eos = model.config.talker_config.codec_eos_token_id
     plain = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
     prompts = [plain, replace(plain, min_frames=7), replace(plain, min_frames=3)]
     guards = [Guard(20, False) for _ in prompts]
-    own = predictor(model.talker.code_predictor)
     with talker_says(model, lambda step: one_likely(model, eos)):
         decoded = eager.decode(
             model,
             line_requests(prompts, guards, SEEDS),
             GenerateOptions(1, Sampling()),
-            experiment=Experiment(predictor=own),
         )
     assert [(one.ended, len(one.codes)) for one in decoded] == [("eos", 2), ("eos", 7), ("eos", 3)]
 

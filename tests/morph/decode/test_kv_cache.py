@@ -22,14 +22,3 @@ def test_a_new_cache_is_empty():
     KeyValueCache(1).update(torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 2), 0)
     keys, values = KeyValueCache(1).update(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2), 0)
     assert keys.shape[2] == 1 and not keys.any() and not values.any()
-
-
-def test_cropping_forgets_the_latest_positions_of_every_layer():
-    cache = KeyValueCache(2)
-    keys, values = torch.randn(2, 2, 1, 4, 5, 8)
-    for layer in (0, 1):
-        cache.update(keys[layer], values[layer], layer)
-    cache.crop(3)
-    for layer in (0, 1):
-        grown, _ = cache.update(keys[layer][:, :, :1], values[layer][:, :, :1], layer)
-        assert torch.equal(grown, torch.cat((keys[layer][:, :, :3], keys[layer][:, :, :1]), dim=2))

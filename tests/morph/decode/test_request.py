@@ -13,17 +13,14 @@ from tests.morph.decoding import prompts_of
 
 
 @pytest.mark.parametrize("engine", ["eager", "graph"])
-@pytest.mark.parametrize("decoding", ["crossbar", "lossless"])
-def test_every_frame_arrives_in_order_and_then_the_end(load, engine, decoding):
-    if (engine, decoding) == ("graph", "lossless"):
-        pytest.skip("the graph engine has no lossless decoding")
+def test_every_frame_arrives_in_order_and_then_the_end(load, engine):
     model = load("tiny", "custom_voice")
     heard = [[] for _ in range(3)]
     requests = [
         LineRequest(prompt, Guard(frames, False), seed, heard[seed].append, heard[seed].append)
         for seed, (prompt, frames) in enumerate(zip(prompts_of(model), (12, 1, 30), strict=True))
     ]
-    options = GenerateOptions(5, batch_size=2, decoding=decoding)
+    options = GenerateOptions(5, batch_size=2)
     counts: list[int] = []
     decoded = Engine(engine).decode(model, requests, options, counts.append)
     for line, told in zip(decoded, heard, strict=True):

@@ -236,13 +236,6 @@ def test_a_starved_line_holds_up_no_other(synthesizer, voice) -> None:
     assert all(len(one) for one in others)
 
 
-def test_lossless_decoding_takes_tokens(model, voice) -> None:
-    synthesizer = Synthesizer(model, Engine("eager"))
-    options = replace(OPTIONS, decoding="lossless", split_chars=0)
-    whole = spoken(synthesizer, Line(TEXTS[0], voice, seed=5), options)
-    check_same(spoken(synthesizer, as_tokens(TEXTS[0], voice), options), whole)
-
-
 def test_the_end_that_is_held_back_does_not_depend_on_when_the_text_comes(synthesizer, voice) -> None:
     """EOS may not come before a share of the whole text's time, which is known only when the text is."""
     model = synthesizer.model

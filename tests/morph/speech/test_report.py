@@ -90,11 +90,12 @@ def test_only_15_is_called_exact(groups):
     assert ("approximate" in said) == (groups < 15) and ("exact" in said) == (groups == 15)
 
 
-def test_lossless_decoding_is_reported_as_lossless():
-    said = describe_groups(GenerateOptions(1, decoding="lossless"))
-    meaning = "lossless: distributed as 15; groups above it are drafted by the crossbar; stock heads"
-    assert said == f"SEQ_GROUPS 1 ({meaning})"
-    assert describe_groups(GenerateOptions(15, decoding="lossless")) == "SEQ_GROUPS 15 (exact)"
+@pytest.mark.parametrize("groups", [1, 15])
+def test_what_runs_in_place_of_lossless_decoding_is_said(groups):
+    options = GenerateOptions(groups, decoding="lossless")
+    why = "in place of decoding lossless, which saved no time"
+    assert describe_groups(options) == f"SEQ_GROUPS 15 (exact; {why})"
+    assert describe_groups(options, None, "int8") == f"SEQ_GROUPS 15 (exact but for its int8 weights; {why})"
 
 
 def test_lines_from_before_are_counted_and_do_not_count_for_the_speed(model):

@@ -126,6 +126,7 @@ def test_the_table_has_a_row_for_each_setting(run: Callable, tiny: list[str]) ->
     assert rows["speed"][0]["frames"] == 6 and set(rows["speed"][0]) >= {"ms_per_frame", "rtf", "first_ms"}
     wrong = run("bench", "Yes.", "--groups", "16", *tiny)
     assert wrong.code == 2 and "SEQ_GROUPS is 16" in wrong.err
+    assert "leave --decoding out" in run("bench", "Yes.", "--decoding", "lossless", *tiny).err
 
 
 def test_a_speeds_cells_are_its_numbers() -> None:

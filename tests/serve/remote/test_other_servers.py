@@ -262,7 +262,6 @@ def test_a_refused_key_names_the_variable(body: Any) -> None:
     ("line", "options", "words"),
     [
         (LINE, GenerateOptions(5), "SEQ_GROUPS is 5 and server farm"),
-        (LINE, GenerateOptions(15, decoding="lossless"), "server farm .* has no lossless decoding"),
         (replace(LINE, text="Well. [pause 1] Go."), EXACT, r"server farm .* knows no \[pause\]"),
         (
             replace(LINE, voice=Voice("icl", "1b7", speaker_embedding=torch.ones(4), transcript="What.",
@@ -279,6 +278,12 @@ def test_what_vllm_omni_cannot_do_is_refused(line: Line, options: GenerateOption
         with pytest.raises(ValueError, match=words):
             make_job(facts, line, options, True)
         assert bodies == []
+
+
+def test_lossless_decoding_asks_for_the_exact_algorithm() -> None:
+    with serving(lambda _: sound(wav())) as (server, _):
+        job = make_job(ask_server(server), LINE, GenerateOptions(5, decoding="lossless"), True)
+    assert job.body["input"] == LINE.text
 
 
 def test_a_plain_server_takes_the_names_of_its_voices() -> None:

@@ -131,9 +131,9 @@ def test_lines_are_the_server_s_own(speaks: RemoteSpeaks, client: Client) -> Non
     assert speaks.name == f"{client.speaker.model.name} at studio" and speaks.rate == 24000
 
 
-def test_seq_groups_and_lossless_are_the_server_s_to_do(facts: ServerFacts, client: Client) -> None:
+def test_seq_groups_are_the_server_s_to_do(facts: ServerFacts, client: Client) -> None:
     line = ryan(client)
-    for options in (replace(SHORT, seq_groups=15), replace(SHORT, decoding="lossless", seq_groups=2)):
+    for options in (replace(SHORT, seq_groups=15), replace(SHORT, seq_groups=2)):
         [there] = speak(facts, [line], options)
         assert close_to(there.waveform, spoken_there(client.speaker, line, options).waveform)
 

@@ -11,7 +11,6 @@ import torch
 from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails, save_tails
-from qwen3_tts_morph.morph.decode.lossless import LosslessPredictor
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.graph import engine as graph
@@ -242,16 +241,6 @@ def test_upstreams_own_loop_runs_on_int8_layers_and_through_the_attached_predict
     assert torch.equal(view_heads(predictor.lm_head).values, before)
 
 
-@torch.inference_mode()
-def test_lossless_decoding_gives_the_int8_models_own_greedy_codes(load_int8):
-    module, sampling = load_int8("tiny").talker.code_predictor, GREEDY.subtalker
-    hidden, embedding = noise(4, 1, 64, seed=8), noise(4, 1, 64, seed=9)
-    exact = Predictor(module).decode_frame(hidden, embedding, 15, sampling, None)
-    lossless = LosslessPredictor(module)
-    assert torch.equal(lossless.decode_frame(hidden, embedding, 1, sampling, None), exact)
-    assert lossless.tally.frames == 1
-
-
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 def test_a_trained_tail_works_on_int8_heads(checkpoint, tmp_path, engine):
     """A tail with its own heads gives the full heads' codes; a low-rank one corrects the INT8 heads."""
@@ -356,13 +345,12 @@ def test_the_report_says_int8_wherever_it_says_exact(load_int8):
     synthesizer = Synthesizer(model)
     line = Line("One.", preset_voice(model, "ryan"))
     said = {}
-    for groups, decoding in ((15, "crossbar"), (5, "crossbar"), (5, "lossless")):
-        options = GenerateOptions(groups, Sampling(max_new_tokens=4), decoding=decoding)
-        said[groups, decoding] = describe(model, render_lines(synthesizer, [line], options), options, 1.0)
+    for groups in (15, 5):
+        options = GenerateOptions(groups, Sampling(max_new_tokens=4))
+        said[groups] = describe(model, render_lines(synthesizer, [line], options), options, 1.0)
     assert all("float32, int8 weights, sdpa, cpu, 0.00" in report for report in said.values())
-    assert "SEQ_GROUPS 15 (exact but for its int8 weights)" in said[15, "crossbar"]
-    assert said[5, "crossbar"].count("int8 weights, which are approximate at 15 too)") == 1
-    assert said[5, "lossless"].count("int8 weights, which are approximate at 15 too)") == 1
+    assert "SEQ_GROUPS 15 (exact but for its int8 weights)" in said[15]
+    assert said[5].count("int8 weights, which are approximate at 15 too)") == 1
 
 
 def test_whether_kernels_run_does_not_depend_on_int8(load_int8, load):

@@ -9,6 +9,8 @@ The pass that rejects a group has also computed the exact state of that group, a
 every pass finishes at least one group, and a frame takes at most the 15 passes of exact decoding. One
 sequential group is enough for this; more of them only make the passes shorter.
 
+It was a setting of the product until it proved to save no time: docs/knob.md says why.
+
 Limits: a pass over several positions may round differently from one over a single position, so bit-equality with exact
 decoding is not guaranteed; greedy codes agree in float32 up to ties. Sampling consumes a line's random stream
 differently: the same seed gives a different take from the same distribution.
@@ -21,14 +23,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
+from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
+from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.decode.sampling import Randomness, TokenSamplings, distribution
+from qwen3_tts_morph.morph.model.crossbar import crossbar
+from qwen3_tts_morph.morph.model.tail import Tail
+from qwen3_tts_morph.morph.model.weights.joined_weights import stack
+from qwen3_tts_morph.morph.model.weights.linear import Weight
 
-from ..model.crossbar import crossbar
-from ..model.tail import Tail
-from ..model.weights.joined_weights import stack
-from ..model.weights.linear import Weight
-from .kv_cache import KeyValueCache
-from .predictor import Predictor
-from .sampling import Randomness, TokenSamplings, distribution
 from .verdict import Noise, drafting, propose, settle
 
 # For a pass's first groups. Passes per frame of the demo voice: 8.6 with one, 7.5 with eight for the first group,
@@ -121,9 +123,19 @@ class Tally:
         """Mean passes per frame of a batch."""
         return self.passes / max(1, self.frames)
 
-    def describe(self) -> str:
-        """For logs."""
-        return f"{self.mean_passes:.2f} passes of the predictor per frame, mean of {self.frames}"
+
+class RewindingCache(KeyValueCache):
+    """A cache that forgets what a rejected draft wrote."""
+
+    def crop(self, length: int) -> None:
+        """Forget all positions from ``length`` on."""
+        self.keys = [None if keys is None else keys[:, :, :length] for keys in self.keys]
+        self.values = [None if values is None else values[:, :, :length] for values in self.values]
+
+    def take(self, rows: torch.Tensor) -> None:
+        """Keep these rows (int64 ``[N]``) of the batch; a row listed twice is duplicated."""
+        self.keys = [None if keys is None else keys[rows] for keys in self.keys]
+        self.values = [None if values is None else values[rows] for values in self.values]
 
 
 class LosslessPredictor(Predictor):
@@ -178,7 +190,7 @@ class LosslessPredictor(Predictor):
         randomness: Randomness,
     ) -> torch.Tensor:
         """Decode a frame in at most ``max_passes``: groups that are not exact by then keep the last draft."""
-        cache, groups = self._new_cache(), len(self.heads)
+        cache, groups = RewindingCache(len(self.module.model.layers)), len(self.heads)
         first, states = self._decode_sequential(hidden, embedding, seq_groups, sampling, randomness, cache)
         codes = torch.nn.functional.pad(first, (0, groups - seq_groups))
         done, passes = [seq_groups] * len(codes), seq_groups
@@ -208,7 +220,7 @@ class LosslessPredictor(Predictor):
         return codes
 
     def _pass(
-        self, last: torch.Tensor, tries: torch.Tensor, start: int, cache: KeyValueCache, rows: torch.Tensor
+        self, last: torch.Tensor, tries: torch.Tensor, start: int, cache: RewindingCache, rows: torch.Tensor
     ) -> torch.Tensor:
         """Return the states ``[B K, G, H]`` that exact decoding samples the groups of ``tries`` ``[B, K, G]`` from.
 

@@ -21,10 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-
-from ..model.weights.linear import Weight
-from ..options import TokenSampling
-from .sampling import Randomness, TokenSamplings, distribution
+from qwen3_tts_morph.morph.decode.sampling import Randomness, TokenSamplings, distribution
+from qwen3_tts_morph.morph.model.weights.linear import Weight
+from qwen3_tts_morph.morph.options import TokenSampling
 
 
 @dataclass(frozen=True)

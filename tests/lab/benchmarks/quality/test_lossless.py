@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode import lossless as speculative
 from qwen3_tts_morph.morph.decode import predictor as predictor_module
-from qwen3_tts_morph.morph.decode import verdict
 from qwen3_tts_morph.morph.decode.eager import Experiment, decode
-from qwen3_tts_morph.morph.decode.lossless import (
-    LosslessPredictor,
-    Reached,
-    Tally,
-    crossbar_drafter,
-    tails_drafter,
-)
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 
-from tests.morph.decode.small_predictor import Small, exact_joint, make_small, number_of
+from lab.benchmarks.quality import lossless as speculative
+from lab.benchmarks.quality import verdict
+from lab.benchmarks.quality.lossless import (
+    LosslessPredictor,
+    Reached,
+    RewindingCache,
+    Tally,
+    crossbar_drafter,
+    tails_drafter,
+)
+from tests.lab.benchmarks.quality.small_predictor import Small, exact_joint, make_small, number_of
 from tests.morph.decoding import (
     GREEDY,
     SEEDS,
@@ -404,3 +405,14 @@ def test_the_tally_counts_passes_and_verdicts():
     assert (tally.frames, tally.passes, tally.line_frames, tally.line_passes) == (1, 3, 2, 5)
     assert tally.offered == [0, 2, 2, 2] and tally.accepted == [0, 2, 1, 2]
     assert tally.mean_passes == 3
+
+
+def test_cropping_forgets_the_latest_positions_of_every_layer():
+    cache = RewindingCache(2)
+    keys, values = torch.randn(2, 2, 1, 4, 5, 8)
+    for layer in (0, 1):
+        cache.update(keys[layer], values[layer], layer)
+    cache.crop(3)
+    for layer in (0, 1):
+        grown, _ = cache.update(keys[layer][:, :, :1], values[layer][:, :, :1], layer)
+        assert torch.equal(grown, torch.cat((keys[layer][:, :, :3], keys[layer][:, :, :1]), dim=2))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import torch
-from qwen3_tts_morph.morph.decode.verdict import Noise, pick, residual, settle, try_candidates
+
+from lab.benchmarks.quality.verdict import Noise, pick, residual, settle, try_candidates
 
 
 def test_the_rule_keeps_tokens_up_to_the_first_rejection_and_corrects_only_that():
