@@ -114,6 +114,11 @@ class Request:
     install_browser: bool = False
     extra: Sequence[str] = ()
 
+    @property
+    def tier(self) -> list[str]:
+        """The pytest options of every step."""
+        return ["--all"] if self.everything else []
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -131,35 +136,32 @@ class Outcome:
 def run_step(
     name: str,
     command: Sequence[str | Path],
-    env: dict[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
     fine: tuple[int, ...] = (0,),
-) -> Outcome:
-    """Run a command with its output on the terminal; an exit code that is not ``fine`` is one failure."""
-    print(f"\n=== {name}", flush=True)
-    started = time.monotonic()
-    done = subprocess.run([str(part) for part in command], cwd=ROOT, env={**os.environ, **(env or {})})
-    return end_step(name, done.returncode in fine, started)
-
-
-def run_beside(
-    name: str,
-    command: Sequence[str | Path],
-    env: dict[str, str] | None = None,
-    fine: tuple[int, ...] = (0,),
+    beside: bool = False,
     cwd: Path = ROOT,
 ) -> Outcome:
-    """Run a command beside other steps: its output is printed in one piece when it has ended."""
+    """Run a command; an exit code that is not ``fine`` is one failure.
+
+    Its output is on the terminal; that of a command that runs ``beside`` other steps comes in one piece at its end.
+    """
+    if not beside:
+        print(f"\n=== {name}", flush=True)
+    caught = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "encoding": "utf-8",
+        "errors": "replace",
+    }
     started = time.monotonic()
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
         env={**os.environ, **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
+        **(caught if beside else {}),
     )
-    return end_step(name, done.returncode in fine, started, f"\n=== {name}\n{done.stdout}")
+    said = f"\n=== {name}\n{done.stdout}" if beside else ""
+    return end_step(name, done.returncode in fine, started, said)
 
 
 def end_step(name: str, ok: bool, started: float, said: str = "") -> Outcome:
@@ -191,8 +193,8 @@ def check_code() -> list[Outcome]:
     """Lint, format, types, and which package may import which. Each takes one core, so tests run beside it."""
     ruff = [COMFY_PYTHON, "-m", "ruff"]
     return [
-        run_beside("ruff check", [*ruff, "check", "."]),
-        run_beside("ruff format", [*ruff, "format", "--check", "."]),
+        run_step("ruff check", [*ruff, "check", "."], beside=True),
+        run_step("ruff format", [*ruff, "format", "--check", "."], beside=True),
         *check_package(),
     ]
 
@@ -217,8 +219,8 @@ def check_package() -> list[Outcome]:
     mypy += ["-p", package.name, "-p", "lab"]
     contracts = [COMFY_PYTHON, "-c", LINT_IMPORTS, "--config", config, "--no-cache"]
     return [
-        run_beside("mypy", mypy, cwd=sources, env={"MYPYPATH": str(COMFY / "ComfyUI")}),
-        run_beside("imports", contracts, cwd=sources, env={"PYTHONPATH": str(sources)}),
+        run_step("mypy", mypy, {"MYPYPATH": str(COMFY / "ComfyUI")}, beside=True, cwd=sources),
+        run_step("imports", contracts, {"PYTHONPATH": str(sources)}, beside=True, cwd=sources),
     ]
 
 
@@ -277,7 +279,7 @@ def run_pytest(suite: Suite, extra: Sequence[str]) -> Outcome:
     command = [suite.python, "-m", "pytest", f"--junit-xml={report}", *suite.options, *extra]
     may_be_empty = bool(extra) or KERNELS in suite.options  # without Triton
     fine = (0, NOTHING_COLLECTED) if may_be_empty else (0,)
-    step = (run_beside if suite.beside else run_step)(name, command, suite.variables, fine)
+    step = run_step(name, command, suite.variables, fine, suite.beside)
     if not report.exists():
         return step
     if KERNELS in suite.options and not extra and step.ok and not _cases(report):
@@ -295,11 +297,6 @@ def _cases(report: Path) -> list[ElementTree.Element]:
     return list(ElementTree.parse(report).getroot().iter("testcase"))
 
 
-def tier(request: Request) -> list[str]:
-    """Return the pytest options of every step of the request."""
-    return ["--all"] if request.everything else []
-
-
 def test_unit(request: Request) -> Outcome:
     """Run all tests but ComfyUI's and the kernels' on transformers 4.
 
@@ -311,7 +308,7 @@ def test_unit(request: Request) -> Outcome:
         "tests",
         "--ignore=tests/comfy",
         f"--ignore={KERNELS}",
-        *tier(request),
+        *request.tier,
         *spread(count_busy_workers()),
     ]
     options += coverage if request.everything and not request.extra else []
@@ -323,24 +320,25 @@ def test_unit(request: Request) -> Outcome:
 def test_kernels(request: Request, beside: bool = False) -> Outcome:
     """Run the kernels in Triton's interpreter, without coverage, which would make it twice as slow."""
     # No fixture takes long here, and few files have most of the work.
-    options = [KERNELS, *tier(request), *spread(count_workers(), "worksteal")]
+    options = [KERNELS, *request.tier, *spread(count_workers(), "worksteal")]
     suite = Suite("kernel tests", COMFY_PYTHON, options, {"TRITON_INTERPRET": "1"}, beside)
     return run_pytest(suite, request.extra)
 
 
-def test_transformers_5(request: Request) -> Outcome:
+def test_transformers_5(request: Request, beside: bool = False) -> Outcome:
     """Run what differed between versions on the oldest transformers 5; with --all what can differ from 4."""
     names = ON_TRANSFORMERS_5 if request.everything else ON_OLDEST_TRANSFORMERS_5
     python = install.environment_python(TRANSFORMERS_5)
-    return test_engine("oldest transformers 5", python, morph_files(names), request)
+    return test_engine("oldest transformers 5", python, morph_files(names), request, beside)
 
 
-def test_newest_transformers(request: Request) -> Outcome:
+def test_newest_transformers(request: Request, beside: bool = False) -> Outcome:
     """Run the engine's tests on the newest transformers: all with --all, else what can differ there."""
-    everything = [f"tests/{name}" for name in ("morph", "postprocess", "lab")]
     chosen = [*morph_files(ON_TRANSFORMERS_5), *(f"--deselect={case}" for case in morph_files(OURS_ALONE))]
+    if request.everything:
+        chosen = [f"tests/{name}" for name in ("morph", "postprocess", "lab")]
     python = install.environment_python(NEWEST_TRANSFORMERS)
-    return test_engine("newest transformers 5", python, everything if request.everything else chosen, request)
+    return test_engine("newest transformers 5", python, chosen, request, beside)
 
 
 def morph_files(names: Sequence[str]) -> list[str]:
@@ -349,9 +347,11 @@ def morph_files(names: Sequence[str]) -> list[str]:
     return [f"tests/morph/{file}.py{colons}{case}" for file, colons, case in parts]
 
 
-def test_engine(name: str, python: Path, paths: Sequence[str], request: Request) -> Outcome:
-    options = [*paths, *tier(request), *spread(count_workers())]
-    return run_pytest(Suite(name, python, options), request.extra)
+def test_engine(
+    name: str, python: Path, paths: Sequence[str], request: Request, beside: bool = False
+) -> Outcome:
+    options = [*paths, *request.tier, *spread(count_workers())]
+    return run_pytest(Suite(name, python, options, beside=beside), request.extra)
 
 
 def test_comfy(request: Request) -> Outcome:
@@ -366,47 +366,50 @@ def test_in_comfy(name: str, python: Path, env: dict[str, str], request: Request
     """Run the ComfyUI group with this Python; ``env`` names ComfyUI, the Python that runs it, and a frontend."""
     if request.install_browser:
         bring_chromium()
-    options = ["tests/comfy", *tier(request), *spread(count_busy_workers())]
+    options = ["tests/comfy", *request.tier, *spread(count_busy_workers())]
     return run_pytest(Suite(name, python, options, env), request.extra)
 
 
-def run_in_comfy(request: Request) -> list[Outcome]:
-    """Run the steps of ComfyUI's environment: checks of the code beside the first tests, kernels beside ComfyUI's.
+def run_groups(request: Request) -> list[Outcome]:
+    """Run the steps of these groups; skip those whose environment could not be created.
 
-    ComfyUI's tests wait for pages and for sound, and leave a part of the processor free.
+    Two at a time: checks of the code beside the first tests; then beside ComfyUI's tests, which wait for pages and for
+    sound and leave a part of the processor free, the engine on transformers 5, and the kernels.
     """
-    groups = request.groups
+    made, groups = make_environments(request)
     with ThreadPoolExecutor(1) as beside:
         checks = beside.submit(check_code) if "lint" in groups else None
-        tests: list[Outcome] = []
-        if "unit" in groups and request.everything:
-            tests.append(make_environment("Ray environment", make_ray))
-        tests += [test_unit(request)] if "unit" in groups else []
-        kernels = beside.submit(test_kernels, request, "comfy" in groups) if "unit" in groups else None
+        tests = [test_unit(request)] if "unit" in groups else []
+        # Functions of this module by the group that they belong to.
+        steps = {"oldest": test_transformers_5, "newest": test_newest_transformers, "unit": test_kernels}
+        later = [
+            beside.submit(step, request, "comfy" in groups)
+            for group, step in steps.items()
+            if group in groups
+        ]
         tests += [test_comfy(request)] if "comfy" in groups else []
-        tests += [kernels.result()] if kernels else []
-        return [*(checks.result() if checks else []), *tests]
+        return [*made, *(checks.result() if checks else []), *tests, *(one.result() for one in later)]
 
 
-def run_groups(request: Request) -> list[Outcome]:
-    """Run the steps of these groups; skip those whose environment could not be created."""
-    outcomes, groups = [], request.groups
-    if {"lint", "unit", "comfy"} & set(groups):
-        outcomes.append(make_environment("ComfyUI environment", make_comfy))
-        outcomes += run_in_comfy(request) if outcomes[-1].ok else []
-    return [*outcomes, *run_transformers_5(request)] if "tf5" in groups else outcomes
+def make_environments(request: Request) -> tuple[list[Outcome], set[str]]:
+    """Make the environments of a request; return how that went, and the groups that have theirs.
 
-
-def run_transformers_5(request: Request) -> list[Outcome]:
-    """Run the engine on the oldest and on the newest transformers 5; the second environment needs the first."""
-    outcomes = [make_environment("oldest transformers 5 environment", make_transformers_5)]
-    if not outcomes[0].ok:
-        return outcomes
-    outcomes.append(test_transformers_5(request))
-    outcomes.append(
-        make_environment("newest transformers 5 environment", make_newest_transformers, NEWEST_TRANSFORMERS)
-    )
-    return [*outcomes, test_newest_transformers(request)] if outcomes[-1].ok else outcomes
+    In these groups "oldest" and "newest" stand for "tf5": the environment of the newest needs that of the oldest.
+    """
+    made, wanted, ready = [], set(request.groups), set()
+    if ours := wanted - {"tf5"}:
+        made.append(make_environment("ComfyUI environment", make_comfy))
+        ready |= ours if made[-1].ok else set()
+    if "unit" in ready and request.everything:
+        made.append(make_environment("Ray environment", make_ray))
+    if "tf5" in wanted:
+        made.append(make_environment("oldest transformers 5 environment", make_transformers_5))
+        ready |= {"oldest"} if made[-1].ok else set()
+    if "oldest" in ready:
+        name = "newest transformers 5 environment"
+        made.append(make_environment(name, make_newest_transformers, NEWEST_TRANSFORMERS))
+        ready |= {"newest"} if made[-1].ok else set()
+    return made, ready
 
 
 # With the newest packages

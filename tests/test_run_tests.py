@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,21 @@ from tests.patience import PATIENCE
 
 
 class Steps(list):
-    """Records calls of pytest instead of making them."""
+    """Records calls of pytest instead of making them; ``beside`` has whether each ran beside another."""
+
+    def __init__(self) -> None:
+        self.beside: list[bool] = []
 
     def __call__(self, suite: run_tests.Suite, extra: object) -> run_tests.Outcome:
+        self.beside.append(suite.beside)
         self.append((suite.name, [str(option) for option in suite.options]))
         return run_tests.Outcome(suite.name, True, 1.0, passed=3, skipped=Counter(why=1))
 
     def options(self) -> list[str]:
         return [option for _, options in self for option in options]
+
+    def of(self, name: str) -> list[str]:
+        return dict(self)[name]
 
 
 @pytest.fixture
@@ -48,10 +56,10 @@ def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
     outcomes = run_tests.run_groups(run_tests.Request(PYTEST_GROUPS))
     assert all(step.ok for step in outcomes)
     names = [name for name, _ in steps]
-    assert names[0] == "unit tests" and set(names[1:3]) == {"kernel tests", "ComfyUI tests"}
-    assert names[3:] == ["oldest transformers 5", "newest transformers 5"]
+    others = ["oldest transformers 5", "newest transformers 5", "kernel tests"]
+    assert names[0] == "unit tests" and [name for name in names[1:] if name != "ComfyUI tests"] == others
     assert "--all" not in steps.options()
-    oldest, newest = ({option.partition("::")[0] for option in options} for _, options in steps[-2:])
+    oldest, newest = ({option.partition("::")[0] for option in steps.of(name)} for name in others[:2])
     assert "tests/morph/test_parity.py" in oldest and oldest < newest and "tests/morph" not in newest
 
 
@@ -94,29 +102,53 @@ def test_the_code_is_checked_beside_the_tests(steps: Steps, monkeypatch: pytest.
     assert not run_tests.summarize(outcomes)
 
 
-def test_kernels_are_tested_beside_comfyui(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
-    began = threading.Event()
+def test_kernels_and_transformers_5_are_tested_beside_comfyui(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other: each of them takes all of the processor that ComfyUI's tests leave."""
+    ended = threading.Event()
+    running: list[str] = []
 
-    def kernels(_: run_tests.Request, beside: bool) -> run_tests.Outcome:
-        began.set()
-        return run_tests.Outcome("kernel tests", beside, 1.0)
+    def step(name: str) -> Callable[[run_tests.Request, bool], run_tests.Outcome]:
+        def run(_: run_tests.Request, beside: bool) -> run_tests.Outcome:
+            assert beside and not running
+            running.append(name)
+            if name == "kernel tests":
+                ended.set()
+            running.clear()
+            return run_tests.Outcome(name, True, 1.0)
+
+        return run
 
     def comfy(_: run_tests.Request) -> run_tests.Outcome:
-        assert began.wait(PATIENCE)
+        assert ended.wait(PATIENCE)
         return run_tests.Outcome("ComfyUI tests", True, 1.0)
 
-    monkeypatch.setattr(run_tests, "test_kernels", kernels)
+    monkeypatch.setattr(run_tests, "test_transformers_5", step("oldest"))
+    monkeypatch.setattr(run_tests, "test_newest_transformers", step("newest"))
+    monkeypatch.setattr(run_tests, "test_kernels", step("kernel tests"))
     monkeypatch.setattr(run_tests, "test_comfy", comfy)
-    outcomes = run_tests.run_groups(run_tests.Request(("unit", "comfy")))
-    assert run_tests.summarize(outcomes) and [step.name for step in outcomes[2:]] == [
-        "ComfyUI tests",
-        "kernel tests",
+    outcomes = run_tests.run_groups(run_tests.Request(PYTEST_GROUPS))
+    assert run_tests.summarize(outcomes)
+    assert [step.name for step in outcomes[3:]] == [
+        *("unit tests", "ComfyUI tests", "oldest", "newest", "kernel tests"),
     ]
+
+
+def test_without_comfyui_they_print_as_they_run(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(run_tests, "make_comfy", fail)
+    outcomes = run_tests.run_groups(run_tests.Request(PYTEST_GROUPS))
+    assert [step.ok for step in outcomes] == [False, True, True, True, True]
+    assert [name for name, _ in steps] == ["oldest transformers 5", "newest transformers 5"]
+    assert not any(steps.beside)
 
 
 def test_a_check_prints_in_one_piece_and_an_exit_code_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
     code = "import sys; print('out'); sys.stdout.flush(); print('err', file=sys.stderr); raise SystemExit(3)"
-    step = run_tests.run_beside("a check", [sys.executable, "-c", code])
+    step = run_tests.run_step("a check", [sys.executable, "-c", code], beside=True)
     assert (step.ok, step.failed) == (False, 1)
     assert capfd.readouterr().out.startswith("\n=== a check\nout\nerr\n--- a check: FAILED, ")
 
@@ -140,8 +172,8 @@ def test_all_measures_coverage_and_the_default_run_does_not(steps: Steps) -> Non
 def test_all_runs_every_case_on_both_transformers(steps: Steps) -> None:
     run_tests.run_groups(run_tests.Request(PYTEST_GROUPS, everything=True))
     assert all("--all" in options for _, options in steps)
-    assert {"tests/morph", "tests/postprocess", "tests/lab"} <= set(steps[-1][1])
-    assert set(run_tests.morph_files(run_tests.ON_TRANSFORMERS_5)) <= set(steps[-2][1])
+    assert {"tests/morph", "tests/postprocess", "tests/lab"} <= set(steps.of("newest transformers 5"))
+    assert set(run_tests.morph_files(run_tests.ON_TRANSFORMERS_5)) <= set(steps.of("oldest transformers 5"))
 
 
 def test_a_browser_is_installed_only_with_its_option(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
