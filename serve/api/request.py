@@ -8,32 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...morph.model.model import Model
-from ...morph.options import (
-    DECODINGS,
-    NORMALIZE,
-    TAILS,
-    GenerateOptions,
-    Sampling,
-    TokenSampling,
-    check_seq_groups,
-)
+from ...morph.options import GenerateOptions, Sampling
 from ...morph.text.encoding import check_encodable, join_halves
 from ...morph.text.pauses import check_spoken, read_pauses
-from ..audio.encoders import FORMATS
-from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
 from .errors import ApiError
-from .fields import (
-    LONGEST_INSTRUCTIONS,
-    LONGEST_INTERVAL_S,
-    LONGEST_SPLIT,
-    MOST_SEED,
-    SAMPLING_SCHEMAS,
-    SCHEMAS,
-    SHORTEST_SPLIT,
-    STREAM_FORMATS,
-    SUBTALKER,
-    TOKEN_SCHEMAS,
-)
+from .fields import LONGEST_INSTRUCTIONS, SAMPLING_SCHEMAS, SCHEMAS, SUBTALKER, TOKEN_SCHEMAS, Schema
 from .options import Limits
 
 RANDOM_SEEDS = 2**32
@@ -42,7 +21,6 @@ MOST_PAUSES_S = 60.0  # of one request: silence takes memory and no time
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 FIELDS = tuple(SCHEMAS)
 SAMPLING_FIELDS = tuple(SAMPLING_SCHEMAS)
-TOKEN_FIELDS = tuple(TOKEN_SCHEMAS)
 # A player hears the first frame at once; what nobody hears yet is decoded in larger steps.
 FILE_CHUNKS = (12,)
 
@@ -112,14 +90,14 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
     """
     fields = check_fields(body, FIELDS)
     text = read_text(fields, "input", rules.limits.characters)
-    stream_format = _choice(fields, "stream_format", STREAM_FORMATS, "audio")
-    stream = fields.get("stream")
-    if stream is not None and not isinstance(stream, bool):
-        raise _bad("stream", f"stream is {stream!r:.40}: choose true or false")
-    sse = stream_format == "sse"
+    sse, stream = _value(fields, "stream_format") == "sse", _value(fields, "stream")
     if sse and stream is False:
         raise _bad("stream", "stream is false and stream_format is sse: events are a stream, leave one out")
-    interval_s = _interval(fields, sse)
+    interval_s = _value(fields, "event_interval", unit="seconds") or 0.0
+    if interval_s and not sse:
+        raise _bad(
+            "event_interval", "event_interval is for events: leave it out, or set stream_format to sse"
+        )
     settings = read_settings(fields, rules, "mp3")
     if stream is False or interval_s:
         settings = replace(settings, generate=replace(settings.generate, chunk_frames=FILE_CHUNKS))
@@ -134,14 +112,15 @@ def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settin
     """
     check_model(fields.get("model"), rules.model)
     instructions, ignored = _instructions(fields, rules)
+    seed = _value(fields, "seed")
     return Settings(
         voice=_voice(fields.get("voice")),
-        language=_choice(fields, "language", rules.model.languages, "auto", any_case=True),
+        language=_language(fields.get("language"), rules.model.languages),
         instructions=instructions,
-        seed=_seed(fields.get("seed")),
-        audio=_choice(fields, "response_format", tuple(FORMATS), audio),
+        seed=secrets.randbelow(RANDOM_SEEDS) if seed is None else seed,
+        audio=audio if fields.get("response_format") is None else _value(fields, "response_format"),
         generate=_options(fields, rules),
-        speed=_speed(fields),
+        speed=float(_value(fields, "speed")),
         ignored=ignored,
     )
 
@@ -202,24 +181,37 @@ def _text(fields: Mapping[str, Any], name: str, longest: int) -> str:
         raise _bad(name, str(error)) from error
 
 
-def _choice(
-    fields: Mapping[str, Any], name: str, choices: Sequence[str], default: str, any_case: bool = False
-) -> str:
-    value = fields.get(name)
+def _value(fields: Mapping[str, Any], name: str, unit: str = "") -> Any:
+    """Return a field as its schema has it: its default, or None, if it was left out; ApiError 400 for another value."""
+    schema, value = SCHEMAS[name], fields.get(name)
     if value is None:
-        return default
-    if isinstance(value, str):
-        value = value.strip().lower() if any_case else value
-        if value in choices:
-            return str(value)
-    raise _bad(name, f"{name} is {value!r:.40}: choose one of {', '.join(choices)}")
-
-
-def _number(fields: Mapping[str, Any], name: str) -> float:
-    value = fields[name]
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _bad(name, f"{name} is {value!r:.40}: send a number")
+        return schema.get("default")
+    if wanted := _wanted(schema, value, unit):
+        raise _bad(name, f"{name} is {value!r:.40}: {wanted}")
     return value
+
+
+def _wanted(schema: Schema, value: Any, unit: str) -> str:
+    """Return what a field should be instead of this value; "" if its schema has the value."""
+    kind = schema["type"]
+    if kind == "boolean":
+        return "" if isinstance(value, bool) else "choose true or false"
+    if choices := schema.get("enum"):
+        return "" if isinstance(value, str) and value in choices else f"choose one of {', '.join(choices)}"
+    low, high, kinds = schema["minimum"], schema["maximum"], int if kind == "integer" else (int, float)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if is_number and low <= value <= high:
+        return ""
+    if kind == "integer":
+        return f"send a whole number from {low} to {high}"
+    return f"choose {low:g} to {high:g} {unit}".rstrip() if is_number else "send a number"
+
+
+def _language(name: object, known: Sequence[str]) -> str:
+    language = name.strip().lower() if isinstance(name, str) else "auto" if name is None else ""
+    if language not in known:
+        raise _bad("language", f"language is {name!r:.40}: choose one of {', '.join(known)}")
+    return language
 
 
 def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, tuple[str, ...]]:
@@ -235,28 +227,6 @@ def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, 
             "to): leave them out, or start the server without --strict",
         )
     return None, (name,)
-
-
-def _speed(fields: Mapping[str, Any]) -> float:
-    if fields.get("speed") is None:
-        return 1.0
-    speed = _number(fields, "speed")
-    if not LOWEST_SPEED <= speed <= HIGHEST_SPEED:
-        raise _bad("speed", f"speed is {speed!r:.40}: choose {LOWEST_SPEED:g} to {HIGHEST_SPEED:g}")
-    return float(speed)
-
-
-def _interval(fields: Mapping[str, Any], sse: bool) -> float:
-    """Return the shortest time between two events, in seconds; 0 if none was sent."""
-    name = "event_interval"
-    if fields.get(name) is None:
-        return 0.0
-    seconds = _number(fields, name)
-    if not 0 <= seconds <= LONGEST_INTERVAL_S:
-        raise _bad(name, f"{name} is {seconds!r:.40}: send 0 to {LONGEST_INTERVAL_S:g} seconds")
-    if seconds and not sse:
-        raise _bad(name, f"{name} is for events: leave it out, or set stream_format to sse")
-    return seconds
 
 
 def check_model(name: object, model: Model) -> None:
@@ -281,47 +251,20 @@ def _voice(voice: object) -> str | None:
     return voice
 
 
-def _seed(seed: object) -> int:
-    """Return the seed, a random one if none was sent."""
-    if seed is None:
-        return secrets.randbelow(RANDOM_SEEDS)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
-        raise _bad("seed", f"seed is {seed!r:.40}: send a whole number from 0 to 2**64 - 1")
-    return seed
-
-
 def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
-    groups = fields.get("seq_groups")
-    try:
-        groups = rules.seq_groups if groups is None else check_seq_groups(groups)
-    except ValueError as error:
-        raise _bad("seq_groups", str(error)) from error
     sampling = _sampling(fields.get("sampling"), rules.model.sampling)
     if longest := rules.limits.audio_seconds:
         sampling = replace(sampling, max_seconds=min(sampling.max_seconds or longest, longest))
-    trim = fields.get("trim_silence")
-    if trim is not None and not isinstance(trim, bool):
-        raise _bad("trim_silence", f"trim_silence is {trim!r:.40}: choose true or false")
     return GenerateOptions(
-        groups,
+        _value(fields, "seq_groups") or rules.seq_groups,
         sampling,
-        split_chars=_split_chars(fields.get("split_chars")),
-        decoding=_choice(fields, "decoding", DECODINGS, GenerateOptions.decoding),
-        tail=_choice(fields, "tail", TAILS, GenerateOptions.tail),
+        split_chars=_value(fields, "split_chars"),
+        decoding=_value(fields, "decoding"),
+        tail=_value(fields, "tail"),
         retries=0,
-        normalize=_choice(fields, "normalize_text", NORMALIZE, GenerateOptions.normalize),
-        trim_ends=bool(trim),
+        normalize=_value(fields, "normalize_text"),
+        trim_ends=bool(_value(fields, "trim_silence")),
     )
-
-
-def _split_chars(sent: object) -> int:
-    """Return the longest piece of a text in characters; not above the default: a piece is kept in memory."""
-    if sent is None:
-        return GenerateOptions.split_chars
-    low, high = SHORTEST_SPLIT, LONGEST_SPLIT
-    if isinstance(sent, bool) or not isinstance(sent, int) or not low <= sent <= high:
-        raise _bad("split_chars", f"split_chars is {sent!r:.40}: send a whole number from {low} to {high}")
-    return sent
 
 
 def _sampling(sent: object, own: Sampling) -> Sampling:
@@ -329,20 +272,14 @@ def _sampling(sent: object, own: Sampling) -> Sampling:
     if sent is None:
         return own
     fields = check_fields(sent, SAMPLING_FIELDS, "sampling")
-    talker = {name: fields[name] for name in TOKEN_FIELDS if fields.get(name) is not None}
-    subtalker = {
-        name: fields[SUBTALKER + name] for name in TOKEN_FIELDS if fields.get(SUBTALKER + name) is not None
-    }
-    rest = {
-        name: fields[name] for name in ("repetition_penalty", "max_seconds") if fields.get(name) is not None
-    }
+    given = {name: value for name, value in fields.items() if value is not None}
+    talker, subtalker = (
+        {name: given.pop(prefix + name) for name in TOKEN_SCHEMAS if prefix + name in given}
+        for prefix in ("", SUBTALKER)
+    )
     try:
         return replace(
-            own, talker=_tokens(own.talker, talker), subtalker=_tokens(own.subtalker, subtalker), **rest
+            own, talker=replace(own.talker, **talker), subtalker=replace(own.subtalker, **subtalker), **given
         )
     except ValueError as error:
         raise _bad("sampling", str(error)) from error
-
-
-def _tokens(own: TokenSampling, changes: Mapping[str, Any]) -> TokenSampling:
-    return replace(own, **changes) if changes else own

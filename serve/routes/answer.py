@@ -18,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 from ...morph.speech.lines import LineReport
 from ...morph.speech.takes import ENDS, may_improve
 from ..api.errors import ApiError
-from ..api.request import MOST_SEED, SpeechRequest
+from ..api.fields import MOST_SEED
+from ..api.request import SpeechRequest
 from ..audio.encoders import FORMATS, open_encoder
 from .metrics import Metrics
 from .speaker import Reading, Speaker

@@ -139,10 +139,9 @@ class Handlers:
     async def voices(self, _: Request) -> Response:
         """The names that a request's ``voice`` may have, presets first."""
         entries = await anyio.to_thread.run_sync(self._speaker.voices.entries)
-        data = [{"id": entry.name, "name": entry.name, "kind": entry.kind} for entry in entries]
-        return JSONResponse(
-            {"object": "list", "voices": data, "data": data}
-        )  # Open WebUI reads the one, others the other
+        data = [{"id": name, "name": name, "kind": kind} for name, kind in entries.items()]
+        # Open WebUI reads the one, others the other.
+        return JSONResponse({"object": "list", "voices": data, "data": data})
 
     async def add_voice(self, request: Request) -> Response:
         """Take a voice file (``Save Voice`` writes it) until the server ends: ``?name=Anna&consent=true``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ...morph.model.model import Model
@@ -32,14 +32,6 @@ MOST_UPLOADED = 64  # the one that was not used for the longest time goes
 ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")  # have letters that look alike
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A voice of the list: its name, and whether it is a "preset", "saved" or "uploaded"."""
-
-    name: str
-    kind: str
-
-
 class VoiceBook:
     """Finds voices by name. A name is looked up in lists; it never becomes part of a path. Any thread may ask.
 
@@ -64,13 +56,13 @@ class VoiceBook:
         """Whether the checkpoint makes its voices from descriptions."""
         return self._model.type == "voice_design"
 
-    def entries(self) -> list[Entry]:
-        """Return all voices that this checkpoint can speak with, presets first."""
-        usable = [name for name, voice in self._read_folder().items() if isinstance(voice, Voice)]
-        saved = [Entry(name, "saved") for name in sorted(usable) if name not in self._presets]
+    def entries(self) -> dict[str, str]:
+        """Return the voices that this checkpoint can speak with, by name: "preset", then "saved", then "uploaded"."""
+        usable = sorted(name for name, voice in self._read_folder().items() if isinstance(voice, Voice))
+        own = dict.fromkeys(self._presets, "preset")
+        own |= {name: "saved" for name in usable if name not in own}
         with self._lock:
-            uploaded = [Entry(name, "uploaded") for name in self._uploaded if name not in usable]
-        return [Entry(name, "preset") for name in self._presets] + saved + uploaded
+            return own | {name: "uploaded" for name in self._uploaded if name not in own}
 
     def add(self, name: str, content: bytes, replaces: bool = False) -> str:
         """Take a voice that a client has sent, until it is removed or the server ends; return its name.
@@ -97,7 +89,7 @@ class VoiceBook:
             check_alphabet(name)
         except ValueError as error:
             raise ApiError(400, str(error), "name") from error
-        own = [entry.name for entry in self.entries() if entry.kind != "uploaded"]
+        own = [one for one, kind in self.entries().items() if kind != "uploaded"]
         if look_of(name) in map(look_of, (*own, *OPENAI_VOICES)):
             raise ApiError(409, f"voice {name!r} is one of this server's own: choose another name", "name")
         with self._lock:
@@ -165,13 +157,12 @@ class VoiceBook:
         if self.designs and description:
             return design_voice(self._model, description)
         entries = self.entries()
-        names = [entry.name for entry in entries]
-        own = [entry.name for entry in entries if entry.kind != "uploaded"]
+        own = [one for one, kind in entries.items() if kind != "uploaded"]
         if name is None and own:
             return self._load(own[0])
         wanted = (name or "").strip()
         by_case = {preset.lower(): preset for preset in self._presets}
-        known = wanted if wanted in names else by_case.get(wanted.lower())
+        known = wanted if wanted in entries else by_case.get(wanted.lower())
         if known is not None:
             return self._load(known)
         unusable = self._read_folder().get(wanted)
@@ -179,12 +170,12 @@ class VoiceBook:
             raise ApiError(400, unusable, "voice")
         if own and wanted.lower() in OPENAI_VOICES:
             return self._load(own[OPENAI_VOICES.index(wanted.lower()) % len(own)])
-        raise self._unknown(wanted, names)
+        raise self._unknown(wanted)
 
-    def _unknown(self, name: str, names: list[str]) -> ApiError:
+    def _unknown(self, name: str) -> ApiError:
         if self.designs:
             fix = "describe the voice in instructions"
-        elif names:
+        elif names := list(self.entries()):
             more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
             fix = f"choose one of {', '.join(names[:LISTED])}{more}"
         else:
@@ -198,7 +189,7 @@ class VoiceBook:
         if not isinstance(voice, Voice):
             voice = self._take_uploaded(name)
         if not isinstance(voice, Voice):  # deleted since it was listed
-            raise self._unknown(name, [entry.name for entry in self.entries()])
+            raise self._unknown(name)
         return voice
 
     def _take_uploaded(self, name: str) -> Voice | None:

@@ -20,8 +20,8 @@ from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.speech.takes import ERROR
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.api.fields import LONGEST_INTERVAL_S
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
-from qwen3_tts_morph.serve.api.request import LONGEST_INTERVAL_S
 from qwen3_tts_morph.serve.remote import attempts
 from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.facts import ServerFacts
@@ -150,14 +150,14 @@ def test_a_cloned_voice_is_sent_with_consent_only(open_server, load, recording, 
             pytest.raises(ValueError, match=r"would be sent to server studio .*voice_consent"),
         ):
             speaks.speak(line, SHORT)
-        assert speaker.voices.entries() == []
+        assert speaker.voices.entries() == {}
         [there] = speak(facts, [line])
         assert close_to(there.waveform, spoken_there(speaker, line, SHORT).waveform)
-        [entry] = speaker.voices.entries()
-        assert entry.kind == "uploaded" and "Ann" not in entry.name
+        [(name, kind)] = speaker.voices.entries().items()
+        assert kind == "uploaded" and "Ann" not in name
         with RemoteSpeaks(facts, consent=True) as speaks:
             assert speaks.speak(line, SHORT, UNHEARD).result().report.frames
-            speaker.voices.remove(entry.name)  # as a server that was restarted
+            speaker.voices.remove(name)  # as a server that was restarted
             assert speaks.speak(replace(line, seed=5), SHORT, UNHEARD).result().report.frames
 
 
