@@ -4,36 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
-PAGE = """<!doctype html>
-<html lang="en">
-  <head>
-    <meta charset="utf-8" />
-    <meta name="viewport" content="width=device-width, initial-scale=1" />
-    <title>{title}</title>
-    <link rel="icon" href="icon.svg" type="image/svg+xml" />
-    <link rel="stylesheet" href="docs.css" />
-  </head>
-  <body>
-    <main>
-      <h1>{title}</h1>
-      <p>Version {version}. For programs: <a href="openapi.json">openapi.json</a>. <a href="./">Try it</a>.</p>
-      <h2>Routes</h2>
-      {routes}
-      <p>{parts}</p>
-      <h2>Fields of a request</h2>
-      <p>All but <code>input</code> may be left out or null. Other fields are refused.</p>
-      {fields}
-      <h2>Fields of <code>sampling</code></h2>
-      {sampling}
-      <h2>Headers of an answer</h2>
-      {headers}
-    </main>
-  </body>
-</html>
-"""
-
+PAGE = Path(__file__).parents[1] / "page" / "docs.html"
 KINDS = {
     "string": "text",
     "boolean": "true or false",
@@ -51,7 +25,7 @@ def render(document: Mapping[str, Any]) -> str:
         for path, methods in document["paths"].items()
         for method, one in methods.items()
     ]
-    return PAGE.format(
+    return PAGE.read_text(encoding="utf-8").format(
         title=escape(document["info"]["title"]),
         version=escape(document["info"]["version"]),
         parts=escape(document["paths"]["/v1/audio/speech"]["post"]["description"]),
