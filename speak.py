@@ -29,18 +29,8 @@ import pack
 
 ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".envs" / "speak"
-TORCH = (
-    "torch==2.13.0",
-    "transformers==4.57.3",
-)  # the versions that the tests run; ComfyUI users keep their own
-SERVER = (
-    "starlette>=0.40",
-    "uvicorn>=0.30",
-    "websockets>=13",
-    "anyio>=4",
-    "av>=14.2",
-    "prometheus-client>=0.20",
-)  # what ``serve`` needs beside: the extra of this name in pyproject.toml
+# The versions that the tests run; ComfyUI users keep their own.
+TORCH = ("torch==2.13.0", "transformers==4.57.3")
 
 
 def run_in_environment(words: Sequence[str]) -> int:
@@ -118,10 +108,12 @@ def prepare_environment() -> Path:
 
 def add_server(python: Path) -> None:
     """Install what the server needs into the environment, once."""
-    ready, needed = ENVIRONMENT / "ready-serve", "\n".join(SERVER)
+    from qwen3_tts_morph.serve.process.server import PACKAGES
+
+    ready, needed = ENVIRONMENT / "ready-serve", "\n".join(PACKAGES.values())
     if not ready.exists() or ready.read_text(encoding="utf-8") != needed:
         note("first run of the server: installing what it needs")
-        install.pip_install(python, *SERVER)
+        install.pip_install(python, *PACKAGES.values())
         ready.write_text(needed, encoding="utf-8")
 
 
