@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .terminal.console import Console, open_missing_streams
+from .terminal.folders import pack_version
 from .terminal.parser import BAD_INPUT, Parser, meant
 
 PROGRAM = "qwen3-tts-morph"
@@ -217,8 +218,6 @@ def overview(program: str) -> str:
 
 def _tell(given: Sequence[str], console: Console) -> int:
     """Print the version, or what the commands are: on stderr, as bad input, if nothing was asked for."""
-    from .terminal.folders import pack_version
-
     if not given:
         console.note(overview(console.program))
         return BAD_INPUT

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import load_synthesizer, make_settings, make_voice, read_reference
+from ..terminal.engine import load_synthesizer, make_settings, read_reference
 from ..terminal.parser import examples
-from .speed import TEXT, as_json, measure, memory, quietly, table, voice_for
+from .speed import TEXT, as_json, make_line, measure, memory, quietly, table
 
 EPILOG = examples("--groups 5,15", "--repeats 5 --json")
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=3,
         help="how many runs the medians are of",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
+    arguments.add_switch(parser, "--json", "print JSON, for other programs")
     arguments.add_voice(parser)
     arguments.add_settings(parser, seq_groups=False)
     arguments.add_model(parser)
@@ -33,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
-    arguments.check_voice(parser, options)
-    arguments.check_text(parser, options.text)
+    arguments.check_line(parser, options)
     if options.decoding != "crossbar":
         parser.error("bench compares settings of the crossbar: leave --decoding out")
 
@@ -42,14 +41,11 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Measure; the table goes to stdout."""
     from ...morph.options import parse_groups
-    from ...morph.speech.lines import Line
 
     groups, recording = parse_groups(options.groups), read_reference(options)
     synthesizer = load_synthesizer(options, console)
     model = synthesizer.model
-    chosen = options.voice or options.speaker or recording or options.describe
-    voice = make_voice(model, options, recording) if chosen else voice_for(model)
-    line = Line(options.text, voice, options.language, options.seed, options.instruct)
+    line = make_line(model, options, recording, options.seed)
     settings = make_settings(model, options, retries=0)
     speeds = []
     with quietly(), console.progress("settings") as show:

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import load_synthesizer, make_voice, read_reference
+from ..terminal.engine import load_synthesizer, read_reference
+from ..terminal.folders import pack_version
 from ..terminal.parser import examples
 from ..terminal.sound import write_whole
-from .speed import TEXT, Speed, as_json, measure, memory, quietly, table, voice_for
+from .speed import TEXT, Speed, as_json, make_line, measure, memory, quietly, table
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Line
@@ -79,14 +80,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
-    arguments.check_voice(parser, options)
-    arguments.check_text(parser, options.text)
+    arguments.check_line(parser, options)
     if options.out is None:
-        try:
-            free = arguments.free_file(Path("qwen3-tts-morph-check.md"), ".json")
-            options.out = arguments.writable_file(str(free))
-        except argparse.ArgumentTypeError as error:
-            parser.error(str(error))
+        file = Path("qwen3-tts-morph-check.md")
+        options.out = arguments.free_output(parser, arguments.writable_file, file, ".json")
     if options.out.suffix != ".md":
         parser.error(f"{options.out} does not end in .md: rename it")
     arguments.check_new(parser, (options.out, options.out.with_suffix(".json")), options.overwrite)
@@ -94,13 +91,11 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Test, and write the report; its path goes to stdout."""
-    from ...morph.speech.lines import Line, check_line
+    from ...morph.speech.lines import check_line
 
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
-    chosen = options.voice or options.speaker or recording or options.describe
-    voice = make_voice(synthesizer.model, options, recording) if chosen else voice_for(synthesizer.model)
-    line = Line(options.text, voice, options.language, 0, options.instruct)
+    line = make_line(synthesizer.model, options, recording, seed=0)
     check_line(synthesizer.model, line)  # in each test it would be the test that fails
     findings = []
     with quietly(), console.progress("tests") as show:
@@ -110,18 +105,13 @@ def run(options: argparse.Namespace, console: Console) -> int:
                 show(len(findings), len(TESTS) + 1)
         speeds, found = try_speeds(synthesizer, line, options.frames)
         findings += found
-    report = Report(
-        describe_machine(), describe_checkpoint(synthesizer), findings, speeds, _memory(synthesizer)
-    )
+    used = memory(str(synthesizer.model.device))
+    report = Report(describe_machine(), describe_checkpoint(synthesizer), findings, speeds, used)
     write_whole(options.out.absolute(), report.as_markdown().encode())
     write_whole(options.out.absolute().with_suffix(".json"), report.as_json().encode())
     console.note(report.as_markdown())
     console.result(options.out.absolute())
     return 1 if any(one.outcome == FAILED for one in findings) else 0
-
-
-def _memory(synthesizer: Synthesizer) -> dict[str, float]:
-    return memory(str(synthesizer.model.device))
 
 
 def run_test(what: str, test: Test, synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
@@ -283,12 +273,10 @@ def try_speeds(synthesizer: Synthesizer, line: Line, frames: int) -> tuple[list[
 
 def describe_machine() -> dict[str, str]:
     """Return system, processor, GPU and packages."""
-    import importlib.metadata
-
     import torch
 
     from ...morph.runtime.processor import processor_name
-    from ..terminal.folders import pack_version
+    from ...morph.tested import installed
 
     found = {
         "pack": pack_version(),
@@ -301,12 +289,7 @@ def describe_machine() -> dict[str, str]:
         capability = ".".join(map(str, torch.cuda.get_device_capability()))
         found["gpu"] = f"{torch.cuda.get_device_name()} (compute capability {capability})"
         found["cuda"] = str(torch.version.cuda)
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return found | {name: version for name in PACKAGES if (version := installed(name)) is not None}
 
 
 def describe_checkpoint(synthesizer: Synthesizer) -> dict[str, str]:
@@ -327,18 +310,12 @@ class Report:
     machine: dict[str, str]
     checkpoint: dict[str, str]
     findings: Sequence[Finding]
-    speeds: Sequence[Speed]
+    speed: Sequence[Speed]
     memory: dict[str, float]
 
     def as_json(self) -> str:
         """Return it for other programs."""
-        found = {
-            "machine": self.machine,
-            "checkpoint": self.checkpoint,
-            "findings": [asdict(one) for one in self.findings],
-            "speed": [as_json(one) for one in self.speeds],
-            "memory": self.memory,
-        }
+        found = asdict(self) | {"speed": [as_json(one) for one in self.speed]}
         return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
     def as_markdown(self) -> str:
@@ -350,7 +327,7 @@ class Report:
             "# Qwen3-TTS Morph: check",
             "\n".join(tests),
             "## Speed",
-            table(self.speeds),
+            table(self.speed),
             "\n".join(used),
             "## Machine",
             "\n".join(about),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_synthesizer
+from ..terminal.folders import Folders
 from ..terminal.parser import examples
 from ..terminal.sound import read_recording
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.voice.voice import Voice
-    from ..terminal.folders import Folders
 
 VOICE_FILE = ".safetensors"
 EPILOG = examples(
@@ -49,11 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"let a speech recogniser write it: {', '.join(arguments.RECOGNISERS)} (base); needs faster-whisper; "
         "none: nobody does",
     )
-    parser.add_argument(
-        "--pad",
-        action="store_true",
-        help="with a transcript: if the recording's last sound leaks into the speech",
-    )
+    leaks = "with a transcript: if the recording's last sound leaks into the speech"
+    arguments.add_switch(parser, "--pad", leaks)
     add_saving(parser)
     arguments.add_model(parser)
 
@@ -66,7 +63,7 @@ def add_saving(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=voice_file, metavar="FILE", help="write this .safetensors file; none: the voice library"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace another voice of this name")
+    arguments.add_switch(parser, "--overwrite", "replace another voice of this name")
 
 
 def voice_file(word: str) -> Path:

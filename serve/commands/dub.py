@@ -24,7 +24,7 @@ from . import script
 from .clone import read_words
 
 if TYPE_CHECKING:
-    from ...morph.script.dub import Dub, FitLimits
+    from ...morph.script.dub import Dub
     from ...morph.text.scripts.captions import DubLine
     from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
@@ -49,16 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.5,
         help="seconds that speech may go on behind its caption, before the next one",
     )
-    parser.add_argument(
-        "--speak-over",
-        action="store_true",
-        help="start every caption at its time, over one that is too long; default: when that one has ended",
-    )
-    parser.add_argument(
-        "--read-sounds",
-        action="store_true",
-        help="read [door slams], (laughs) and what is between notes aloud; default: they are left out",
-    )
+    over = "start every caption at its time, over one that is too long; default: when that one has ended"
+    arguments.add_switch(parser, "--speak-over", over)
+    aloud = "read [door slams], (laughs) and what is between notes aloud; default: they are left out"
+    arguments.add_switch(parser, "--read-sounds", aloud)
     script.add_shared(parser)
 
 
@@ -78,10 +72,10 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
-    from ...morph.script.dub import DubRequest, assemble_dub, read_request
+    from ...morph.script.dub import DubRequest, FitLimits, assemble_dub, read_request
     from ...morph.text.scripts.captions import read_captions
 
-    text, limits = read_words(options.file), make_limits(options)
+    text, limits = read_words(options.file), FitLimits(options.max_speed, options.overrun, options.speak_over)
     read_captions(text)  # faults are found before a model is loaded
     names = partial(check_names, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
@@ -99,13 +93,6 @@ def check_names(text: str, options: argparse.Namespace, cast: Cast, config: Chec
     from ...morph.text.scripts.captions import read_captions, read_dub
 
     read_dub(read_captions(text), list(cast), config.languages, options.read_sounds)
-
-
-def make_limits(options: argparse.Namespace) -> FitLimits:
-    """Return how speech is fitted."""
-    from ...morph.script.dub import FitLimits
-
-    return FitLimits(options.max_speed, options.overrun, options.speak_over)
 
 
 def plain(dubbed: Sequence[DubLine]) -> Script:

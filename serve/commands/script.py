@@ -54,9 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='\'NAME: text\' lines, or .jsonl with objects such as {"text": "Hello.", "voice": "heart"}',
     )
     parser.add_argument("--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines")
-    parser.add_argument(
-        "--sentence-subtitles", action="store_true", help="a subtitle for each sentence instead of each line"
-    )
+    arguments.add_switch(parser, "--sentence-subtitles", "a subtitle for each sentence instead of each line")
     add_shared(parser)
 
 
@@ -76,12 +74,8 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VOICE",
         help="who speaks: a saved voice, its file, or a speaker; other names are those themselves. May be repeated",
     )
-    parser.add_argument(
-        "--format",
-        choices=TRACKS,
-        default="wav",
-        help="of the track; new lines are wav for wav, otherwise flac",
-    )
+    about = "of the track; new lines are wav for wav, otherwise flac"
+    arguments.add_choice(parser, "--format", TRACKS, about)
     parser.add_argument(
         "--batch-size",
         type=arguments.whole_number(0, arguments.MOST_BATCH),
@@ -96,14 +90,9 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         "environment (MORPH_TTS_KEY_NAME, MORPH_TTS_KEY_SERVER for an address); --batch-size lines are in flight; "
         "none: the checkpoint on this computer",
     )
-    parser.add_argument(
-        "--consent",
-        action="store_true",
-        help="those whose cloned voices are sent to the server have agreed to that",
-    )
-    parser.add_argument(
-        "--again", action="store_true", help="speak all lines again, also those already spoken"
-    )
+    agreed = "those whose cloned voices are sent to the server have agreed to that"
+    arguments.add_switch(parser, "--consent", agreed)
+    arguments.add_switch(parser, "--again", "speak all lines again, also those already spoken")
     arguments.add_voice(parser)
     arguments.add_settings(parser)
     arguments.add_word_check(parser)
@@ -112,7 +101,7 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
-    arguments.check_voice(parser, options)
+    arguments.check_line(parser, options)
     if options.out is None:
         options.out = Path(options.file.stem)
     written = (*outputs(options), options.out / MANIFEST, options.out / NEW_LINES)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-from typing import Any
 
 from ..logs import start_log
 from ..terminal import arguments
@@ -22,19 +20,11 @@ environment:
 )
 
 
-def server() -> Any:
-    """Return the server's module."""
-    return importlib.import_module("..process.server", __package__)
-
-
-def ray_server() -> Any:
-    """Return the module that serves under Ray."""
-    return importlib.import_module("..process.ray_server", __package__)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the server's options, and where ComfyUI is."""
-    server().add_arguments(parser)
+    from ..process.server import add_arguments as add_server
+
+    add_server(parser)
     arguments.add_folders(parser)
 
 
@@ -53,9 +43,13 @@ def run(options: argparse.Namespace, console: Console) -> int:
     start_log(console.err)
     try:
         if options.ray:
-            ray_server().run_ray(options)
+            from ..process.ray_server import run_ray
+
+            run_ray(options)
         else:
-            server().run_server(server().read_options(options))
+            from ..process.server import read_options, run_server
+
+            run_server(read_options(options))
     except OSError as error:
         raise ValueError(
             f"cannot listen on {options.host} port {options.port} ({error.strerror}): choose another"

@@ -42,22 +42,16 @@ PIECE = 4096  # bytes of stdin at a time: what has come, up to this
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``speak``."""
     parser.add_argument("text", nargs="?", help="what to say; none: --stdin has it")
-    parser.add_argument("--stdin", action="store_true", help="speak the text on stdin, while it comes")
-    parser.add_argument(
-        "--layout",
-        choices=arguments.LAYOUTS,
-        default=arguments.LAYOUTS[0],
-        help="of a text on stdin: sentence by sentence, or token by token (voices cloned without transcript)",
-    )
+    arguments.add_switch(parser, "--stdin", "speak the text on stdin, while it comes")
+    by = "of a text on stdin: sentence by sentence, or token by token (voices cloned without transcript)"
+    arguments.add_choice(parser, "--layout", arguments.LAYOUTS, by)
     parser.add_argument(
         "--out",
         type=sound_or_stdout,
         help="a wav, flac, ogg, mp3 or opus file, or - for stdout; default: speech.wav, speech-2.wav and so on",
     )
     arguments.add_overwrite(parser)
-    parser.add_argument(
-        "--play", action="store_true", help="speak aloud, while it is made; a file is written only with --out"
-    )
+    arguments.add_switch(parser, "--play", "speak aloud, while it is made; a file is written only with --out")
     parser.add_argument(
         "--format",
         choices=KINDS,
@@ -80,9 +74,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error("give the text as an argument, or --stdin, not both" if options.stdin else NO_TEXT)
     if options.stdin and sys.stdin is None:
         parser.error("stdin is closed: pipe the text in, or type it as an argument")
-    if options.text is not None:
-        arguments.check_text(parser, options.text)
-    arguments.check_voice(parser, options)
+    arguments.check_line(parser, options)
     if options.format == "pcm" and options.out != STDOUT:
         parser.error("pcm has no file format: write it to stdout with --out -")
     if options.check_words and (options.stdin or options.play or options.out == STDOUT):
@@ -90,11 +82,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.play:
         check_play(parser, options)
     elif options.out is None:
-        try:
-            free = arguments.free_file(Path(f"speech.{options.format or 'wav'}"))
-            options.out = arguments.sound_file(str(free))
-        except argparse.ArgumentTypeError as error:
-            parser.error(str(error))
+        file = Path(f"speech.{options.format or 'wav'}")
+        options.out = arguments.free_output(parser, arguments.sound_file, file)
     elif options.out != STDOUT and options.format not in (None, options.out.suffix[1:].lower()):
         parser.error(f"--format {options.format} and --out {options.out} differ: leave one out")
     if isinstance(options.out, Path):

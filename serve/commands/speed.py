@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import statistics
 import sys
@@ -11,7 +12,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..terminal.engine import make_voice
+
 if TYPE_CHECKING:
+    import numpy as np
+
     from ...morph.model.model import Model
     from ...morph.options import GenerateOptions
     from ...morph.speech.lines import Line
@@ -99,6 +104,17 @@ def table(speeds: Sequence[Speed]) -> str:
 def as_json(speed: Speed) -> dict[str, Any]:
     """Return a speed for other programs, rounded."""
     return {key: round(value, 4) for key, value in asdict(speed).items()}
+
+
+def make_line(
+    model: Model, options: argparse.Namespace, recording: tuple[np.ndarray, int] | None, seed: int
+) -> Line:
+    """Return the line that is measured, in the voice that the options choose, or in some voice of the checkpoint."""
+    from ...morph.speech.lines import Line
+
+    chosen = options.voice or options.speaker or recording or options.describe
+    voice = make_voice(model, options, recording) if chosen else voice_for(model)
+    return Line(options.text, voice, options.language, seed, options.instruct)
 
 
 def voice_for(model: Model) -> Voice:

@@ -38,8 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for options that do not fit together."""
-    arguments.check_voice(parser, options)
-    arguments.check_text(parser, options.text)
+    arguments.check_line(parser, options)
     if options.decoding != "crossbar":
         parser.error("a sweep compares settings of the crossbar: leave --decoding out")
     if options.out is not None:

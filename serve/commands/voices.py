@@ -6,8 +6,9 @@ import argparse
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from ..plain_text import one_line
 from ..terminal import arguments
@@ -20,12 +21,10 @@ from ..terminal.engine import (
     refuse_recording,
     saved_voice,
 )
+from ..terminal.folders import Folders
 from ..terminal.parser import examples
 from . import speak
 from .clone import choose_path, save, voice_file
-
-if TYPE_CHECKING:
-    from ..terminal.folders import Folders
 
 PREVIEW = "Hello, this is how I sound. I hope that you like it."
 LONGEST_SHOWN = 50
@@ -37,26 +36,26 @@ EPILOG = examples(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``voices`` and their options."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="what to do:")
-    for name, add, example, about in ACTIONS:
-        action = actions.add_parser(name, help=about, description=about, epilog=examples(example))
-        add(action)
+    for name, one in ACTIONS.items():
+        action = actions.add_parser(name, help=one.about, description=one.about, epilog=examples(one.example))
+        one.add(action)
+        if one.add not in (_add_save, _add_preview):  # which have it with the model's
+            arguments.add_folders(action)
         action.add_argument("--here", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
-    arguments.add_folders(parser)
+    arguments.add_switch(parser, "--json", "print JSON, for other programs")
 
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="of a saved voice, or the path of its file")
-    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
-    arguments.add_folders(parser)
+    arguments.add_switch(parser, "--json", "print JSON, for other programs")
 
 
 def _add_save(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="of the new voice")
-    parser.add_argument("--overwrite", action="store_true", help="replace another voice of this name")
+    arguments.add_switch(parser, "--overwrite", "replace another voice of this name")
     parser.set_defaults(out=None)
     arguments.add_voice(parser)
     arguments.add_model(parser)
@@ -64,27 +63,23 @@ def _add_save(parser: argparse.ArgumentParser) -> None:
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="of saved voices")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    arguments.add_folders(parser)
+    arguments.add_switch(parser, "--yes", "do not ask")
 
 
 def _add_rename(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="of a saved voice")
     parser.add_argument("new", metavar="NEW", help="its new name")
-    arguments.add_folders(parser)
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="of a saved voice")
     parser.add_argument("text", metavar="TEXT", help="one line; an empty one removes it")
-    arguments.add_folders(parser)
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="of a saved voice")
     parser.add_argument("--out", type=voice_file, metavar="FILE", help="the copy; default: NAME.safetensors")
-    parser.add_argument("--overwrite", action="store_true", help="replace another file")
-    arguments.add_folders(parser)
+    arguments.add_switch(parser, "--overwrite", "replace another file")
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:
@@ -92,8 +87,7 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
         "file", type=arguments.existing_file, metavar="FILE", help="a voice file (.safetensors)"
     )
     parser.add_argument("--name", type=arguments.filled, help="in the voice library; default: the file's")
-    parser.add_argument("--overwrite", action="store_true", help="replace another voice of this name")
-    arguments.add_folders(parser)
+    arguments.add_switch(parser, "--overwrite", "replace another voice of this name")
 
 
 def _add_preview(parser: argparse.ArgumentParser) -> None:
@@ -108,42 +102,10 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_overwrite(parser)
     parser.add_argument("--format", choices=speak.KINDS, help="of the sound with --out -; default: wav")
-    parser.set_defaults(
-        stdin=False,
-        layout=arguments.LAYOUTS[0],
-        play=False,
-        check_words=None,
-        speaker=None,
-        reference=None,
-        describe=None,
-        transcript=None,
-        instruct=None,
-    )
+    unused = ("check_words", "speaker", "reference", "describe", "transcript", "instruct")
+    parser.set_defaults(stdin=False, layout=arguments.LAYOUTS[0], play=False, **dict.fromkeys(unused))
     arguments.add_settings(parser)
     arguments.add_model(parser)
-
-
-ACTIONS = (
-    ("list", _add_list, "--json", "list the saved voices"),
-    ("show", _add_show, "Anna", "show what a saved voice is"),
-    (
-        "save",
-        _add_save,
-        "Michael --speaker michael",
-        "save a voice: a file's, a preset, a clone or a description",
-    ),
-    ("delete", _add_delete, "Anna Ben", "delete saved voices; asks first, without a terminal it needs --yes"),
-    ("rename", _add_rename, "Anna Clara", "give a saved voice another name"),
-    ("describe", _add_describe, 'Anna "low and calm"', "keep a short text with a saved voice, for lists"),
-    ("export", _add_export, "Anna --out Anna.safetensors", "copy a saved voice to a file"),
-    (
-        "import",
-        _add_import,
-        "Anna.safetensors --name Anna",
-        "check a voice file and copy it into the library",
-    ),
-    ("preview", _add_preview, "Anna --out anna.wav", "speak a sentence with a saved voice"),
-)
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -152,25 +114,14 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         options.voice = options.name
         speak.check(parser, options)
     if options.action == "save":
-        arguments.check_voice(parser, options)
+        arguments.check_line(parser, options)
         if not (options.voice or options.speaker or options.reference or options.describe):
             parser.error("say which voice: --voice FILE, --speaker, --reference or --describe")
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Run the action."""
-    actions = {
-        "list": list_voices,
-        "show": show,
-        "save": save_one,
-        "delete": delete,
-        "rename": rename,
-        "describe": describe,
-        "export": export,
-        "import": take_in,
-        "preview": speak.run,
-    }
-    return actions[options.action](options, console)
+    return ACTIONS[options.action].run(options, console)
 
 
 def list_voices(options: argparse.Namespace, console: Console) -> int:
@@ -293,3 +244,37 @@ def take_in(options: argparse.Namespace, console: Console) -> int:
     console.note(f"imported voice {name!r}: speak with --voice {name!r}")
     console.result(library.path(name).absolute())
     return 0
+
+
+class Action(NamedTuple):
+    """What ``voices`` can do: what adds its options, what runs it, an example of its arguments, and its help."""
+
+    add: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Console], int]
+    example: str
+    about: str
+
+
+ACTIONS = {
+    "list": Action(_add_list, list_voices, "--json", "list the saved voices"),
+    "show": Action(_add_show, show, "Anna", "show what a saved voice is"),
+    "save": Action(
+        *(_add_save, save_one, "Michael --speaker michael"),
+        "save a voice: a file's, a preset, a clone or a description",
+    ),
+    "delete": Action(
+        *(_add_delete, delete, "Anna Ben"),
+        "delete saved voices; asks first, without a terminal it needs --yes",
+    ),
+    "rename": Action(_add_rename, rename, "Anna Clara", "give a saved voice another name"),
+    "describe": Action(
+        *(_add_describe, describe, 'Anna "low and calm"'),
+        "keep a short text with a saved voice, for lists",
+    ),
+    "export": Action(_add_export, export, "Anna --out Anna.safetensors", "copy a saved voice to a file"),
+    "import": Action(
+        *(_add_import, take_in, "Anna.safetensors --name Anna"),
+        "check a voice file and copy it into the library",
+    ),
+    "preview": Action(_add_preview, speak.run, "Anna --out anna.wav", "speak a sentence with a saved voice"),
+}

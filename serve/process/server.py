@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..api.options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes
 from ..api.request_checks import listed_hosts
-from ..terminal.arguments import folder
+from ..terminal.arguments import add_switch, folder
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -74,24 +74,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Limits.pause_seconds,
         help="seconds that a WebSocket's client may send no text",
     )
-    parser.add_argument(
-        "--ray", action="store_true", help="under Ray Serve: a replica per GPU, on all hosts of its cluster"
-    )
+    add_switch(parser, "--ray", "under Ray Serve: a replica per GPU, on all hosts of its cluster")
     parser.add_argument(
         "--replicas", type=int, help="with --ray: how many; default one per GPU, or one on a CPU"
     )
     parser.add_argument("--allow-origin", help='another site whose pages may ask, or "*"')
-    parser.add_argument(
-        "--open-lists",
-        action="store_true",
-        help="lists of voices and models need no key: Open WebUI reads them without",
-    )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="refuse instructions that the checkpoint cannot follow, instead of ignoring them",
-    )
-    parser.add_argument("--access-log", action="store_true", help="log a line for each request")
+    no_key = "lists of voices and models need no key: Open WebUI reads them without"
+    add_switch(parser, "--open-lists", no_key)
+    strict = "refuse instructions that the checkpoint cannot follow, instead of ignoring them"
+    add_switch(parser, "--strict", strict)
+    add_switch(parser, "--access-log", "log a line for each request")
 
 
 def read_options(arguments: argparse.Namespace) -> ServerOptions:

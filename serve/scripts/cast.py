@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.model.model import Model
-    from ...morph.voice.cast import Cast
+    from ...morph.voice.cast import Cast, Part
     from ...morph.voice.voice import Voice
     from ..remote.facts import ServerFacts
     from ..terminal.folders import Folders
@@ -66,7 +66,7 @@ def make_cast(
     Raises:
         ValueError: for a name that ``--cast`` has twice, or if there is nobody.
     """
-    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, join_parts, named_parts
+    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, named_parts
     from ...morph.voice.create import preset_voice
 
     folders = folders_of(options)
@@ -80,20 +80,12 @@ def make_cast(
     narrator = {}
     if speakers or options.voice or recording or options.describe:
         narrator = {NARRATOR: Part(GIVEN, lambda: make_voice(model(), options, recording))}
-    cast = join_parts(
+    return _join(
         {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
         narrator,
         named_parts(SAVED, folders.library.names(), lambda name: saved_voice(name, folders, model())),
         named_parts(PRESET, speakers, lambda name: preset_voice(model(), name)),
     )
-    return check_cast(cast)
-
-
-def check_cast(cast: Cast) -> Cast:
-    """Return a cast; ValueError for one of nobody."""
-    if not cast:
-        raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
-    return cast
 
 
 def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespace) -> Cast:
@@ -102,7 +94,7 @@ def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespa
     Raises:
         ValueError: for a name that ``--cast`` has twice, or if there is nobody.
     """
-    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, join_parts, named_parts
+    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, named_parts
 
     def choose(voice: str) -> Voice:
         if voice.casefold() in [name.casefold() for name in server.voices]:
@@ -115,13 +107,20 @@ def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespa
         narrator = {NARRATOR: Part(GIVEN, lambda: design_at(server, options.describe))}
     elif name := options.voice or options.speaker or next(iter(server.voices), ""):
         narrator = {NARRATOR: Part(GIVEN, lambda: choose(name))}
-    cast = join_parts(
+    return _join(
         {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
         narrator,
         named_parts(SAVED, folders.library.voices(), choose),
         named_parts(PRESET, server.voices, choose),
     )
-    return check_cast(cast)
+
+
+def _join(*groups: Mapping[str, Part]) -> Cast:
+    from ...morph.voice.cast import join_parts
+
+    if not (cast := join_parts(*groups)):
+        raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
+    return cast
 
 
 def preset_at(server: ServerFacts, name: str) -> Voice:
@@ -143,12 +142,7 @@ def check_parts(parts: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the names and voices of ``--cast``; ValueError for a name that is there twice."""
     given: dict[str, str] = {}
     for name, voice in parts:
-        if _spelled(name, given) in given:
+        if name_key(name) in map(name_key, given):
             raise ValueError(f"--cast has {name!r} twice: keep one")
         given[name] = voice
     return given
-
-
-def _spelled(name: str, known: Mapping[str, object]) -> str:
-    """Return a name as it is known already, in upper or lower case (see ``names.name_key``)."""
-    return next((other for other in known if name_key(other) == name_key(name)), name)

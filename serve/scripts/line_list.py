@@ -30,8 +30,7 @@ from ...morph.text.scripts.script import (
 )
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 
-# Keys, and how ScriptLine calls them.
-TEXTS = {"text": "text", "voice": "voice", "name": "name", "language": "language", "instruct": "instruct"}
+TEXTS = ("text", "voice", "name", "language", "instruct")
 WHOLE = {"seed": (0, MAX_SEED), "take": (1, MOST_TAKES)}
 NUMBERS = {
     "gain": (LOWEST_GAIN_DB, HIGHEST_GAIN_DB),
@@ -84,25 +83,14 @@ def parse_lines(text: str) -> LineList:
 
 def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | Pause]:
     fields = _fields(row)
-    name = fields.get("name") or fields.get("voice") or ""
-    voice = fields.get("voice") or fields.get("name") or ""
+    name, voice = fields.pop("name", ""), fields.pop("voice", "")
+    name, voice = name or voice, voice or name
     if voices.setdefault(name, voice) != voice:
         raise ValueError(
             f"{name!r} speaks with {voice!r} here and with {voices[name]!r} above: use another name"
         )
-    spoken = ScriptLine(
-        number,
-        name,
-        fields["text"],
-        fields.get("seed"),
-        fields.get("language"),
-        fields.get("instruct"),
-        fields.get("take"),
-        fields.get("gain"),
-        fields.get("speed"),
-        fields.get("pitch"),
-    )
-    pause = fields.get("pause")
+    pause, gain = fields.pop("pause", None), fields.pop("gain", None)
+    spoken = ScriptLine(number, name, gain_db=gain, **fields)
     return [spoken] if pause is None else [Pause(float(pause)), spoken]
 
 

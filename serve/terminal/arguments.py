@@ -6,10 +6,13 @@ import argparse
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from ...morph.runtime.whole_file import name_beside
+
+Number = TypeVar("Number", int, float)
 
 # soundfile's names by the ends of file names.
 FORMATS = {
@@ -38,24 +41,20 @@ DECODINGS = ("crossbar", "lossless")
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
     """Return a reader of whole numbers in ``low``..``high`` for argparse."""
-
-    def read(word: str) -> int:
-        with contextlib.suppress(ValueError):
-            if low <= int(word) <= high:
-                return int(word)
-        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number from {low} to {high}")
-
-    return read
+    return _reader(int, low, high, f"a whole number from {low} to {high}")
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
     """Return a reader of numbers in ``low``..``high`` for argparse."""
+    return _reader(float, low, high, f"a number from {low:g} to {high:g}")
 
-    def read(word: str) -> float:
+
+def _reader(kind: Callable[[str], Number], low: Number, high: Number, what: str) -> Callable[[str], Number]:
+    def read(word: str) -> Number:
         with contextlib.suppress(ValueError):
-            if low <= float(word) <= high:
-                return float(word)
-        raise argparse.ArgumentTypeError(f"{word!r} is not a number from {low:g} to {high:g}")
+            if low <= (number := kind(word)) <= high:
+                return number
+        raise argparse.ArgumentTypeError(f"{word!r} is not {what}")
 
     return read
 
@@ -124,18 +123,36 @@ def check_sources(
                 parser.error(f"{path} is read and would be overwritten: choose another place with --out")
 
 
-def free_file(path: Path, *endings: str) -> Path:
-    """Return the path given, or a numbered one (speech-2.wav): nothing is there, nor beside it with these endings."""
-    for number in itertools.count(1):
-        free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+def free_output(
+    parser: argparse.ArgumentParser, read: Callable[[str], Path], path: Path, *endings: str
+) -> Path:
+    """Return the path given, or a numbered one (speech-2.wav): nothing is there, nor beside it with these endings.
+
+    End with an error where ``read``, the reader of such an argument, refuses it.
+    """
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
+    for free in itertools.chain([path], numbered):
         if not any(one.exists() for one in (free, *map(free.with_suffix, endings))):
-            return free
-    raise AssertionError("a number is free")
+            break
+    try:
+        return read(str(free))
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
+
+
+def add_switch(parser: argparse._ActionsContainer, name: str, about: str) -> None:
+    """Add an option without a value."""
+    parser.add_argument(name, action="store_true", help=about)
+
+
+def add_choice(parser: argparse._ActionsContainer, name: str, choices: Sequence[str], about: str) -> None:
+    """Add an option with one of a few values, the first by default."""
+    parser.add_argument(name, choices=choices, default=choices[0], help=about)
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
     """Add the option that lets ``--out`` replace files."""
-    parser.add_argument("--overwrite", action="store_true", help="replace files that are there already")
+    add_switch(parser, "--overwrite", "replace files that are there already")
 
 
 def check_new(parser: argparse.ArgumentParser, written: Iterable[Path], overwrite: bool) -> None:
@@ -158,24 +175,10 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--device", default="auto", help="cpu, cuda or cuda:N; auto is CUDA where there is one"
     )
-    group.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default="auto",
-        help="of the weights; auto is bf16 on GPUs that have it",
-    )
-    group.add_argument(
-        "--attention", choices=ATTENTIONS, default="auto", help="how attention is computed; auto is sdpa"
-    )
-    group.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default="auto",
-        help="graph is the fast one on CUDA, eager runs everywhere",
-    )
-    group.add_argument(
-        "--weights", choices=WEIGHTS, default="full", help="int8 needs less memory and is approximate"
-    )
+    add_choice(group, "--precision", PRECISIONS, "of the weights; auto is bf16 on GPUs that have it")
+    add_choice(group, "--attention", ATTENTIONS, "how attention is computed; auto is sdpa")
+    add_choice(group, "--engine", ENGINES, "graph is the fast one on CUDA, eager runs everywhere")
+    add_choice(group, "--weights", WEIGHTS, "int8 needs less memory and is approximate")
 
 
 def add_folders(group: argparse._ActionsContainer) -> None:
@@ -213,14 +216,11 @@ def add_voice(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_text(parser: argparse.ArgumentParser, text: str) -> None:
-    """End with an error for a text without words."""
-    if not text.strip():
+def check_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error for a text without words, or options of the voice that do not fit together."""
+    text: str | None = getattr(options, "text", None)
+    if text is not None and not text.strip():
         parser.error("the text is empty: type something to say")
-
-
-def check_voice(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options of the voice that do not fit together."""
     if options.transcript and not options.reference:
         parser.error("--transcript is the words of a recording: give the recording with --reference")
 
@@ -241,29 +241,19 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
     group.add_argument(
         "--seed", type=whole_number(0, MAX_SEED), default=0, help="the same seed gives the same speech"
     )
-    group.add_argument(
-        "--tail",
-        choices=TAILS,
-        default="auto",
-        help="auto takes the trained tail if there is one, stock none",
-    )
-    group.add_argument(
-        "--decoding",
-        choices=DECODINGS,
-        default="crossbar",
-        help="lossless runs as --seq-groups 15: it had the same probabilities and saved no time",
-    )
+    add_choice(group, "--tail", TAILS, "auto takes the trained tail if there is one, stock none")
+    exact = "lossless runs as --seq-groups 15: it had the same probabilities and saved no time"
+    add_choice(group, "--decoding", DECODINGS, exact)
     group.add_argument(
         "--retries",
         type=whole_number(0, MOST_RETRIES),
         default=1,
         help="how often speech that went wrong is spoken again",
     )
-    group.add_argument("--trim-ends", action="store_true", help="cut the silence at both ends of a line")
-    temperature = number(LEAST_TEMPERATURE, MOST_TEMPERATURE)
+    add_switch(group, "--trim-ends", "cut the silence at both ends of a line")
     group.add_argument(
         "--temperature",
-        type=temperature,
+        type=number(LEAST_TEMPERATURE, MOST_TEMPERATURE),
         help="lower is steadier, higher livelier; none: the checkpoint's own",
     )
     group.add_argument(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .config import CheckpointConfig, read_config
 from .console import Console
+from .folders import Folders, pack_version
 from .sound import read_recording
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ...morph.synthesizer import Synthesizer
     from ...morph.voice.voice import Voice
     from ..remote.facts import ServerFacts
-    from .folders import Folders
 
 DEVICES = "choose cpu, cuda, cuda:N or auto"
 UNREAD_SOUNDS = (".m4a", ".aac", ".mp4", ".webm", ".wma")  # recordings that soundfile cannot read
@@ -30,8 +30,6 @@ UNREAD_SOUNDS = (".m4a", ".aac", ".mp4", ".webm", ".wma")  # recordings that sou
 
 def folders_of(options: argparse.Namespace) -> Folders:
     """Return the folders of checkpoints and voices."""
-    from .folders import Folders
-
     return Folders.choose(options.comfyui)
 
 
@@ -229,7 +227,6 @@ def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptio
     import transformers
 
     from ...morph.checkpoint.find import fingerprint
-    from .folders import pack_version
 
     model = synthesizer.model
     choice = synthesizer.engine.choose(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...morph.checkpoint.find import MODEL_FOLDERS
+from ...morph.tested import installed
 
 if TYPE_CHECKING:
     from ...morph.voice.library import VoiceLibrary
@@ -113,7 +113,4 @@ def pack_version() -> str:
     if project.is_file():
         found = re.search(r'^version = "([^"]+)"', project.read_text(encoding="utf-8"), re.M)
         return found[1] if found else "unknown"
-    try:
-        return importlib.metadata.version("qwen3-tts-morph")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+    return installed("qwen3-tts-morph") or "unknown"
