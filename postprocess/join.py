@@ -60,7 +60,12 @@ def silences(
     """
     gaps = [round(gap * sample_rate) for gap in spacing.gaps(joints)]
     lead, tail = round(spacing.lead_s * sample_rate), round(spacing.tail_s * sample_rate)
-    _check_silence(sum(gaps) + lead + tail, channels, sample_rate)
+    samples, most = sum(gaps) + lead + tail, MAX_SILENCE // channels
+    if samples > most:
+        raise ValueError(
+            f"gap_s, lead_s and tail_s add up to {samples / sample_rate:.0f} s of silence: "
+            f"choose at most {most / sample_rate:.0f} s in all, for {channels}-channel audio at {sample_rate} Hz"
+        )
     return lead, gaps, tail
 
 
@@ -101,15 +106,6 @@ def _check_pieces(waveforms: Sequence[Waveform]) -> None:
 
 def _channels(waveform: Waveform) -> int:
     return 1 if waveform.ndim == 1 else waveform.shape[0]
-
-
-def _check_silence(samples: int, channels: int, sample_rate: int) -> None:
-    most = MAX_SILENCE // channels
-    if samples > most:
-        raise ValueError(
-            f"gap_s, lead_s and tail_s add up to {samples / sample_rate:.0f} s of silence: "
-            f"choose at most {most / sample_rate:.0f} s in all, for {channels}-channel audio at {sample_rate} Hz"
-        )
 
 
 def _fade_lengths(lengths: list[int], gaps: list[int], fade: int) -> list[int]:

@@ -17,7 +17,12 @@ from .request_checks import why_refused
 KEYED = ("/v1/", "/metrics")  # the page, /health and /ready need no key
 LISTS = ("/v1/audio/voices", "/v1/audio/models")  # Open WebUI reads them without one
 WS_REFUSED = 1008
-PREFLIGHT_S = "600"
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, DELETE",
+    # OpenAI's client for browsers sends a dozen headers of its own; "*" does not stand for the first one.
+    "Access-Control-Allow-Headers": "authorization, *",
+    "Access-Control-Max-Age": "600",
+}
 WRONG_KEY_S = 0.3  # that the answer to a wrong key takes, so that keys cannot be tried out fast
 ADMITTED = "morph_tts_admitted"
 SHOWN = (
@@ -54,7 +59,7 @@ class Guard:
                 await slow_down()
             await JSONResponse(error.body, error.status, error.headers)(scope, receive, sender)
         elif scope["method"] == "OPTIONS":
-            await JSONResponse({}, headers=self._preflight)(scope, receive, sender)
+            await JSONResponse({}, headers=PREFLIGHT)(scope, receive, sender)
         else:
             admit(scope)
             await self._pass_on(scope, receive, sender)
@@ -83,14 +88,6 @@ class Guard:
         ):
             return None
         return None if may_pass(self._access, headers) else unauthorized()
-
-    @property
-    def _preflight(self) -> dict[str, str]:
-        # OpenAI's client for browsers sends a dozen headers of its own; "*" does not stand for the first one.
-        allowed = {"Methods": "GET, POST, DELETE", "Headers": "authorization, *"}
-        return {f"Access-Control-Allow-{name}": value for name, value in allowed.items()} | {
-            "Access-Control-Max-Age": PREFLIGHT_S
-        }
 
 
 class _Sender:

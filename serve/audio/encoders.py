@@ -63,15 +63,13 @@ class _Pcm:
     """Signed 16 bits, little endian, no header."""
 
     def add(self, samples: np.ndarray) -> bytes:
-        """See ``Encoder``."""
         return to_s16(samples).tobytes()
 
     def finish(self) -> bytes:
-        """See ``Encoder``."""
         return b""
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Nothing is held."""
 
 
 class _StreamedWav(_Pcm):
@@ -81,12 +79,10 @@ class _StreamedWav(_Pcm):
         self._head = wav_header(sample_rate, None)
 
     def add(self, samples: np.ndarray) -> bytes:
-        """See ``Encoder``."""
         head, self._head = self._head, b""
         return head + super().add(samples)
 
     def finish(self) -> bytes:
-        """See ``Encoder``."""
         return self._head  # of a stream without samples
 
 
@@ -97,12 +93,10 @@ class _CompleteWav(_Pcm):
         self._sample_rate, self._samples = sample_rate, bytearray()
 
     def add(self, samples: np.ndarray) -> bytes:
-        """See ``Encoder``."""
         self._samples += super().add(samples)
         return b""
 
     def finish(self) -> bytes:
-        """See ``Encoder``."""
         return wav_header(self._sample_rate, len(self._samples)) + bytes(self._samples)
 
 
@@ -155,7 +149,6 @@ class _Ffmpeg:
         self._stream = self._container.add_stream(codec, rate=self._sample_rate, layout="mono")
 
     def add(self, samples: np.ndarray) -> bytes:
-        """See ``Encoder``."""
         import av
 
         self._open()
@@ -169,14 +162,13 @@ class _Ffmpeg:
         return self._ready()
 
     def finish(self) -> bytes:
-        """See ``Encoder``."""
         self._open()
         self._container.mux(self._stream.encode(None))
         self._container.close()
         return bytes(self._file.getvalue()) if self._complete else self._ready()
 
     def close(self) -> None:
-        """See ``Encoder``. The container refers to its streams, and they to it, until it is closed."""
+        """Close: the container refers to its streams, and they to it, until then."""
         container, self._container, self._stream = self._container, None, None
         if container is not None:
             container.close()

@@ -46,11 +46,9 @@ def changed_length(samples: int, speed: float) -> int:
 
 class _Unchanged:
     def add(self, samples: np.ndarray) -> np.ndarray:
-        """See ``Speed``."""
         return samples
 
     def finish(self) -> np.ndarray:
-        """See ``Speed``."""
         return np.zeros(0, dtype=np.float32)
 
 
@@ -63,14 +61,12 @@ class _Tempo:
         self._graph, self._source, self._sink = _chain(speed, sample_rate)
 
     def add(self, samples: np.ndarray) -> np.ndarray:
-        """See ``Speed``."""
         ready = self._through(samples)
         self._taken += len(samples)
         self._given += len(ready)
         return ready
 
     def finish(self) -> np.ndarray:
-        """See ``Speed``."""
         # Silence behind the sound: what the filters end with lacks up to a window of it.
         silence = self._through(np.zeros(round(LATENCY_S * self._sample_rate), dtype=np.float32))
         self._source.push(None)

@@ -80,7 +80,8 @@ class Cloner:
             reference = await anyio.to_thread.run_sync(prepare, model, content, bool(options.transcript))
             voice = await self._between_lines(model, reference, options)
         except ValueError as error:
-            raise ApiError(400, str(error), _param_of(error)) from error
+            param = "transcript" if str(error).startswith("transcript ") else None
+            raise ApiError(400, str(error), param) from error
         await anyio.to_thread.run_sync(self._speaker.voices.keep, name, voice, replaces)
         return voice
 
@@ -110,10 +111,6 @@ def _options(name: str, transcript: str | None) -> CloneOptions:
         return CloneOptions("x_vector", name=name)
     check_transcript(words)
     return CloneOptions("icl", words, name=name)
-
-
-def _param_of(error: ValueError) -> str | None:
-    return "transcript" if str(error).startswith("transcript ") else None
 
 
 def _busy() -> ApiError:

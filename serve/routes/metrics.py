@@ -26,9 +26,8 @@ class Metrics:
     def __init__(self, status: Callable[[], BatchStatus], gpu_bytes: Callable[[], int] | None = None):
         self._registry = CollectorRegistry()
         registry = self._registry
-        ProcessCollector(
-            registry=registry
-        )  # memory, time and open files of this process, where /proc tells them
+        # Memory, time and open files of this process, where /proc tells them.
+        ProcessCollector(registry=registry)
         if gpu_bytes is not None:
             memory = Gauge(f"{PREFIX}_gpu_memory_bytes", "Memory taken of the GPU.", registry=registry)
             memory.set_function(gpu_bytes)
