@@ -40,19 +40,17 @@ HEADERS = {
     "x-speech-ignored": "fields that this checkpoint cannot follow",
     "x-speech-ended": "how the take ended, with stream false",
 }
-NAME = {"name": "name", "in": "query", "required": True, "schema": {"type": "string", "minLength": 1}}
-CONSENT = {
-    **{"name": "consent", "in": "query", "required": True, "schema": {"type": "string", "enum": ["true"]}},
-    "description": "true if the person whose voice it is has agreed",
-}
-REPLACE = {
-    **{"name": "replace", "in": "query", "schema": {"type": "string", "enum": ["true"]}},
-    "description": "true to replace an uploaded voice of this name",
-}
-TRANSCRIPT = {
-    **{"name": "transcript", "in": "query", "schema": {"type": "string"}},
-    "description": "the words of the recording, for the manner of speaking too",
-}
+
+
+def _query(name: str, about: str, required: bool = False, **more: Any) -> Schema:
+    schema = {"type": "string", **more}
+    return {"name": name, "in": "query", "required": required, "schema": schema, "description": about}
+
+
+NAME = _query("name", "what requests call the voice", required=True, minLength=1)
+CONSENT = _query("consent", "true if the person whose voice it is has agreed", required=True, enum=["true"])
+REPLACE = _query("replace", "true to replace an uploaded voice of this name", enum=["true"])
+TRANSCRIPT = _query("transcript", "the words of the recording, for the manner of speaking too")
 # What a route's own code does not say, by method and path.
 DETAILS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/audio/speech"): {

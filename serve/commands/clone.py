@@ -11,7 +11,7 @@ from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_synthesizer
 from ..terminal.folders import Folders
 from ..terminal.parser import examples
-from ..terminal.sound import read_recording
+from ..terminal.sound import explaining, read_recording
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,12 +122,8 @@ def read_words(path: Path) -> str:
 def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Path:
     """Return where a voice is saved; ValueError, before heavy work, if another is there or it cannot be looked at."""
     path: Path = options.out or folders.library.path(name)
-    try:
+    with explaining(path, "read", "change the folder's permissions"):
         exists = path.exists()
-    except OSError as error:
-        raise ValueError(
-            f"{path} cannot be read ({error.strerror}): change the folder's permissions"
-        ) from error
     if exists and not options.overwrite:
         raise ValueError(f"{path} exists already: choose another name, or add --overwrite")
     return path
@@ -139,10 +135,8 @@ def save(voice: Voice, path: Path, console: Console) -> int:
 
     from ...morph.voice.file import save_voice
 
-    try:
+    with explaining(path, "written"):
         save_voice(replace(voice, name=path.stem), path)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be written ({error.strerror}): choose another with --out") from error
     console.note(f"saved {voice.kind} voice {path.stem!r}: speak with --voice {path.stem!r}")
     console.result(path.absolute())
     return 0

@@ -23,6 +23,7 @@ from ..terminal.engine import (
 )
 from ..terminal.folders import Folders
 from ..terminal.parser import examples
+from ..terminal.sound import explaining
 from . import speak
 from .clone import choose_path, save, voice_file
 
@@ -228,10 +229,8 @@ def export(options: argparse.Namespace, console: Console) -> int:
     out = options.out or Path(path.name)
     if out.exists() and not options.overwrite:
         raise ValueError(f"{out} exists already: choose another with --out, or add --overwrite")
-    try:
+    with explaining(out, "written"):
         shutil.copyfile(path, out)
-    except OSError as error:
-        raise ValueError(f"{out} cannot be written ({error}): choose another with --out") from error
     console.result(out.absolute())
     return 0
 

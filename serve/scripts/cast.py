@@ -95,16 +95,20 @@ def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespa
         ValueError: for a name that ``--cast`` has twice, or if there is nobody.
     """
     from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, named_parts
+    from ...morph.voice.voice import Voice
 
     def choose(voice: str) -> Voice:
         if voice.casefold() in [name.casefold() for name in server.voices]:
-            return preset_at(server, voice)
+            spelled = server.speaker(voice)
+            return Voice("preset", server.size, name=spelled, speaker=spelled)
         return saved_voice(voice, folders)
 
     given = check_parts(options.cast)
     narrator = {}
     if options.describe:
-        narrator = {NARRATOR: Part(GIVEN, lambda: design_at(server, options.describe))}
+        words = options.describe.strip()  # the server reads them with each line
+        designed = Voice("design", server.size, name="designed voice", instruct=words)
+        narrator = {NARRATOR: Part(GIVEN, lambda: designed)}
     elif name := options.voice or options.speaker or next(iter(server.voices), ""):
         narrator = {NARRATOR: Part(GIVEN, lambda: choose(name))}
     return _join(
@@ -121,21 +125,6 @@ def _join(*groups: Mapping[str, Part]) -> Cast:
     if not (cast := join_parts(*groups)):
         raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
     return cast
-
-
-def preset_at(server: ServerFacts, name: str) -> Voice:
-    """Return one of the server's own voices; ValueError if it has none such."""
-    from ...morph.voice.voice import Voice
-
-    spelled = server.speaker(name)
-    return Voice("preset", server.size, name=spelled, speaker=spelled)
-
-
-def design_at(server: ServerFacts, description: str) -> Voice:
-    """Return a voice from a description, which the server reads with each line."""
-    from ...morph.voice.voice import Voice
-
-    return Voice("design", server.size, name="designed voice", instruct=description.strip())
 
 
 def check_parts(parts: Sequence[tuple[str, str]]) -> dict[str, str]:

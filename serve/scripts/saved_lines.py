@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..terminal.folder_lock import exclusive
-from ..terminal.sound import encode, write_whole
+from ..terminal.sound import encode, explaining, read_recording, write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +78,8 @@ class SavedLines:
             ValueError: for a folder that cannot be made or that another run has, a manifest of something else, or
                 damaged rows beside it.
         """
-        make_folder(folder)
+        with explaining(f"folder {folder}", "made"):
+            folder.mkdir(parents=True, exist_ok=True)
         with exclusive(folder):
             is_new = not (folder / MANIFEST).exists()
             entries = {} if is_new else read_manifest(folder / MANIFEST) | read_new_lines(folder / NEW_LINES)
@@ -95,12 +96,8 @@ class SavedLines:
             if (file := self._find(plan.key)) is None:
                 continue
             wanted = self.folder / plan.file_name(file.suffix)
-            try:
+            with explaining(file, "renamed", "choose another folder with --out"):
                 os.replace(file, wanted)
-            except OSError as error:
-                raise ValueError(
-                    f"{file} cannot be renamed ({error.strerror}): choose another folder with --out"
-                ) from error
             self.entries[plan.key]["file"] = wanted.name
 
     def _find(self, key: str) -> Path | None:
@@ -137,7 +134,6 @@ class SavedLines:
             ValueError: for a file that cannot be read, or has another rate.
         """
         from ...morph.speech.lines import PieceSpan, Spoken
-        from ..terminal.sound import read_recording
 
         path = self._find(key)
         if path is None:
@@ -168,16 +164,6 @@ class SavedLines:
         content = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
         write_whole(self.folder / MANIFEST, content.encode())
         (self.folder / NEW_LINES).unlink(missing_ok=True)
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder if it is not there; ValueError if it cannot be made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"folder {folder} cannot be made ({error.strerror}): choose another with --out"
-        ) from error
 
 
 def read_manifest(path: Path) -> dict[str, dict[str, Any]]:

@@ -207,9 +207,9 @@ def make_settings(model: Model | None, options: argparse.Namespace, **others: An
 def make_sampling(own: Sampling, options: argparse.Namespace) -> Sampling | None:
     """Return the checkpoint's sampling with what the options change; None if that is nothing."""
     token = {
-        key: getattr(options, key)
+        key: value
         for key in ("temperature", "top_p", "top_k")
-        if getattr(options, key) is not None
+        if (value := getattr(options, key)) is not None
     }
     if not token and options.max_seconds is None:
         return None

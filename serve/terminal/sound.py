@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,10 +61,17 @@ def write_sound(path: Path, waveform: np.ndarray, rate: int) -> None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file completely or not at all; ValueError if it cannot be written."""
-    try:
+    with explaining(path, "written"):
         whole_file.write_whole(path, content)
+
+
+@contextmanager
+def explaining(path: object, what: str, fix: str = "choose another with --out") -> Iterator[None]:
+    """Raise ValueError, with a path and the fix, where the system refuses what is done with it inside the ``with``."""
+    try:
+        yield
     except OSError as error:
-        raise ValueError(f"{path} cannot be written ({error.strerror}): choose another with --out") from error
+        raise ValueError(f"{path} cannot be {what} ({error.strerror}): {fix}") from error
 
 
 def to_s16(samples: np.ndarray) -> np.ndarray:
