@@ -73,7 +73,9 @@ def main(
     words = list(sys.argv[1:] if words is None else words)
     console = Console(program, sys.stdout, sys.stderr)
     try:
-        return _run_flushed(words, console, None if HERE in words else elsewhere)
+        with contextlib.ExitStack() as end:
+            end.callback(console.out.flush)  # what ``--help`` has printed, while errors can still be told
+            return _run(words, console, None if HERE in words else elsewhere)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -127,14 +129,6 @@ def lacking(error: ModuleNotFoundError) -> str:
         f"{sys.executable} has no package {error.name}: install torch, transformers 4.57 and the pack's "
         "requirements.txt there, then run the pack's install.py with it"
     )
-
-
-def _run_flushed(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]], int] | None) -> int:
-    """Run, and write what ``--help`` has printed while errors can still be told."""
-    try:
-        return _run(words, console, elsewhere)
-    finally:
-        console.out.flush()
 
 
 def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]], int] | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +31,16 @@ UNKNOWN_LENGTH = 0xFFFFFFFF
 BLOCK = 1920  # samples: small blocks are heard early
 
 
-class Encoder(Protocol):
-    """Turns float32 samples within -1..1 into bytes."""
+class Encoder:
+    """Turns float32 samples within -1..1 into bytes: this one into signed 16 bits, little endian, without a header."""
 
     def add(self, samples: np.ndarray) -> bytes:
         """Encode the next samples ``[n]``; return the bytes that are ready, maybe none."""
+        return to_s16(samples).tobytes()
 
     def finish(self) -> bytes:
         """Return the rest."""
+        return b""
 
     def close(self) -> None:
         """Release what it holds, also in the middle of a sound."""
@@ -53,26 +55,13 @@ def open_encoder(name: str, sample_rate: int, complete: bool = False) -> Encoder
         complete: for a file, whose header has the true length.
     """
     if name == "pcm":
-        return _Pcm()
+        return Encoder()
     if name == "wav":
         return _CompleteWav(sample_rate) if complete else _StreamedWav(sample_rate)
     return _Ffmpeg(name, sample_rate, complete)
 
 
-class _Pcm:
-    """Signed 16 bits, little endian, no header."""
-
-    def add(self, samples: np.ndarray) -> bytes:
-        return to_s16(samples).tobytes()
-
-    def finish(self) -> bytes:
-        return b""
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class _StreamedWav(_Pcm):
+class _StreamedWav(Encoder):
     """One header with sizes that say "until the end", then samples."""
 
     def __init__(self, sample_rate: int):
@@ -86,7 +75,7 @@ class _StreamedWav(_Pcm):
         return self._head  # of a stream without samples
 
 
-class _CompleteWav(_Pcm):
+class _CompleteWav(Encoder):
     """Header and samples at the end."""
 
     def __init__(self, sample_rate: int):
@@ -127,7 +116,7 @@ class _Sink:
         return taken
 
 
-class _Ffmpeg:
+class _Ffmpeg(Encoder):
     """A compressed format; the end of the sound is in ``finish``."""
 
     def __init__(self, name: str, sample_rate: int, complete: bool):

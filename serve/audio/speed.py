@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,24 +19,26 @@ LATENCY_S = 0.5  # more than all filters hold back of their input
 BLOCK = 480  # samples that go through at once: a filter gives its sound in portions of this size
 
 
-class Speed(Protocol):
-    """Changes the length of a sound that is given in portions."""
+class SpeedChange:
+    """Changes the length of a sound that is given in portions: this one leaves it as it is."""
 
     def add(self, samples: np.ndarray) -> np.ndarray:
         """Take the next samples, float32 ``[n]``; return those of the result that are ready, maybe none."""
+        return samples
 
     def finish(self) -> np.ndarray:
         """Return the rest."""
+        return np.zeros(0, dtype=np.float32)
 
 
-def open_speed(speed: float, sample_rate: int) -> Speed:
+def open_speed(speed: float, sample_rate: int) -> SpeedChange:
     """Return what changes the speed of one sound: 1 leaves every sample as it is, and holds none back.
 
     Args:
         speed: 0.25..4; 1.1 is spoken a tenth faster.
         sample_rate: in Hz.
     """
-    return _Unchanged() if speed == 1 else _Tempo(speed, sample_rate)
+    return SpeedChange() if speed == 1 else _Tempo(speed, sample_rate)
 
 
 def changed_length(samples: int, speed: float) -> int:
@@ -44,15 +46,7 @@ def changed_length(samples: int, speed: float) -> int:
     return math.floor(samples / speed + 0.5)
 
 
-class _Unchanged:
-    def add(self, samples: np.ndarray) -> np.ndarray:
-        return samples
-
-    def finish(self) -> np.ndarray:
-        return np.zeros(0, dtype=np.float32)
-
-
-class _Tempo:
+class _Tempo(SpeedChange):
     """The result is the same, bit for bit, however the samples are cut; its length is ``changed_length``."""
 
     def __init__(self, speed: float, sample_rate: int):

@@ -7,6 +7,7 @@ import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import anyio.to_thread
 import numpy as np
@@ -87,10 +88,7 @@ class Cloner:
 
     async def _between_lines(self, model: Model, reference: Reference, options: CloneOptions) -> Voice:
         """Return the voice, once there was a moment without a line."""
-
-        def work() -> Voice:
-            return clone_voice(model, reference.waveform, model.sample_rate, options)
-
+        work = partial(clone_voice, model, reference.waveform, model.sample_rate, options)
         asked = self._speaker.between_lines(work)
         waiting = asyncio.wrap_future(asked)
         await asyncio.wait((waiting,), timeout=WAIT_S)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+import stat
 import threading
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
 from ...morph.model.model import Model
-from ...morph.text.encoding import is_encodable
 from ...morph.text.names import check_name, name_key
 from ...morph.voice.create import design_voice, preset_voice
 from ...morph.voice.file import load_voice, parse_voice, voice_digest
@@ -139,10 +139,7 @@ class VoiceBook:
         state, voice = self._saved.get(name or "", (None, None))
         if not isinstance(voice, Voice) or self._folder is None:
             return None
-        try:
-            return voice if _state_of(self._folder / f"{name}{SUFFIX}") == state else None
-        except OSError:  # it was deleted
-            return None
+        return voice if _state_of(self._folder / f"{name}{SUFFIX}") == state else None
 
     def find(self, name: str | None, description: str | None = None) -> Voice:
         """Return a voice; None is the first one that the server has itself.
@@ -204,21 +201,13 @@ class VoiceBook:
         """Return the voices of the folder by name, or why they cannot be used; only what has changed is read."""
         with self._lock:
             found: dict[str, tuple[tuple[int, int], Voice | str]] = {}
-            for path in self._files():
-                try:
-                    state, name = _state_of(path), path.name.removesuffix(SUFFIX)
-                except OSError:  # it was deleted since the folder was listed
-                    continue
-                kept = self._saved.get(name)
-                found[name] = kept if kept is not None and kept[0] == state else (state, self._read(path))
+            files = {} if self._folder is None else VoiceLibrary(self._folder).files()
+            for name, path in files.items():
+                if (state := _state_of(path)) is not None:
+                    kept = self._saved.get(name)
+                    found[name] = kept if kept and kept[0] == state else (state, self._read(path))
             self._saved = found
             return {**self._recorded, **{name: voice for name, (_, voice) in found.items()}}
-
-    def _files(self) -> list[Path]:
-        if self._folder is None:
-            return []
-        paths = sorted(self._folder.glob(f"*{SUFFIX}"))
-        return [path for path in paths if is_encodable(path.name) and path.is_file()]
 
     def _read(self, path: Path) -> Voice | str:
         try:
@@ -266,7 +255,10 @@ def clone_recordings(model: Model, folder: Path) -> dict[str, Voice | str]:
     return found
 
 
-def _state_of(path: Path) -> tuple[int, int]:
-    """Return what changes when a file is written: its time and size."""
-    status = path.stat()
-    return status.st_mtime_ns, status.st_size
+def _state_of(path: Path) -> tuple[int, int] | None:
+    """Return what changes when a file is written, its time and size; None for one that is gone, or is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else None

@@ -44,8 +44,15 @@ def exclusive(folder: Path, when_taken: Callable[[Path], None] = refuse) -> Iter
 def _is_locked(descriptor: int, folder: Path) -> bool:
     """Lock the folder that is open, where it can be locked; return False if another run has it."""
     try:
-        _lock(descriptor)
-    except (BlockingIOError, PermissionError):
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # the second on Windows
         return False
     except OSError as error:  # some network drives have no locks
         log.info("%s cannot be locked: %s", folder, error)
@@ -56,15 +63,3 @@ def _open(folder: Path) -> int:
     if sys.platform == "win32":
         return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     return os.open(folder, os.O_RDONLY)
-
-
-def _lock(descriptor: int) -> None:
-    """Lock what is open; BlockingIOError (PermissionError on Windows) if another process has locked it."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,16 +6,9 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 PACKAGE = "sounddevice"
-
-
-class Sink(Protocol):
-    """An open sound device."""
-
-    def write(self, data: bytes) -> object:
-        """Take signed 16 bits, mono; wait until the device has room for them."""
 
 
 def find_device() -> Any:
@@ -38,8 +31,10 @@ def find_device() -> Any:
 
 
 @contextlib.contextmanager
-def playing(device: Any, rate: int) -> Iterator[Sink]:
+def playing(device: Any, rate: int) -> Iterator[Any]:
     """Yield the sound device for mono samples at a rate; at the end everything has been heard.
+
+    Its ``write`` takes signed 16 bits, and waits until the device has room for them.
 
     Raises:
         ValueError: if it cannot play.
