@@ -53,10 +53,7 @@ TOKEN_SCHEMAS: dict[str, Schema] = {
     "do_sample": _switch("false takes the likeliest code each time"),
     "temperature": _number("above 1 flattens the choice", LEAST_TEMPERATURE, MOST_TEMPERATURE),
     "top_k": {"type": "integer", "description": "the likeliest codes that are left; 0 is off", "minimum": 0},
-    "top_p": {
-        **_number("the share of probability that is left; 1 is off", 0, 1),
-        "exclusiveMinimum": 0,
-    },
+    "top_p": _number("the share of probability that is left; 1 is off", 0, 1, exclusiveMinimum=0),
 }
 SUBTALKER = "subtalker_"
 SAMPLING_SCHEMAS: dict[str, Schema] = {
@@ -66,10 +63,9 @@ SAMPLING_SCHEMAS: dict[str, Schema] = {
         for name, schema in TOKEN_SCHEMAS.items()
     },
     "repetition_penalty": _number("1 is off", LEAST_PENALTY, MOST_PENALTY),
-    "max_seconds": {
-        **_number("the longest speech of a line at speed 1, in seconds", 0, MOST_SECONDS),
-        "exclusiveMinimum": 0,
-    },
+    "max_seconds": _number(
+        "the longest speech of a line at speed 1, in seconds", 0, MOST_SECONDS, exclusiveMinimum=0
+    ),
 }
 SCHEMAS: dict[str, Schema] = {
     "model": _text("the loaded checkpoint's name, or one of OpenAI's such as tts-1, which stand for it"),

@@ -16,21 +16,12 @@ from .guard import KEYED
 from .request import Rules
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
+TEXT, TEXT_OR_NULL = {"type": "string"}, {"type": ["string", "null"]}
+TOLD = {"message": TEXT, "type": TEXT, "param": TEXT_OR_NULL, "code": TEXT_OR_NULL}
 ERROR: Schema = {
     "type": "object",
     "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
+    "properties": {"error": {"type": "object", "required": list(TOLD), "properties": TOLD}},
 }
 HEADERS = {
     "x-request-id": "the client's own, or another",
@@ -62,10 +53,7 @@ DETAILS: dict[tuple[str, str], dict[str, Any]] = {
         "responses": {
             "200": {
                 "description": "The sound, or events with it.",
-                "headers": {
-                    name: {"description": about, "schema": {"type": "string"}}
-                    for name, about in HEADERS.items()
-                },
+                "headers": {name: {"description": about, "schema": TEXT} for name, about in HEADERS.items()},
                 "content": dict.fromkeys((*FORMATS.values(), "text/event-stream"), BINARY),
             }
         },
@@ -96,14 +84,12 @@ def describe(routes: Iterable[BaseRoute], rules: Rules, has_key: bool) -> dict[s
                 made = _operation(route, method, has_key)
                 paths.setdefault(route.path_format, {})[method.lower()] = made
     schemas = {"Speech": _speech(rules), "Error": ERROR}
+    security = {"key": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Qwen3-TTS Morph speech server", "version": pack_version()},
         "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": schemas, "securitySchemes": security},
     }
 
 
@@ -112,8 +98,7 @@ def _operation(route: Route, method: str, has_key: bool) -> dict[str, Any]:
     more = DETAILS.get((method, route.path_format), {})
     summary = (inspect.getdoc(route.endpoint) or "").partition("\n")[0].replace("``", "")
     named = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in route.param_convertors
+        {"name": name, "in": "path", "required": True, "schema": TEXT} for name in route.param_convertors
     ]
     failed = {
         "description": "What was wrong, in one sentence.",

@@ -185,15 +185,8 @@ def check_entry(entry: Any) -> dict[str, Any]:
 
     report = read_report(entry["report"])
     spans = [PieceSpan(**span) for span in entry.get("spans", ())]
-    texts = [
-        entry["file"],
-        entry["engine"],
-        report.name,
-        report.text,
-        report.ended,
-        report.spoken,
-        report.error,
-    ]
+    texts = [entry["file"], entry["engine"], report.name, report.text, report.ended]
+    texts += [report.spoken, report.error]
     numbers = [report.frames, report.seconds, report.pieces, report.takes]
     numbers += [place for span in spans for place in (span.start, span.end)]
     if (heard := report.heard) is not None:
