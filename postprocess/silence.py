@@ -33,22 +33,13 @@ def trim_silence(waveform: Waveform, sample_rate: int, options: Trim | None = No
     same dtype with at least one sample. Digital silence is returned uncut: an empty result could not be saved.
     Raises ValueError for anything that is not a finite waveform.
     """
-    start, end = sound_span(waveform, sample_rate, options)
-    return waveform[..., start:end].copy()
-
-
-def sound_span(waveform: Waveform, sample_rate: int, options: Trim | None = None) -> tuple[int, int]:
-    """Return start and end (excluded) of the sound in ``waveform`` ([T] or [C, T]), in samples, with the margin.
-
-    For digital silence the span is the complete waveform. Raises ValueError for anything that is not a finite waveform.
-    """
     options = options or Trim()
     check_waveform(waveform)
     check_sample_rate(sample_rate)
     peak = peak_of(waveform)
     if peak == 0.0:
-        return 0, waveform.shape[-1]
+        return waveform.copy()
     level = np.abs(np.atleast_2d(waveform)).max(axis=0)
     sound = np.flatnonzero(level >= peak * from_db(options.threshold_db))
     margin = round(options.margin_ms / 1000 * sample_rate)
-    return max(0, int(sound[0]) - margin), min(level.size, int(sound[-1]) + 1 + margin)
+    return waveform[..., max(0, int(sound[0]) - margin) : int(sound[-1]) + 1 + margin].copy()

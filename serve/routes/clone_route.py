@@ -78,7 +78,11 @@ class Cloner:
         model = self._speaker.model
         try:
             options = _options(name, transcript)
-            reference = await anyio.to_thread.run_sync(prepare, model, content, bool(options.transcript))
+            # What needs no model is done before the model is asked for.
+            sound = await anyio.to_thread.run_sync(read_sound, content)
+            reference = await anyio.to_thread.run_sync(
+                prepare_reference, *sound, model.sample_rate, bool(options.transcript)
+            )
             voice = await self._between_lines(model, reference, options)
         except ValueError as error:
             param = "transcript" if str(error).startswith("transcript ") else None
@@ -114,16 +118,6 @@ def _options(name: str, transcript: str | None) -> CloneOptions:
 def _busy() -> ApiError:
     words = "the server speaks or clones all the time now, and a voice is made between lines: try again"
     return ApiError(503, words, headers={"Retry-After": AGAIN_S})
-
-
-def prepare(model: Model, content: bytes, refuse_long: bool) -> Reference:
-    """Return a recording ready to be cloned: what needs no model is done before the model is asked for.
-
-    Raises:
-        ValueError: for what is no recording, or none that can be cloned.
-    """
-    waveform, rate = read_sound(content)
-    return prepare_reference(waveform, rate, model.sample_rate, refuse_long)
 
 
 def read_sound(content: bytes) -> tuple[np.ndarray, int]:
