@@ -13,7 +13,7 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from .terminal.console import Console, open_missing_streams
 from .terminal.folders import pack_version
@@ -39,21 +39,6 @@ FAILED, INTERRUPTED, READER_LEFT = 1, 130, 141
 NO_MEMORY = (
     "the memory is full: close other programs, or choose --batch-size 1, --weights int8 or --device cpu"
 )
-
-
-class Command(Protocol):
-    """What the module of a command has."""
-
-    EPILOG: str  # examples, below the options in its ``--help``
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the command's options."""
-
-    def check(self, parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-        """Check what needs no model, with ``parser.error`` for bad input."""
-
-    def run(self, options: argparse.Namespace, console: Console) -> int:
-        """Run, and return the exit code; ValueError for bad input."""
 
 
 def main(
@@ -169,8 +154,8 @@ def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | N
     return given[0], rest
 
 
-def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Command, argparse.Namespace]:
-    """Read a command's options; everything that does not need the model is checked here.
+def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Any, argparse.Namespace]:
+    """Return a command's module and its options; everything that does not need the model is checked here.
 
     Raises:
         SystemExit: 2 for bad input, with a sentence on stderr; 0 for ``--help``.
@@ -195,10 +180,9 @@ def make_parser(name: str, program: str = PROGRAM) -> Parser:
     return parser
 
 
-def load(name: str) -> Command:
-    """Return the module of a command."""
-    module: Any = importlib.import_module(f".commands.{name}", __package__)
-    return module
+def load(name: str) -> Any:
+    """Return the module of a command; ``serve/commands/__init__.py`` says what it has."""
+    return importlib.import_module(f".commands.{name}", __package__)
 
 
 def overview(program: str) -> str:

@@ -16,7 +16,6 @@ EPILOG = examples("--groups 5,15", "--repeats 5 --json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``bench``."""
     parser.add_argument("text", nargs="?", default=TEXT, help="default: a sentence of 100 characters")
     parser.add_argument("--groups", default="1, 3, 5, 7, 15", help="the SEQ_GROUPS to measure")
     parser.add_argument(
@@ -32,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options that do not fit together."""
     arguments.check_line(parser, options)
     if options.decoding != "crossbar":
         parser.error("bench compares settings of the crossbar: leave --decoding out")

@@ -58,7 +58,6 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``check``."""
     parser.add_argument(
         "--out",
         type=arguments.writable_file,
@@ -79,7 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options that do not fit together."""
     arguments.check_line(parser, options)
     if options.out is None:
         file = Path("qwen3-tts-morph-check.md")

@@ -27,7 +27,6 @@ EPILOG = examples(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``clone``."""
     parser.add_argument("recording", type=arguments.existing_file, help="one speaker, 1-30 s")
     words = parser.add_mutually_exclusive_group()
     words.add_argument(
@@ -75,7 +74,6 @@ def voice_file(word: str) -> Path:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options that do not fit together."""
     if options.pad and not (options.transcript or options.transcript_file or options.transcribe):
         parser.error("--pad is for clones with a transcript: give the words of the recording")
 

@@ -16,7 +16,6 @@ EPILOG = examples(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``design``."""
     parser.add_argument("description", help="the voice in words, e.g. 'a calm old man with a deep voice'")
     add_saving(parser)
     arguments.add_model(parser)

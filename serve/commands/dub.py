@@ -35,7 +35,6 @@ HIGHEST_SPEED = 2.0  # that of the engine, here because it is checked before the
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``dub``."""
     parser.add_argument("file", type=caption_file, help="an SRT or WebVTT file; 'NAME: text' says who speaks")
     parser.add_argument(
         "--max-speed",
@@ -65,7 +64,6 @@ def caption_file(word: str) -> Path:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options that do not fit together."""
     script.check(parser, options)
     options.trim_ends = True  # a caption starts when its speech does
 

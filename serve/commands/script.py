@@ -47,7 +47,6 @@ ROOM = 1 << 20  # bytes: a disk that has less is full
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``script``."""
     parser.add_argument(
         "file",
         type=arguments.existing_file,
@@ -100,7 +99,6 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options that do not fit together."""
     arguments.check_line(parser, options)
     if options.out is None:
         options.out = Path(options.file.stem)

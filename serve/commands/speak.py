@@ -40,7 +40,6 @@ PIECE = 4096  # bytes of stdin at a time: what has come, up to this
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``speak``."""
     parser.add_argument("text", nargs="?", help="what to say; none: --stdin has it")
     arguments.add_switch(parser, "--stdin", "speak the text on stdin, while it comes")
     by = "of a text on stdin: sentence by sentence, or token by token (voices cloned without transcript)"
@@ -69,7 +68,6 @@ def sound_or_stdout(word: str) -> Path | str:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options that do not fit together."""
     if options.stdin == (options.text is not None):
         parser.error("give the text as an argument, or --stdin, not both" if options.stdin else NO_TEXT)
     if options.stdin and sys.stdin is None:

@@ -21,7 +21,6 @@ EPILOG = examples('"Hello there."', '"Hello there." --groups 1,5,15 --out sweep'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``sweep``."""
     parser.add_argument("text", help="one line, short enough to be spoken in one piece")
     parser.add_argument("--groups", default="1, 3, 5, 7, 15", help="the SEQ_GROUPS to try")
     parser.add_argument(
@@ -37,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options that do not fit together."""
     arguments.check_line(parser, options)
     if options.decoding != "crossbar":
         parser.error("a sweep compares settings of the crossbar: leave --decoding out")

@@ -110,7 +110,6 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options that do not fit together."""
     if options.action == "preview":
         options.voice = options.name
         speak.check(parser, options)
