@@ -6,7 +6,8 @@ import logging
 import stat
 import threading
 import unicodedata
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...morph.model.model import Model
@@ -30,6 +31,14 @@ OPENAI_VOICES = (
 LISTED = 30  # names in an error
 MOST_UPLOADED = 64  # the one that was not used for the longest time goes
 ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")  # have letters that look alike
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A voice of the list: its name, and whether it is a "preset", "saved" or "uploaded"."""
+
+    name: str
+    kind: str
 
 
 class VoiceBook:
@@ -56,13 +65,17 @@ class VoiceBook:
         """Whether the checkpoint makes its voices from descriptions."""
         return self._model.type == "voice_design"
 
-    def entries(self) -> dict[str, str]:
-        """Return the voices that this checkpoint can speak with, by name: "preset", then "saved", then "uploaded"."""
-        usable = sorted(name for name, voice in self._read_folder().items() if isinstance(voice, Voice))
-        own = dict.fromkeys(self._presets, "preset")
-        own |= {name: "saved" for name in usable if name not in own}
+    def entries(self) -> list[Entry]:
+        """Return all voices that this checkpoint can speak with, presets first."""
+        own = self._own(self._read_folder())
+        entries = [Entry(name, "preset" if name in self._presets else "saved") for name in own]
         with self._lock:
-            return own | {name: "uploaded" for name in self._uploaded if name not in own}
+            return entries + [Entry(name, "uploaded") for name in self._uploaded if name not in own]
+
+    def _own(self, folder: Mapping[str, Voice | str]) -> dict[str, Voice]:
+        """Return the voices that the server has itself, presets first."""
+        usable = {name: voice for name, voice in sorted(folder.items()) if isinstance(voice, Voice)}
+        return self._presets | {name: voice for name, voice in usable.items() if name not in self._presets}
 
     def add(self, name: str, content: bytes, replaces: bool = False) -> str:
         """Take a voice that a client has sent, until it is removed or the server ends; return its name.
@@ -89,8 +102,7 @@ class VoiceBook:
             check_alphabet(name)
         except ValueError as error:
             raise ApiError(400, str(error), "name") from error
-        own = [one for one, kind in self.entries().items() if kind != "uploaded"]
-        if look_of(name) in map(look_of, (*own, *OPENAI_VOICES)):
+        if look_of(name) in map(look_of, (*self._own(self._read_folder()), *OPENAI_VOICES)):
             raise ApiError(409, f"voice {name!r} is one of this server's own: choose another name", "name")
         with self._lock:
             other = next((one for one in self._uploaded if look_of(one) == look_of(name)), None)
@@ -153,41 +165,30 @@ class VoiceBook:
         """
         if self.designs and description:
             return design_voice(self._model, description)
-        entries = self.entries()
-        own = [one for one, kind in entries.items() if kind != "uploaded"]
+        folder = self._read_folder()
+        own = self._own(folder)
         if name is None and own:
-            return self._load(own[0])
+            return next(iter(own.values()))
         wanted = (name or "").strip()
-        by_case = {preset.lower(): preset for preset in self._presets}
-        known = wanted if wanted in entries else by_case.get(wanted.lower())
+        by_case = {preset.lower(): voice for preset, voice in self._presets.items()}
+        known = own.get(wanted) or self._take_uploaded(wanted) or by_case.get(wanted.lower())
         if known is not None:
-            return self._load(known)
-        unusable = self._read_folder().get(wanted)
-        if isinstance(unusable, str):
+            return known
+        if isinstance(unusable := folder.get(wanted), str):
             raise ApiError(400, unusable, "voice")
         if own and wanted.lower() in OPENAI_VOICES:
-            return self._load(own[OPENAI_VOICES.index(wanted.lower()) % len(own)])
+            return list(own.values())[OPENAI_VOICES.index(wanted.lower()) % len(own)]
         raise self._unknown(wanted)
 
     def _unknown(self, name: str) -> ApiError:
         if self.designs:
             fix = "describe the voice in instructions"
-        elif names := list(self.entries()):
+        elif names := [entry.name for entry in self.entries()]:
             more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
             fix = f"choose one of {', '.join(names[:LISTED])}{more}"
         else:
             fix = "this checkpoint has no speakers: save voices for it, and start the server with --voices FOLDER"
         return ApiError(404, f"voice {name[:64]!r} is unknown: {fix}", "voice", "voice_not_found")
-
-    def _load(self, name: str) -> Voice:
-        if name in self._presets:
-            return self._presets[name]
-        voice = self._read_folder().get(name)
-        if not isinstance(voice, Voice):
-            voice = self._take_uploaded(name)
-        if not isinstance(voice, Voice):  # deleted since it was listed
-            raise self._unknown(name)
-        return voice
 
     def _take_uploaded(self, name: str) -> Voice | None:
         """Return an uploaded voice, which counts as used now; None for another name."""

@@ -150,14 +150,14 @@ def test_a_cloned_voice_is_sent_with_consent_only(open_server, load, recording, 
             pytest.raises(ValueError, match=r"would be sent to server studio .*voice_consent"),
         ):
             speaks.speak(line, SHORT)
-        assert speaker.voices.entries() == {}
+        assert speaker.voices.entries() == []
         [there] = speak(facts, [line])
         assert close_to(there.waveform, spoken_there(speaker, line, SHORT).waveform)
-        [(name, kind)] = speaker.voices.entries().items()
-        assert kind == "uploaded" and "Ann" not in name
+        [entry] = speaker.voices.entries()
+        assert entry.kind == "uploaded" and "Ann" not in entry.name
         with RemoteSpeaks(facts, consent=True) as speaks:
             assert speaks.speak(line, SHORT, UNHEARD).result().report.frames
-            speaker.voices.remove(name)  # as a server that was restarted
+            speaker.voices.remove(entry.name)  # as a server that was restarted
             assert speaks.speak(replace(line, seed=5), SHORT, UNHEARD).result().report.frames
 
 
