@@ -130,7 +130,8 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
     if elsewhere is not None:
         return elsewhere(words)
     with contextlib.redirect_stdout(console.err):  # upstream prints a warning when it is imported
-        return command.run(options, console)
+        code: int | None = command.run(options, console)
+        return code or 0
 
 
 def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | None, list[str]]:

@@ -36,7 +36,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error("bench compares settings of the crossbar: leave --decoding out")
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> None:
     """Measure; the table goes to stdout."""
     from ...morph.options import parse_groups
 
@@ -54,8 +54,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     used = memory(str(model.device))
     if options.json:
         console.result(json.dumps({"speed": [as_json(one) for one in speeds], "memory": used}, indent=2))
-        return 0
+        return
     console.result(table(speeds))
     console.note(synthesizer.engine.describe(model, synthesizer.engine.choose(model)))
     console.note(f"{model.summary()}; most memory: {', '.join(f'{k} {v}' for k, v in used.items())}")
-    return 0

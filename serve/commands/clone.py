@@ -78,7 +78,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error("--pad is for clones with a transcript: give the words of the recording")
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> None:
     """Clone; the path of the voice file goes to stdout."""
     transcript = options.transcript
     if options.transcript_file:
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         transcript = write_words(options.transcribe, folders, recording, console)
     clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
     voice = clone_voice(load_synthesizer(options, console).model, *recording, clone)  # its notes are logged
-    return save(voice, path, console)
+    save(voice, path, console)
 
 
 def write_words(size: str, folders: Folders, recording: tuple[np.ndarray, int], console: Console) -> str:
@@ -127,7 +127,7 @@ def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Pat
     return path
 
 
-def save(voice: Voice, path: Path, console: Console) -> int:
+def save(voice: Voice, path: Path, console: Console) -> None:
     """Save a voice under the name of its file, and print the path."""
     from dataclasses import replace
 
@@ -137,4 +137,3 @@ def save(voice: Voice, path: Path, console: Console) -> int:
         save_voice(replace(voice, name=path.stem), path)
     console.note(f"saved {voice.kind} voice {path.stem!r}: speak with --voice {path.stem!r}")
     console.result(path.absolute())
-    return 0

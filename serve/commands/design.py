@@ -29,9 +29,9 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error("the description is empty: say what the voice should be like")
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> None:
     """Make the voice; the path of its file goes to stdout."""
     from ...morph.voice.create import design_voice
 
     path = choose_path(options, folders_of(options), options.name or "")
-    return save(design_voice(load_synthesizer(options, console).model, options.description), path, console)
+    save(design_voice(load_synthesizer(options, console).model, options.description), path, console)

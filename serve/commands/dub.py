@@ -68,7 +68,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     options.trim_ends = True  # a caption starts when its speech does
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
     from ...morph.script.dub import DubRequest, FitLimits, assemble_dub, read_request
     from ...morph.text.scripts.captions import read_captions
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         job = speak_into(saved, ready, (plain(dubbed), lines), options, console)
         dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], limits)
         console.note(dub.summary)
-        return script.finish(job, write_dub(dub, options), console)
+        script.finish(job, write_dub(dub, options), console)
 
 
 def check_names(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:

@@ -112,7 +112,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error(f"--{given[0]} needs a model on this computer: leave it out with --server")
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, then write the track; the paths of track and subtitles go to stdout."""
     text = read_words(options.file)
     check_file(options.file, text)
@@ -120,15 +120,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
         read = read_named_lines(text, ready.cast, ready.speaks.languages, options)
         job = speak_into(saved, ready, read, options, console)
-        return finish(job, write_track(job), console)
+        finish(job, write_track(job), console)
 
 
-def finish(job: Job, written: Sequence[Path], console: Console) -> int:
+def finish(job: Job, written: Sequence[Path], console: Console) -> None:
     """Note that everything is written, and say where."""
     job.write_manifest(complete=True)
     for path in written:
         console.result(path.absolute())
-    return 0
 
 
 def check_file(file: Path, text: str) -> None:

@@ -32,7 +32,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """The server checks its options itself, before it loads anything."""
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> None:
     """Serve until interrupted. Voices are those of ``--voices``, or of the library."""
     folders = folders_of(options)
     if options.voices is None and folders.library.folder.is_dir():
@@ -54,4 +54,3 @@ def run(options: argparse.Namespace, console: Console) -> int:
         raise ValueError(
             f"cannot listen on {options.host} port {options.port} ({error.strerror}): choose another"
         ) from error
-    return 0

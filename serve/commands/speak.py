@@ -100,7 +100,7 @@ def check_play(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 NO_TEXT = "there is no text: type it as an argument, or pipe it in with --stdin"
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> None:
     """Speak; the path of the file goes to stdout, or the sound itself, or the sound to the loudspeaker."""
     if options.out == STDOUT:
         console.check_sound()
@@ -128,7 +128,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     console.note(describe(synthesizer.model, [spoken], settings, elapsed))
     if isinstance(options.out, Path):
         console.result(options.out.absolute())
-    return 0
 
 
 def is_heard(options: argparse.Namespace) -> bool:

@@ -51,7 +51,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             parser.error(str(error))
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> None:
     """Speak at each setting; the table goes to stdout."""
     from ...morph.options import parse_groups
     from ...morph.speech.lines import Line
@@ -66,7 +66,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.out is not None:
         write(result, options.out)
     console.result(table(result))
-    return 0
 
 
 def write(result: Sweep, folder: Path) -> None:

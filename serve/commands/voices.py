@@ -119,18 +119,18 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             parser.error("say which voice: --voice FILE, --speaker, --reference or --describe")
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> None:
     """Run the action."""
-    return ACTIONS[options.action].run(options, console)
+    ACTIONS[options.action].run(options, console)
 
 
-def list_voices(options: argparse.Namespace, console: Console) -> int:
+def list_voices(options: argparse.Namespace, console: Console) -> None:
     """Print a row for each saved voice."""
     folders = folders_of(options)
     found = {name: about(name, folders) for name in folders.library.voices()}
     if options.json:
         console.result(json.dumps(list(found.values()), indent=2, ensure_ascii=False))
-        return 0
+        return
     if not found:
         console.note(f"{folders.library.folder} has no voices: save one with clone")
     width = max(map(len, found), default=0)
@@ -138,7 +138,6 @@ def list_voices(options: argparse.Namespace, console: Console) -> int:
     for name, one in found.items():
         rest = f"{one['kind']:8}  {one['fits']:{fits}}  {_words(one)}" if "kind" in one else one["error"]
         console.result(f"{name:{width}}  {rest}".rstrip())
-    return 0
 
 
 def _words(voice: dict[str, Any]) -> str:
@@ -148,7 +147,7 @@ def _words(voice: dict[str, Any]) -> str:
     return words if len(words) <= LONGEST_SHOWN else words[: LONGEST_SHOWN - 3] + "..."
 
 
-def show(options: argparse.Namespace, console: Console) -> int:
+def show(options: argparse.Namespace, console: Console) -> None:
     """Print what a saved voice is."""
     folders = folders_of(options)
     voice = about(options.name, folders)
@@ -160,7 +159,6 @@ def show(options: argparse.Namespace, console: Console) -> int:
         for key, value in voice.items():
             if value not in (None, ""):
                 console.result(f"{key.replace('_', ' ')}: {one_line(str(value))}")
-    return 0
 
 
 def about(name: str, folders: Folders) -> dict[str, Any]:
@@ -182,45 +180,43 @@ def voice_path(name: str, folders: Folders) -> Path:
     return Path(name).absolute()
 
 
-def save_one(options: argparse.Namespace, console: Console) -> int:
+def save_one(options: argparse.Namespace, console: Console) -> None:
     """Save a voice; only a preset, a clone and a description need the model."""
     folders = folders_of(options)
     path = choose_path(options, folders, options.name)
     if options.voice:
-        return save(saved_voice(options.voice, folders), path, console)
-    recording = read_reference(options)
-    voice = make_voice(load_synthesizer(options, console).model, options, recording)
-    return save(voice, path, console)
+        voice = saved_voice(options.voice, folders)
+    else:
+        recording = read_reference(options)
+        voice = make_voice(load_synthesizer(options, console).model, options, recording)
+    save(voice, path, console)
 
 
-def delete(options: argparse.Namespace, console: Console) -> int:
+def delete(options: argparse.Namespace, console: Console) -> None:
     """Delete voices of the library; none of them if one is unknown, or the user does not agree or cannot be asked."""
     library = folders_of(options).library
     paths = {name: library.find(name) for name in options.names}
     if not options.yes and not console.agrees(f"Delete {', '.join(paths)}?"):
         console.note("deleted nothing")
-        return 0
+        return
     for name, path in paths.items():
         library.delete(name)
         console.note(f"deleted {path}")
-    return 0
 
 
-def rename(options: argparse.Namespace, console: Console) -> int:
+def rename(options: argparse.Namespace, console: Console) -> None:
     """Give a voice another name."""
     new = folders_of(options).library.rename(options.name, options.new)
     console.note(f"{options.name!r} is now {new!r}: update workflows and scripts that use the old name")
-    return 0
 
 
-def describe(options: argparse.Namespace, console: Console) -> int:
+def describe(options: argparse.Namespace, console: Console) -> None:
     """Keep a short text with a voice."""
     line = folders_of(options).library.describe(options.name, options.text)
     console.note(f"{options.name!r}: {line}" if line else f"{options.name!r} has no description now")
-    return 0
 
 
-def export(options: argparse.Namespace, console: Console) -> int:
+def export(options: argparse.Namespace, console: Console) -> None:
     """Copy a voice's file, after it was read as one; the path of the copy goes to stdout."""
     library = folders_of(options).library
     path = library.find(options.name)
@@ -231,24 +227,22 @@ def export(options: argparse.Namespace, console: Console) -> int:
     with explaining(out, "written"):
         shutil.copyfile(path, out)
     console.result(out.absolute())
-    return 0
 
 
-def take_in(options: argparse.Namespace, console: Console) -> int:
+def take_in(options: argparse.Namespace, console: Console) -> None:
     """Import a voice file."""
     library = folders_of(options).library
     refuse_recording(options.file)
     name = library.take_in(options.file, options.name or options.file.stem, options.overwrite)
     console.note(f"imported voice {name!r}: speak with --voice {name!r}")
     console.result(library.path(name).absolute())
-    return 0
 
 
 class Action(NamedTuple):
     """What ``voices`` can do: what adds its options, what runs it, an example of its arguments, and its help."""
 
     add: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace, Console], int]
+    run: Callable[[argparse.Namespace, Console], None]
     example: str
     about: str
 
