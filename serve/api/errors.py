@@ -44,9 +44,8 @@ class ApiError(Exception):
         """The JSON that says it."""
         kind = TYPES.get(self.status, BAD_REQUEST)
         param = None if self.param is None else _encodable(self.param)
-        return {
-            "error": {"message": _encodable(self.message), "type": kind, "param": param, "code": self.code},
-        }
+        message = _encodable(self.message)
+        return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
 
 def shutting_down() -> ApiError:

@@ -13,11 +13,6 @@ if TYPE_CHECKING:
 DEMUXERS = {".m4a": "mov", ".mp4": "mov", ".aac": "aac", ".webm": "matroska"}
 
 
-def is_compressed(path: Path) -> bool:
-    """Whether a file's suffix is one of DEMUXERS."""
-    return path.suffix.lower() in DEMUXERS
-
-
 def is_installed() -> bool:
     """Whether PyAV is there; the server's packages have it."""
     return importlib.util.find_spec("av") is not None

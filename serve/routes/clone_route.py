@@ -13,7 +13,7 @@ import anyio.to_thread
 import numpy as np
 
 from ...morph.model.model import Model
-from ...morph.voice.create import CloneOptions, check_transcript, clone_voice
+from ...morph.voice.create import CloneOptions, clone_voice
 from ...morph.voice.recording import LONGEST_READ_S
 from ...morph.voice.reference import Reference, prepare_reference
 from ...morph.voice.voice import Voice
@@ -76,8 +76,9 @@ class Cloner:
             ApiError: 400 for a recording or a transcript that cannot be used; 503 if lines are spoken all the time.
         """
         model = self._speaker.model
+        words = (transcript or "").strip()
         try:
-            options = _options(name, transcript)
+            options = CloneOptions("icl" if words else "x_vector", words or None, name=name)
             # What needs no model is done before the model is asked for.
             sound = await anyio.to_thread.run_sync(read_sound, content)
             reference = await anyio.to_thread.run_sync(
@@ -105,14 +106,6 @@ class Cloner:
         except Exception as error:
             raise as_api_error(error) from error
         return replace(voice, notes=tuple(dict.fromkeys((*reference.notes, *voice.notes))))
-
-
-def _options(name: str, transcript: str | None) -> CloneOptions:
-    words = (transcript or "").strip()
-    if not words:
-        return CloneOptions("x_vector", name=name)
-    check_transcript(words)
-    return CloneOptions("icl", words, name=name)
 
 
 def _busy() -> ApiError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...morph.runtime import whole_file
-from ..audio.compressed import is_compressed, is_installed, read_compressed
+from ..audio.compressed import DEMUXERS, is_installed, read_compressed
 from .arguments import FORMATS
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def read_recording(path: Path) -> tuple[np.ndarray, int]:
 
     kinds = "a wav, flac, ogg or mp3 file" + (", or m4a, mp4, aac or webm" if is_installed() else "")
     try:
-        if is_compressed(path) and is_installed():
+        if path.suffix.lower() in DEMUXERS and is_installed():
             return read_compressed(path)
         return _read_sound(path)
     except (OSError, soundfile.SoundFileError, ValueError, MemoryError) as error:
