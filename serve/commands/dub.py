@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..scripts.job import outputs, speak_into
-from ..scripts.opened import opened
 from ..scripts.saved_lines import SavedLines
 from ..terminal import arguments
 from ..terminal.config import CheckpointConfig
@@ -72,6 +71,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
     from ...morph.script.dub import DubRequest, FitLimits, assemble_dub, read_request
     from ...morph.text.scripts.captions import read_captions
+    from ..scripts.opened import opened
 
     text, limits = read_words(options.file), FitLimits(options.max_speed, options.overrun, options.speak_over)
     read_captions(text)  # faults are found before a model is loaded

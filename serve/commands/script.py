@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...morph.runtime.whole_file import name_beside
-from ..scripts.cast import find_name, part
 from ..scripts.job import Job, outputs, speak_into
-from ..scripts.opened import opened
 from ..scripts.saved_lines import MANIFEST, NEW_LINES, SavedLines
 from ..terminal import arguments
 from ..terminal.config import CheckpointConfig
@@ -67,7 +65,7 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cast",
-        type=part,
+        type=arguments.part,
         action="append",
         default=[],
         metavar="NAME=VOICE",
@@ -114,6 +112,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, then write the track; the paths of track and subtitles go to stdout."""
+    from ..scripts.opened import opened
+
     text = read_words(options.file)
     check_file(options.file, text)
     names = partial(check_named_lines, text, options)
@@ -172,6 +172,7 @@ def parse_named_lines(
 ) -> LineList:
     """Return the script, and each of its names as the cast has it; errors as ``read_named_lines``."""
     from ...morph.text.scripts.script import parse_script
+    from ..scripts.cast import find_name
     from ..scripts.line_list import LineList, parse_lines
 
     if options.file.suffix.lower() in JSON_LINES:

@@ -5,34 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ...morph.model.model import Model
 from ...morph.text.names import name_key
+from ...morph.voice.cast import GIVEN, PRESET, SAVED, Cast, Part, join_parts, named_parts
+from ...morph.voice.create import preset_voice
+from ...morph.voice.voice import Voice
+from ..remote.facts import ServerFacts
 from ..terminal.engine import folders_of, make_voice, saved_voice
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ...morph.model.model import Model
-    from ...morph.voice.cast import Cast, Part
-    from ...morph.voice.voice import Voice
-    from ..remote.facts import ServerFacts
-    from ..terminal.folders import Folders
+from ..terminal.folders import Folders
 
 NARRATOR = "NARRATOR"
-RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
-
-
-def part(word: str) -> tuple[str, str]:
-    """Read ``NAME=VOICE``, for argparse."""
-    name, equals, voice = (piece.strip() for piece in word.partition("="))
-    if not (name and equals and voice):
-        raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VOICE, e.g. ANNA=heart")
-    if any(char in name for char in RESERVED):
-        raise argparse.ArgumentTypeError(
-            f"{name!r} contains one of : [ ] #, which scripts reserve: remove it"
-        )
-    return name, voice
 
 
 def find_name(cast: Cast, name: str) -> str:
@@ -66,9 +51,6 @@ def make_cast(
     Raises:
         ValueError: for a name that ``--cast`` has twice, or if there is nobody.
     """
-    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, named_parts
-    from ...morph.voice.create import preset_voice
-
     folders = folders_of(options)
 
     def choose(voice: str) -> Voice:
@@ -94,8 +76,6 @@ def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespa
     Raises:
         ValueError: for a name that ``--cast`` has twice, or if there is nobody.
     """
-    from ...morph.voice.cast import GIVEN, PRESET, SAVED, Part, named_parts
-    from ...morph.voice.voice import Voice
 
     def choose(voice: str) -> Voice:
         if voice.casefold() in [name.casefold() for name in server.voices]:
@@ -120,8 +100,6 @@ def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespa
 
 
 def _join(*groups: Mapping[str, Part]) -> Cast:
-    from ...morph.voice.cast import join_parts
-
     if not (cast := join_parts(*groups)):
         raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
     return cast

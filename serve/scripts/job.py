@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..terminal.console import Console
-from .opened import Opened
 from .saved_lines import Plan, SavedLines, make_key
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Line, Spoken
     from ...morph.speech.progress import OnFrame
     from ...morph.text.scripts.script import Script, ScriptLine
+    from .opened import Opened
 
 MOST_NAMED = 10  # lines in an error
 TOGETHER = 512  # lines that are queued together: their sound is in memory until all of them have ended

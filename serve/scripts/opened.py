@@ -7,8 +7,21 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...morph.batch.batch import Batch
+from ...morph.batch.speaks import Speaks
+from ...morph.batch.speech import OutOfService
+from ...morph.kept.once import Listener, speak_lines
+from ...morph.kept.word_check import WordCheck
+from ...morph.model.model import Model
+from ...morph.options import GenerateOptions
+from ...morph.speech.lines import Line, Spoken, failed_line
+from ...morph.voice.cast import Cast
+from ..remote import attempts
+from ..remote.facts import ServerFacts
+from ..remote.servers import NAMELESS, Server, find_server, key_variable, plain_address
+from ..remote.speaks import RemoteSpeaks
 from ..terminal.config import CheckpointConfig, read_config
 from ..terminal.console import Console
 from ..terminal.engine import (
@@ -22,17 +35,6 @@ from ..terminal.engine import (
     read_reference,
 )
 from .cast import make_cast, server_cast
-
-if TYPE_CHECKING:
-    from ...morph.batch.speaks import Speaks
-    from ...morph.kept.once import Listener
-    from ...morph.kept.word_check import WordCheck
-    from ...morph.model.model import Model
-    from ...morph.options import GenerateOptions
-    from ...morph.speech.lines import Line, Spoken
-    from ...morph.voice.cast import Cast
-    from ..remote.facts import ServerFacts
-    from ..remote.servers import Server
 
 ADDRESS = ("http://", "https://")
 
@@ -57,8 +59,6 @@ class Opened:
 
     def speak(self, lines: Sequence[Line], listener: Listener | None = None) -> list[Spoken]:
         """Return lines; see ``speak_lines``."""
-        from ...morph.kept.once import speak_lines
-
         return speak_lines(self.speaks, lines, self.settings, listener=listener)
 
     def heard(self, line: Line, spoken: Spoken) -> Spoken:
@@ -68,9 +68,6 @@ class Opened:
         return self.check.apply([line], [spoken], self._speak_again, lambda _: None)[0]
 
     def _speak_again(self, lines: Sequence[Line]) -> list[Spoken]:
-        from ...morph.batch.speech import OutOfService
-        from ...morph.speech.lines import failed_line
-
         try:
             return self.speak(lines)
         except OutOfService:
@@ -98,8 +95,6 @@ def opened(
         with _at_server(options, check) as one:
             yield one
         return
-    from ...morph.batch.batch import Batch
-
     recording, path = read_reference(options), find_checkpoint(options, console)
     if (config := read_config(path)) is not None:
         check_names(make_cast(config.speakers, options, recording, _not_loaded), config)
@@ -118,8 +113,6 @@ def _not_loaded() -> Model:
 
 @contextmanager
 def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator[Opened]:
-    from ..remote.speaks import RemoteSpeaks
-
     server = ask(options.server)
     settings = make_settings(None, options, batch_size=options.batch_size)
     cast = server_cast(server, folders_of(options), options)
@@ -132,8 +125,6 @@ def ask(word: str) -> ServerFacts:
 
     One that may be starting is waited for, as for every line.
     """
-    from ..remote import attempts
-
     try:
         return attempts.ask_server(named_server(word), attempts=attempts.ATTEMPTS)
     except ConnectionError as error:
@@ -148,8 +139,6 @@ def named_server(word: str) -> Server:
     Raises:
         ValueError: for an address that cannot be used, or a name that is not listed.
     """
-    from ..remote.servers import NAMELESS, Server, find_server, key_variable, plain_address
-
     if not word.startswith(ADDRESS):
         return find_server(word)
     return Server(NAMELESS, plain_address(word), os.environ.get(key_variable(NAMELESS), "").strip())

@@ -27,6 +27,7 @@ MOST_GROUPS = 15
 MAX_SEED = 2**64 - 1
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0
 RECOGNISERS = ("tiny", "base", "small", "medium", "large-v3-turbo")  # as morph/hearing/whisper.py
+RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
 MOST_RETAKES = 10  # as morph/kept/word_check.py
 MOST_RETRIES = 10
 MOST_BATCH = 512
@@ -110,6 +111,18 @@ def writable_file(word: str) -> Path:
             f"{word} cannot be written ({error.strerror}): choose another file or folder"
         ) from error
     return path
+
+
+def part(word: str) -> tuple[str, str]:
+    """Read ``NAME=VOICE``, for argparse."""
+    name, equals, voice = (piece.strip() for piece in word.partition("="))
+    if not (name and equals and voice):
+        raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VOICE, e.g. ANNA=heart")
+    if any(char in name for char in RESERVED):
+        raise argparse.ArgumentTypeError(
+            f"{name!r} contains one of : [ ] #, which scripts reserve: remove it"
+        )
+    return name, voice
 
 
 def check_sources(
