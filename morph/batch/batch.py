@@ -52,8 +52,7 @@ class Batch:
         rows: how many lines are spoken at a time, 1 to 512. ``AUTO_ROWS``: as many as the device has memory for.
         waiting: how many more may wait; likewise how many whose text has not come, and how many that have begun and
             wait for a slow reader, for text or for a turn. None: any number.
-        linger_s: the batch releases the model after this many seconds without a line.
-        joins, fitted: see ``Settings``.
+        linger_s, joins: see ``Settings``.
     """
 
     def __init__(
@@ -61,9 +60,8 @@ class Batch:
         synthesizer: Synthesizer,
         rows: int = ROWS,
         waiting: int | None = None,
-        linger_s: float = LINGER_S,
+        linger_s: float | None = LINGER_S,
         joins: int = 0,
-        fitted: bool = False,
     ):
         if not (rows == AUTO_ROWS or 1 <= rows <= MOST_LINES) or (waiting is not None and waiting < 1):
             raise ValueError(
@@ -72,7 +70,7 @@ class Batch:
         self.synthesizer, self.rows = synthesizer, rows or most_rows(synthesizer.model)
         self._queue = Queue(self.rows, 1 << 40 if waiting is None else waiting)
         self._process = os.getpid()
-        serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, joins, fitted))
+        serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, joins))
         self._job = synthesizer.engine.threads.start(serve)
         # One that is dropped: the garbage collector may run in this thread, or in one that it needs.
         weakref.finalize(self, self._queue.leave).atexit = False

@@ -34,20 +34,21 @@ class Settings:
 
     Args:
         rows: how many lines at a time.
-        linger_s: how long it waits for another line when it has none.
+        linger_s: how long it waits for another line when it has none, holding the model. None: not at all, and it has no
+            more rows than the lines need that are there when it begins; others wait for one of these.
         joins: lines that may join others at once without waiting for what is done for the first time: it is done
             before the first line; 0: when it is needed.
-        fitted: whether it has no more rows than the lines need that are there when it begins. Others wait for one.
     """
 
     rows: int
-    linger_s: float = LINGER_S
+    linger_s: float | None = LINGER_S
     joins: int = 0
-    fitted: bool = False
 
     def fit(self, model: Model, lines: Sequence[Waiting]) -> Settings:
         """Return the settings for a batch that begins with these lines."""
-        return replace(self, rows=max(1, min(self.rows, needed_rows(model, lines)))) if self.fitted else self
+        if self.linger_s is not None:
+            return self
+        return replace(self, rows=max(1, min(self.rows, needed_rows(model, lines))))
 
 
 @dataclass(order=True)
@@ -307,7 +308,7 @@ class Running:
     def _patience_s(self) -> float | None:
         """How long to wait until somebody rings the bell; None: for ever."""
         if not self._lines:
-            return self._settings.linger_s
+            return self._settings.linger_s or 0.0
         if any(line.is_starved for line in self._lines.values()) and self._queue.is_asked:
             return LOOK_S
         # A turn that is over changes nothing for those that have a row.

@@ -47,7 +47,7 @@ def render_lines(
     if on_phase is not None:
         on_phase(f"speaking {len(lines)} line{'' if len(lines) == 1 else 's'}")
     bell = Bell()
-    with Batch(synthesizer, options.batch_size, linger_s=0.0, fitted=True) as batch:
+    with Batch(synthesizer, options.batch_size, linger_s=None) as batch:
         delivery = Delivery(live=False, on_change=bell.set)
         speeches = [Speech(line, options, delivery, bell) for line in lines]
         batch.take(*speeches)
@@ -133,7 +133,7 @@ class SpeechStream:
         self.sample_rate = synthesizer.model.sample_rate
         self._bell, self._on_frame = Bell(), on_frame
         self._order: deque[int] = deque()  # the line of each chunk, and of each end, as they came
-        self._batch = Batch(synthesizer, options.batch_size, linger_s=0.0, fitted=True)
+        self._batch = Batch(synthesizer, options.batch_size, linger_s=None)
         self._speeches: list[Speech] = []
         for index, line in enumerate(lines):
             delivery = Delivery(

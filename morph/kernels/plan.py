@@ -81,7 +81,7 @@ class Plan:
     split_k_programs: int = FEWEST_PROGRAMS  # split-K stops doubling when there are this many programs
 
     # Products of cuBLAS, with what joins them in ``rows.py``: from this many rows on; None: never.
-    library_min_rows: int | None = 97
+    library_min_rows: int | None = 65
 
     # Attention of one line, fused with its output projection.
     line_positions: int = 16  # cached positions per warp, at least

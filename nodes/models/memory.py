@@ -177,7 +177,7 @@ def open_engine(ready: Sequence[Synthesizer], rows: int) -> AbstractContextManag
     """Return what speaks with models on their devices, up to ``rows`` lines at once on each; leaving it ends it."""
     from ...morph.batch.batch import Batch
 
-    batches = [Batch(one, rows, fitted=True) for one in ready]
+    batches = [Batch(one, rows, linger_s=None) for one in ready]
     if len(batches) == 1:
         return batches[0]
     from ...morph.batch.fleet import Fleet

@@ -161,7 +161,7 @@ def speak_complete(
     with console.progress() as show:
         if isinstance(line.text, str):
             listener = Listener(show or Listener.on_frame)
-            with Batch(synthesizer, settings.batch_size, fitted=True) as speaks:
+            with Batch(synthesizer, settings.batch_size, linger_s=None) as speaks:
                 return speak_lines(speaks, [line], settings, Once(check=words), listener)[0]
         with stream_line(synthesizer, line, settings, show) as stream:
             deque(stream, maxlen=0)

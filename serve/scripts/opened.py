@@ -102,7 +102,7 @@ def opened(
     model = synthesizer.model
     cast = make_cast(model.speakers, options, recording, lambda: model)
     settings = make_settings(model, options, batch_size=options.batch_size)
-    with Batch(synthesizer, options.batch_size, fitted=True) as speaks:
+    with Batch(synthesizer, options.batch_size, linger_s=None) as speaks:
         yield Opened(speaks, settings, cast, facts_of_model(synthesizer, path, settings), check)
 
 

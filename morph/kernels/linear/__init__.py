@@ -13,7 +13,7 @@ alone (``tiles.gemm_tile``):
                                                                       would be too many to hold theirs at once
     > 2      all else: float32, INT8,     gemm                        tl.dot, both operands pipelined; any GPU from
              other GPUs, other shapes                                 8.0 on, and the interpreter
-    > 96     all but INT8, any GPU        cuBLAS (``library``)        our tiles read the weights again for every 64
+    > 64     all but INT8, any GPU        cuBLAS (``library``)        our tiles read the weights again for every 64
                                                                       rows; cuBLAS's time hardly grows up to 256
 
 With split-K (``gemm`` above 32 rows, ``gemm_held``, ``gemm_folded`` with a ring, never with SwiGLU) a second kernel,

@@ -59,7 +59,7 @@ def test_lines_that_are_heard_have_one_row_each(synthesizer, rows):
 
 
 def test_lines_that_come_later_wait_for_a_row(synthesizer, rows):
-    with Batch(synthesizer, AUTO_ROWS, fitted=True) as batch:
+    with Batch(synthesizer, AUTO_ROWS, linger_s=None) as batch:
         assert batch.rows == CPU_ROWS
         first, *others = lines(synthesizer, "One.", "Two.", "Three.")
         speeches = [batch.speak(first, OPTIONS, Delivery(live=False))]
@@ -68,7 +68,7 @@ def test_lines_that_come_later_wait_for_a_row(synthesizer, rows):
     assert rows[0] in (1, 3)  # three, where the thread looked after the last had come
 
 
-def test_a_batch_that_is_not_fitted_keeps_its_rows(synthesizer, rows):
+def test_a_batch_that_waits_for_lines_keeps_its_rows(synthesizer, rows):
     with Batch(synthesizer, 3) as batch:
         batch.speak(lines(synthesizer, "One.")[0], OPTIONS, Delivery(live=False)).result()
     assert rows == [3]

@@ -184,6 +184,18 @@ def test_prompts_and_frames_of_a_large_model() -> None:
                 check_cell(cell, *(row[f"{kind}_ms"] for row in rows))
 
 
+def test_frames_of_many_lines() -> None:
+    lines = table("docs/kernels.md", "lines: frame in ms, s of audio a second", *(
+        f"S={groups}, {products}" for groups in (15, 5) for products in ("ours", "cuBLAS")
+    ))  # fmt: skip
+    for batch, *cells in lines:
+        settings = [(groups, products) for groups in (15, 5) for products in ("ours", "cuBLAS")]
+        for cell, (groups, products) in zip(cells, settings, strict=True):
+            what = f"S={groups}, batch {batch}, {products}"
+            row = only("nvidia-h100-many-lines", table="frame", what=what)
+            check_cell(cell, row["ms"], row["audio_s_per_s"])
+
+
 def test_prefill() -> None:
     lines = table(BENCHMARKS, "ms", "1 line", "4 lines", "16 lines", "64 lines")
     for (_, *cells), engine in zip(lines, ("kernels", "graph"), strict=True):
