@@ -67,7 +67,7 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 COMPARED = (HELD, DEFAULT)
 IN_FRAMES = (*COMPARED, "108 KB")
-LIBRARY = {"library_min_rows": 3}
+LIBRARY: dict[str, Any] = {"library_min_rows": 3}
 MANY_ROWS = 65  # from here on the sweep has wider tiles of tl.dot, and cuBLAS's product with what joins it
 DOT_PLANS: dict[str, dict[str, Any]] = {
     "tl.dot": {},

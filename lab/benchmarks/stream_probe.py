@@ -158,6 +158,7 @@ class Arrivals:
 
     def __init__(self, source: LineSource, together: int, count: int, frames: int):
         self.late, self.collected, self.joins = True, source.collected, 0
+        self.most = source.most
         self.at: list[float] = []  # of each line that arrived while others played: time.perf_counter()
         self._source, self._together, self._frames = source, together, frames
         self._every = max(1, frames // (count + 1))
@@ -275,6 +276,10 @@ class _Watched:
     @property
     def joins(self) -> int:
         return self._source.joins
+
+    @property
+    def most(self) -> int | None:
+        return self._source.most
 
     @property
     def done(self) -> bool:

@@ -30,10 +30,10 @@ from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import cut_line, normalizer_of, piece_limit
 from ..speech.report import describe
 from ..synthesizer import Synthesizer
+from .fitting import most_rows
 from .key import common_key, line_key
 from .line_state import LineState
 from .queue import BatchClosed, BatchStatus, Queue, Waiting, group_of
-from .room import most_rows
 from .running import LINGER_S, Running, Settings
 from .speech import Delivery, Speech
 

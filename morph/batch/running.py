@@ -16,9 +16,9 @@ from ..synthesizer import Synthesizer
 from .codec.pacing import Speed
 from .codec.turns import FEW, CodecTurns
 from .codec.whole import WholeCodec
+from .fitting import needed_rows
 from .line_state import LineState, Shared
 from .queue import BatchClosed, Queue, Waiting
-from .room import needed_rows
 from .speech import Outcome
 
 # A batch without lines holds the model so long, because the next line would have to start another one.
@@ -34,8 +34,8 @@ class Settings:
 
     Args:
         rows: how many lines at a time.
-        linger_s: how long it waits for another line when it has none, holding the model. None: not at all, and it has no
-            more rows than the lines need that are there when it begins; others wait for one of these.
+        linger_s: how long it waits for another line when it has none, holding the model. None: not at all, and it has
+            no more rows than the lines need that are there when it begins; others wait for one of these.
         joins: lines that may join others at once without waiting for what is done for the first time: it is done
             before the first line; 0: when it is needed.
     """
@@ -45,7 +45,7 @@ class Settings:
     joins: int = 0
 
     def fit(self, model: Model, lines: Sequence[Waiting]) -> Settings:
-        """Return the settings for a batch that begins with these lines."""
+        """Return the settings of a batch that begins with these lines."""
         if self.linger_s is not None:
             return self
         return replace(self, rows=max(1, min(self.rows, needed_rows(model, lines))))
@@ -76,7 +76,8 @@ class Running:
     def __init__(self, synthesizer: Synthesizer, queue: Queue, first: Waiting, settings: Settings):
         self._synthesizer, self._queue = synthesizer, queue
         self._settings = settings.fit(synthesizer.model, queue.of_group(first.group))
-        self._options = replace(first.speech.options, batch_size=self._settings.rows)
+        self.most = None if self._settings is settings else self._settings.rows
+        self._options = replace(first.speech.options, batch_size=settings.rows)
         self._group, self.joins = first.group, settings.joins
         self._speed = Speed(1 / FRAME_RATE)
         self._lines: dict[int, LineState] = {}

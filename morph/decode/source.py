@@ -41,6 +41,10 @@ class LineSource(Protocol):
         """
 
     @property
+    def most(self) -> int | None:
+        """The most lines that can be decoded at a time, None for any number."""
+
+    @property
     def done(self) -> bool:
         """Whether no line is ready and none will come."""
 
@@ -69,6 +73,7 @@ class GivenLines:
 
     def __init__(self, lines: Sequence[LineRequest]):
         self.ready: deque[LineRequest] = deque(lines)
+        self.most = len(self.ready)
         self._prompts = 0  # of the first ready lines, that are made
 
     def follow(self) -> None:

@@ -18,7 +18,20 @@ from .backend import FrameBackend
 from .engine import GraphDecoder
 
 SINGLE_LINE_CONTEXT = 512  # positions that a single line's cache has at least: 40 s, 60 MB in bf16
-SPARE_ROWS = 4  # a batch is kept if it has at most this many times the rows needed
+# A batch is kept if it has at most this many times the rows needed: other rows are captured in a fifth of a second, and
+# rows beyond MANY cost time in every frame.
+SPARE_ROWS, SPARE_OF_MANY = 4, 1.5
+MANY = 64
+
+
+def rounded_rows(lines: int) -> int:
+    """Return the rows for a number of lines: a power of two, or a multiple of 64, so that few numbers are captured."""
+    return power_above(lines) if lines <= MANY else -(-lines // MANY) * MANY
+
+
+def spare_rows(needed: int) -> int:
+    """Return the most rows of a batch that is kept for lines that need fewer."""
+    return max(SPARE_ROWS * min(needed, MANY // SPARE_ROWS), int(SPARE_OF_MANY * needed))
 
 
 class DecoderPool:
@@ -47,8 +60,8 @@ class DecoderPool:
         on_frame: Callable[[int], None] | None = None,
     ) -> list[Decoded]:
         """Decode any number of lines, at most ``options.batch_size`` at a time; see ``GraphDecoder.decode``."""
-        known = len(lines) if isinstance(lines, Sequence) else options.batch_size
-        decoder = self._decoder(known, options.batch_size, model.device)
+        most = len(lines) if isinstance(lines, Sequence) else lines.most or options.batch_size
+        decoder = self._decoder(most, options.batch_size, model.device)
         return decoder.decode(model, lines, options, on_frame)
 
     def free(self) -> None:
@@ -68,11 +81,11 @@ class DecoderPool:
         single = needed == 1
         decoder = self._decoders.get(single)
         exact = device.type == "cpu"
-        most = needed if exact else min(SPARE_ROWS * needed, batch_size)
+        most = needed if exact else min(spare_rows(needed), batch_size)
         if decoder is None or not needed <= decoder.batch <= most:
             if decoder is not None:
                 decoder.free()
-            rows = needed if exact else min(power_above(needed), batch_size)
+            rows = needed if exact else min(rounded_rows(needed), batch_size)
             context = SINGLE_LINE_CONTEXT if single else 1
             decoder = GraphDecoder(rows, context, self.frames, self._captures, self._views)
             self._decoders[single] = decoder

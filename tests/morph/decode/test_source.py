@@ -49,6 +49,7 @@ class Source:
 
     late = collected = True
     joins = 0
+    most = None
 
     def __init__(self, requests: list[LineRequest], schedule: Callable[[list[Arriving]], None]):
         self.coming, self.ready = deque(requests), deque()

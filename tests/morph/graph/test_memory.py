@@ -209,6 +209,9 @@ def test_a_batch_keeps_its_decoder_and_single_lines_have_another():
 
     assert [rows(count) for count in (3, 2, 1, 5, 3)] == [4, 4, 1, 8, 8]
     assert [rows(18), rows(5), rows(2), rows(18, 6), rows(18, 1)] == [16, 16, 2, 6, 1]
+    assert [rows(count, 512) for count in (65, 128, 100, 60, 300, 512, 342, 341)] == [
+        128, 128, 128, 64, 320, 512, 512, 384
+    ]  # fmt: skip
     assert len(engines._decoders) == 2
     assert [rows(count, 6, "cpu") for count in (3, 2, 1, 5, 18)] == [3, 2, 1, 5, 6], "no row is left unused"
 

@@ -39,6 +39,8 @@ def needed_rows(model: Model, lines: Iterable[Waiting]) -> int:
     rows = 0
     for one in lines:
         text, limit = one.speech.line.text, piece_limit(model, one.speech.options)
-        alone = one.is_live or not limit or not isinstance(text, str)
-        rows += 1 if alone else max(1, -(-len(text) // limit))
+        if one.is_live or not limit or not isinstance(text, str):
+            rows += 1
+        else:
+            rows += max(1, -(-len(text) // limit))
     return rows

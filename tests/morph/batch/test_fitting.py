@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.room import CPU_ROWS, SHARE, most_rows, row_bytes
+from qwen3_tts_morph.morph.batch.fitting import CPU_ROWS, SHARE, most_rows, row_bytes
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.batch.stream import render_lines, stream_lines
 from qwen3_tts_morph.morph.engine import Engine
@@ -32,7 +32,7 @@ def rows(monkeypatch) -> list[int]:
     decode = Engine.decode
 
     def note(self, model, lines, options, *more):
-        seen.append(options.batch_size)
+        seen.append(lines.most or options.batch_size)
         return decode(self, model, lines, options, *more)
 
     monkeypatch.setattr(Engine, "decode", note)
