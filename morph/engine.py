@@ -21,6 +21,7 @@ from .options import AUTO_ROWS, GenerateOptions, check_engine
 from .runtime.capture import NO_CUDA, CaptureStream
 from .runtime.exclusive import Exclusive
 from .runtime.fallback import Fallback
+from .runtime.first_times import FirstTimes
 from .runtime.kept_threads import KeptThreads
 from .voice.prompt import PromptBuilder, SharedParts
 from .waveform.choose import Waveforms
@@ -58,7 +59,8 @@ class Engine:
 
     def __init__(self, choice: str = "auto", kernels: bool = True, batch_codec: bool = True):
         self.choice = check_engine(choice)
-        captures = CaptureStream()  # shared: codes and waveforms are never computed at the same time
+        # Shared: codes and waveforms are never computed at the same time.
+        self._captures = captures = CaptureStream()
         self._graphs = DecoderPool(kernels, captures)
         self._waveforms = Waveforms(batch_codec, captures)
         self._streams = StreamCodecs(self._waveforms, captures)
@@ -75,6 +77,11 @@ class Engine:
         """
         with self._use.held():
             yield
+
+    @property
+    def first_times(self) -> FirstTimes:
+        """What has been called and captured for the first time."""
+        return self._captures.first_times
 
     def choose(self, model: Model) -> Choice:
         """Choose what renders, once for codes, waveforms and report."""

@@ -16,9 +16,12 @@ line's silences). ``lost``: requests without their complete sound; ``refused`` a
 ``health_p50_ms`` is a request that no model answers, during the same load; ``client_late_p95_ms`` is how late the
 client's own event loop woke up, ``client_late_most_ms`` the latest of these, ``client_underruns`` those of the
 underruns that such a pause of the client explains, ``sent_late_p95_ms`` how late it sent its requests. The memory of
-the server's process and of its GPU is read before and after. ``--rows``: of the server, one number, or one for each
-rate; each starts a server of its own. Every server first speaks lines that are not counted. ``slowest`` and
-``silences`` tell when the slowest lines and the longest silences came, in seconds since the measuring began.
+the server's process and of its GPU is read before and after. ``late_captures`` are first calls and captures after the
+server was ready (its log names them), ``collections`` the collections of garbage in it, ``gpu_allocations`` and
+``pinned_allocations`` the blocks of memory that torch asked the driver for: each may hold up all lines. ``--rows``: of
+the server, one number, or one for each rate; each starts a server of its own. Every server first speaks lines that are
+not counted. ``slowest`` and ``silences`` tell when the slowest lines and the longest silences came, in seconds since
+the measuring began.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ TEXTS = (
 SHORTEST_S, LONGEST_S = 4.0, 8.0
 WARM_S = 2.0
 SEED = 1
+PREFIX = "morph_tts"  # of the server's metrics
 SLOWEST = 8  # lines, and silences, of which a row tells when they came
 # Their EOS is never among the codes that are sampled from; a tiny checkpoint has too few others for that.
 UNENDING = ("0.6B", "1.7B")
@@ -145,6 +149,7 @@ def measure(address: str, case: Case, voice: str | None, options: argparse.Names
         print(f"lost: {error}", flush=True)
     heard_s = sum(line["size"] for line in lines) / BYTES_PER_S
     figures = figures_of(answers) | memory_of(before, "begin") | memory_of(after, "end")
+    figures |= slow_moments_of(before, after)
     figures["slowest"], figures["silences"] = describe_slowest(lines, requests), describe_silences(lines)
     return make_row(case, options, answers["wall_s"], heard_s, figures)
 
@@ -214,6 +219,27 @@ def memory_of(metrics: Mapping[str, float], when: str) -> dict[str, float | None
     names = {"rss": "process_resident_memory_bytes", "gpu": "morph_tts_gpu_memory_bytes"}
     return {
         f"{name}_mib_{when}": metrics[key] / 2**20 if key in metrics else None for name, key in names.items()
+    }
+
+
+def slow_moments_of(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Return what the server says of what all lines may have waited for while they were spoken.
+
+    ``late_captures`` and ``collection_most_ms`` are those since it was ready, the lines before the measured ones
+    included.
+    """
+
+    def grown(name: str) -> float:
+        return after.get(f"{PREFIX}_{name}_total", 0.0) - before.get(f"{PREFIX}_{name}_total", 0.0)
+
+    return {
+        "captures_before": before.get(f"{PREFIX}_captures_total", 0.0),
+        "late_captures": after.get(f"{PREFIX}_late_captures_total", 0.0),
+        "collections": grown("collections"),
+        "collections_ms": 1000 * grown("collection_seconds"),
+        "collection_most_ms": 1000 * after.get(f"{PREFIX}_collection_longest_seconds", 0.0),
+        "gpu_allocations": grown("gpu_allocations"),
+        "pinned_allocations": grown("pinned_allocations"),
     }
 
 

@@ -15,7 +15,7 @@ import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.source import Lines, LineSource, as_source
+from qwen3_tts_morph.morph.decode.source import NOTHING_AHEAD, Ahead, Lines, LineSource, as_source
 from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
@@ -157,7 +157,7 @@ class Arrivals:
     """
 
     def __init__(self, source: LineSource, together: int, count: int, frames: int):
-        self.late, self.collected, self.joins = True, source.collected, 0
+        self.late, self.collected, self.ahead = True, source.collected, NOTHING_AHEAD
         self.most = source.most
         self.at: list[float] = []  # of each line that arrived while others played: time.perf_counter()
         self._source, self._together, self._frames = source, together, frames
@@ -274,8 +274,8 @@ class _Watched:
         return self._source.collected
 
     @property
-    def joins(self) -> int:
-        return self._source.joins
+    def ahead(self) -> Ahead:
+        return self._source.ahead
 
     @property
     def most(self) -> int | None:

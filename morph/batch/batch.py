@@ -23,6 +23,7 @@ from typing import TypeVar
 
 import torch
 
+from ..decode.source import NOTHING_AHEAD, Ahead
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
 from ..runtime.collector import older_objects_spared
 from ..runtime.kept_threads import Job
@@ -52,7 +53,7 @@ class Batch:
         rows: how many lines are spoken at a time, 1 to 512. ``AUTO_ROWS``: as many as the device has memory for.
         waiting: how many more may wait; likewise how many whose text has not come, and how many that have begun and
             wait for a slow reader, for text or for a turn. None: any number.
-        linger_s, joins: see ``Settings``.
+        linger_s, ahead: see ``Settings``.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Batch:
         rows: int = ROWS,
         waiting: int | None = None,
         linger_s: float | None = LINGER_S,
-        joins: int = 0,
+        ahead: Ahead = NOTHING_AHEAD,
     ):
         if not (rows == AUTO_ROWS or 1 <= rows <= MOST_LINES) or (waiting is not None and waiting < 1):
             raise ValueError(
@@ -70,7 +71,7 @@ class Batch:
         self.synthesizer, self.rows = synthesizer, rows or most_rows(synthesizer.model)
         self._queue = Queue(self.rows, 1 << 40 if waiting is None else waiting)
         self._process = os.getpid()
-        serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, joins))
+        serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, ahead))
         self._job = synthesizer.engine.threads.start(serve)
         # One that is dropped: the garbage collector may run in this thread, or in one that it needs.
         weakref.finalize(self, self._queue.leave).atexit = False

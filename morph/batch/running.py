@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..decode.request import LineRequest
-from ..decode.source import PROMPTS_PER_FRAME
+from ..decode.source import NOTHING_AHEAD, PROMPTS_PER_FRAME, Ahead
 from ..model.model import Model
 from ..options import FRAME_RATE
 from ..speech.piece import Piece
@@ -36,13 +36,12 @@ class Settings:
         rows: how many lines at a time.
         linger_s: how long it waits for another line when it has none, holding the model. None: not at all, and it has
             no more rows than the lines need that are there when it begins; others wait for one of these.
-        joins: lines that may join others at once without waiting for what is done for the first time: it is done
-            before the first line; 0: when it is needed.
+        ahead: what is done before the first line.
     """
 
     rows: int
     linger_s: float | None = LINGER_S
-    joins: int = 0
+    ahead: Ahead = NOTHING_AHEAD
 
     def fit(self, model: Model, lines: Sequence[Waiting]) -> Settings:
         """Return the settings of a batch that begins with these lines."""
@@ -78,7 +77,7 @@ class Running:
         self._settings = settings.fit(synthesizer.model, queue.of_group(first.group))
         self.most = None if self._settings is settings else self._settings.rows
         self._options = replace(first.speech.options, batch_size=settings.rows)
-        self._group, self.joins = first.group, settings.joins
+        self._group, self.ahead = first.group, settings.ahead
         self._speed = Speed(1 / FRAME_RATE)
         self._lines: dict[int, LineState] = {}
         self._ready: list[_Ready] = []
@@ -103,7 +102,7 @@ class Running:
             whole = WholeCodec(partial(engine.decode_waveforms, model, choice, on_chunk=self._check_open))
             builder = engine.prompt_builder(model)
             self._shared = Shared(builder, self._speed, whole, partial(engine.describe, model, choice))
-            if self.joins:
+            if self.ahead.lines:
                 self._turns.codec.prepare()
             self.follow()  # first: the engine makes room for the lines that are there
             engine.decode(model, self, self._options, self._on_frame, choice)

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeAlias
 
 from .request import LineRequest
 
 PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many lines takes
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What an engine does before the first line, so that no line waits for it.
+
+    Args:
+        lines: that may begin together; what they need is captured. 0: nothing is, before it is needed.
+        positions: of each row's cache from the beginning, where lines come late; 0: as lines need them.
+    """
+
+    lines: int = 0
+    positions: int = 0
+
+
+NOTHING_AHEAD = Ahead()
 
 
 class LineSource(Protocol):
@@ -34,11 +51,8 @@ class LineSource(Protocol):
         """
 
     @property
-    def joins(self) -> int:
-        """Most lines that are prefilled together into a running batch.
-
-        These prefills are captured before the first line; 0: when they are needed.
-        """
+    def ahead(self) -> Ahead:
+        """What an engine does before the first line has a row."""
 
     @property
     def most(self) -> int | None:
@@ -69,7 +83,7 @@ class GivenLines:
 
     late = False
     collected = True
-    joins = 0
+    ahead = NOTHING_AHEAD
 
     def __init__(self, lines: Sequence[LineRequest]):
         self.ready: deque[LineRequest] = deque(lines)

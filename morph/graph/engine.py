@@ -50,6 +50,8 @@ LATE_LAG = 1  # frames that the device is ahead of the host, where lines come la
 FEW_LINES = 4
 LATE_CONTEXT = 512  # positions, where a line's length is not known: 40 s
 LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps about 40 KB for each
+# Prompts are prepared up to this length: 400 characters in a preset voice, or 30 s of reference (ICL) and a text.
+LONGEST_PREPARED = 512
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
 # Lines that join a running batch at a time, each with a pass of its own over its short prompt: the kernels of one line
 # take a third of the time of a pass in the batch, which for more lines takes hardly longer than for one.
@@ -120,6 +122,7 @@ class GraphDecoder:
         # Keys and values of what voices' prompts begin with.
         self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
         self._entrance: GraphDecoder | None = None  # where the short prompts of late lines are run
+        self._most = LARGEST_PREFILL  # positions of a pass over the prompts of several lines
 
     def free(self) -> None:
         """Release graphs, caches and views of the weights; the next decoding creates them again."""
@@ -218,7 +221,7 @@ class GraphDecoder:
         if self.batch == 1 and lines[0].prompt.prefix is not None:
             self._begin(lines[0], lines[0].prompt.prefix)
         else:
-            for part in split_prefill([line.prompt.length for line in lines]):
+            for part in split_prefill([line.prompt.length for line in lines], self._most):
                 self._prefill(rows[part], lines[part])
 
     def _enter(self, entrance: GraphDecoder, row: int, line: LineRequest) -> None:
@@ -369,8 +372,10 @@ class GraphDecoder:
         try:
             with on_device(model.device):
                 self.start(model, options, expected_context(source), assume=True)
-                if source.joins:
-                    self._prepare(source.joins)
+                # Where passes have been prepared, larger ones would not be: they would save nothing.
+                self._most = LARGEST_CAPTURED_PREFILL if source.ahead.lines else LARGEST_PREFILL
+                if source.ahead.lines:
+                    self._prepare(source.ahead.lines)
                 return Loop(model, source, GraphRows(self, model, options, source)).run(on_frame)
         except NotFinite:  # no mask would hide what is left in the cache
             self.free()
@@ -379,19 +384,50 @@ class GraphDecoder:
             self._unwritten.clear()  # the decoding may have ended between a line's prompt and its first step
 
     @torch.inference_mode()
-    def _prepare(self, joins: int) -> None:
-        """Capture, before any line has a row, what the lines that play would otherwise have to wait for.
+    def _prepare(self, most: int) -> None:
+        """Capture, before any line has a row, what lines would otherwise have to wait for.
 
-        That is the prefill of up to ``joins`` joining lines with short prompts, and frames of lines as long as the
-        cache has room for. What it leaves in the rows is overwritten when lines join.
+        That is the frames of lines as long as the cache has room for, whole and in two parts, and the prompts of up to
+        ``most`` lines that begin together. What it leaves in the rows is overwritten when lines join.
         """
         for window in windows_up_to(self.context):
             # A frame that cannot be captured replaces the graphs.
-            self._started[2].prepare(("frame", self.seq_groups, window), partial(self.frame, window))
-        line = empty_line(self._started[1].state.hidden)
-        for count in prefill_sizes(min(joins, self.batch)):
-            prefill = partial(self._prefill, range(count), [line] * count)
-            self._started[2].prepare(("prefill", count, self._pad(line.prompt.length)), prefill)
+            self._graphs_here.prepare(("frame", self.seq_groups, window), partial(self.frame, window))
+            self._graphs_here.prepare(("advance", window), partial(self._advance, window))
+        self._graphs_here.prepare(("codes", self.seq_groups), self._codes)
+        if self._entrance is not None:
+            self._prepare_entrance(self._entrance)
+        if self.batch == 1:
+            self._prepare_line(pad_length(LONGEST_PREPARED))
+            return
+        for count, length in prefill_kinds(min(most, self.batch)):
+            prefill = partial(self._prefill_nothing, count, length)
+            self._graphs_here.prepare(("prefill", count, length), prefill)
+
+    def _prepare_line(self, longest: int) -> None:
+        """Capture the prompts of a single line, of at most this many positions."""
+        for length in line_lengths(longest):
+            self._graphs_here.prepare(("prefill", 1, length), partial(self._prefill_nothing, 1, length))
+        line = self._empty_line(SHORT_PROMPTS[0])
+        prefix = PromptPrefix(line.prompt.embeds[:-1])
+        self._graphs_here.prepare(("begin", SMALLEST_WINDOW), partial(self._begin, line, prefix))
+
+    def _prepare_entrance(self, entrance: GraphDecoder) -> None:
+        """Capture the short prompts of lines that join one by one, and their ways into a row."""
+        entrance._prepare_line(SHORT_PROMPTS[-1])
+        for length in SHORT_PROMPTS:
+            enter = partial(self._enter, entrance, 0, self._empty_line(length))
+            self._graphs_here.prepare(("enter", length), enter)
+
+    @property
+    def _graphs_here(self) -> CapturedGraphs:
+        return self._started[2]
+
+    def _prefill_nothing(self, count: int, length: int) -> None:
+        self._prefill(range(count), [self._empty_line(length)] * count)
+
+    def _empty_line(self, length: int) -> LineRequest:
+        return empty_line(self._started[1].state.hidden, length)
 
     def _new_readback(self) -> Readback:
         readback = self._readback = self._readback or Readback(self.report)
@@ -531,24 +567,33 @@ def runs_alone(lines: Sequence[LineRequest]) -> bool:
     return len(lines) <= FEW_NEWCOMERS and max(line.prompt.length for line in lines) <= SHORT_PROMPTS[-1]
 
 
-def split_prefill(lengths: Sequence[int]) -> Iterator[slice]:
-    """Cut a list of prompts into passes: powers of two, so that few kinds are captured, and of limited size."""
+def split_prefill(lengths: Sequence[int], most: int = LARGEST_PREFILL) -> Iterator[slice]:
+    """Cut a list of prompts into passes: powers of two, so that few kinds are captured, of ``most`` positions."""
     start = 0
     while start < len(lengths):
         count = power_below(len(lengths) - start)
-        while count > 1 and count * pad_length(max(lengths[start : start + count])) > LARGEST_PREFILL:
+        while count > 1 and count * pad_length(max(lengths[start : start + count])) > most:
             count //= 2
         yield slice(start, start + count)
         start += count
 
 
-def prefill_sizes(most: int) -> list[int]:
-    """Return the numbers of lines in the captured passes over short prompts of at most ``most`` lines, largest first.
+def prefill_kinds(most: int) -> list[tuple[int, int]]:
+    """Return lines and length of the passes over prompts of at most ``most`` lines that are captured ahead.
 
     The largest goes first: all passes share its memory.
     """
-    largest = power_below(min(most, LARGEST_CAPTURED_PREFILL // PROMPT_STEP))
-    return [1 << bit for bit in reversed(range(largest.bit_length()))]
+    kinds = [
+        (1 << bit, length)
+        for length in range(PROMPT_STEP, LONGEST_PREPARED + 1, PROMPT_STEP)
+        for bit in range(min(most, LARGEST_CAPTURED_PREFILL // length).bit_length())
+    ]
+    return sorted(kinds, key=lambda kind: (kind[0] * kind[1], kind), reverse=True)
+
+
+def line_lengths(longest: int) -> list[int]:
+    """Return the padded lengths of a single line's prompts, up to ``longest``; the largest first."""
+    return sorted({pad_single(positions) for positions in range(1, longest + 1)}, reverse=True)
 
 
 def windows_up_to(context: int) -> list[int]:
@@ -559,10 +604,10 @@ def windows_up_to(context: int) -> list[int]:
     return windows
 
 
-def empty_line(like: torch.Tensor) -> LineRequest:
-    """Return a line that says nothing, with a prompt of one position; width, dtype, device of ``like`` ``[B, H]``."""
-    position = torch.zeros_like(like[:1])
-    return LineRequest(Prompt(position, position[:0], position, text_tokens=0), Guard(1))
+def empty_line(like: torch.Tensor, length: int) -> LineRequest:
+    """Return a line that says nothing, with a prompt of ``length``; width, dtype, device of ``like`` ``[B, H]``."""
+    pad = torch.zeros_like(like[:1])
+    return LineRequest(Prompt(pad.expand(length, -1), pad[:0], pad, text_tokens=0), Guard(1))
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:
@@ -573,7 +618,7 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
 def expected_context(source: LineSource) -> int:
     """Return the positions that the longest of the lines that are there is likely to need; more for late ones."""
     there = max(map(expected_positions, source.ready), default=0)
-    return max(there, LATE_CONTEXT) if source.late else there
+    return max(there, LATE_CONTEXT, source.ahead.positions) if source.late else there
 
 
 def expected_positions(line: LineRequest) -> int:

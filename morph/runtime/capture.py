@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .fallback import Fallback
+from .first_times import FirstTimes
 
 log = logging.getLogger(__name__)
 
@@ -18,13 +19,14 @@ NO_CUDA = Fallback(GRAPHS, "no CUDA")
 
 
 class CaptureStream:
-    """The stream that captures run on, created for a device on first use.
+    """The stream that captures run on, created for a device on first use; ``first_times`` counts them.
 
     Decoders that never run at the same time share one: libraries keep memory for every stream that they see (cuBLAS
     32 MiB on a Hopper GPU), and a graph keeps using the memory it was captured with.
     """
 
     def __init__(self) -> None:
+        self.first_times = FirstTimes()
         self._stream: Any = None
 
     def on(self, device: torch.device) -> Any:
@@ -50,7 +52,9 @@ class CapturedGraphs:
         self.device = device
         self.fallback: Fallback | None = None if device.type == "cuda" else NO_CUDA
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
-        self._stream: Any = None if self.fallback else (captures or CaptureStream()).on(device)
+        captures = captures or CaptureStream()
+        self._first_times = captures.first_times
+        self._stream: Any = None if self.fallback else captures.on(device)
         self._pool: Any = None if self.fallback else torch.cuda.graph_pool_handle()
 
     def forget(self) -> None:
@@ -72,11 +76,13 @@ class CapturedGraphs:
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         """Call, capture or replay the function of this key, in the current stream's order."""
         if self.fallback is None and key not in self._graphs:
-            self._warm_up(function)
+            with self._first_times.noted(key, captures=False):
+                self._warm_up(function)
             self._graphs[key] = None
             return
         if self.fallback is None and self._graphs[key] is None:
-            self._graphs[key] = self._capture(function)
+            with self._first_times.noted(key, captures=True):
+                self._graphs[key] = self._capture(function)
         graph = self._graphs.get(key)
         if graph is None:
             function()

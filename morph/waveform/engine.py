@@ -206,7 +206,7 @@ class BatchCodec:
         if self._rows.capture and not graphs_keep_memory(device):
             if self._replays is None or self._replays.device != device:
                 self._replays = CapturedGraphs(device, self._captures)
-            self._replays.run(size, decode_row)
+            self._replays.run(("row", size), decode_row)
         else:
             decode_row()
         self._seen.add(size)

@@ -379,6 +379,19 @@ class RowStream:
         for size in sorted({self._size(lines) for lines in range(1, self.lines + 1)}):
             self._capture(size)
             self.step_s(size)
+        if self._inputs.is_cuda:
+            self._take_pinned()
+
+    def _take_pinned(self) -> None:
+        """Have torch hold pinned memory for the samples of all steps: to ask the driver for more stops the device."""
+        samples, most = self._samples.view(-1), self.lines * STEP_FRAMES
+        frames = {power_above(count) for count in range(1, most + 1)}
+        held = [
+            _to_come(samples[: min(count, most) * (len(samples) // most)])
+            for count in frames
+            for _ in range(2)
+        ]
+        del held  # together: a block that is free again would be given out twice
 
     @torch.inference_mode()
     def step_s(self, lines: int) -> float | None:

@@ -113,6 +113,7 @@ class ServerOptions:
         device: torch's name, or "auto".
         engine, weights, precision: see ``LoadOptions``.
         seq_groups: of requests that name none.
+        warm_groups: other values of ``seq_groups`` for which everything is prepared too.
         rows: how many requests are spoken at a time; None: 8 on a GPU, 2 on a CPU, where each costs every frame time.
         waiting: how many more may wait.
         replicas: how many servers with these options answer at this address together.
@@ -130,6 +131,7 @@ class ServerOptions:
     weights: str = "full"
     precision: str = "auto"
     seq_groups: int = 5
+    warm_groups: tuple[int, ...] = ()
     rows: int | None = None
     waiting: int = 64
     replicas: int = 1
@@ -147,6 +149,9 @@ class ServerOptions:
         ):
             if getattr(self, name) is not None and not low <= getattr(self, name) <= high:
                 raise ValueError(f"{name} is {getattr(self, name)}: choose {low} to {high}")
+        for groups in self.warm_groups:
+            if not 1 <= groups <= 15:
+                raise ValueError(f"warm_groups has {groups}: choose 1 to 15")
         for name in ("checkpoint", "voices"):
             path = getattr(self, name)
             if path is not None and not path.is_dir():

@@ -57,6 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=5,
         help="default for requests that give none, 1-15; 15 is exact, less is faster",
     )
+    parser.add_argument(
+        "--warm-groups",
+        type=int,
+        nargs="+",
+        default=[],
+        metavar="N",
+        help="more values of seq_groups that requests name: prepared before the server is ready",
+    )
     parser.add_argument("--rows", type=int, help="requests spoken at a time; default 8 on a GPU, 2 on a CPU")
     parser.add_argument("--waiting", type=int, default=64, help="requests that may wait; beyond them 429")
     parser.add_argument(
@@ -106,6 +114,7 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
         weights=arguments.weights,
         precision=arguments.precision,
         seq_groups=arguments.seq_groups,
+        warm_groups=tuple(arguments.warm_groups),
         rows=arguments.rows,
         waiting=arguments.waiting,
         replicas=1 if arguments.replicas is None or not arguments.ray else arguments.replicas,
@@ -270,5 +279,3 @@ def _warm(speaker: Any) -> None:
         log.info("closed before the first line was spoken")
     except Exception:
         log.exception("the first line could not be spoken: /ready stays false")
-    else:
-        log.info("ready: %s", speaker.model.name)

@@ -90,7 +90,7 @@ class Handlers:
 
     def __init__(self, speaker: Speaker, options: ServerOptions):
         self._speaker, self._options = speaker, options
-        self._metrics = Metrics(lambda: speaker.status, speaker.gpu_bytes)
+        self._metrics = Metrics(lambda: speaker.status, speaker.gpu_bytes, lambda: speaker.slow_moments)
         self._began = int(time.time())
         self._cloner = Cloner(speaker)
 

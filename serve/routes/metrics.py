@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,6 +12,16 @@ from ...morph.batch.queue import BatchStatus
 
 PREFIX = "morph_tts"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# What all requests may have waited for; counters but the longest one.
+SLOW_MOMENTS = {
+    "captures": "CUDA graphs that were captured.",
+    "late_captures": "First calls and captures after the server was ready: the log says of what.",
+    "collections": "Collections of garbage since the server was ready.",
+    "collection_seconds": "What they took.",
+    "collection_longest_seconds": "What the longest of them took.",
+    "gpu_allocations": "Blocks of memory that torch asked the GPU's driver for.",
+    "pinned_allocations": "Blocks of pinned memory that torch asked the driver for.",
+}
 FIRST_AUDIO_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
 
 
@@ -21,9 +31,15 @@ class Metrics:
     Args:
         status: what the batch does now.
         gpu_bytes: the memory that torch has taken of the GPU; None where there is none.
+        slow_moments: see ``Speaker.slow_moments``; None: nobody counts them.
     """
 
-    def __init__(self, status: Callable[[], BatchStatus], gpu_bytes: Callable[[], int] | None = None):
+    def __init__(
+        self,
+        status: Callable[[], BatchStatus],
+        gpu_bytes: Callable[[], int] | None = None,
+        slow_moments: Callable[[], Mapping[str, float]] | None = None,
+    ):
         self._registry = CollectorRegistry()
         registry = self._registry
         # Memory, time and open files of this process, where /proc tells them.
@@ -32,6 +48,8 @@ class Metrics:
             memory = Gauge(f"{PREFIX}_gpu_memory_bytes", "Memory taken of the GPU.", registry=registry)
             memory.set_function(gpu_bytes)
         registry.register(_ServiceCollector(status))
+        if slow_moments is not None:
+            registry.register(_SlowCollector(slow_moments))
         self._requests = Counter(
             f"{PREFIX}_requests",
             "Answers by HTTP status; 499: the client left.",
@@ -93,3 +111,16 @@ class _ServiceCollector(Collector):
         for name, (help_text, value) in gauges.items():
             yield GaugeMetricFamily(f"{PREFIX}_{name}", help_text, value)
         yield CounterMetricFamily(f"{PREFIX}_frames", "Frames of 80 ms that were made.", status.frames)
+
+
+class _SlowCollector(Collector):
+    """Reads what may have held up requests when it is asked for."""
+
+    def __init__(self, slow_moments: Callable[[], Mapping[str, float]]):
+        self._slow_moments = slow_moments
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the metrics, for ``prometheus_client``."""
+        for name, value in self._slow_moments().items():
+            kind = GaugeMetricFamily if "longest" in name else CounterMetricFamily
+            yield kind(f"{PREFIX}_{name}", SLOW_MOMENTS[name], value)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -19,10 +20,11 @@ import torch
 from ...morph.batch.batch import ROWS, Batch, Result
 from ...morph.batch.key import common_key
 from ...morph.batch.queue import BatchClosed, BatchStatus, Busy
-from ...morph.batch.running import NEWCOMERS
 from ...morph.batch.speech import Delivery, Speech
 from ...morph.model.model import Model
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions
+from ...morph.runtime.collector import Pauses
+from ...morph.runtime.first_times import FirstTimes
 from ...morph.speech.lines import Line, LineReport
 from ...morph.speech.report import describe_groups
 from ...morph.synthesizer import Synthesizer
@@ -32,16 +34,15 @@ from ..api.options import ServerOptions
 from ..api.request import Rules, Settings
 from ..audio.speed import changed_length, open_speed
 from .voices import VoiceBook
+from .warming import ahead_of, encode_all, speak_alone, speak_together
 
 log = logging.getLogger(__name__)
 
 ROWS_ON_CPU = 2
 USUAL_SECONDS = 4.0  # that a line holds a row
-WARM_TEXT = "The speech server is ready."
-# On a GPU. The first compiles and captures whole frames. From then on a line's first frame is made in two parts, which
-# the second line runs directly and the third captures.
-WARM_LINES = 3
 WARM_SECONDS = 2.0
+SHORT_SECONDS = 0.16  # of a line that is spoken for its voice's sake
+WARM_VOICES = 8  # of the server's own, and as many states after references as the codec keeps
 MOST_RETRY_S = 60  # OpenAI's clients come back at once if they are told more
 LONGEST_PART = 24_000  # samples that are sent at once
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
@@ -184,11 +185,14 @@ class Speaker:
         self.voices = VoiceBook(synthesizer.model, options.voices)
         self.rules = Rules(synthesizer.model, options.seq_groups, options.limits, options.strict)
         rows = options.rows or default_rows(synthesizer.model.device)
-        self._batch = Batch(synthesizer, rows, options.waiting, LINGER_S, NEWCOMERS)
+        self._ahead = ahead_of(synthesizer.model, rows)
+        self._batch = Batch(synthesizer, rows, options.waiting, LINGER_S, self._ahead)
         self._news: News | None = None
         self._readings: set[Reading] = set()
         self._is_ending = False
         self._ready = threading.Event()
+        self._options = options
+        self.pauses = Pauses()
         self._summary = synthesizer.model.summary()  # looks at every tensor: milliseconds
 
     @property
@@ -215,23 +219,68 @@ class Speaker:
         return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
 
     @property
+    def slow_moments(self) -> dict[str, float]:
+        """How often what all requests wait for has happened, by its name in the metrics."""
+        done, pauses = self.first_times, self.pauses
+        return {
+            "captures": done.captures,
+            "late_captures": done.late,
+            "collections": pauses.count,
+            "collection_seconds": pauses.seconds,
+            "collection_longest_seconds": pauses.longest,
+            **count_allocations(self.model.device),
+        }
+
+    @property
     def is_ready(self) -> bool:
         """Whether requests are taken: the first lines have been spoken, so nobody waits for compilers and captures."""
         return self._ready.is_set() and not self._is_ending
 
     def warm(self, before_ready: Callable[[], None] = lambda: None) -> None:
-        """Speak lines that nobody hears, one by one; then requests are taken.
+        """Do for the first time, with lines that nobody hears, what takes long then; after it requests are taken.
 
         ``before_ready``: called between the two.
         """
-        voice = self._warm_voice()
-        sampling = replace(self.model.sampling, max_seconds=WARM_SECONDS)
-        options = GenerateOptions(self.rules.seq_groups, sampling, retries=0)
-        for _ in range(WARM_LINES if self.model.device.type == "cuda" else 1):  # a CPU captures nothing
-            for _ in self._batch.speak(Line(WARM_TEXT, voice), options, Delivery(keep=False)):
-                pass
+        began = time.perf_counter()
+        encode_all(self.model.sample_rate)
+        voice, usual = self._warm_voice(), self.rules.seq_groups
+        others = dict.fromkeys(groups for groups in self._options.warm_groups if groups != usual)
+        for seq_groups in (*others, usual):
+            speak_alone(self._batch, [voice], self._warm_options(seq_groups, WARM_SECONDS))
+        if self._ahead.lines:  # a CPU captures nothing
+            speak_alone(self._batch, self._own_voices(), self._warm_options(usual, SHORT_SECONDS))
+            most = self._options.waiting
+            speak_together(self._batch, voice, self._warm_options(usual, WARM_SECONDS), most)
+        self.first_times.settle()
         before_ready()
+        self.pauses.begin()
         self._ready.set()
+        self._tell_ready(time.perf_counter() - began)
+
+    def _warm_options(self, seq_groups: int, seconds: float) -> GenerateOptions:
+        return GenerateOptions(seq_groups, replace(self.model.sampling, max_seconds=seconds), retries=0)
+
+    def _own_voices(self) -> list[Voice]:
+        """Return the first of the server's own voices, loaded."""
+        return [self.voices.find(entry.name) for entry in self.voices.entries()[:WARM_VOICES]]
+
+    def _tell_ready(self, seconds: float) -> None:
+        """Write one line to the log: what was prepared, and how long it took."""
+        done = self.first_times
+        log.info(
+            "ready: %s, prepared in %.1f s; %d graphs captured, first calls and captures %.1f s; %d rows%s",
+            self.model.name,
+            seconds,
+            done.captures,
+            done.seconds,
+            self._batch.rows,
+            f" of {self._ahead.positions} positions" if self._ahead.positions else "",
+        )
+
+    @property
+    def first_times(self) -> FirstTimes:
+        """What the engine has called and captured for the first time, and whether requests waited for it."""
+        return self._synthesizer.engine.first_times
 
     def _warm_voice(self) -> Voice:
         """Return the voice that the first request is likely to have; a Base checkpoint may get one by upload only."""
@@ -313,8 +362,19 @@ class Speaker:
 
     def close(self) -> None:
         """End all lines and release the model."""
+        self.pauses.end()
         self._batch.close()
         self._synthesizer.free()
+
+
+def count_allocations(device: torch.device) -> dict[str, float]:
+    """Return how often torch has asked the driver for memory, which stops the GPU; nothing for a CPU."""
+    if device.type != "cuda":
+        return {}
+    counts = {"gpu_allocations": torch.cuda.memory_stats(device).get("segment.all.allocated", 0)}
+    if hasattr(torch.cuda, "host_memory_stats"):  # not in older versions
+        counts["pinned_allocations"] = torch.cuda.host_memory_stats().get("num_host_alloc", 0)
+    return counts
 
 
 def as_api_error(error: Exception) -> ApiError:

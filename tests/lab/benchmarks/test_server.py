@@ -27,6 +27,7 @@ from lab.benchmarks.server import (
     figures_of,
     make_requests,
     mark_short,
+    slow_moments_of,
 )
 from lab.benchmarks.server_client import BYTES_PER_S, Answer, Answers, Client, ask
 from lab.benchmarks.server_process import HEAD, prepare_checkpoint
@@ -46,6 +47,7 @@ def test_the_table(tmp_path: Path) -> None:
     assert row["lines"] >= 1 and row["lost"] == row["refused"] == 0
     assert row["health_p50_ms"] > 0 and 0 < row["p50_ms"] <= row["p95_ms"] <= row["most_ms"]
     assert row["rss_mib_begin"] > 50 and row["gpu_mib_begin"] is None
+    assert row["late_captures"] == 0 and row["collection_most_ms"] >= 0
 
 
 def test_a_random_checkpoint_cannot_sample_its_end(tmp_path: Path) -> None:
@@ -91,6 +93,21 @@ def test_an_answer_with_fewer_bytes_than_its_frames_is_lost() -> None:
     assert (figures["lost"], figures["refused"], figures["p50_ms"]) == (2, 1, pytest.approx(100))
     assert figures["health_p50_ms"] is None and figures["client_late_p95_ms"] == pytest.approx(1)
     assert figures["client_late_most_ms"] == pytest.approx(400)
+
+
+def test_what_all_lines_may_have_waited_for_is_counted_while_they_were_spoken() -> None:
+    before = {"morph_tts_captures_total": 61.0, "morph_tts_collections_total": 5.0}
+    after = {
+        "morph_tts_late_captures_total": 2.0,
+        "morph_tts_collections_total": 8.0,
+        "morph_tts_collection_seconds_total": 0.004,
+        "morph_tts_collection_longest_seconds": 0.003,
+        "morph_tts_gpu_allocations_total": 1.0,
+    }
+    figures = slow_moments_of(before, after)
+    assert (figures["captures_before"], figures["late_captures"], figures["collections"]) == (61, 2, 3)
+    assert figures["collections_ms"] == pytest.approx(4) and figures["collection_most_ms"] == pytest.approx(3)
+    assert (figures["gpu_allocations"], figures["pinned_allocations"]) == (1, 0)
 
 
 def test_the_slowest_lines_tell_when_and_how_soon_after_another_they_came() -> None:

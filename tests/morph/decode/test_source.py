@@ -11,7 +11,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LatePart, LineRequest
-from qwen3_tts_morph.morph.decode.source import GivenLines
+from qwen3_tts_morph.morph.decode.source import Ahead, GivenLines
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 
@@ -48,7 +48,7 @@ class Source:
     """Lines that come one at a time when nothing can go on, and whose texts come by ``schedule``."""
 
     late = collected = True
-    joins = 0
+    ahead = Ahead()
     most = None
 
     def __init__(self, requests: list[LineRequest], schedule: Callable[[list[Arriving]], None]):

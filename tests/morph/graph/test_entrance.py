@@ -11,7 +11,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.loop import Loop
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.source import GivenLines
+from qwen3_tts_morph.morph.decode.source import Ahead, GivenLines
 from qwen3_tts_morph.morph.frame.buffers import SHORT_PROMPTS
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
@@ -20,6 +20,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
+from tests.morph import decoding
 from tests.morph.decoding import FILTERED, GREEDY, TEXTS, graph_lines, guards_of, line_requests, prompts_of
 from tests.morph.model.weights.moving import move
 from tests.morph.recorded import Recordings
@@ -237,9 +238,21 @@ def test_a_model_that_was_moved_is_used_where_it_is_now(checkpoint, monkeypatch)
 
 
 class JoiningLines(ComingLines):
-    """Lines of which several may join at once, so that the passes over their prompts are prepared."""
+    """Lines of which several may join at once, so that what they need is prepared."""
 
-    joins = 8
+    ahead = Ahead(8)
+
+
+class LongLines(JoiningLines):
+    """Lines that may take up more positions than late lines have otherwise."""
+
+    ahead = Ahead(8, 2 * graph.LATE_CONTEXT)
+
+
+@pytest.fixture
+def few_lengths(monkeypatch) -> None:
+    """Prompts are prepared up to 128 positions, which takes less time."""
+    monkeypatch.setattr(graph, "LONGEST_PREPARED", 2 * graph.PROMPT_STEP)
 
 
 @pytest.fixture
@@ -270,7 +283,7 @@ def recorded_sizes(decoder: GraphDecoder) -> set[int]:
     ],
 )
 def test_passes_of_lines_that_join_together_are_captured_before_a_line_waits_for_them(
-    load, monkeypatch, prepared, rows, sizes
+    load, monkeypatch, prepared, few_lengths, rows, sizes
 ):
     model = load("tiny", "custom_voice")
     prompts = [*prompts_of(model)] * 2
@@ -285,13 +298,16 @@ def test_passes_of_lines_that_join_together_are_captured_before_a_line_waits_for
     assert Recordings.made == before, "all is recorded by then"
 
 
-def test_frames_of_long_lines_are_captured_before_a_line_waits_for_them(load, monkeypatch):
+def test_frames_of_long_lines_are_captured_before_a_line_waits_for_them(load, monkeypatch, few_lengths):
+    """Whole, and in two parts."""
     model, windows = load("tiny", "custom_voice"), []
     run = Loop.run
 
     def note(loop: Loop, on_frame):
-        made = loop.rows.decoder._graphs.recordings
-        windows.append({key[2] for key in made if made[key] and key[0] == "frame"})
+        made = [key for key, one in loop.rows.decoder._graphs.recordings.items() if one is not None]
+        windows.append({key[2] for key in made if key[0] == "frame"})
+        assert {key[1] for key in made if key[0] == "advance"} == windows[-1]
+        assert (("codes", 5) in made) == bool(made)
         return run(loop, on_frame)
 
     monkeypatch.setattr(Loop, "run", note)
@@ -299,9 +315,11 @@ def test_frames_of_long_lines_are_captured_before_a_line_waits_for_them(load, mo
     prompts = prompts_of(model)
     wanted = [graph_lines(model, [prompt], 5, Sampling(), [seed])[0] for seed, prompt in enumerate(prompts)]
     windows.clear()
-    made = GraphDecoder(4).decode(model, JoiningLines([line_requests(prompts)]), OPTIONS)
-    assert windows == [set(graph.windows_up_to(graph.LATE_CONTEXT))] and graph.LATE_CONTEXT in windows[0]
-    assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
+    for lines in (JoiningLines, LongLines):
+        made = GraphDecoder(4).decode(model, lines([line_requests(prompts)]), OPTIONS)
+        assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
+    usual, longest = graph.LATE_CONTEXT, 2 * graph.LATE_CONTEXT
+    assert windows == [set(graph.windows_up_to(usual)), {longest, *graph.windows_up_to(usual)}]
 
 
 def test_windows_are_all_that_fit_the_cache():
@@ -319,9 +337,56 @@ def test_nothing_is_captured_for_lines_that_do_not_join_others(load, monkeypatch
 
 
 def test_no_pass_is_prepared_that_would_not_be_captured():
-    assert graph.prefill_sizes(8) == [8, 4, 2, 1] and graph.prefill_sizes(7) == [4, 2, 1]
-    assert graph.prefill_sizes(0) == []
-    assert graph.prefill_sizes(256)[0] * graph.PROMPT_STEP <= graph.LARGEST_CAPTURED_PREFILL
+    short = graph.PROMPT_STEP
+    assert {count for count, length in graph.prefill_kinds(7) if length == short} == {1, 2, 4}
+    assert {length for _, length in graph.prefill_kinds(1)} == set(range(64, graph.LONGEST_PREPARED + 1, 64))
+    kinds = graph.prefill_kinds(256)
+    sizes = [count * length for count, length in kinds]
+    assert len(kinds) == len(set(kinds)) == 31
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] == graph.LARGEST_CAPTURED_PREFILL
+
+
+@pytest.mark.parametrize("lengths", [[40] * 33, [500, 9, 9, 9, 9, 9, 9, 9], [300, 200, 100], [2000] * 2])
+def test_passes_that_are_prepared_hold_all_prompts_of_lines_that_begin_together(lengths):
+    kinds = graph.prefill_kinds(256)
+    parts = [lengths[part] for part in graph.split_prefill(lengths, graph.LARGEST_CAPTURED_PREFILL)]
+    assert [length for part in parts for length in part] == lengths
+    prepared = [(len(part), graph.pad_length(max(part))) for part in parts if max(part) <= 512]
+    assert set(prepared) <= set(kinds)
+    assert all(len(part) * graph.pad_length(max(part)) <= graph.LARGEST_CAPTURED_PREFILL for part in parts)
+
+
+def test_prompts_of_all_lengths_of_a_single_line_are_prepared():
+    assert graph.line_lengths(SHORT_PROMPTS[-1]) == sorted(SHORT_PROMPTS, reverse=True)
+    assert graph.line_lengths(200) == [256, 192, 128, *sorted(SHORT_PROMPTS, reverse=True)]
+
+
+@pytest.mark.parametrize("kind", ["x_vector", "preset"])
+def test_nothing_is_captured_once_lines_are_spoken(load, recording, monkeypatch, few_lengths, kind):
+    """Lines that join one by one or several at a time, with short prompts, long ones, and more frames than usual."""
+    model = load("tiny", "base" if kind == "x_vector" else "custom_voice")
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    monkeypatch.setattr(graph, "SMALLEST_WINDOW", 64)
+    monkeypatch.setattr(graph, "LATE_CONTEXT", 64)
+    prompts = [*prompts_of(model, kind, recording=recording)] * 3
+    monkeypatch.setattr(decoding, "TEXTS", [" ".join(TEXTS)] * 3)
+    prompts += prompts_of(model, kind, recording=recording)
+    requests = requests_of(prompts, [9, 14, 3, 150, 12, 5, 7, 30, 6, 4, 9, 11])
+    groups = [requests[:1], requests[1:2], requests[2:4], requests[4:7], requests[7:]]
+    made: list[int] = []
+    run = Loop.run
+
+    def note(loop: Loop, on_frame):
+        made.append(Recordings.made)
+        return run(loop, on_frame)
+
+    monkeypatch.setattr(Loop, "run", note)
+    decoder = GraphDecoder(6)
+    monkeypatch.setattr(LongLines, "ahead", Ahead(8, 256))
+    decoder.decode(model, LongLines(groups), OPTIONS)
+    assert made == [Recordings.made] and decoder.context == 256
+    assert None not in decoder._graphs.recordings.values()
+    assert None not in decoder._entrance._graphs.recordings.values(), "nothing ran for the first time"
 
 
 @pytest.mark.gpu

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, graphs_keep_memory
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 
 
@@ -170,3 +170,33 @@ def test_without_cuda_every_call_is_direct():
         replays.run("a", lambda: calls.append(1))
     replays.forget()
     assert len(calls) == 4 and replays.fallback == Fallback("CUDA graphs", "no CUDA")
+
+
+def test_first_calls_and_captures_are_counted_and_named_if_they_come_late(cuda, caplog):
+    stream = CaptureStream()
+    replays, first = CapturedGraphs(torch.device("cuda"), stream), stream.first_times
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            replays.run(("frame", 5, 256), lambda: None)
+        assert (first.captures, first.late) == (1, 0) and first.seconds > 0
+        first.settle()
+        for _ in range(3):
+            replays.run(("prefill", 4, 128), lambda: None)
+            replays.run(("frame", 5, 256), lambda: None)
+    assert (first.captures, first.late) == (2, 2)
+    said = [record.getMessage().rpartition(":")[0] for record in caplog.records]
+    assert said == [
+        "prefill 4 128 was run for the first time while lines may wait",
+        "prefill 4 128 was captured while lines may wait",
+    ]
+
+
+def test_a_first_call_that_fails_is_not_counted(cuda):
+    stream = CaptureStream()
+
+    def fail() -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        CapturedGraphs(torch.device("cuda"), stream).run("a", fail)
+    assert (stream.first_times.captures, stream.first_times.seconds) == (0, 0.0)

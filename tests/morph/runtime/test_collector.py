@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from qwen3_tts_morph.morph.runtime.collector import older_objects_spared
+from qwen3_tts_morph.morph.runtime.collector import Pauses, older_objects_spared
 
 
 class Knot:
@@ -30,3 +30,18 @@ def test_older_objects_are_spared_as_long_as_the_block_runs():
     assert not gc.get_freeze_count()
     gc.collect()
     assert older() is None
+
+
+def test_pauses_are_counted_from_the_beginning_to_the_end():
+    pauses = Pauses()
+    gc.collect()
+    pauses.begin()
+    try:
+        gc.collect()
+        counted = pauses.count
+        assert counted and 0 < pauses.longest <= pauses.seconds
+    finally:
+        pauses.end()
+    pauses.end()
+    gc.collect()
+    assert pauses.count == counted

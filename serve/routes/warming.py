@@ -1,0 +1,67 @@
+"""What is done before the first request, so that no request waits for what is done for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from ...morph.batch.batch import Batch
+from ...morph.batch.speech import Delivery
+from ...morph.decode.source import NOTHING_AHEAD, Ahead
+from ...morph.graph.room import roomy_context
+from ...morph.model.model import Model
+from ...morph.options import GenerateOptions
+from ...morph.speech.lines import Line
+from ...morph.voice.voice import Voice
+from ..audio.encoders import FORMATS, open_encoder
+from ..audio.speed import open_speed
+
+WARM_TEXT = "The speech server is ready."
+WARM_SPEED = 1.5
+WARM_SAMPLES = 4800
+
+
+def ahead_of(model: Model, rows: int) -> Ahead:
+    """Return what the engine does before the first line: on a GPU everything, as far as its memory allows."""
+    if model.device.type != "cuda":
+        return NOTHING_AHEAD
+    free, _ = torch.cuda.mem_get_info(model.device)
+    return Ahead(rows, roomy_context(model, rows, free))
+
+
+def speak_alone(batch: Batch, voices: Sequence[Voice], options: GenerateOptions) -> None:
+    """Speak a line in each of these voices, one after the other: their prompts and references are kept from then on."""
+    for voice in voices:
+        for _ in batch.speak(Line(WARM_TEXT, voice), options, Delivery(keep=False)):
+            pass
+
+
+def speak_together(batch: Batch, voice: Voice, options: GenerateOptions, most: int) -> None:
+    """Speak as many lines at a time as there are rows, at most ``most``; one of them with late text."""
+    lines = [Line(WARM_TEXT, voice) for _ in range(min(batch.rows, most))]
+    if voice.kind == "x_vector":
+        lines[0] = Line(_words(), voice, layout="token")
+    speeches = [batch.speak(line, options, Delivery(keep=False)) for line in lines]
+    for speech in speeches:
+        for _ in speech:
+            pass
+
+
+def _words() -> Iterator[str]:
+    for word in WARM_TEXT.split():
+        yield f"{word} "
+
+
+def encode_all(sample_rate: int) -> None:
+    """Encode a little silence in every format, and change its speed: FFmpeg's libraries are loaded by that."""
+    silence = np.zeros(WARM_SAMPLES, dtype=np.float32)
+    speed = open_speed(WARM_SPEED, sample_rate)
+    speed.add(silence)
+    speed.finish()
+    for name in FORMATS:
+        encoder = open_encoder(name, sample_rate)
+        encoder.add(silence)
+        encoder.finish()
+        encoder.close()

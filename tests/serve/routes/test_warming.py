@@ -1,0 +1,96 @@
+"""What a server does before its first request: with a GPU's plan, on a CPU."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.decode.source import NOTHING_AHEAD, Ahead
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.api.options import ServerOptions
+from qwen3_tts_morph.serve.audio.encoders import FORMATS
+from qwen3_tts_morph.serve.routes import speaker as speaker_module
+from qwen3_tts_morph.serve.routes import warming
+from qwen3_tts_morph.serve.routes.metrics import SLOW_MOMENTS, Metrics
+from qwen3_tts_morph.serve.routes.speaker import Speaker
+
+from tests.serve.routes.test_routes import value_of
+
+
+@pytest.fixture
+def spoken(monkeypatch) -> list[tuple[int, str, str]]:
+    """Of each line that is spoken its SEQ_GROUPS, voice and layout."""
+    noted: list[tuple[int, str, str]] = []
+    speak = Batch.speak
+
+    def note(batch, line, options, delivery):
+        noted.append((options.seq_groups, line.voice.name, line.layout))
+        return speak(batch, line, options, delivery)
+
+    monkeypatch.setattr(Batch, "speak", note)
+    monkeypatch.setattr(speaker_module, "LINGER_S", 0.2)
+    monkeypatch.setattr(speaker_module, "WARM_SECONDS", 0.1)
+    return noted
+
+
+def test_every_setting_and_voice_of_the_server_is_spoken_with_before_it_is_ready(
+    load, tmp_path, monkeypatch, spoken, caplog
+):
+    monkeypatch.setattr(speaker_module, "ahead_of", lambda model, rows: Ahead(rows, 1024))
+    monkeypatch.setattr(speaker_module, "WARM_VOICES", 2)
+    model = load("tiny", "base")
+    for name in ("ann", "bob", "cid"):
+        save_voice(
+            Voice("x_vector", model.size, name, torch.ones(model.width)), tmp_path / f"{name}.safetensors"
+        )
+    options = ServerOptions(seq_groups=5, warm_groups=(3, 5), rows=3, waiting=2, voices=tmp_path)
+    speaker = Speaker(Synthesizer(model), options)
+    try:
+        with caplog.at_level(logging.INFO):
+            speaker.warm()
+        assert speaker.is_ready
+    finally:
+        speaker.close()
+    alone = [(3, "ann", "sentence"), (5, "ann", "sentence"), (5, "ann", "sentence"), (5, "bob", "sentence")]
+    assert spoken == [*alone, (5, "ann", "token"), (5, "ann", "sentence")], "at most two may wait"
+    [ready] = [record.getMessage() for record in caplog.records if record.getMessage().startswith("ready: ")]
+    assert "3 rows of 1024 positions" in ready and "0 graphs captured" in ready
+
+
+def test_on_a_cpu_one_line_is_spoken(load, spoken):
+    model = load("tiny", "custom_voice")
+    assert warming.ahead_of(model, 8) is NOTHING_AHEAD
+    speaker = Speaker(Synthesizer(model), ServerOptions())
+    try:
+        speaker.warm()
+    finally:
+        speaker.close()
+    assert len(spoken) == 1
+
+
+def test_every_format_is_encoded_once(monkeypatch):
+    opened, open_encoder = [], warming.open_encoder
+    monkeypatch.setattr(
+        warming, "open_encoder", lambda name, rate: opened.append(name) or open_encoder(name, rate)
+    )
+    warming.encode_all(24000)
+    assert opened == [*FORMATS]
+
+
+def test_metrics_tell_of_slow_moments(client):
+    text = client.get("/metrics").text
+    assert value_of(text, "morph_tts_late_captures_total") == 0
+    assert value_of(text, "morph_tts_collections_total") >= 0
+    every = dict.fromkeys(SLOW_MOMENTS, 7.0)
+    text = Metrics(lambda: client.speaker.status, None, lambda: every).text().decode()
+    assert value_of(text, "morph_tts_pinned_allocations_total") == 7
+    assert value_of(text, "morph_tts_collection_longest_seconds") == 7
+
+
+def test_a_setting_that_cannot_be_prepared_is_refused():
+    with pytest.raises(ValueError, match="warm_groups has 16"):
+        ServerOptions(warm_groups=(15, 16))
