@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 
-from qwen3_tts_morph.morph.runtime.collector import Pauses, older_objects_spared
+import pytest
+from qwen3_tts_morph.morph.runtime.collector import Pauses, Sparing, older_objects_spared
 
 
 class Knot:
@@ -45,3 +46,38 @@ def test_pauses_are_counted_from_the_beginning_to_the_end():
     pauses.end()
     gc.collect()
     assert pauses.count == counted
+
+
+def test_blocks_of_several_threads_are_spared_until_the_last_ends():
+    sparing = Sparing()
+    first, second = sparing.in_block(), sparing.in_block()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gc.get_freeze_count(), "the other goes on"
+    second.__exit__(None, None, None)
+    assert not gc.get_freeze_count()
+
+
+def test_what_somebody_else_spares_stays_so():
+    gc.freeze()
+    try:
+        with Sparing().in_block():
+            pass
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+
+
+def test_nothing_is_counted_where_objects_are_spared_for_good(monkeypatch):
+    """It would take as long as a look at them."""
+    sparing = Sparing()
+    sparing.for_good()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(gc, "get_freeze_count", lambda: pytest.fail("counted"))
+            with sparing.in_block():
+                pass
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
