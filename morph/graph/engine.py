@@ -320,15 +320,13 @@ class GraphDecoder:
         if rows is not None and kept is not None:
             slots.state.copy_rows(rows, kept)
 
-    def _can_split(self, positions: int, lines: int) -> bool:
-        """Return whether the next frame of this number of lines can be split: its codes, then the talker's step.
+    def _can_split(self, positions: int) -> bool:
+        """Return whether the next frame can be split: its codes, which are read before the talker's step, and that.
 
-        The codes of a few lines can then be read before the talker's step; more lines are bound by throughput. Whole
-        frames of the same kind must have been captured: they fall back to torch operations if a kernel fails.
+        Whole frames of the same kind must have been captured: they fall back to torch operations if a kernel fails.
         """
         self._grow(positions)
-        key = ("frame", self.seq_groups, choose_window(positions))
-        return lines <= FEW_LINES and self._started[2].has(key)
+        return self._graphs_here.has(("frame", self.seq_groups, choose_window(positions)))
 
     @torch.inference_mode()
     def _codes(self) -> None:
@@ -488,12 +486,14 @@ class GraphRows:
         began = {line: self._new.pop(line) for line in [*self._new] if line not in stopped}
         self._unheard.update(line for line, request in began.items() if request.on_launch is not None)
         positions = self._table.positions
-        if self._first_is_awaited and not rows and self.decoder._can_split(positions, self._table.running):
+        if self._first_is_awaited and not rows and self.decoder._can_split(positions):
             self._split = positions
         self._launch(positions, rows, began)
         if not self.decoder._views.confirm():  # last: what a first frame waits for has been launched
             self._begin_again(positions)
             self._launch(positions, rows, began)
+        if self._split:  # while the device makes the codes: behind them the first sound would wait for it
+            self.decoder._write_texts()
         return True
 
     def _launch(self, positions: int, stopped: Sequence[int], began: Mapping[int, LineRequest]) -> None:

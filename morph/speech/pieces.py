@@ -167,9 +167,11 @@ def cut_pieces(line: Line, parts: Sequence[str], normalizer: Normalizer, first: 
 
 def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:
     """Return a line's pieces without those that begin after its limit, however fast the ones before are spoken."""
+    if most is None or len(pieces) == 1:  # nearly all lines, while somebody waits for them
+        return list(pieces)
     reached, frames = [], 0
     for piece in pieces:
-        if most is not None and frames > most:
+        if frames > most:
             break
         reached.append(piece)
         frames += shortest_frames(piece.text)
