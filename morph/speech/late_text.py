@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from queue import SimpleQueue
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -15,16 +13,15 @@ from ..model.tokens import ArrivingIds
 from ..text.arriving import Characters, Sentences
 from ..text.duration import held_frames
 from ..text.encoding import check_encodable, is_encodable
-from ..text.normalize import SpokenText, join_spoken
-from ..text.pauses import check_spoken, read_pauses, without_pauses
-from ..text.pieces import split_arriving
+from ..text.normalize import SpokenText
+from ..text.pauses import check_spoken
 from ..text.split import check_text
 from ..voice.prompt import Prompt, check_context
-from .ahead import Ahead, Given, rested
 from .line_text import LineText
 from .piece import Piece
-from .pieces import LinePieces, cut_pieces, end_pieces, guard_line
+from .pieces import LinePieces, guard_line
 from .text_reader import MOST_UNREAD, TextReader
+from .written_pieces import WrittenPieces
 
 LONGEST_WORD = 1000  # characters: each part of it would have all of them looked at again
 TOKENS_AHEAD = 250  # of the speech, 20 s: text that comes faster is not read beyond them
@@ -55,10 +52,10 @@ class LateLine(LineText):
             self.stop(error)
 
     def _poll(self) -> BaseException | None:
-        """Go on with the text; return what the iterator, or the writing out, has raised."""
-        failed = self._advance()
-        if failed is not None or self._is_behind or self._is_finished:
-            return failed
+        """Go on with the text; return what its iterator has raised."""
+        self._advance()
+        if self._is_behind or self._is_finished:
+            return None
         part, ended, error = self._reader.take()
         text = self._characters.add(part) + (self._characters.end() if ended else "")
         self._whole += text
@@ -66,15 +63,15 @@ class LateLine(LineText):
             check_encodable(self._whole, "text")
         if text:
             self._add(text)
-        failed = self._advance()
-        if failed is not None or self._is_behind or not ended:
-            return failed
-        if error is not None:
-            return error
-        self._check(self._whole)
-        self._finish()
-        self._is_finished = True
-        return self._advance()
+        self._advance()
+        if self._is_behind or not ended:
+            return None
+        if error is None:
+            self._check(self._whole)
+            self._finish()
+            self._is_finished = True
+            self._advance()
+        return error
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the line with the text that has come; nothing more is read."""
@@ -118,166 +115,53 @@ class LateLine(LineText):
         """The text is complete."""
         raise NotImplementedError
 
-    def _advance(self) -> BaseException | None:
-        """Go on with what has been taken, up to the next piece. Return what went wrong: it ends this line alone."""
-        return None
+    def _advance(self) -> None:
+        """Go on with what has been taken, up to the next piece."""
 
     def _spoken(self) -> SpokenText:
         """Return the text as it is spoken."""
         return SpokenText(self._whole)
 
 
-@dataclass(frozen=True)
-class Written:
-    """The next piece of a stretch of text between pauses, with its leading silence; at the end, the stretch itself.
-
-    Args:
-        piece: of the stretch; "" at its end.
-        pause_s: seconds of silence before the piece, or of a pause without text.
-        part: the stretch, once all of its pieces were given.
-        said: its normalized form, likewise.
-    """
-
-    piece: str
-    pause_s: float
-    part: str = ""
-    said: SpokenText | None = None
-
-
 class SentenceLine(LateLine):
-    """Layout "sentence": each sentence is written out, split if it is too long, and is a piece or several.
-
-    A prompt takes some milliseconds, so that the pieces of much text are not added at once. Figures take long to write
-    out: from the first sentence that has any on, a thread of the line's own does it.
-    """
+    """Layout "sentence": each sentence is written out, split if it is too long, and is a piece or several."""
 
     def __init__(self, parts: LinePieces, reader: TextReader):
         super().__init__(parts, reader)
         self._sentences = Sentences()
-        self._said: list[SpokenText] = []
-        self._changed = False
-        self._silence = 0.0  # seconds before the next piece
-        self._normalizer = parts.normalizer.until(rested(self._done.is_set))
-        self._unwritten: deque[tuple[str, float]] = deque()  # parts of sentences, and the pauses before them
-        self._writing: Iterator[Written] | None = None  # of a part that is written out here
-        self._kept: Given[Written] | None = None  # a piece for the next poll
-        self._to_write: SimpleQueue[tuple[str, float] | None] = SimpleQueue()  # for the thread; None: no more
-        self._in_thread = False  # whether the thread has a part
-        self._ahead: Ahead[Written] | None = None
+        self._pieces = WrittenPieces(parts, self._done.is_set, reader.bell.set)
 
     def stop(self, error: BaseException | None = None) -> None:
-        """See ``LateLine``."""
-        if self._ahead is not None:
-            self._ahead.close()
-            self._to_write.put(None)
-        if self._is_finished and not self._is_behind and not self.done:
-            end_pieces(self._parts.pieces, self._silence)
-        self._writing = None  # the generator refers to the line
+        if not self.done:
+            self._pieces.end(is_whole=self._is_finished and not self._is_behind)
         super().stop(error)
 
     def _check(self, text: str) -> None:
         check_spoken(text)
 
     def _add(self, text: str) -> None:
-        self._queue(self._sentences.add(text))
+        for sentence in self._sentences.add(text):
+            self._pieces.add(sentence)
 
     def _finish(self) -> None:
-        self._queue(self._sentences.end())
-
-    def _queue(self, sentences: Iterable[str]) -> None:
-        for sentence in sentences:
-            paused = read_pauses(sentence)
-            self._unwritten += zip([*paused.parts, ""], paused.pauses_s, strict=True)
+        for sentence in self._sentences.end():
+            self._pieces.add(sentence)
 
     @property
     def has_news(self) -> bool:
-        """See ``LateLine``."""
-        if self._in_thread and self._ahead is not None:
-            return self._ahead.has_given
-        return super().has_news
+        return self._pieces.has_next if self._is_behind else super().has_news
 
     @property
     def _is_behind(self) -> bool:
-        return self._in_thread or bool(self._kept or self._writing or self._unwritten)
+        return self._pieces.is_behind
 
-    def _advance(self) -> BaseException | None:
-        before = len(self._parts.pieces)
-        while (given := self._kept or self._next()) is not None:
-            self._kept = None
-            if given.error is not None:
-                return given.error
-            if given.value is not None and given.value.piece and len(self._parts.pieces) > before:
-                self._kept = given
-                return None
-            if given.value is not None:
-                self._say(given.value)
-        return None
-
-    def _next(self) -> Given[Written] | None:
-        """Return what has been written out next; None where that is nothing yet."""
-        if self._ahead is not None and self._in_thread:
-            given = self._ahead.take()
-            self._in_thread = given is None or given.value is None or given.value.said is None
-            return given
-        if self._writing is not None and (written := next(self._writing, None)) is not None:
-            return Given(written)
-        self._writing = None
-        return self._begin(*self._unwritten.popleft()) if self._unwritten else self._check_size()
-
-    def _begin(self, part: str, pause_s: float) -> Given[Written] | None:
-        """Begin to write the next part out, in the thread from the first one on that takes long."""
-        if self._ahead is None and self._normalizer.is_quick(part, self._line.language):
-            self._writing = self._write(part, pause_s)
-            return self._next()
-        if self._ahead is None:
-            self._ahead = Ahead(self._write_ahead(), self._reader.bell.set)
-        self._in_thread = True
-        self._to_write.put((part, pause_s))
-        return None
-
-    def _check_size(self) -> Given[Written] | None:
-        """All that is complete has been said: the sentence that is not may not be endless."""
-        if self._sentences.unfinished <= MOST_UNREAD:
-            return None
-        return Given(
-            error=ValueError(f"a sentence of the text is longer than {MOST_UNREAD} characters: end it")
-        )
-
-    def _write_ahead(self) -> Iterator[Written]:
-        while (next_part := self._to_write.get()) is not None:
-            yield from self._write(*next_part)
-
-    def _write(self, part: str, pause_s: float) -> Iterator[Written]:
-        """Give the pieces of a part, each as soon as it is written out, and then its end."""
-        parts = self._normalizer.parts(part, self._line.language) if part else ()
-        said: list[SpokenText] = []
-        for piece in split_arriving(_noted(parts, said), self._parts.limit):
-            yield Written(piece, pause_s)
-            pause_s = 0.0
-        yield Written("", pause_s, part, join_spoken(said))
-
-    def _say(self, written: Written) -> None:
-        """Add a piece, unless it has nothing to speak; or note how a part is spoken."""
-        parts = self._parts
-        self._silence += written.pause_s
-        for piece in cut_pieces(self._line, [written.piece], parts.normalizer, len(parts.pieces)):
-            piece.pause_s, self._silence = self._silence, 0.0
-            parts.add(piece)
-        if written.part and written.said is not None:
-            self._said.append(written.said)
-            self._changed = self._changed or written.said.text.split() != written.part.split()
+    def _advance(self) -> None:
+        self._pieces.advance(to_end=True)
+        if not self._is_behind and self._sentences.unfinished > MOST_UNREAD:
+            raise ValueError(f"a sentence of the text is longer than {MOST_UNREAD} characters: end it")
 
     def _spoken(self) -> SpokenText:
-        notes = dict.fromkeys(note for said in self._said for note in said.notes)
-        text = " ".join(said.text for said in self._said) if self._changed else without_pauses(self._whole)
-        return SpokenText(text, tuple(notes))
-
-
-def _noted(parts: Iterable[SpokenText], said: list[SpokenText]) -> Iterator[SpokenText]:
-    """Give the parts, and append each to ``said``."""
-    for part in parts:
-        said.append(part)
-        yield part
+        return self._pieces.said(self._whole)
 
 
 class TokenLine(LateLine):
@@ -300,12 +184,10 @@ class TokenLine(LateLine):
 
     @property
     def starved(self) -> bool:
-        """See ``LateLine``."""
         return self._starved and not self.done
 
     @property
     def is_ahead(self) -> bool:
-        """See ``LateLine``."""
         return not self._starved and self._count > self._frame + TOKENS_AHEAD
 
     def follow(self, guard: Guard) -> None:
@@ -314,21 +196,19 @@ class TokenLine(LateLine):
         self._adapt()
 
     def ready(self, frame: int) -> bool:
-        """See ``LateText``."""
         certain = not self._holds_end or frame + 1 < self._prompt.min_frames
         ready = self.done or (frame < self._count and certain)
         self._frame, self._starved = frame, not ready
         return ready
 
     def take(self) -> LatePart | None:
-        """See ``LateText``."""
         if not self._rows:
             return None
         rows, self._rows = torch.cat(self._rows), []
         return LatePart(rows, self._prompt.min_frames)
 
     def complete(self) -> None:
-        """See ``LateLine``: the prompt had only the first token, and its request was given the others."""
+        """Give the piece a prompt with all of its text: it had the first token only, and its request the others."""
         if self._piece is None:
             return
         self._piece.text = self._whole.strip()

@@ -1,0 +1,182 @@
+"""A text that is written out while it is spoken: its first piece does not wait for the last one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+from ..text.normalize import Normalizer, SpokenText, join_spoken
+from ..text.pauses import read_pauses
+from ..text.pieces import split_arriving
+from .ahead import Ahead, rested
+from .pieces import LinePieces, cut_pieces, end_pieces, join_texts
+
+
+@dataclass
+class Stretch:
+    """A stretch of a text between pauses.
+
+    Args:
+        text: of it; "" for a pause at the text's end.
+        pause_s: seconds of silence before it.
+        said: its parts as they are spoken, as far as it is written out.
+        is_read: whether these are all.
+    """
+
+    text: str
+    pause_s: float
+    said: list[SpokenText] = field(default_factory=list)
+    is_read: bool = False
+
+    def write_out(self, normalizer: Normalizer, language: str) -> Iterator[SpokenText]:
+        """Give its parts, each as soon as it is written out."""
+        for part in normalizer.parts(self.text, language) if self.text else ():
+            self.said.append(part)
+            yield part
+        self.is_read = True
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A piece of a text, and the seconds of silence before it. At the end of each stretch is one without text."""
+
+    text: str
+    pause_s: float
+
+
+class WrittenPieces:
+    """Writes out the stretches of a line's text, cuts them, and adds the pieces to the line as they are wanted.
+
+    A prompt takes some milliseconds, so a long text must not hold up other lines with all of them. Figures take far
+    longer to write out: from the first stretch that has any on, a thread of the line's own does it.
+
+    Args:
+        parts: of the line; gets the pieces.
+        is_stopped: whether the line is over: then nothing more is written out.
+        bell: called when the thread has a piece.
+    """
+
+    def __init__(self, parts: LinePieces, is_stopped: Callable[[], bool], bell: Callable[[], None]):
+        self._parts, self._line, self._bell = parts, parts.line, bell
+        self._normalizer = parts.normalizer.until(rested(is_stopped))
+        self._stretches: list[Stretch] = []
+        self._waiting: deque[Stretch] = deque()  # those that nobody writes out yet
+        self._cuts: Iterator[Cut] | None = None  # of the one that is written out here
+        self._ahead: Ahead[Cut] | None = None
+        self._to_write: SimpleQueue[Stretch | None] = SimpleQueue()  # for the thread; None: no more
+        self._in_thread = 0  # how many it has
+        self._kept: Cut | None = None  # for the next time
+        self._silence = 0.0  # seconds before the next piece
+
+    def add(self, text: str) -> None:
+        """Take a text, or its next part, which no piece leaves."""
+        paused = read_pauses(text)
+        for part, pause_s in zip([*paused.parts, ""], paused.pauses_s, strict=True):
+            self._waiting.append(Stretch(part, pause_s))
+            self._stretches.append(self._waiting[-1])
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether pieces are missing of what was added, or it is not known that none are."""
+        return bool(self._in_thread or self._kept or self._cuts or self._waiting)
+
+    @property
+    def has_next(self) -> bool:
+        """Whether ``advance`` would find something."""
+        if self._in_thread and self._ahead is not None:
+            return self._kept is not None or self._ahead.has_given
+        return self.is_behind
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all that was added is written out, so that no piece of it is far."""
+        return all(one.is_read for one in self._stretches if one.text)
+
+    def advance(self, to_end: bool = False) -> None:
+        """Add the next piece if it is there.
+
+        Args:
+            to_end: see also whether it is the last one, which takes as long as another piece.
+
+        Raises:
+            BaseException: what went wrong with the text; nothing more comes of it.
+        """
+        before = len(self._parts.pieces)
+        while to_end or len(self._parts.pieces) == before:
+            cut, self._kept = self._kept or self._next(), None
+            if cut is None:
+                return
+            if cut.text and len(self._parts.pieces) > before:
+                self._kept = cut
+                return
+            self._add(cut)
+
+    def _next(self) -> Cut | None:
+        """Return the next piece, or the end of a stretch; None where there is none yet."""
+        if self._in_thread and self._ahead is not None:
+            return self._take(self._ahead)
+        if self._cuts is not None and (cut := next(self._cuts, None)) is not None:
+            return cut
+        self._cuts = None
+        if not self._waiting:
+            return None
+        self._begin()
+        return self._next()
+
+    def _take(self, ahead: Ahead[Cut]) -> Cut | None:
+        given = ahead.take()
+        if given is None:
+            return None
+        if given.error is not None:
+            raise given.error
+        self._in_thread -= given.value is not None and not given.value.text  # a stretch has ended
+        return given.value
+
+    def _begin(self) -> None:
+        """Begin to write out what waits: one stretch here, or all in the thread, from the first one on that is slow."""
+        if self._ahead is None and self._normalizer.is_quick(self._waiting[0].text, self._line.language):
+            self._cuts = self._cut(self._waiting.popleft())
+            return
+        if self._ahead is None:
+            self._ahead = Ahead(self._cut_ahead(), self._bell)
+        self._in_thread = len(self._waiting)
+        while self._waiting:
+            self._to_write.put(self._waiting.popleft())
+
+    def _cut_ahead(self) -> Iterator[Cut]:
+        while (stretch := self._to_write.get()) is not None:
+            yield from self._cut(stretch)
+
+    def _cut(self, stretch: Stretch) -> Iterator[Cut]:
+        """Give the pieces of a stretch, each as soon as it is written out, and then its end."""
+        silence = stretch.pause_s
+        parts = stretch.write_out(self._normalizer, self._line.language)
+        for text in split_arriving(parts, self._parts.limit):
+            yield Cut(text, silence)
+            silence = 0.0
+        yield Cut("", silence)
+
+    def _add(self, cut: Cut) -> None:
+        """Add a piece, unless it has nothing to speak."""
+        parts = self._parts
+        self._silence += cut.pause_s
+        for piece in cut_pieces(self._line, [cut.text], parts.normalizer, len(parts.pieces)):
+            piece.pause_s, self._silence = self._silence, 0.0
+            parts.add(piece)
+
+    def end(self, is_whole: bool = True) -> None:
+        """Write nothing more out. ``is_whole``: the pieces that are there are those of the line."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._to_write.put(None)
+        self._cuts = None  # the generator refers to this object
+        if is_whole:
+            end_pieces(self._parts.pieces, self._silence)
+
+    def said(self, text: str) -> SpokenText:
+        """Return ``text``, which was added, as it is spoken; as far as it is written out, if that is not all."""
+        own = [stretch for stretch in self._stretches if stretch.text]
+        said = [join_spoken(stretch.said) for stretch in own]
+        return join_texts(text, [one.text for one in own], said) if self.is_read else join_spoken(said)
