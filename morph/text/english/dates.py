@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule, alternatives
+from .rules import Rule
 from .short_forms import MONTHS
 from .words import TENS, in_pairs, ordinal, plural, small_number, spell_digits
 
@@ -14,18 +14,17 @@ NINE_ELEVEN = re.compile(
 )
 AGES = re.compile(r"\b((?i:under|over))[- ]?([1-9]\d)s\b(?!-)")  # under-18s
 FIRST_DECADE = re.compile(r"(?<![\w.,:$\u00a3\u20ac/'-])'?00'?s\b")  # the '00s
-SHORT_CENTURY = re.compile(
-    r"(?<=\d(?:st|nd|rd|th)) c(?:ent)?\.(?=( ?[a-z,;:)]| (?:AD|BC|CE|BCE)\b)|\s*\Z)"
-)  # the 19th c.
+# the 19th c.
+SHORT_CENTURY = re.compile(r"(?<=\d(?:st|nd|rd|th)) c(?:ent)?\.(?=( ?[a-z,;:)]| (?:AD|BC|CE|BCE)\b)|\s*\Z)")
 DECADE = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9]|20)([1-9])0'?s\b")  # 2010s, 1810s
 HUNDREDS = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9])00'?s\b")  # the 1900s
+# the 80s
 SHORT_DECADE = re.compile(
     r"(?<![\w.,:$\u00a3\u20ac/-])'?([2-9])0'?s(?!\w|-(?!style|era|inspired|themed))(?! (?:timer|timeout|exposure)\b)"
-)  # the 80s
+)
 SEASON = re.compile(r"(?<![\w./-])((?:19|20)(\d\d))/(\d\d)(?![\w/-]|\.\d)")  # 2019/20
-YEARS = re.compile(
-    r"(?<![\w.,/$\u00a3\u20ac-])(1[1-9]\d\d|20\d\d)-(\d{4}|\d\d)(?![\w/-]|[.,:]\d)"
-)  # 1914-18, 1914-1918
+# 1914-18, 1914-1918
+YEARS = re.compile(r"(?<![\w.,/$\u00a3\u20ac-])(1[1-9]\d\d|20\d\d)-(\d{4}|\d\d)(?![\w/-]|[.,:]\d)")
 PREFIXED_YEAR = re.compile(r"(?<=[a-z])-(?=(?:1[1-9]\d\d|20\d\d)\b(?![-/.]\d))")  # pre-1990
 SHORT_YEAR = re.compile(r"(?<![\w'])'(0\d)(?![\w'])")  # the class of '09
 ERA = re.compile(r"(?:(?<=\d)|(?<=century)) ?(AD|BC|CE|BCE)\b|\b(AD)(?= \d)")
@@ -34,20 +33,15 @@ BEFORE_DAY = (
     r"(?i:on|since|until|till|due|dated|born|(?:deadline|birthday|b-day|date|day|wedding|meeting|exam|election|party)"
     r" (?:is|was)) "
 )
-SHORT_DATE = re.compile(
-    rf"\b({BEFORE_DAY})(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])(?![\w/-]|\.\d| of\b)"
-)  # on 5/12
-EARLY_DATE = re.compile(
-    r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])/0([1-9])(?![\w/-]|\.\d)"
-)  # 9/11/01
+# on 5/12
+SHORT_DATE = re.compile(rf"\b({BEFORE_DAY})(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])(?![\w/-]|\.\d| of\b)")
+# 9/11/01
+EARLY_DATE = re.compile(r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])/0([1-9])(?![\w/-]|\.\d)")
 # No fraction that people write has these parts: 2/29
 SURE_DATE = re.compile(
     r"(?<![\w.,/$-])(?<!\d )(1[0-2]|[1-9])/(1[3-47-9]|2[1-36-9]|31)(?![\w/-]|\.\d| of\b| ?=)"
 )
 MIDNIGHT = re.compile(r"(?<![\w:.,])(?:00|24):00(?![:\d.]| hours\b)")
-DAY_MONTH = re.compile(
-    rf"(?<![\w.,/:-])(\bthe )?(3[01]|[12]?\d)(?:st|nd|rd|th)? ({alternatives(MONTHS)})(?! \d{{1,2}}\b)\b"
-)
 A_DAY = r"(3[01]|[12]\d|[1-9])(?:st|nd|rd|th)?"
 MONTH_DAYS = re.compile(rf"\b({'|'.join(MONTHS)}) {A_DAY} ?- ?{A_DAY}(?![\w:-])")  # June 5-7
 DAYS_MONTH = re.compile(rf"(?<![\w.,/-]){A_DAY} ?[-/] ?{A_DAY} ({'|'.join(MONTHS)})\b")  # 5-7 June
@@ -110,12 +104,6 @@ def _decade(match: re.Match[str]) -> str:
 
 def _era(match: re.Match[str]) -> str:
     return " " + ERAS[match[1]] if match[1] else ERAS[match[2]]
-
-
-def _day_month(match: re.Match[str]) -> str:
-    """Return "the fifth of May" for 5 May."""
-    day = ordinal(int(match[2])) if int(match[2]) else match[2]
-    return f"the {day} of {match[3]}"
 
 
 def _short_date(match: re.Match[str]) -> str:

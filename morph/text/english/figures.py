@@ -6,7 +6,7 @@ import re
 
 from .letters import spell
 from .money import CODES
-from .rules import Rule
+from .rules import Rule, table
 from .words import DIGITS, in_pairs, plural, small_number
 
 # 1.000,50: a continental number has a comma or another point behind the thousands, or is a price of whole thousands.
@@ -56,9 +56,10 @@ VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
 NAMED_VERSION = re.compile(r"(?<![\w./@:])([A-Za-z]+)(\d+)\.(\d+)(?![\w/@]|\.\w)")  # Qwen3.5
 ORDINAL_HYPHEN = re.compile(r"(?<=\d(?:st|nd|rd|th))-(?=[A-Za-z\s])")  # 20th-century, 18th- and
 BEFORE_ORDINAL = re.compile(r"(?<=[a-z])(?<!\d[a-z]{2})-(?=\d{1,3}(?:st|nd|rd|th)\b)")  # mid-20th
+# a 1,500-meter race, a 100-year-old tree
 THOUSANDS_HYPHEN = re.compile(
     r"(?<=\d,\d{3})-(?=[a-z])|(?:(?<=[ \"'(]\d{3})|(?<=[ \"'(]\d{4})|(?<=^\d{3})|(?<=^\d{4}))-(?=[a-z]{3,20}-)"
-)  # a 1,500-meter race, a 100-year-old tree
+)
 HASH = re.compile(r"(?<![\w&#])(?:#|\bNo\.? ?#)(?=\d)")  # #1
 DIGIT_CODE = re.compile(r"(?<![\w.,])00([1-9])\b(?![.,:]\d)")  # 007
 # Flights and models by letters: BA117, KC-135, MH370; planes with two numbers: 737-800, A350-1000.
@@ -72,19 +73,16 @@ JUMBO = re.compile(
     r"(?![-.,/]\d|-[a-z]| (?:[a-z]+s|people)\b)(?!\w)"
 )
 MODELS = re.compile(r"(?<![\w.,/-])([A-Z]{1,2})-?([1-9]\d{1,2})s\b(?!-)")  # B-52s, AK-47s
+# 100s of people, two 5s, 2x4s
 PLURALS = re.compile(
     r"(?<![\w.,:$\u00a3\u20ac/-])(1(?:0{2,3}|0,000|00,000))s(?= of\b)|"
     r"(?:(?<=\dx)|(?<=\d by )|(?<=\b[Tt]wo )|(?<=\b[Tt]hree )|(?<=\b[Ff]our )|(?<=\ball ))([1-9])s\b"
-)  # 100s of people, two 5s, 2x4s
-HUNDREDS = {
-    "100": "hundreds",
-    "1000": "thousands",
-    "10,000": "tens of thousands",
-    "100,000": "hundreds of thousands",
-}
-SPACED_THOUSANDS = re.compile(
-    r"(?<![\w.,$/+-])(?<!\d )([1-9]\d{0,2}(?: 000){1,3})(?! ?\d|[.,]\d|\w)"
-)  # 35 000 feet
+)
+HUNDREDS = table("""
+    100: hundreds, 1000: thousands, 10,000: tens of thousands, 100,000: hundreds of thousands
+""")
+# 35 000 feet
+SPACED_THOUSANDS = re.compile(r"(?<![\w.,$/+-])(?<!\d )([1-9]\d{0,2}(?: 000){1,3})(?! ?\d|[.,]\d|\w)")
 NOT_FOUND = re.compile(
     r"\b((?i:error|code|code is|an?|the|http) )?404\b(?(1)(?!-|[.,]\d| [a-z]+s\b)|(?= errors?\b))"
 )

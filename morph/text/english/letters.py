@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from .rules import Rule, alternatives, ends_sentence
+from .rules import Rule, alternatives, ends_sentence, table
 from .words import plural
 
 LETTER_NAMES = """
@@ -20,9 +20,8 @@ WORD = re.compile(r"[A-Za-z]+")
 CAPITALS = re.compile(r"\b([A-Z]+)((?:['\u2019][A-Z]+)+)\b|\b[A-Z]{2,}\b")
 PLURAL = re.compile(r"\b([A-Z]{2,})s\b")  # CEOs, TVs
 VOWELS = frozenset("AEIOUY")
-SHOUT = re.compile(
-    r"\b[A-Z]+(?:'[A-Z]+)?(?:,? [A-Z]+(?:'[A-Z]+)?\b){2,}"
-)  # "LET US OUT!" the children screamed.
+# "LET US OUT!" the children screamed.
+SHOUT = re.compile(r"\b[A-Z]+(?:'[A-Z]+)?(?:,? [A-Z]+(?:'[A-Z]+)?\b){2,}")
 LONGEST_SPELLED = 3
 SHORTEST_SHOUT = 5  # letters: shorter words in capitals may all be names, as in "The US, UK and EU"
 SHORTEST_OF_THREE = 4  # letters, where three in a row are in capitals
@@ -92,39 +91,16 @@ SPELLED = frozenset(
     UNHCR UPS URI URL USA USAF USB USC USDA USGS USMC USPS USSR UV UX VIP WTO YMCA YWCA
     """.split()  # noqa: SIM905 - as above
 )
-SAID_AS = {
-    "WWI": "World War one",
-    "WWII": "World War two",
-    "JPEG": "jay peg",
-    "MPEG": "em peg",
-    "NAACP": "en double ay see pee",
-    "NCAA": "en see double ay",
-    "IEEE": "eye triple ee",
-    "AAA": "triple ay",
-    "JSON": "jason",
-    "LSAT": "ell sat",
-    "MCAT": "em cat",
-    "GMAT": "gee mat",
-    "NOAA": "Noah",
-}
+SAID_AS = table("""
+    WWI: World War one, WWII: World War two, JPEG: jay peg, MPEG: em peg, NAACP: en double ay see pee
+    NCAA: en see double ay, IEEE: eye triple ee, AAA: triple ay, JSON: jason, LSAT: ell sat, MCAT: em cat
+    GMAT: gee mat, NOAA: Noah
+""")
 # Names with small letters among their capitals.
-MIXED = {
-    "PhD": "PHD",
-    "PhDs": "PHDs",
-    "BSc": "BSC",
-    "MSc": "MSC",
-    "mRNA": "MRNA",
-    "tRNA": "TRNA",
-    "iOS": "IOS",
-} | {
-    "pH": "PH",
-    "macOS": "Mac OS",
-    "IoT": "IOT",
-    "SaaS": "Sass",
-    "YoY": "year over year",
-    "QoQ": "quarter over quarter",
-    "TL;DR": "TLDR",
-}
+MIXED = table("""
+    PhD: PHD, PhDs: PHDs, BSc: BSC, MSc: MSC, mRNA: MRNA, tRNA: TRNA, iOS: IOS, pH: PH, macOS: Mac OS, IoT: IOT
+    SaaS: Sass, YoY: year over year, QoQ: quarter over quarter, TL;DR: TLDR
+""")
 MIXED_WORD = re.compile(rf"(?<![\w.@/-])(?:{alternatives(MIXED)})(?![\w@/])")
 # Beginnings and ends of short words that can be said: ISBN and HDMI cannot.
 BEGINNING = re.compile(

@@ -20,9 +20,8 @@ PRODUCT = re.compile(rf"(?<![\w.])({NUMBER}) ?[x\u00d7*] ?(?={NUMBER}(?: ?[x\u00
 SIZE = re.compile(rf"(?<![\w.,])(?!0x)({NUMBER}) ?([xX\u00d7]) ?(?={NUMBER})")
 LENGTHS = "mm|cm|m|km|ft|feet|foot|in|inch|inches|pixels|px"
 MEASURED = re.compile(rf"[\d.,]+(?: ?\u00d7 ?[\d.,]+)?(?: ?(?:{LENGTHS})\b| ?[\"'])")  # 10 \u00d7 15 cm
-SIZE_OF_LENGTHS = re.compile(
-    r"(?:(?<=[cm]m)|(?<=[\d ]m)|(?<=ft)|(?<=in)|(?<=[\"'])) ?[x\u00d7] ?(?=\d)"
-)  # 10 cm \u00d7 15 cm
+# 10 cm \u00d7 15 cm
+SIZE_OF_LENGTHS = re.compile(r"(?:(?<=[cm]m)|(?<=[\d ]m)|(?<=ft)|(?<=in)|(?<=[\"'])) ?[x\u00d7] ?(?=\d)")
 SCREEN = re.compile(r"(?<![\w.,])(\d{3,4}) ?[x\u00d7] ?(\d{3,4})(?![\w.])")  # 1920x1080
 BIG_POWER = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=10(?:\^|\u00b2| squared| cubed| to the))")
 TIMES_A_DAY = re.compile(r"(?<![\w.,])(\d{1,2})x/(?=(?:day|week|month|year)\b)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule, alternatives, pairs, table
+from .rules import Rule, Said, alternatives, pairs, table
 
 MINUS = re.compile(r"(?<![\w$\u00a3\u20ac)-])-(?=[$\u00a3\u20ac]\d)")
 AMOUNT = r"\d+(?:,\d{3})*(?:\.\d+)?"
@@ -18,29 +18,32 @@ MONEY_RANGE = re.compile(
     r"(?=(?:k|K|m|M|mn|bn|B|tn)\b|(?![\w/-]|[.,]\d))"
 )
 SCALE_WORD = re.compile(r" (?:thousand|million|billion|trillion)\b")
+# between $5 and $10 million
 BETWEEN = re.compile(
     r"\b([Bb]etween|[Ff]rom) ([$\u00a3\u20ac])(\d{1,3}(?:\.\d)?) (and|to) "
     r"(?=\2\d{1,3}(?:\.\d)? (?:million|billion|trillion)\b)"
-)  # between $5 and $10 million
-AND_MORE = re.compile(
-    rf"([$\u00a3\u20ac])({AMOUNT})\+(?: (million|billion|trillion)\b)?(?!\d)"
-)  # $100+ million
+)
+# $100+ million
+AND_MORE = re.compile(rf"([$\u00a3\u20ac])({AMOUNT})\+(?: (million|billion|trillion)\b)?(?!\d)")
 SUFFIX_RANGE = re.compile(
     rf"(?<![A-Za-z])([$\u00a3\u20ac])({AMOUNT}) ?({SUFFIX})-\1?({AMOUNT}) ?({SUFFIX})(?![\w'])"
 )
 MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn|mln|bln|trn)(?![\w'])")
 # Dollars of a country, and signs that the library leaves.
-DOLLARS = table("""
+DOLLARS = {
+    country: (f"{name} dollar", f"{name} dollars")
+    for country, name in table("""
     US: US, A: Australian, AU: Australian, C: Canadian, CA: Canadian, NZ: New Zealand, HK: Hong Kong, S: Singapore
-""")
-SCALE = rf"(?: ?({SUFFIX})\b| (thousand|million|billion|trillion|lakh|crore)\b)?"
-COUNTRY_DOLLARS = re.compile(rf"\b({alternatives(DOLLARS)})\$ ?({AMOUNT}){SCALE}")
+""").items()
+}
+PRICE = rf"(?P<amount>{AMOUNT})(?: ?(?P<suffix>{SUFFIX})\b| (?P<word>thousand|million|billion|trillion|lakh|crore)\b)?"
+COUNTRY_DOLLARS = re.compile(rf"\b(?P<name>{alternatives(DOLLARS)})\$ ?{PRICE}")
 SIGNS = pairs("""
     \u20b9: rupee/rupees, \u20a9: won, \u20bd: ruble/rubles, \u20ba: lira, \u20aa: shekel/shekels, \u20ab: dong
     \u0e3f: baht, \u20a6: naira, \u20b1: peso/pesos, \u20b4: hryvnia/hryvnias, \u20bf: bitcoin/bitcoins, \u00a5: yen
     \u20b5: cedi/cedis
 """)
-SIGNED = re.compile(rf"([{''.join(SIGNS)}]) ?({AMOUNT}){SCALE}")
+SIGNED = re.compile(rf"(?P<name>[{''.join(SIGNS)}]) ?{PRICE}")
 CODES = pairs("""
     Rs: rupee/rupees, Rs.: rupee/rupees
     USD: US dollar/US dollars, EUR: euro/euros, GBP: pound/pounds, JPY: yen, CHF: Swiss franc/Swiss francs
@@ -50,8 +53,8 @@ CODES = pairs("""
     NZD: New Zealand dollar/New Zealand dollars, SGD: Singapore dollar/Singapore dollars, RUB: ruble/rubles
     HKD: Hong Kong dollar/Hong Kong dollars, ZAR: rand, BTC: bitcoin/bitcoins, ETH: ether
 """)
-CODED = re.compile(rf"(?<![\w.,])({AMOUNT}){SCALE} ?({alternatives(CODES)})\b")
-CODE_FIRST = re.compile(rf"(?<!\w)({alternatives(CODES)}) ?({AMOUNT}){SCALE}")
+CODED = re.compile(rf"(?<![\w.,]){PRICE} ?(?P<name>{alternatives(CODES)})\b")
+CODE_FIRST = re.compile(rf"(?<!\w)(?P<name>{alternatives(CODES)}) ?{PRICE}")
 CENTS = re.compile(r"(?<![\w.,$])(\d+(?:\.\d+)?) ?\u00a2")
 # A price before a noun that it describes: a $20 bill, a sub-$100 phone; "a $5 at" and the like have no noun.
 NAMES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "pence"), "\u20ac": ("euro", "cent")}
@@ -106,29 +109,14 @@ def _scaled(amount: str, suffix: str | None, word: str | None) -> str:
     return f"{amount} {scale}" if scale else amount
 
 
-def _named(amount: str, scale: str, names: tuple[str, str]) -> str:
-    return f"{scale} {names[0 if scale == amount == '1' else 1]}"
+def _in_currency(names: dict[str, tuple[str, str]]) -> Said:
+    """Return a rule's right side: an amount with its currency, in the singular for one, and in the plural."""
 
+    def said(match: re.Match[str]) -> str:
+        scaled = _scaled(match["amount"], match["suffix"], match["word"])
+        return f"{scaled} {names[match['name']][0 if scaled == '1' else 1]}"
 
-def _country_dollars(match: re.Match[str]) -> str:
-    country, amount, suffix, word = match.groups()
-    name = DOLLARS[country]
-    return _named(amount, _scaled(amount, suffix, word), (f"{name} dollar", f"{name} dollars"))
-
-
-def _signed(match: re.Match[str]) -> str:
-    sign, amount, suffix, word = match.groups()
-    return _named(amount, _scaled(amount, suffix, word), SIGNS[sign])
-
-
-def _coded(match: re.Match[str]) -> str:
-    amount, suffix, word, code = match.groups()
-    return _named(amount, _scaled(amount, suffix, word), CODES[code])
-
-
-def _code_first(match: re.Match[str]) -> str:
-    code, amount, suffix, word = match.groups()
-    return _named(amount, _scaled(amount, suffix, word), CODES[code])
+    return said
 
 
 def _adjective(match: re.Match[str]) -> str:
@@ -181,10 +169,10 @@ def _counted(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    (COUNTRY_DOLLARS, _country_dollars),  # US$100
-    (SIGNED, _signed),
-    (CODED, _coded),  # 5 CHF
-    (CODE_FIRST, _code_first),  # CHF 5
+    (COUNTRY_DOLLARS, _in_currency(DOLLARS)),  # US$100
+    (SIGNED, _in_currency(SIGNS)),
+    (CODED, _in_currency(CODES)),  # 5 CHF
+    (CODE_FIRST, _in_currency(CODES)),  # CHF 5
     (CENTS, lambda match: f"{match[1]} {'cent' if match[1] == '1' else 'cents'}"),
     (BETWEEN, r"\1 \3 \4 "),
     (AND_MORE, _and_more),

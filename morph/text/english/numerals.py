@@ -41,9 +41,8 @@ FIRST_NAMES = (
     "John|William|James|Robert|George|Henry|Charles|Thomas|David|Michael|Richard|Joseph|Frank|Samuel|Edward|Walter|"
     "Albert|Thurston|Harold|Arthur|Paul|Daniel|Martin|Harry|Jack|Theodore|Benjamin|Frederick|Cornelius|Oscar"
 )
-NAMESAKE = re.compile(
-    rf"\b((?:{FIRST_NAMES}) (?:[A-Z]\. )?[A-Z][a-z]{{2,15}}),? (II|III|IV)\b"
-)  # Thurston Howell III
+# Thurston Howell III
+NAMESAKE = re.compile(rf"\b((?:{FIRST_NAMES}) (?:[A-Z]\. )?[A-Z][a-z]{{2,15}}),? (II|III|IV)\b")
 WORLD_WAR = re.compile(r"\bWW[ -]?(1|2|II?)\b")
 RULED = re.compile(
     r" (?:was|is|never|also|became|had|lost|won|came|built|took|sent|made|wrote|fled|fought|[a-z]{2,12}ed)\b"

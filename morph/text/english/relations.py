@@ -10,9 +10,8 @@ from .words import in_pairs, ordinal
 MIXED_FRACTION = re.compile(r"(?<![\w.,/-])(\d{1,2})-(?=\d{1,2}/\d{1,2}(?![\w/]|[.,]\d))")  # 1-1/2 cups
 FRACTION_END = re.compile(r"(?<![\w./])(\d{1,2}/\d{1,2})(?:rd|th)s?\b")  # 2/3rds
 INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
-PRESSURE = re.compile(
-    r"(?<![\w./$\u00a3\u20ac])([89]\d|1\d\d|2[0-4]\d)/([4-9]\d|1[0-3]\d)(?![\w/]|\.\d)"
-)  # 120/80
+# 120/80
+PRESSURE = re.compile(r"(?<![\w./$\u00a3\u20ac])([89]\d|1\d\d|2[0-4]\d)/([4-9]\d|1[0-3]\d)(?![\w/]|\.\d)")
 METER = re.compile(r"(?<![\w./$])(\d{1,2})/(2|4|8|16)(?= (?:time|signature)\b)")  # 3/4 time
 EYESIGHT = re.compile(r"(?<![\w./$])20/(\d{2,3})(?= (?:vision|eyesight)\b)")  # 20/200 vision
 SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)(?<!10/10)")  # 50/50, 20/20

@@ -20,9 +20,10 @@ SHORT_DAYS = table("""
 A_MONTH = alternatives(set(SHORT_MONTHS) - {"May"})
 A_DAY = alternatives(SHORT_DAYS)
 MONTH_SPAN = re.compile(rf"\b({A_MONTH})\.?-({A_MONTH}|May)\b\.?(?!-)")  # Jan-Mar
+# May-June, Monday-Friday
 FULL_SPAN = re.compile(
     rf"\b({'|'.join(MONTHS)}|[MTWFS][a-z]{{2,5}}day)-(?=(?:{'|'.join(MONTHS)}|[MTWFS][a-z]{{2,5}}day)\b)"
-)  # May-June, Monday-Friday
+)
 DAY_SPAN = re.compile(rf"\b({A_DAY})\.?-({A_DAY})\b\.?(?!-)")  # Mon-Fri
 SHORT_MONTH = re.compile(rf"\b({A_MONTH})(?:\.|(?= \d)|(?<=\d [A-Z][a-z]{{2}})(?=[., ]|\Z))(?![\w.])")
 SHORT_DAY = re.compile(
@@ -75,13 +76,9 @@ ANYWHERE = table("""
     excl.: excluding, misc.: miscellaneous, a.k.a.: also known as, et al.: et al, intl.: international
     attn.: attention, asst.: assistant, appt.: appointment, blvd.: boulevard, ave.: avenue
 """)
-INSIDE = {
-    "temp.": "temperature",
-    "esp.": "especially",
-    "cf.": "compare",
-    "resp.": "respectively",
-    "ca.": "circa",
-}
+INSIDE = table("""
+    temp.: temperature, esp.: especially, cf.: compare, resp.: respectively, ca.: circa
+""")
 LIFE = re.compile(r"(?<![\w.])([bd])\. ?(?=(?:1\d|20)\d\d\b)")  # b. 1950
 SHORT_FORM = re.compile(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)")
 VERSUS = re.compile(r"(?<![\w.])(vs|etc)(?![\w.])")

@@ -29,9 +29,8 @@ SECRET = re.compile(
     r"\b((?i:code|pin|passcode|password|combination)\b(?:[^.,;!?\d\n]{0,30}\b(?:is|was|number|to))?:? ?(?:no\. |#)?)"
     r"(\d{4,8})\b(?![.,/-]\d)"
 )
-LOCAL_PHONE = re.compile(
-    r"(?<![\w.,+/-])(?<!\d )\(?0\d{2,4}\)? \d{3,4}(?: \d{3,4})?\b(?![-.,]?\d)"
-)  # 020 7946 0018
+# 020 7946 0018
+LOCAL_PHONE = re.compile(r"(?<![\w.,+/-])(?<!\d )\(?0\d{2,4}\)? \d{3,4}(?: \d{3,4})?\b(?![-.,]?\d)")
 WORD_PHONE = re.compile(r"\b1-(8\d\d)-(?=[A-Z]{4})")  # 1-800-FLOWERS
 SECURITY_NUMBER = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
 RULES: tuple[Rule, ...] = (

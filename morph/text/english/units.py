@@ -6,7 +6,7 @@ import re
 
 from .money import NO_NOUN
 from .numerals import is_initial
-from .rules import Rule, alternatives, ends_sentence, pairs
+from .rules import Rule, alternatives, ends_sentence, pairs, table
 
 # Singular and plural. Others (kg, km, cm, mph, percent, degrees) are the library's.
 UNITS = pairs("""
@@ -32,41 +32,19 @@ UNITS = pairs("""
     KB: kilobyte/kilobytes, kB: kilobyte/kilobytes, MB: megabyte/megabytes, GB: gigabyte/gigabytes
     TB: terabyte/terabytes, kcal: kilocalorie/kilocalories, kJ: kilojoule/kilojoules, Nm: newton meter/newton meters
     psi: pee ess eye, atm: atmosphere/atmospheres, \u00b0: degree/degrees
-""") | {
-    written: (f"{one} per {other}", f"{many} per {other}")
-    for written, (one, many, other) in {
-        "m/s": ("meter", "meters", "second"),
-        "km/s": ("kilometer", "kilometers", "second"),
-        "ft/s": ("foot", "feet", "second"),
-        "km/h": ("kilometer", "kilometers", "hour"),
-        "kph": ("kilometer", "kilometers", "hour"),
-        "mph": ("mile", "miles", "hour"),
-        "KB/s": ("kilobyte", "kilobytes", "second"),
-        "MB/s": ("megabyte", "megabytes", "second"),
-        "GB/s": ("gigabyte", "gigabytes", "second"),
-        "kbps": ("kilobit", "kilobits", "second"),
-        "Mbps": ("megabit", "megabits", "second"),
-        "Gbps": ("gigabit", "gigabits", "second"),
-        "Mbit/s": ("megabit", "megabits", "second"),
-        "fps": ("frame", "frames", "second"),
-        "rpm": ("revolution", "revolutions", "minute"),
-        "bpm": ("beat", "beats", "minute"),
-        "mpg": ("mile", "miles", "gallon"),
-        "mg/dL": ("milligram", "milligrams", "deciliter"),
-        "mg/L": ("milligram", "milligrams", "liter"),
-        "g/L": ("gram", "grams", "liter"),
-        "mL/min": ("milliliter", "milliliters", "minute"),
-        "ml/min": ("milliliter", "milliliters", "minute"),
-        "mg/kg": ("milligram", "milligrams", "kilogram"),
-        "L/min": ("liter", "liters", "minute"),
-        "l/min": ("liter", "liters", "minute"),
-        "g/km": ("gram", "grams", "kilometer"),
-        "MPH": ("mile", "miles", "hour"),
-        "RPM": ("revolution", "revolutions", "minute"),
-        "BPM": ("beat", "beats", "minute"),
-        "MPG": ("mile", "miles", "gallon"),
-        "ppm": ("part", "parts", "million"),
-    }.items()
+""")
+# What there is of something for each of something else.
+RATES = table("""
+    m/s: meter/second, km/s: kilometer/second, km/h: kilometer/hour, kph: kilometer/hour, mph: mile/hour, MPH: mile/hour
+    KB/s: kilobyte/second, MB/s: megabyte/second, GB/s: gigabyte/second, kbps: kilobit/second, Mbps: megabit/second
+    Gbps: gigabit/second, Mbit/s: megabit/second, fps: frame/second, rpm: revolution/minute, RPM: revolution/minute
+    bpm: beat/minute, BPM: beat/minute, mpg: mile/gallon, MPG: mile/gallon, mg/dL: milligram/deciliter
+    mg/L: milligram/liter, g/L: gram/liter, mL/min: milliliter/minute, ml/min: milliliter/minute
+    mg/kg: milligram/kilogram, L/min: liter/minute, l/min: liter/minute, g/km: gram/kilometer, ppm: part/million
+""")
+UNITS |= {"ft/s": ("foot per second", "feet per second")} | {
+    written: (f"{one} per {other}", f"{one}s per {other}")
+    for written, (one, other) in ((written, said.split("/")) for written, said in RATES.items())
 }
 # Letters that also have other meanings directly behind a number (the s of "1990s", 5h) need a space, or a decimal.
 SPACED = ("s", "h", "V", "W", "L", "mo", "in", "mi")
@@ -77,9 +55,10 @@ UNIT = re.compile(
     rf"(?<=\d)(?:(?: |-(?!m/)|(?!(?:{'|'.join(SPACED)})\b))({PLAIN})(?![\w'/])|"
     rf"[ -]({'|'.join(WORDS)})(?=\.(?:[ ]?[a-z,;:)]|\s*\Z)))(?P<dot>\.(?=[ ]?[a-z,;:)\d]|-|\s*\Z))?"
 )
+# 12V, 2L
 JOINED_UNIT = re.compile(
     r"(?<![A-Za-z\d.])(\d+\.\d+|\d{2,4})(?=[VW](?![\w'/-]))|(?<![\w.])(\d)(?=L(?![\w'/-]))"
-)  # 12V, 2L
+)
 DECIMAL_SECONDS = re.compile(r"(?<=\d\.\d)(\d?)s\b")  # 9.58s
 FEET_INCHES = re.compile(
     r"(?<![\w.,])(\d{1,2}) ?(?:ft|feet|foot)\.?,? (\d{1,2}(?:\.\d)?) ?(?:in|inch|inches)\b(?:\.(?= ?[a-z,;]))?"

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from .rules import table
+
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEENS = tuple(
     "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()  # noqa: SIM905
 )
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-ORDINALS = {
-    "one": "first",
-    "two": "second",
-    "three": "third",
-    "five": "fifth",
-    "eight": "eighth",
-    "nine": "ninth",
-} | {
-    "twelve": "twelfth",
-}
+ORDINALS = table("""
+    one: first, two: second, three: third, five: fifth, eight: eighth, nine: ninth, twelve: twelfth
+""")
 
 
 def small_number(number: int) -> str:

@@ -25,9 +25,8 @@ MOST_CAPTIONS = 20_000
 LAST_S = 12 * 3600.0  # no caption ends later: the track is held in memory
 VTT_VOICE = re.compile(r"(?:^[-\u2010-\u2014][ \t]*)?<v(?:\.[^\s<>]*)?\s+([^<>\s][^<>]*)>", re.MULTILINE)
 VTT_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<[\d:.]+>")  # a mark, or the time of a word
-VTT_BLOCK = re.compile(
-    r"(?:NOTE(?:[ \t].*)?|STYLE[ \t]*|REGION[ \t]*)"
-)  # the first line of one that is no caption
+# The first line of one that is no caption
+VTT_BLOCK = re.compile(r"(?:NOTE(?:[ \t].*)?|STYLE[ \t]*|REGION[ \t]*)")
 ARROW = "-->"
 STAMP = r"\d{1,4}(?::\d{1,4}){1,2}[.,]\d{1,3}"
 TIMES = re.compile(rf"\s*-?{STAMP}[^\w<]{{1,9}}{STAMP}(?:\s+X1:.*)?\s*")  # also with another arrow, or none
