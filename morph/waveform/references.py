@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,27 +12,16 @@ from ..runtime.recent import Recent
 KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
 
 
-class References:
+class References(Recent[int, tuple[torch.Tensor, Any]]):
     """The codec's states after references: the most recently used ones are kept.
 
-    A reference is known by its tensor's identity: a voice keeps its codes for as long as it lives. A state has
-    ``frames``, the number of the reference's frames that it is after.
+    A reference is known by its tensor's identity: a voice keeps its codes for as long as it lives. It is kept too: its
+    id names nothing else as long as it lives. A state has ``frames``, the number of the reference's frames that it is
+    after.
     """
 
     def __init__(self, kept: int = KEPT_REFERENCES):
-        # The reference itself is kept too: its id names nothing else as long as it lives.
-        self._states: Recent[int, tuple[torch.Tensor, Any]] = Recent(kept)
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def clear(self) -> None:
-        """Release all states."""
-        self._states.clear()
-
-    def use(self, where: Hashable) -> None:
-        """Name what the states are computed with (codec, device, dtype); others are released."""
-        self._states.use(where)
+        super().__init__(kept)
 
     def missing(self, reference: torch.Tensor) -> int:
         """Return how many frames of a reference must still be fed."""
@@ -41,14 +30,14 @@ class References:
 
     def feed(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> None:
         """Have ``feed`` make the state after some more frames, from the one before, or None, and the reference."""
-        self._states.keep(id(reference), (reference, feed(self._state(reference), reference)))
+        self.keep(id(reference), (reference, feed(self._state(reference), reference)))
 
-    def get(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> Any:
+    def after(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> Any:
         """Return the state after all frames; what is missing is fed."""
         while self.missing(reference):
             self.feed(reference, feed)
         return self._state(reference)
 
     def _state(self, reference: torch.Tensor) -> Any:
-        kept = self._states.get(id(reference))
+        kept = self.get(id(reference))
         return None if kept is None else kept[1]

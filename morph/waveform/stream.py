@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -76,13 +77,58 @@ class LineCodec(Protocol):
         """Release a line's state."""
 
 
-class SingleLines:
+class _AfterReferences(ABC):
+    """Lines that begin once the references of their voices, if they have any, are decoded."""
+
+    def __init__(self, references: References):
+        self._references = references
+        self._behind: dict[int, torch.Tensor] = {}  # references of lines that wait for the state after them
+
+    def begin(self, line: int, reference: torch.Tensor | None) -> None:
+        self.end(line)
+        if reference is None:
+            self._start(line, None)
+        else:
+            self._behind[line] = reference
+        self._take_kept(line)
+
+    def missing(self, line: int) -> int:
+        return self._references.missing(self._behind[line]) if line in self._behind else 0
+
+    def feed(self, line: int) -> None:
+        self._references.feed(self._behind[line], self._feed)
+        self._take_kept(line)
+
+    def _take_kept(self, line: int) -> None:
+        """Take the state after its reference before others' references take its place."""
+        if not self.missing(line):
+            self._take_state(line)
+
+    def _take_state(self, line: int) -> None:
+        """Give a line the state after its reference; what is missing of that is decoded."""
+        if (reference := self._behind.pop(line, None)) is not None:
+            self._start(line, self._references.after(reference, self._feed))
+
+    @abstractmethod
+    def end(self, line: int) -> None:
+        """Release a line's state."""
+
+    @abstractmethod
+    def _start(self, line: int, state: Any) -> None:
+        """Give a line the state that it begins with; None: it has no reference."""
+
+    @abstractmethod
+    def _feed(self, state: Any, reference: torch.Tensor) -> Any:
+        """Return the state after some more frames of a reference, from the one before, or None."""
+
+
+class SingleLines(_AfterReferences):
     """A ``LineCodec`` over upstream's modules, one line at a time."""
 
     def __init__(self, model: Model, references: References):
-        self._codec, self._references = CodecStream(model), references
+        super().__init__(references)
+        self._codec = CodecStream(model)
         self._states: dict[int, CodecState] = {}
-        self._behind: dict[int, torch.Tensor] = {}  # references of lines without a state
 
     def prepare(self) -> None:
         """See ``LineCodec``: here is nothing to do."""
@@ -95,28 +141,8 @@ class SingleLines:
         """See ``LineCodec``: here a line is decoded at once."""
         return 1
 
-    def begin(self, line: int, reference: torch.Tensor | None) -> None:
-        """See ``LineCodec``."""
-        self.end(line)
-        if reference is None:
-            self._states[line] = CodecState()
-        else:
-            self._behind[line] = reference
-            self._take_kept(line)
-
-    def missing(self, line: int) -> int:
-        """See ``LineCodec``."""
-        return self._references.missing(self._behind[line]) if line in self._behind else 0
-
-    def feed(self, line: int) -> None:
-        """See ``LineCodec``."""
-        self._references.feed(self._behind[line], self._feed)
-        self._take_kept(line)
-
-    def _take_kept(self, line: int) -> None:
-        """Take the state after its reference before others' references take its place."""
-        if not self.missing(line):
-            self._state(line)
+    def _start(self, line: int, state: CodecState | None) -> None:
+        self._states[line] = CodecState() if state is None else state.copy()
 
     def _feed(self, state: CodecState | None, reference: torch.Tensor) -> CodecState:
         state = state or CodecState()
@@ -125,44 +151,36 @@ class SingleLines:
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """See ``LineCodec``: here the host waits."""
-        return _Made({line: self._codec.decode(self._state(line), part) for line, part in codes.items()})
-
-    def _state(self, line: int) -> CodecState:
-        """Return a line's state; what is missing of its reference is decoded."""
-        if (reference := self._behind.pop(line, None)) is not None:
-            self._states[line] = self._references.get(reference, self._feed).copy()
-        return self._states[line]
+        for line in codes:
+            self._take_state(line)
+        return _Made({line: self._codec.decode(self._states[line], part) for line, part in codes.items()})
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         """See ``LineCodec``: here the host goes first."""
 
     def end(self, line: int) -> None:
-        """See ``LineCodec``."""
         self._states.pop(line, None)
         self._behind.pop(line, None)
 
 
-class SharedRow:
+class SharedRow(_AfterReferences):
     """A ``LineCodec`` over a row of many lines. A line without an index in the row waits with its state beside it."""
 
     def __init__(self, row: RowStream, references: References):
-        self._row, self._references = row, references
+        super().__init__(references)
+        self._row = row
         self._holders: list[int | None] = [None] * row.lines
         self._indices: dict[int, int] = {}  # of the lines among them
         self._paused: dict[int, Warm | None] = {}
-        self._behind: dict[int, torch.Tensor] = {}  # references of lines that wait for the state after them
         self._early: dict[int, np.ndarray] = {}  # samples that were begun ahead, of paused lines
 
     def prepare(self) -> None:
-        """See ``LineCodec``."""
         self._row.prepare()
 
     def step_s(self, lines: int) -> float | None:
-        """See ``LineCodec``."""
         return self._row.step_s(lines)
 
     def steps(self, line: int, frames: int) -> int:
-        """See ``LineCodec``."""
         if (index := self._indices.get(line)) is not None:
             return self._row.steps(index, frames)
         if (reference := self._behind.get(line)) is not None:
@@ -170,47 +188,23 @@ class SharedRow:
         warm = self._paused.get(line)
         return count_steps(0 if warm is None else warm.frames, frames)
 
-    def begin(self, line: int, reference: torch.Tensor | None) -> None:
-        """See ``LineCodec``."""
-        self.end(line)
-        if reference is None:
-            self._paused[line] = None
-        else:
-            self._behind[line] = reference
-        self._take_index(line)
+    def _start(self, line: int, state: Warm | None) -> None:
+        self._paused[line] = state
 
-    def _take_index(self, line: int) -> None:
-        """Give a line that can begin a free index, before its first codes are there."""
-        if self.missing(line):
-            return
-        self._take_state(line)
-        if len(self._indices) < len(self._holders):
+    def _take_kept(self, line: int) -> None:
+        """Take also a free index, if there is one, before the line's first codes are there."""
+        super()._take_kept(line)
+        if line in self._paused and len(self._indices) < len(self._holders):
             self._index(line, [])
-
-    def missing(self, line: int) -> int:
-        """See ``LineCodec``."""
-        return self._references.missing(self._behind[line]) if line in self._behind else 0
-
-    def feed(self, line: int) -> None:
-        """See ``LineCodec``."""
-        self._references.feed(self._behind[line], self._feed)
-        self._take_index(line)
 
     def _feed(self, warm: Warm | None, reference: torch.Tensor) -> Warm:
         return self._row.feed(self._free_index([]), warm, reference)
 
-    def _take_state(self, line: int) -> None:
-        """Give a line the state after its reference; what is missing of that is decoded."""
-        if (reference := self._behind.pop(line, None)) is not None:
-            self._paused[line] = self._references.get(reference, self._feed)
-
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
-        """See ``LineCodec``."""
         if (index := self._indices.get(line)) is not None:
             self._row.begin_ahead(index, codes)
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
-        """See ``LineCodec``."""
         for line in codes:  # first: this may take indices
             self._take_state(line)
         begun = {
@@ -241,7 +235,6 @@ class SharedRow:
             yield {index: line for line, index in at.items()}, launched
 
     def end(self, line: int) -> None:
-        """See ``LineCodec``."""
         self._paused.pop(line, None)
         self._behind.pop(line, None)
         self._early.pop(line, None)

@@ -70,7 +70,7 @@ def test_a_reference_is_decoded_once_for_all_streams(model, choice):
             codec.begin(line, reference)
         for ours in codec.launch(dict.fromkeys((0, 1, 2), codes)).wait().values():
             assert len(ours) == len(whole) and signal_to_noise(whole, ours) > FLOAT32_DB
-        states.append(engine._streams.references.get(reference, lambda *_: pytest.fail("made again")))
+        states.append(engine._streams.references.after(reference, lambda *_: pytest.fail("made again")))
     assert states[0] is states[1]
     engine.free()
     assert len(engine._streams.references) == 0 and engine._streams._kept is None
@@ -113,7 +113,7 @@ def test_the_least_recently_used_reference_is_released():
             made.append(index)
             return SimpleNamespace(frames=1, number=len(made))
 
-        return references.get(voices[index], feed).number
+        return references.after(voices[index], feed).number
 
     assert [state(index) for index in (0, 1, 0, 2, 0, 1)] == [1, 2, 1, 3, 1, 4]
     assert made == [0, 1, 2, 1] and len(references) == 2
