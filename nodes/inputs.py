@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from comfy_api.latest import io
 
@@ -20,7 +20,7 @@ from ..morph.options import (
 )
 from ..morph.text.pauses import check_spoken
 from ..morph.text.scripts.script import find_tag
-from .sockets import ModelSocket, SamplingSocket, VoiceSocket, WordCheckSocket
+from .sockets import CastSocket, ModelSocket, SamplingSocket, VoiceSocket, WordCheckSocket
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = (
@@ -39,6 +39,31 @@ LANGUAGES = (
 MAX_SEED = 2**64 - 1
 
 
+def number(name: str, default: float, span: Sequence[float], tooltip: str, **more: Any) -> io.Input:
+    """Return a widget for a number, whole if ``default`` is; ``span``: the lowest, the highest, and a step if any."""
+    kind: Any = io.Int if isinstance(default, int) else io.Float
+    lowest, highest, *step = span
+    limits = {"min": lowest, "max": highest, "step": step[0] if step else None}
+    return kind.Input(name, default=default, tooltip=tooltip, **limits, **more)
+
+
+def choice(name: str, options: Iterable[str], default: str, tooltip: str, **more: Any) -> io.Input:
+    """Return a widget for one of several texts."""
+    return io.Combo.Input(name, options=list(options), default=default, tooltip=tooltip, **more)
+
+
+def switch(name: str, default: bool, tooltip: str, **more: Any) -> io.Input:
+    """Return a widget that is on or off."""
+    return io.Boolean.Input(name, default=default, tooltip=tooltip, **more)
+
+
+def text_box(name: str, default: str, tooltip: str, **more: Any) -> io.Input:
+    """Return a widget for a text of several lines, which is taken as it is."""
+    return io.String.Input(
+        name, default=default, tooltip=tooltip, multiline=True, dynamic_prompts=False, **more
+    )
+
+
 def model() -> io.Input:
     return ModelSocket.Input("model", tooltip="A checkpoint from Load Qwen3-TTS Model. Required.")
 
@@ -48,54 +73,56 @@ def voice(tooltip: str) -> io.Input:
 
 
 def text(default: str) -> io.Input:
-    return io.String.Input(
+    return text_box(
         "text",
-        multiline=True,
-        default=default,
-        dynamic_prompts=False,
-        tooltip=(
-            "The text to speak. [pause 0.5] in it is half a second of silence; there is no other markup. Must not be "
-            "empty. Default: a sample sentence."
-        ),
+        default,
+        "The text to speak. [pause 0.5] in it is half a second of silence; there is no other markup. Must not be "
+        "empty. Default: a sample sentence.",
     )
 
 
 def language() -> io.Input:
-    return io.Combo.Input(
+    return choice(
         "language",
-        options=list(LANGUAGES),
-        default="auto",
-        tooltip="The language of the text. auto lets the model detect it. Default: auto.",
+        LANGUAGES,
+        "auto",
+        "The language of the text. auto lets the model detect it. Default: auto.",
     )
 
 
 def seq_groups() -> io.Input:
-    return io.Int.Input(
+    return number(
         "seq_groups",
+        DEFAULT_SEQ_GROUPS,
+        (1, PREDICTED_GROUPS, 1),
+        "How many of each frame's 15 predicted code groups are computed one after another; the crossbar "
+        f"computes the rest at once. {PREDICTED_GROUPS} is exact: the original algorithm. Lower is faster and "
+        "approximate: the groups above it, which carry the finer detail of the sound, are sampled "
+        "independently of each other. Before going low, compare settings by ear with Speed/Quality Sweep. "
+        f"Unit: groups, 1 to 15. Default: {DEFAULT_SEQ_GROUPS}.",
         display_name="SEQ_GROUPS",
-        default=DEFAULT_SEQ_GROUPS,
-        min=1,
-        max=PREDICTED_GROUPS,
-        step=1,
         display_mode=io.NumberDisplay.slider,
+    )
+
+
+def cast() -> io.Input:
+    return CastSocket.Input(
+        "cast",
+        optional=True,
         tooltip=(
-            "How many of each frame's 15 predicted code groups are computed one after another; the crossbar "
-            f"computes the rest at once. {PREDICTED_GROUPS} is exact: the original algorithm. Lower is faster and "
-            "approximate: the groups above it, which carry the finer detail of the sound, are sampled "
-            "independently of each other. Before going low, compare settings by ear with Speed/Quality Sweep. "
-            f"Unit: groups, 1 to 15. Default: {DEFAULT_SEQ_GROUPS}."
+            "The characters' voices, from Cast or Whole Cast. A name that it does not have is looked up "
+            "among the saved voices, then among the checkpoint's speakers. Default: not connected."
         ),
     )
 
 
 def seed(what: str) -> io.Input:
-    return io.Int.Input(
+    return number(
         "seed",
-        default=0,
-        min=0,
-        max=MAX_SEED,
+        0,
+        (0, MAX_SEED),
+        f"{what} Unit: integer, 0 to 2^64 - 1. Default: 0.",
         control_after_generate=True,
-        tooltip=f"{what} Unit: integer, 0 to 2^64 - 1. Default: 0.",
     )
 
 
@@ -108,83 +135,69 @@ def sampling() -> io.Input:
 
 
 def batch_size(what: str) -> io.Input:
-    return io.Int.Input(
+    return number(
         "batch_size",
-        default=GenerateOptions.batch_size,
-        min=AUTO_ROWS,
-        max=MOST_LINES,
-        tooltip=(
-            f"How many {what} are decoded in parallel. More is faster but uses more memory. Unit: lines. Default: "
-            f"{GenerateOptions.batch_size}, as many as there are and the memory allows."
-        ),
+        GenerateOptions.batch_size,
+        (AUTO_ROWS, MOST_LINES),
+        f"How many {what} are decoded in parallel. More is faster but uses more memory. Unit: lines. Default: "
+        f"{GenerateOptions.batch_size}, as many as there are and the memory allows.",
     )
 
 
 def decoding() -> io.Input:
-    return io.Combo.Input(
+    return choice(
         "decoding",
-        options=list(DECODINGS),
-        default=GenerateOptions.decoding,
+        DECODINGS,
+        GenerateOptions.decoding,
+        "How the groups above SEQ_GROUPS are decoded. crossbar: the crossbar samples them; approximate. lossless: "
+        f"runs as SEQ_GROUPS {PREDICTED_GROUPS}, which had the same probabilities in the same time; it is here for "
+        f"workflows that name it. Default: {GenerateOptions.decoding}.",
         optional=True,
-        tooltip=(
-            "How the groups above SEQ_GROUPS are decoded. crossbar: the crossbar samples them; approximate. lossless: "
-            f"runs as SEQ_GROUPS {PREDICTED_GROUPS}, which had the same probabilities in the same time; it is here for "
-            f"workflows that name it. Default: {GenerateOptions.decoding}."
-        ),
     )
 
 
 def retries() -> io.Input:
-    return io.Int.Input(
+    return number(
         "retries",
-        default=GenerateOptions.retries,
-        min=0,
-        max=MOST_RETRIES,
+        GenerateOptions.retries,
+        (0, MOST_RETRIES),
+        "How many times to retry speech that failed (it was silent, ended too early, hit its length limit or "
+        "repeated itself), each time with the next seed. The report says when this happens. Unit: retries, 0 to "
+        f"{MOST_RETRIES}. Default: {GenerateOptions.retries}.",
         optional=True,
-        tooltip=(
-            "How many times to retry speech that failed (it was silent, ended too early, hit its length limit or "
-            "repeated itself), each time with the next seed. The report says when this happens. Unit: retries, 0 to "
-            f"{MOST_RETRIES}. Default: {GenerateOptions.retries}."
-        ),
     )
 
 
 def normalize_text() -> io.Input:
-    return io.Combo.Input(
+    return choice(
         "normalize_text",
-        options=list(NORMALIZE),
-        default=GenerateOptions.normalize,
+        NORMALIZE,
+        GenerateOptions.normalize,
+        "auto: writes out numbers, dates, prices and all-caps words as English words for checkpoints that cannot "
+        "read them (the demo voice). Published checkpoints read them, so their text is left unchanged. The report "
+        f"shows the text as spoken. off: leaves the text unchanged. Default: {GenerateOptions.normalize}.",
         optional=True,
-        tooltip=(
-            "auto: writes out numbers, dates, prices and all-caps words as English words for checkpoints that cannot "
-            "read them (the demo voice). Published checkpoints read them, so their text is left unchanged. The report "
-            f"shows the text as spoken. off: leaves the text unchanged. Default: {GenerateOptions.normalize}."
-        ),
     )
 
 
 def trim_silence() -> io.Input:
-    return io.Boolean.Input(
+    return switch(
         "trim_silence",
-        default=GenerateOptions.trim_ends,
+        GenerateOptions.trim_ends,
+        "Cut the silence at both ends of each line, but for 40 ms; lines of the demo voice begin a quarter of a "
+        "second late. Pauses that the text asks for stay, and subtitles follow. Default: off.",
         optional=True,
-        tooltip=(
-            "Cut the silence at both ends of each line, but for 40 ms; lines of the demo voice begin a quarter of a "
-            "second late. Pauses that the text asks for stay, and subtitles follow. Default: off."
-        ),
     )
 
 
 def reuse_lines() -> io.Input:
-    return io.Boolean.Input(
+    return switch(
         "reuse_lines",
-        default=True,
+        True,
+        "A line that was made before with the same model, voice, text, seed and settings is taken from the disk, "
+        "also after a restart of ComfyUI. The report says how many were. off: makes every line and keeps none. "
+        "Settings, Qwen3-TTS Morph, remove what is kept. Default: on.",
         optional=True,
-        tooltip=(
-            "A line that was made before with the same model, voice, text, seed and settings is taken from the disk, "
-            "also after a restart of ComfyUI. The report says how many were. off: makes every line and keeps none. "
-            "Settings, Qwen3-TTS Morph, remove what is kept. Default: on."
-        ),
     )
 
 
@@ -202,18 +215,31 @@ def advanced(widget: io.Input) -> io.Input:
     return widget
 
 
-def judge(**given: tuple[Callable[[Any], object], Any]) -> bool | str:
+Given: TypeAlias = tuple[Callable[[Any], object] | Collection[str], Any]
+"""A check of an input, or what can be chosen, and the input's value."""
+
+
+def check(**given: Given) -> None:
+    """Raise ValueError for the first input whose check does not accept its value."""
+    for name, (checks, value) in given.items():
+        if callable(checks):
+            checks(value)
+        else:
+            check_choice(name, value, tuple(checks))
+
+
+def judge(**given: Given) -> bool | str:
     """Return True if each input's check accepts its value; otherwise an error that begins with the input's name.
 
     ComfyUI gives the sentence to every argument of ``validate_inputs``: by the name the page tells whose it is
     (``web/js/refused.js``). None is an input that is wired, which is checked when the node runs, or missing; a list is
     a broken link, which ComfyUI reports.
     """
-    for name, (check, value) in given.items():
+    for name, (checks, value) in given.items():
         if value is None or isinstance(value, list):
             continue
         try:
-            check(value)
+            check(**{name: (checks, value)})
         except ValueError as error:
             said = str(error)
             return said if said.casefold().startswith(name) else f"{name}: {said}"
@@ -249,17 +275,7 @@ def check_text(text: str, name: str = "text") -> None:
         )
 
 
-def check_language(language: str) -> None:
-    """Raise ValueError for a language that is not in the list."""
-    check_choice("language", language, LANGUAGES)
-
-
 def check_word(name: str, value: object) -> None:
     """Raise ValueError if a value from a list, or from a link in its place, is no text."""
     if not isinstance(value, str):
         raise ValueError(f"{name} is {value!r}: choose one from the list")
-
-
-def check_normalize(normalize_text: str) -> None:
-    """Raise ValueError for a value of ``normalize_text`` that is not in its list."""
-    check_choice("normalize_text", normalize_text, NORMALIZE)

@@ -6,7 +6,7 @@ from comfy_api.latest import io
 
 CATEGORY = "audio/Qwen3-TTS Morph"
 
-ModelSocket = io.Custom("MORPH_TTS_MODEL")  # memory.ManagedModel, or ManagedModels
+ModelSocket = io.Custom("MORPH_TTS_MODEL")  # memory.ManagedModel, or remote.ServedModel
 VoiceSocket = io.Custom("MORPH_TTS_VOICE")  # morph.voice.Voice
 SamplingSocket = io.Custom("MORPH_TTS_SAMPLING")  # morph.options.Sampling
 WordCheckSocket = io.Custom("MORPH_TTS_WORD_CHECK")  # morph.kept.word_check.WordCheck

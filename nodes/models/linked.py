@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .memory import ManagedModel, ManagedModels
+from .memory import ManagedModel
 from .remote import ServedModel
 
 
 def check_model(value: object) -> None:
     """Raise ValueError for anything but a model or a server."""
-    if not isinstance(value, ManagedModel | ManagedModels | ServedModel):
+    if not isinstance(value, ManagedModel | ServedModel):
         raise ValueError(f"model is {shown(value)}: connect Load Qwen3-TTS Model")
 
 

@@ -27,7 +27,7 @@ from .devices import (
     resolve_devices,
 )
 from .linked import shown
-from .memory import ManagedModel, ManagedModels, load_managed
+from .memory import LoadedModel, ManagedModel, load_managed
 from .remote import ServedModel
 
 if TYPE_CHECKING:
@@ -53,67 +53,55 @@ class LoadModel(io.ComfyNode):
                 "clones voices and has preset speakers."
             ),
             inputs=[
-                io.Combo.Input(
+                inputs.choice(
                     "checkpoint",
-                    options=[DEMO_VOICE, *found_checkpoints(), *PUBLISHED],
-                    default=DEMO_VOICE,
-                    tooltip=(
-                        "The demo voice (small, English only, no download), a folder found under models/, or a "
-                        "published checkpoint: read from your model folders or the Hugging Face cache if it is there, "
-                        f"otherwise downloaded (0.6B: 2.5 GB, 1.7B: 4.5 GB). Default: {DEMO_VOICE}."
-                    ),
+                    [DEMO_VOICE, *found_checkpoints(), *PUBLISHED],
+                    DEMO_VOICE,
+                    "The demo voice (small, English only, no download), a folder found under models/, or a "
+                    "published checkpoint: read from your model folders or the Hugging Face cache if it is there, "
+                    f"otherwise downloaded (0.6B: 2.5 GB, 1.7B: 4.5 GB). Default: {DEMO_VOICE}.",
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "precision",
-                    options=list(PRECISIONS),
-                    default="auto",
-                    tooltip=(
-                        "Number format of the weights. auto: bf16 if the GPU computes in it, otherwise fp32. "
-                        "Default: auto."
-                    ),
+                    PRECISIONS,
+                    "auto",
+                    "Number format of the weights. auto: bf16 if the GPU computes in it, otherwise fp32. "
+                    "Default: auto.",
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "attention",
-                    options=list(ATTENTIONS),
-                    default="auto",
-                    tooltip=(
-                        "Attention implementation of the eager engine. auto is sdpa; flash_attention_2 needs "
-                        "flash-attn. The graph engine always uses sdpa. Default: auto."
-                    ),
+                    ATTENTIONS,
+                    "auto",
+                    "Attention implementation of the eager engine. auto is sdpa; flash_attention_2 needs "
+                    "flash-attn. The graph engine always uses sdpa. Default: auto.",
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "engine",
-                    options=list(ENGINES),
-                    default="auto",
-                    tooltip=(
-                        "How the model's layers run. eager: the original modules, on any device. graph: the same "
-                        "computation in fewer steps, replayed as CUDA graphs. It rounds differently and uses its own "
-                        "random generator, so the same seed gives a different take than on eager. auto: graph on CUDA "
-                        "and for small models on a CPU, otherwise eager. Default: auto."
-                    ),
+                    ENGINES,
+                    "auto",
+                    "How the model's layers run. eager: the original modules, on any device. graph: the same "
+                    "computation in fewer steps, replayed as CUDA graphs. It rounds differently and uses its own "
+                    "random generator, so the same seed gives a different take than on eager. auto: graph on CUDA "
+                    "and for small models on a CPU, otherwise eager. Default: auto.",
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "weights",
-                    options=list(WEIGHTS),
-                    default=LoadOptions.weights,
+                    WEIGHTS,
+                    LoadOptions.weights,
+                    "full: weights in the precision chosen above. int8: the layers' weights are stored as 8-bit "
+                    "integers. This needs less memory but is not faster, and it is approximate: the speech differs "
+                    "from full even at SEQ_GROUPS 15. Default: full.",
                     optional=True,
-                    tooltip=(
-                        "full: weights in the precision chosen above. int8: the layers' weights are stored as 8-bit "
-                        "integers. This needs less memory but is not faster, and it is approximate: the speech differs "
-                        "from full even at SEQ_GROUPS 15. Default: full."
-                    ),
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "device",
-                    options=device_options(),
-                    default=DEFAULT,
+                    device_options(),
+                    DEFAULT,
+                    "Where the model runs. default: the device that ComfyUI uses. gpu:N: the GPU with this number, "
+                    f"counted from 0. {ALL_GPUS}: one copy on each; Render Script and Dub Captions share their "
+                    "lines among them. A device that is not on this machine becomes the default one. "
+                    f"Default: {DEFAULT}.",
                     optional=True,
-                    tooltip=(
-                        "Where the model runs. default: the device that ComfyUI uses. gpu:N: the GPU with this number, "
-                        f"counted from 0. {ALL_GPUS}: one copy on each; Render Script and Dub Captions share their "
-                        "lines among them. A device that is not on this machine becomes the default one. "
-                        f"Default: {DEFAULT}."
-                    ),
                 ),
                 ModelSocket.Input(
                     "more_models",
@@ -180,7 +168,7 @@ class LoadModel(io.ComfyNode):
         engine: str,
         weights: str = LoadOptions.weights,
         device: str = DEFAULT,
-        more_models: ManagedModel | ManagedModels | None = None,
+        more_models: ManagedModel | None = None,
     ) -> io.NodeOutput:
         options = LoadOptions(precision, attention, engine, weights)
         more = models_of(more_models)
@@ -195,22 +183,20 @@ class LoadModel(io.ComfyNode):
             loaded = [] if device == CPU else [one.origin.device for one in more]
             devices = [one for one in resolve_devices(device) if one not in loaded]
             models = [load_managed(path, options, one) for one in devices] + more
-        return io.NodeOutput(models[0] if len(models) == 1 else ManagedModels(models))
+        return io.NodeOutput(ManagedModel(models))
 
 
-def models_of(value: object) -> list[ManagedModel]:
+def models_of(value: object) -> list[LoadedModel]:
     """Return the models of a model socket, none if it is not connected; ValueError for anything else."""
     if value is None:
         return []
     if isinstance(value, ManagedModel):
-        return [value]
-    if isinstance(value, ManagedModels):
         return list(value.models)
     what = "a server" if isinstance(value, ServedModel) else shown(value)
     raise ValueError(f"more_models is {what}: connect another Load Qwen3-TTS Model")
 
 
-def check_same(path: Path, options: LoadOptions, more: Sequence[ManagedModel]) -> None:
+def check_same(path: Path, options: LoadOptions, more: Sequence[LoadedModel]) -> None:
     """Raise ValueError if a model of ``more_models`` was loaded from elsewhere, or with other settings."""
     for one in more:
         if one.origin.path != path:

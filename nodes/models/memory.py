@@ -70,8 +70,8 @@ class Origin:
     device: torch.device
 
 
-class ManagedModel:
-    """The value of the model socket. Outside of ``use``, ComfyUI may evict the model at any time."""
+class LoadedModel:
+    """A checkpoint for one device. ComfyUI may evict it at any time but while a ``ManagedModel`` is used."""
 
     def __init__(self, synthesizer: Synthesizer, origin: Origin):
         model, device = synthesizer.model, origin.device
@@ -83,26 +83,35 @@ class ManagedModel:
         # The talker owns the weights: once it is garbage-collected, their memory is free.
         weakref.finalize(model.talker, log.info, "released %s", model.name).atexit = False
 
+
+class ManagedModel:
+    """The value of the model socket: one checkpoint on one device or several.
+
+    Lines are spoken by all of them; what needs one model uses the first.
+    """
+
+    def __init__(self, models: Sequence[LoadedModel]):
+        self.models = tuple(dict.fromkeys(models))
+
     @contextmanager
     def use(self) -> Iterator[Synthesizer]:
-        """Move the model to its device and yield the synthesizer.
+        """Move the first model to its device and yield the synthesizer.
 
         Raises:
             torch.cuda.OutOfMemoryError: with advice on how to fix it; the model stays usable for the next run.
         """
-        with explain_out_of_memory():
-            management.load_models_gpu([self.patcher], force_full_load=True)
-            yield self.synthesizer
+        with on_devices(self.models[:1]) as [ready]:
+            yield ready
 
     @contextmanager
     def open(self, options: GenerateOptions, once: Once) -> Iterator[Voicing]:
-        """Yield what speaks with the model on its device; errors as ``use``."""
-        with self.use() as ready, open_engine([ready], options.batch_size) as speaks:
+        """Yield what speaks with the models on their devices; errors as ``use``, and for models that differ."""
+        with on_devices(self.models) as ready, open_engine(ready, options.batch_size) as speaks:
             yield Voicing(speaks, options, once)
 
     def speakers(self) -> list[str]:
         """Return the names of the checkpoint's speakers."""
-        return self.synthesizer.model.speakers
+        return self.models[0].synthesizer.model.speakers
 
     def clone_recording(self, recording: Recording) -> Voice:
         """Return the voice of a recording."""
@@ -126,51 +135,20 @@ class ManagedModel:
             return design_voice(ready.model, description)
 
 
-class ManagedModels:
-    """The value of the model socket for one checkpoint on several devices; see ``ManagedModel``.
-
-    Lines are spoken by all of them; what needs one model uses the first.
-    """
-
-    def __init__(self, models: Sequence[ManagedModel]):
-        self.models = tuple(dict.fromkeys(models))
-
-    def use(self) -> AbstractContextManager[Synthesizer]:
-        """See ``ManagedModel``."""
-        return self.models[0].use()
-
-    @contextmanager
-    def open(self, options: GenerateOptions, once: Once) -> Iterator[Voicing]:
-        """Yield what speaks with the models on their devices; errors as ``use``, and for models that differ."""
-        with explain_out_of_memory():
-            management.load_models_gpu([one.patcher for one in self.models], force_full_load=True)
-            ready = [one.synthesizer for one in self.models]
-            with open_engine(ready, options.batch_size) as speaks:
-                yield Voicing(speaks, options, once)
-
-    def speakers(self) -> list[str]:
-        """See ``ManagedModel``."""
-        return self.models[0].speakers()
-
-    def clone_recording(self, recording: Recording) -> Voice:
-        """See ``ManagedModel``."""
-        return self.models[0].clone_recording(recording)
-
-    def preset_voice(self, speaker: str, instruct: str) -> Voice:
-        """See ``ManagedModel``."""
-        return self.models[0].preset_voice(speaker, instruct)
-
-    def design_voice(self, description: str) -> Voice:
-        """See ``ManagedModel``."""
-        return self.models[0].design_voice(description)
-
-
-def load_managed(path: Path, options: LoadOptions, device: torch.device | None = None) -> ManagedModel:
+def load_managed(path: Path, options: LoadOptions, device: torch.device | None = None) -> LoadedModel:
     """Load a checkpoint for a device, None for ComfyUI's own; the weights stay on the CPU until first use."""
     from ...morph.synthesizer import Synthesizer
 
     origin = Origin(path, options, device or management.get_torch_device())
-    return ManagedModel(Synthesizer.load(path, options, origin.device, move=False), origin)
+    return LoadedModel(Synthesizer.load(path, options, origin.device, move=False), origin)
+
+
+@contextmanager
+def on_devices(models: Sequence[LoadedModel]) -> Iterator[list[Synthesizer]]:
+    """Move models to their devices; yield what speaks with each."""
+    with explain_out_of_memory():
+        management.load_models_gpu([one.patcher for one in models], force_full_load=True)
+        yield [one.synthesizer for one in models]
 
 
 def open_engine(ready: Sequence[Synthesizer], rows: int) -> AbstractContextManager[Speaks]:

@@ -52,13 +52,11 @@ class RemoteModel(io.ComfyNode):
                         "studio=http://192.168.1.20:8765; its key is in MORPH_TTS_KEY_STUDIO. Default: the first."
                     ),
                 ),
-                io.Boolean.Input(
+                inputs.switch(
                     "voice_consent",
-                    default=False,
-                    tooltip=(
-                        "The people whose cloned voices are sent to the server have agreed to that. Off: cloned voices "
-                        "are not sent. Preset and designed voices need no consent. Default: off."
-                    ),
+                    False,
+                    "The people whose cloned voices are sent to the server have agreed to that. Off: cloned voices "
+                    "are not sent. Preset and designed voices need no consent. Default: off.",
                 ),
             ],
             outputs=[

@@ -35,35 +35,26 @@ class WordCheckSettings(io.ComfyNode):
                 "too many wrong words is made again with another seed. Needs the package faster-whisper."
             ),
             inputs=[
-                io.Combo.Input(
+                inputs.choice(
                     "recogniser",
-                    options=list(SIZES),
-                    default=DEFAULT_SIZE,
-                    tooltip=(
-                        "The size of Whisper. Larger hears better and is slower; it runs on the CPU. Downloaded once "
-                        f"to models/{FOLDER}, offline from then on. Default: {DEFAULT_SIZE}."
-                    ),
+                    SIZES,
+                    DEFAULT_SIZE,
+                    "The size of Whisper. Larger hears better and is slower; it runs on the CPU. Downloaded once "
+                    f"to models/{FOLDER}, offline from then on. Default: {DEFAULT_SIZE}.",
                 ),
-                io.Float.Input(
+                inputs.number(
                     "most_errors",
-                    default=5.0,
-                    min=0.0,
-                    max=100.0,
-                    step=1.0,
-                    tooltip=(
-                        "How many wrong words a line may have. Whisper itself mishears some, names above all. Unit: "
-                        "percent of the line's words, 0 to 100. Default: 5: none in a line of less than 20 words."
-                    ),
+                    5.0,
+                    (0.0, 100.0, 1.0),
+                    "How many wrong words a line may have. Whisper itself mishears some, names above all. Unit: "
+                    "percent of the line's words, 0 to 100. Default: 5: none in a line of less than 20 words.",
                 ),
-                io.Int.Input(
+                inputs.number(
                     "retakes",
-                    default=3,
-                    min=0,
-                    max=10,
-                    tooltip=(
-                        "How many other takes a line with more wrong words gets; the best one is kept. 0 only reports. "
-                        "Unit: takes, 0 to 10. Default: 3."
-                    ),
+                    3,
+                    (0, 10),
+                    "How many other takes a line with more wrong words gets; the best one is kept. 0 only reports. "
+                    "Unit: takes, 0 to 10. Default: 3.",
                 ),
             ],
             outputs=[

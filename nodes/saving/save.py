@@ -9,7 +9,7 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
-from ...postprocess.checks import check_choice, check_range
+from ...postprocess.checks import check_range
 from .. import inputs
 from ..folders import chosen_file, input_files, output_folder
 from ..schema import schema
@@ -52,42 +52,34 @@ class SaveSpeech(io.ComfyNode):
                         "80 characters. Default: speech."
                     ),
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "format",
-                    options=list(FORMATS),
-                    default="flac",
-                    tooltip=(
-                        "flac and wav: exact, 16 bits. mp3 and opus: smaller, approximate. flac, mp3 and opus also "
-                        "hold the workflow, as the files of Save Audio do. Default: flac."
-                    ),
+                    FORMATS,
+                    "flac",
+                    "flac and wav: exact, 16 bits. mp3 and opus: smaller, approximate. flac, mp3 and opus also "
+                    "hold the workflow, as the files of Save Audio do. Default: flac.",
                 ),
-                io.Int.Input(
+                inputs.number(
                     "bit_rate",
-                    default=96,
-                    min=LOWEST_RATE,
-                    max=HIGHEST_RATE,
-                    step=8,
-                    tooltip=(
-                        "Of mp3 and opus; mp3 at 24 kHz has at most 160, opus 256 for each channel. Unit: kilobits per "
-                        "second. Default: 96."
-                    ),
+                    96,
+                    (LOWEST_RATE, HIGHEST_RATE, 8),
+                    "Of mp3 and opus; mp3 at 24 kHz has at most 160, opus 256 for each channel. Unit: kilobits per "
+                    "second. Default: 96.",
                 ),
                 io.Audio.Input(
                     "track",
                     optional=True,
                     tooltip="The joined audio of Render Script, saved beside the lines. Default: not connected.",
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "existing",
-                    options=list(EXISTING),
-                    default=KEEP,
+                    EXISTING,
+                    KEEP,
+                    "What happens to files of earlier runs. keep (new number): they stay, and a run's number "
+                    "begins the new names. replace changed: names have no such number, a file with the same sound "
+                    "and facts is not written again, others are replaced; nothing is deleted. Default: keep (new "
+                    "number).",
                     optional=True,
-                    tooltip=(
-                        "What happens to files of earlier runs. keep (new number): they stay, and a run's number "
-                        "begins the new names. replace changed: names have no such number, a file with the same sound "
-                        "and facts is not written again, others are replaced; nothing is deleted. Default: keep (new "
-                        "number)."
-                    ),
                 ),
             ],
             outputs=[],
@@ -105,9 +97,9 @@ class SaveSpeech(io.ComfyNode):
     ) -> bool | str:
         return inputs.judge(
             name=(check_name, name[0]),
-            format=(check_format, format[0]),
+            format=(FORMATS, format[0]),
             bit_rate=(check_bit_rate, bit_rate[0]),
-            existing=(check_existing, existing[0]),
+            existing=(EXISTING, existing[0]),
         )
 
     @classmethod
@@ -122,9 +114,9 @@ class SaveSpeech(io.ComfyNode):
     ) -> io.NodeOutput:
         inputs.check_filled("audio", audio)
         kind, kbit_s = format[0], bit_rate[0]
-        check_format(kind)
-        check_bit_rate(kbit_s)
-        check_existing(existing[0])
+        inputs.check(
+            format=(FORMATS, kind), bit_rate=(check_bit_rate, kbit_s), existing=(EXISTING, existing[0])
+        )
         folder = confine(output_folder(), check_name(name[0]))
         recordings = recordings_of(audio) + recordings_of(track or [], is_track=True)
         for one in recordings:
@@ -138,19 +130,9 @@ class SaveSpeech(io.ComfyNode):
         return io.NodeOutput(ui=listed(recordings, write(folder, files)))
 
 
-def check_format(kind: str) -> None:
-    """Raise ValueError for a format that there is not."""
-    check_choice("format", kind, tuple(FORMATS))
-
-
 def check_bit_rate(kbit_s: int) -> None:
     """Raise ValueError for a bit rate that is too low or too high."""
     check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
-
-
-def check_existing(existing: str) -> None:
-    """Raise ValueError for a way to treat files of earlier runs that there is not."""
-    check_choice("existing", existing, EXISTING)
 
 
 def workflow_of(prompt: object, extra: Mapping[str, object] | None) -> dict[str, str] | None:

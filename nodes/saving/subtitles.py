@@ -9,7 +9,6 @@ from comfy_api.latest import io, ui
 
 from ...morph.text.encoding import check_encodable
 from ...morph.text.scripts.subtitles import srt_to_vtt
-from ...postprocess.checks import check_choice
 from .. import inputs
 from ..folders import output_folder
 from ..schema import schema
@@ -44,14 +43,12 @@ class SaveSubtitles(io.ComfyNode):
                         "characters. Default: dialogue."
                     ),
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "format",
-                    options=list(FORMATS),
-                    default=FORMATS[0],
+                    FORMATS,
+                    FORMATS[0],
+                    "srt: SubRip, for video players and editors. vtt: WebVTT, for web pages. Default: srt.",
                     optional=True,
-                    tooltip=(
-                        "srt: SubRip, for video players and editors. vtt: WebVTT, for web pages. Default: srt."
-                    ),
                 ),
             ],
             outputs=[],
@@ -60,21 +57,16 @@ class SaveSubtitles(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None = None, format: str | None = None) -> bool | str:
-        return inputs.judge(name=(check_name, name), format=(check_format, format))
+        return inputs.judge(name=(check_name, name), format=(FORMATS, format))
 
     @classmethod
     def execute(cls, srt: str, name: str, format: str = FORMATS[0]) -> io.NodeOutput:
         if not srt.strip():
             raise ValueError("srt is empty: connect the srt output of Render Script")
-        check_format(format)
+        inputs.check(format=(FORMATS, format))
         text = srt_to_vtt(srt) if format == "vtt" else srt
         path = write_new(output_folder(), f"{check_name(name)}_{{:05}}.{format}", text)
         return io.NodeOutput(ui=ui.PreviewText(f"saved {path.name}"))
-
-
-def check_format(kind: str) -> None:
-    """Raise ValueError for a format that there is not."""
-    check_choice("format", kind, FORMATS)
 
 
 def write_new(folder: Path, name: str, text: str) -> Path:

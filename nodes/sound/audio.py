@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
 
-from ..inputs import check_filled
+from .. import inputs
 from ..schema import schema
 from ..sockets import CATEGORY
 from .audio_io import to_audio, to_waveforms
@@ -40,69 +40,50 @@ class SmoothNormalize(io.ComfyNode):
                         "Any AUDIO, mono or stereo. Each recording of a batch is processed separately. Required."
                     ),
                 ),
-                io.Boolean.Input("low_pass", default=True, tooltip="Apply the low-pass filter. Default: on."),
-                io.Int.Input(
+                inputs.switch("low_pass", True, "Apply the low-pass filter. Default: on."),
+                inputs.number(
                     "order",
-                    default=2,
-                    min=1,
-                    max=16,
-                    tooltip=(
-                        "Steepness of the filter: each order adds 6 dB per octave. Unit: order. Default: 2."
-                    ),
+                    2,
+                    (1, 16),
+                    "Steepness of the filter: each order adds 6 dB per octave. Unit: order. Default: 2.",
                 ),
-                io.Float.Input(
+                inputs.number(
                     "cutoff",
-                    default=CUTOFF_HZ,
-                    min=20.0,
-                    max=96000.0,
-                    step=100.0,
-                    tooltip=(
-                        "The frequency at which the level has dropped by 3 dB. Must be below half the sample rate; "
-                        "the default leaves recordings of lower rates unfiltered. Unit: Hz. Default: 11000."
-                    ),
+                    CUTOFF_HZ,
+                    (20.0, 96000.0, 100.0),
+                    "The frequency at which the level has dropped by 3 dB. Must be below half the sample rate; "
+                    "the default leaves recordings of lower rates unfiltered. Unit: Hz. Default: 11000.",
                 ),
-                io.Boolean.Input(
+                inputs.switch(
                     "zero_phase",
-                    default=False,
-                    tooltip=(
-                        "Filter forwards and backwards: no delay, and twice the attenuation (6 dB at the cutoff). "
-                        "Default: off."
-                    ),
+                    False,
+                    "Filter forwards and backwards: no delay, and twice the attenuation (6 dB at the cutoff). "
+                    "Default: off.",
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "normalize",
-                    options=list(MODES),
-                    default="peak",
-                    tooltip=(
-                        "peak: set the level of the loudest sample. loudness: set the integrated loudness (ITU-R "
-                        "BS.1770), with peak_db as the ceiling. off: leave the level unchanged. Default: peak."
-                    ),
+                    MODES,
+                    "peak",
+                    "peak: set the level of the loudest sample. loudness: set the integrated loudness (ITU-R "
+                    "BS.1770), with peak_db as the ceiling. off: leave the level unchanged. Default: peak.",
                 ),
-                io.Float.Input(
+                inputs.number(
                     "peak_db",
-                    default=-3.0,
-                    min=-60.0,
-                    max=0.0,
-                    step=0.1,
-                    tooltip=(
-                        "Level of the loudest sample. With loudness, the ceiling. Unit: dBFS. Default: -3."
-                    ),
+                    -3.0,
+                    (-60.0, 0.0, 0.1),
+                    "Level of the loudest sample. With loudness, the ceiling. Unit: dBFS. Default: -3.",
                 ),
-                io.Float.Input(
+                inputs.number(
                     "lufs",
-                    default=-16.0,
-                    min=-60.0,
-                    max=0.0,
-                    step=0.5,
-                    tooltip=(
-                        "Target loudness, used only when normalize is loudness (-16: podcasts, -23: European "
-                        "broadcast). Unit: LUFS. Default: -16."
-                    ),
+                    -16.0,
+                    (-60.0, 0.0, 0.5),
+                    "Target loudness, used only when normalize is loudness (-16: podcasts, -23: European "
+                    "broadcast). Unit: LUFS. Default: -16.",
                 ),
-                io.Boolean.Input(
+                inputs.switch(
                     "trim_silence",
-                    default=False,
-                    tooltip="Trim silence (50 dB below the peak) from both ends, keeping 20 ms. Default: off.",
+                    False,
+                    "Trim silence (50 dB below the peak) from both ends, keeping 20 ms. Default: off.",
                 ),
             ],
             outputs=[
@@ -129,9 +110,8 @@ class SmoothNormalize(io.ComfyNode):
         trim_silence: bool,
     ) -> io.NodeOutput:
         from ... import postprocess
-        from ...postprocess.checks import check_choice
 
-        check_choice("normalize", normalize, MODES)
+        inputs.check(normalize=(MODES, normalize))
         level = postprocess.Loudness(lufs, peak_db)
         waveforms, rate = to_waveforms(audio), audio["sample_rate"]
         wanted = postprocess.LowPass(order, cutoff, zero_phase) if low_pass else None
@@ -185,23 +165,14 @@ class JoinAudio(io.ComfyNode):
                     "audio",
                     tooltip="A list of AUDIO with one sample rate; a batch counts as several recordings. Required.",
                 ),
-                io.Float.Input(
-                    "gap",
-                    default=0.3,
-                    min=0.0,
-                    max=60.0,
-                    step=0.05,
-                    tooltip="Silence between recordings. Unit: seconds. Default: 0.3.",
+                inputs.number(
+                    "gap", 0.3, (0.0, 60.0, 0.05), "Silence between recordings. Unit: seconds. Default: 0.3."
                 ),
-                io.Float.Input(
+                inputs.number(
                     "crossfade",
-                    default=0.0,
-                    min=0.0,
-                    max=5000.0,
-                    step=5.0,
-                    tooltip=(
-                        "Overlap between recordings, used only when gap is 0. Unit: milliseconds. Default: 0."
-                    ),
+                    0.0,
+                    (0.0, 5000.0, 5.0),
+                    "Overlap between recordings, used only when gap is 0. Unit: milliseconds. Default: 0.",
                 ),
             ],
             outputs=[
@@ -216,7 +187,7 @@ class JoinAudio(io.ComfyNode):
     def execute(cls, audio: list[dict[str, Any]], gap: list[float], crossfade: list[float]) -> io.NodeOutput:
         from ... import postprocess
 
-        check_filled("audio", audio)
+        inputs.check_filled("audio", audio)
         waveforms = [waveform for one in audio for waveform in to_waveforms(one)]
         rates = sorted({one["sample_rate"] for one in audio})
         if len(rates) > 1:

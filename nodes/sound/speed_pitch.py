@@ -8,6 +8,7 @@ from typing import Any
 from comfy_api.latest import io, ui
 
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
+from .. import inputs
 from ..schema import schema
 from ..sockets import CATEGORY
 from .audio_io import to_audio, to_waveforms
@@ -32,27 +33,19 @@ class SpeedPitch(io.ComfyNode):
                         "Any AUDIO, mono or stereo. Each recording of a batch is processed separately. Required."
                     ),
                 ),
-                io.Float.Input(
+                inputs.number(
                     "speed",
-                    default=1.0,
-                    min=LOWEST_SPEED,
-                    max=HIGHEST_SPEED,
-                    step=0.01,
-                    tooltip=(
-                        "How fast, at the same pitch: 1.1 is a tenth faster. 1 with pitch 0 returns the same samples. "
-                        "Unit: times. Default: 1."
-                    ),
+                    1.0,
+                    (LOWEST_SPEED, HIGHEST_SPEED, 0.01),
+                    "How fast, at the same pitch: 1.1 is a tenth faster. 1 with pitch 0 returns the same samples. "
+                    "Unit: times. Default: 1.",
                 ),
-                io.Float.Input(
+                inputs.number(
                     "pitch",
-                    default=0.0,
-                    min=-MOST_SEMITONES,
-                    max=MOST_SEMITONES,
-                    step=0.1,
-                    tooltip=(
-                        "How much higher or lower, at the same speed; 12 is an octave. The timbre moves along: "
-                        "beyond 2 it may sound like another speaker. Unit: semitones. Default: 0."
-                    ),
+                    0.0,
+                    (-MOST_SEMITONES, MOST_SEMITONES, 0.1),
+                    "How much higher or lower, at the same speed; 12 is an octave. The timbre moves along: "
+                    "beyond 2 it may sound like another speaker. Unit: semitones. Default: 0.",
                 ),
             ],
             outputs=[

@@ -77,15 +77,11 @@ class WholeCast(io.ComfyNode):
                 "NARRATOR speaks the lines without a name."
             ),
             inputs=[
-                io.String.Input(
+                inputs.text_box(
                     "names",
-                    multiline=True,
-                    default=EXAMPLE,
-                    dynamic_prompts=False,
-                    tooltip=(
-                        "The characters' names, one per line, in the order of the voices; case does not matter. Must "
-                        "not contain : [ ] #. Default: NARRATOR, ANNA and BEN."
-                    ),
+                    EXAMPLE,
+                    "The characters' names, one per line, in the order of the voices; case does not matter. Must "
+                    "not contain : [ ] #. Default: NARRATOR, ANNA and BEN.",
                 ),
                 *voice_inputs(),
                 CastSocket.Input(

@@ -11,7 +11,7 @@ from ...morph.text.scripts.script import RESERVED
 if TYPE_CHECKING:
     from ...morph.voice.cast import Cast
     from ...morph.voice.voice import Voice
-    from ..models.memory import ManagedModel, ManagedModels
+    from ..models.memory import ManagedModel
     from ..models.remote import ServedModel
 
 
@@ -80,9 +80,7 @@ def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, 
     return {name: voices[number] for number, name in enumerate(names, 1)}
 
 
-def find_characters(
-    model: ManagedModel | ManagedModels | ServedModel, cast: Mapping[str, Voice] | None
-) -> Cast:
+def find_characters(model: ManagedModel | ServedModel, cast: Mapping[str, Voice] | None) -> Cast:
     """Return everybody whom a script may name: the cast, then the saved voices, then the model's own speakers.
 
     A voice that is found by its name is made when a line first needs it.

@@ -5,36 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.options import GenerateOptions, Sampling, check_decoding
+from ...morph.options import GenerateOptions
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
 from ...morph.text.scripts.script import NARRATOR
-from ...postprocess.checks import check_choice
 from .. import inputs
-from ..models.linked import check_cast, check_model, check_voice, check_word_check
-from ..models.memory import ManagedModel, ManagedModels
+from ..models.linked import check_cast, check_voice
+from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..page.clips import Clip, show, to_clip
 from ..page.progress import show_progress
 from ..schema import schema
-from ..sockets import CATEGORY, CastSocket, VoiceSocket
+from ..sockets import CATEGORY, VoiceSocket
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from .characters import find_characters
+from .common import check_speaking, judge_speaking, options_of, plain_errors, to_audios
 from .kept_lines import once_of
-from .script import plain_errors
 
 if TYPE_CHECKING:
-    from ...morph.kept.word_check import WordCheck
     from ...morph.script.dub import Dub, Placed
     from ...morph.voice.cast import Cast
     from ...morph.voice.voice import Voice
 
-DEFAULTS = GenerateOptions()
 LATER, OVER = OVERLAPS = ("move later", "speak over the next")
 EXAMPLE = """\
 1
@@ -65,15 +62,11 @@ class DubCaptions(io.ComfyNode):
             ),
             inputs=[
                 inputs.model(),
-                io.String.Input(
+                inputs.text_box(
                     "captions",
-                    multiline=True,
-                    default=EXAMPLE,
-                    dynamic_prompts=False,
-                    tooltip=(
-                        "The text of an SRT or WebVTT file: paste it, or connect Script From File. 'NAME: text' is "
-                        "spoken by that character of the cast. Default: an example."
-                    ),
+                    EXAMPLE,
+                    "The text of an SRT or WebVTT file: paste it, or connect Script From File. 'NAME: text' is "
+                    "spoken by that character of the cast. Default: an example.",
                 ),
                 inputs.seq_groups(),
                 inputs.seed(
@@ -81,27 +74,19 @@ class DubCaptions(io.ComfyNode):
                 ),
                 inputs.batch_size("captions"),
                 inputs.language(),
-                io.Float.Input(
+                inputs.number(
                     "max_speed",
-                    default=1.25,
-                    min=1.0,
-                    max=2.0,
-                    step=0.01,
-                    tooltip=(
-                        "The highest speed of speech that is too long for its caption, at the same pitch. 1 turns "
-                        "this off. Unit: times. Default: 1.25."
-                    ),
+                    1.25,
+                    (1.0, 2.0, 0.01),
+                    "The highest speed of speech that is too long for its caption, at the same pitch. 1 turns "
+                    "this off. Unit: times. Default: 1.25.",
                 ),
-                io.Float.Input(
+                inputs.number(
                     "overrun",
-                    default=0.5,
-                    min=0.0,
-                    max=60.0,
-                    step=0.05,
-                    tooltip=(
-                        "How long speech may go on after its caption has ended, before the next one starts. Unit: "
-                        "seconds. Default: 0.5."
-                    ),
+                    0.5,
+                    (0.0, 60.0, 0.05),
+                    "How long speech may go on after its caption has ended, before the next one starts. Unit: "
+                    "seconds. Default: 0.5.",
                 ),
                 VoiceSocket.Input(
                     "voice",
@@ -111,39 +96,28 @@ class DubCaptions(io.ComfyNode):
                         "Default: the cast's NARRATOR."
                     ),
                 ),
-                CastSocket.Input(
-                    "cast",
-                    optional=True,
-                    tooltip=(
-                        "The characters' voices, from Cast or Whole Cast. A name that it does not have is looked up "
-                        "among the saved voices, then among the checkpoint's speakers. Default: not connected."
-                    ),
-                ),
+                inputs.cast(),
                 inputs.sampling(),
                 inputs.advanced(inputs.decoding()),
                 inputs.advanced(inputs.retries()),
                 inputs.advanced(inputs.normalize_text()),
                 inputs.advanced(inputs.reuse_lines()),
                 inputs.word_check(),
-                io.Combo.Input(
+                inputs.choice(
                     "overlap",
-                    options=list(OVERLAPS),
-                    default=LATER,
+                    OVERLAPS,
+                    LATER,
+                    "What happens to the caption after one that is too long. move later: it starts when that one "
+                    "has ended; the report says how much later. speak over the next: it starts at its time, and "
+                    "both are heard together. Default: move later.",
                     optional=True,
-                    tooltip=(
-                        "What happens to the caption after one that is too long. move later: it starts when that one "
-                        "has ended; the report says how much later. speak over the next: it starts at its time, and "
-                        "both are heard together. Default: move later."
-                    ),
                 ),
-                io.Boolean.Input(
+                inputs.switch(
                     "read_sounds",
-                    default=False,
+                    False,
+                    "Whether sounds are read aloud: words in brackets, as [door slams] and (laughs), and what is "
+                    "sung between notes. A caption with nothing else is silent if not. Default: off.",
                     optional=True,
-                    tooltip=(
-                        "Whether sounds are read aloud: words in brackets, as [door slams] and (laughs), and what is "
-                        "sung between notes. A caption with nothing else is silent if not. Default: off."
-                    ),
                 ),
             ],
             outputs=[
@@ -185,61 +159,39 @@ class DubCaptions(io.ComfyNode):
         normalize_text: str | None = None,
         overlap: str | None = None,
     ) -> bool | str:
-        return inputs.judge(
-            language=(inputs.check_language, language),
-            decoding=(check_decoding, decoding),
-            normalize_text=(inputs.check_normalize, normalize_text),
-            captions=(read_captions, captions),
-            overlap=(check_overlap, overlap),
-        )
+        own: dict[str, inputs.Given] = {"captions": (read_captions, captions), "overlap": (OVERLAPS, overlap)}
+        return judge_speaking(language, decoding, normalize_text, **own)
 
     @classmethod
     def execute(
         cls,
-        model: ManagedModel | ManagedModels | ServedModel,
         captions: str,
-        seq_groups: int,
         seed: int,
-        batch_size: int,
-        language: str,
         max_speed: float,
         overrun: float,
         voice: Voice | None = None,
         cast: dict[str, Voice] | None = None,
-        sampling: Sampling | None = None,
-        decoding: str = DEFAULTS.decoding,
-        retries: int = DEFAULTS.retries,
-        normalize_text: str = DEFAULTS.normalize,
-        reuse_lines: bool = True,
-        word_check: WordCheck | None = None,
         overlap: str = LATER,
         read_sounds: bool = False,
+        **given: Any,
     ) -> io.NodeOutput:
+        """Speak captions; ``given``: the inputs that other nodes have too."""
         from ...morph.script.dub import DubRequest, FitLimits
         from ...morph.speech.report import outcome
 
-        check_model(model)
-        check_word_check(word_check)
-        inputs.check_word("language", language)
-        inputs.check_normalize(normalize_text)
-        check_overlap(overlap)
+        check_speaking(given)
+        inputs.check(overlap=(OVERLAPS, overlap))
         limits = FitLimits(max_speed, overrun, overlap == OVER)
-        given = with_narrator(cast, voice)
-        characters = find_characters(model, given)
-        if not given:
+        model: ManagedModel | ServedModel = given["model"]
+        speakers = with_narrator(cast, voice)
+        options, characters = options_of({**given, "trim_silence": True}), find_characters(model, speakers)
+        if not speakers:
             check_named(captions, characters)
-        options = GenerateOptions(
-            seq_groups,
-            sampling,
-            batch_size,
-            decoding=decoding,
-            retries=retries,
-            normalize=normalize_text,
-            trim_ends=True,
-        )
-        request = DubRequest(captions, characters, language, seed, limits, read_sounds)
-        node, once = cls.hidden.unique_id, once_of(reuse_lines, word_check)
-        with model.open(options, once) as voicing, show_progress(node) as progress:
+        request = DubRequest(captions, characters, given["language"], seed, limits, read_sounds)
+        with (
+            model.open(options, once_of(given)) as voicing,
+            show_progress(cls.hidden.unique_id) as progress,
+        ):
             started = time.perf_counter()
             with plain_errors():
                 dub = voicing.speak_captions(request, progress)
@@ -249,18 +201,10 @@ class DubCaptions(io.ComfyNode):
             described = voicing.describe(spoken, elapsed)
             parts = [dub.summary, described, characters.describe_found(), describe_seeds(facts)]
             report = "\n\n".join(filter(None, parts))
-        lines = [
-            to_audio(one.waveform, one.sample_rate, [known]) for one, known in zip(spoken, facts, strict=True)
-        ]
         said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
         shown = show(said, [to_fitted_clip(one) for one in dub.placed], report=report)
         track = to_audio(dub.track, dub.sample_rate, facts)
-        return io.NodeOutput(lines, track, dub.srt, dub.misfits, report, ui=shown)
-
-
-def check_overlap(overlap: str) -> None:
-    """Raise ValueError for a way to treat captions that are too long that there is not."""
-    check_choice("overlap", overlap, OVERLAPS)
+        return io.NodeOutput(to_audios(spoken, facts), track, dub.srt, dub.misfits, report, ui=shown)
 
 
 def check_named(captions: str, characters: Cast) -> None:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.options import GenerateOptions, check_decoding
+from ...morph.options import GenerateOptions
 from .. import inputs
-from ..models.linked import check_model, check_voice, check_word_check
-from ..models.memory import ManagedModel, ManagedModels
+from ..models.linked import check_voice
+from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
 from ..schema import schema
 from ..sockets import CATEGORY
-from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
+from .common import check_speaking, judge_speaking, options_of, to_audios
 from .kept_lines import once_of
 
 if TYPE_CHECKING:
@@ -47,30 +47,24 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.seed("Random seed: the same seed and inputs give the same speech."),
                 inputs.sampling(),
                 inputs.advanced(
-                    io.Int.Input(
+                    inputs.number(
                         "split_chars",
-                        default=DEFAULTS.split_chars,
-                        min=0,
-                        max=10000,
-                        step=10,
+                        DEFAULTS.split_chars,
+                        (0, 10000, 10),
+                        "Longer texts are split at sentence ends into pieces of at most this length, and the "
+                        "pieces are joined with a crossfade. If the checkpoint works best with shorter pieces "
+                        "(the demo voice: 100), that limit applies instead. 0 never splits; otherwise use 40 or "
+                        f"more. Unit: characters. Default: {DEFAULTS.split_chars}.",
                         optional=True,
-                        tooltip=(
-                            "Longer texts are split at sentence ends into pieces of at most this length, and the "
-                            "pieces are joined with a crossfade. If the checkpoint works best with shorter pieces "
-                            "(the demo voice: 100), that limit applies instead. 0 never splits; otherwise use 40 or "
-                            f"more. Unit: characters. Default: {DEFAULTS.split_chars}."
-                        ),
                     )
                 ),
                 inputs.advanced(
-                    io.Boolean.Input(
+                    inputs.switch(
                         "guard",
-                        default=DEFAULTS.guard,
+                        DEFAULTS.guard,
+                        "Stop speech that loops or runs far longer than its text should take. The report says "
+                        "when this happens. Default: on.",
                         optional=True,
-                        tooltip=(
-                            "Stop speech that loops or runs far longer than its text should take. The report says "
-                            "when this happens. Default: on."
-                        ),
                     )
                 ),
                 inputs.advanced(inputs.decoding()),
@@ -105,13 +99,11 @@ class GenerateSpeech(io.ComfyNode):
         decoding: Sequence[str | None] = (None,),
         normalize_text: Sequence[str | None] = (None,),
     ) -> bool | str:
-        return inputs.judge(
-            language=(inputs.check_language, language[0]),
-            decoding=(check_decoding, decoding[0]),
-            normalize_text=(inputs.check_normalize, normalize_text[0]),
-            split_chars=(lambda chars: GenerateOptions(split_chars=chars), split_chars[0]),
-            text=(inputs.check_text, text[0]),
-        )
+        own: dict[str, inputs.Given] = {
+            "split_chars": (lambda chars: GenerateOptions(split_chars=chars), split_chars[0]),
+            "text": (inputs.check_text, text[0]),
+        }
+        return judge_speaking(language[0], decoding[0], normalize_text[0], **own)
 
     @classmethod
     def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:
@@ -121,12 +113,8 @@ class GenerateSpeech(io.ComfyNode):
             check_take(take, "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
         spoken = [cls.speak(take) for take in takes]
         lines, facts, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
-        audio = [
-            to_audio(line.waveform, line.sample_rate, [known])
-            for line, known in zip(lines, facts, strict=True)
-        ]
         return io.NodeOutput(
-            audio,
+            to_audios(lines, facts),
             reports,
             ui=show("\n".join(outcomes), [to_clip(line) for line in lines], report="\n\n".join(reports)),
         )
@@ -137,17 +125,11 @@ class GenerateSpeech(io.ComfyNode):
         from ...morph.speech.lines import Line
         from ...morph.speech.report import outcome
 
-        model: ManagedModel | ManagedModels | ServedModel = take.pop("model")
-        once = once_of(take.pop("reuse_lines", True), take.pop("word_check", None))
-        line = Line(**{name: take.pop(name) for name in ("text", "voice", "language", "seed")})
-        options = GenerateOptions(
-            normalize=take.pop("normalize_text", DEFAULTS.normalize),
-            trim_ends=take.pop("trim_silence", DEFAULTS.trim_ends),
-            **take,
-        )
-        node = cls.hidden.unique_id
+        model: ManagedModel | ServedModel = take["model"]
+        line = Line(**{name: take[name] for name in ("text", "voice", "language", "seed")})
+        node, options = cls.hidden.unique_id, options_of(take)
         with (
-            model.open(options, once) as voicing,
+            model.open(options, once_of(take)) as voicing,
             show_progress(node) as progress,
             announce(node, voicing.speaks.rate) as page,
         ):
@@ -161,9 +143,6 @@ class GenerateSpeech(io.ComfyNode):
 
 def check_take(take: Mapping[str, Any], name: str) -> None:
     """Raise ValueError for inputs of the node that cannot be spoken; ``name``: what errors call the text."""
-    check_model(take["model"])
+    check_speaking(take)
     check_voice(take["voice"])
-    check_word_check(take.get("word_check"))
-    inputs.check_word("language", take["language"])
-    inputs.check_normalize(take.get("normalize_text", DEFAULTS.normalize))
     inputs.check_text(take["text"], name)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import folder_paths
 
 if TYPE_CHECKING:
     from ...morph.kept.cache import LineCache
     from ...morph.kept.once import Once
-    from ...morph.kept.word_check import WordCheck
 
 SIZE_VARIABLE = "MORPH_TTS_CACHE_MB"  # the most that kept lines may take; 0 keeps none
 DEFAULT_MB = 2048
@@ -41,8 +41,9 @@ def kept_lines() -> LineCache:
     return LineCache(lines_folder(), max(1, most_megabytes() * 10**6))
 
 
-def once_of(reuse_lines: bool, word_check: WordCheck | None) -> Once:
-    """Return what the nodes' inputs say: kept lines, if they are wanted and may take anything, and the word check."""
+def once_of(given: Mapping[str, Any]) -> Once:
+    """Return what a node's inputs say: kept lines, if they are wanted and may take anything, and the word check."""
     from ...morph.kept.once import Once
 
-    return Once(kept_lines() if reuse_lines and most_megabytes() else None, word_check)
+    keeps = given.get("reuse_lines", True) and most_megabytes()
+    return Once(kept_lines() if keeps else None, given.get("word_check"))

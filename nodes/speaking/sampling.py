@@ -5,6 +5,7 @@ from __future__ import annotations
 from comfy_api.latest import io
 
 from ...morph.options import Sampling, TokenSampling
+from .. import inputs
 from ..schema import schema
 from ..sockets import CATEGORY, SamplingSocket
 
@@ -14,48 +15,39 @@ SUBTALKER = "Groups 1-15 (timbre, detail)"
 
 
 def temperature(name: str, what: str, default: float) -> io.Input:
-    return io.Float.Input(
+    return inputs.number(
         name,
-        default=default,
-        min=0.01,
-        max=2.0,
-        step=0.01,
-        tooltip=f"{what}: above 1 is more varied, below 1 steadier. No unit, 0.01 to 2. Default: {default:g}.",
+        default,
+        (0.01, 2.0, 0.01),
+        f"{what}: above 1 is more varied, below 1 steadier. No unit, 0.01 to 2. Default: {default:g}.",
     )
 
 
 def top_k(name: str, what: str, default: int) -> io.Input:
-    return io.Int.Input(
+    return inputs.number(
         name,
-        default=default,
-        min=0,
-        max=3072,
-        tooltip=f"{what}: sample only from the k most likely codes. 0 is off. Unit: codes. Default: {default}.",
+        default,
+        (0, 3072),
+        f"{what}: sample only from the k most likely codes. 0 is off. Unit: codes. Default: {default}.",
     )
 
 
 def top_p(name: str, what: str, default: float) -> io.Input:
-    return io.Float.Input(
+    return inputs.number(
         name,
-        default=default,
-        min=0.01,
-        max=1.0,
-        step=0.01,
-        tooltip=(
-            f"{what}: sample only from the most likely codes that together reach this probability. 1 is off. "
-            f"No unit. Default: {default:g}."
-        ),
+        default,
+        (0.01, 1.0, 0.01),
+        f"{what}: sample only from the most likely codes that together reach this probability. 1 is off. "
+        f"No unit. Default: {default:g}.",
     )
 
 
 def greedy(name: str, what: str) -> io.Input:
-    return io.Boolean.Input(
+    return inputs.switch(
         name,
-        default=False,
-        tooltip=(
-            f"{what}: always take the most likely code instead of sampling. Sounds flat and tends to loop. "
-            "Default: off."
-        ),
+        False,
+        f"{what}: always take the most likely code instead of sampling. Sounds flat and tends to loop. "
+        "Default: off.",
     )
 
 
@@ -75,32 +67,24 @@ class SamplingSettings(io.ComfyNode):
                 temperature("temperature", TALKER, talker.temperature),
                 top_k("top_k", TALKER, talker.top_k),
                 top_p("top_p", TALKER, talker.top_p),
-                io.Float.Input(
+                inputs.number(
                     "repetition_penalty",
-                    default=DEFAULTS.repetition_penalty,
-                    min=0.5,
-                    max=2.0,
-                    step=0.01,
-                    tooltip=(
-                        "Above 1, group 0 codes that a line has already used become less likely. 1 is off. No unit. "
-                        f"Default: {DEFAULTS.repetition_penalty:g}."
-                    ),
+                    DEFAULTS.repetition_penalty,
+                    (0.5, 2.0, 0.01),
+                    "Above 1, group 0 codes that a line has already used become less likely. 1 is off. No unit. "
+                    f"Default: {DEFAULTS.repetition_penalty:g}.",
                 ),
                 temperature("subtalker_temperature", SUBTALKER, subtalker.temperature),
                 top_k("subtalker_top_k", SUBTALKER, subtalker.top_k),
                 top_p("subtalker_top_p", SUBTALKER, subtalker.top_p),
                 greedy("greedy", TALKER),
                 greedy("subtalker_greedy", SUBTALKER),
-                io.Float.Input(
+                inputs.number(
                     "max_seconds",
-                    default=0.0,
-                    min=0.0,
-                    max=3600.0,
-                    step=1.0,
-                    tooltip=(
-                        "Maximum length of a line. 0: the guard derives it from the text. Unit: seconds of audio. "
-                        "Default: 0."
-                    ),
+                    0.0,
+                    (0.0, 3600.0, 1.0),
+                    "Maximum length of a line. 0: the guard derives it from the text. Unit: seconds of audio. "
+                    "Default: 0.",
                 ),
             ],
             outputs=[

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.options import GenerateOptions, Sampling, check_decoding
-from ...morph.text.scripts.script import ScriptError, check_script
+from ...morph.options import GenerateOptions
+from ...morph.text.scripts.script import check_script
 from .. import inputs
-from ..models.linked import check_cast, check_model, check_word_check
-from ..models.memory import ManagedModel, ManagedModels
+from ..models.linked import check_cast
+from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
 from ..schema import schema
-from ..sockets import CATEGORY, CastSocket
+from ..sockets import CATEGORY
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from .characters import find_characters
+from .common import check_speaking, judge_speaking, options_of, plain_errors, to_audios
 from .kept_lines import once_of
 
 if TYPE_CHECKING:
-    from ...morph.kept.word_check import WordCheck
     from ...morph.script.dialogue import Dialogue
     from ...morph.text.scripts.script import ScriptLine
     from ...morph.voice.voice import Voice
 
-DEFAULTS = GenerateOptions()
 EXAMPLE = """\
 # NAME: what the character says. The names come from Cast, the saved voices or the speakers.
 ANNA: Good morning! Did you sleep at all?
@@ -55,23 +52,12 @@ class RenderScript(io.ComfyNode):
             ),
             inputs=[
                 inputs.model(),
-                CastSocket.Input(
-                    "cast",
-                    optional=True,
-                    tooltip=(
-                        "The characters' voices, from Cast or Whole Cast. A name that it does not have is looked up "
-                        "among the saved voices, then among the checkpoint's speakers. Default: not connected."
-                    ),
-                ),
-                io.String.Input(
+                inputs.cast(),
+                inputs.text_box(
                     "script",
-                    multiline=True,
-                    default=EXAMPLE,
-                    dynamic_prompts=False,
-                    tooltip=(
-                        "One 'NAME: text' per line. A tag before a name or a text applies to that line; alone on a "
-                        "line, it applies to all lines below. Default: an example for ANNA and BEN."
-                    ),
+                    EXAMPLE,
+                    "One 'NAME: text' per line. A tag before a name or a text applies to that line; alone on a "
+                    "line, it applies to all lines below. Default: an example for ANNA and BEN.",
                 ),
                 inputs.seq_groups(),
                 inputs.seed(
@@ -79,16 +65,12 @@ class RenderScript(io.ComfyNode):
                 ),
                 inputs.batch_size("lines"),
                 inputs.language(),
-                io.Float.Input(
+                inputs.number(
                     "gap",
-                    default=0.3,
-                    min=0.0,
-                    max=60.0,
-                    step=0.05,
-                    tooltip=(
-                        "Silence between the lines of the joined track; the script's pauses are added to it. Unit: "
-                        "seconds. Default: 0.3."
-                    ),
+                    0.3,
+                    (0.0, 60.0, 0.05),
+                    "Silence between the lines of the joined track; the script's pauses are added to it. Unit: "
+                    "seconds. Default: 0.3.",
                 ),
                 inputs.sampling(),
                 inputs.advanced(inputs.decoding()),
@@ -97,14 +79,12 @@ class RenderScript(io.ComfyNode):
                 inputs.trim_silence(),
                 inputs.advanced(inputs.reuse_lines()),
                 inputs.word_check(),
-                io.Boolean.Input(
+                inputs.switch(
                     "sentence_subtitles",
-                    default=False,
+                    False,
+                    "One subtitle for each sentence, at the time at which it is heard, instead of one for each "
+                    "line. Default: off.",
                     optional=True,
-                    tooltip=(
-                        "One subtitle for each sentence, at the time at which it is heard, instead of one for each "
-                        "line. Default: off."
-                    ),
                 ),
             ],
             outputs=[
@@ -136,55 +116,29 @@ class RenderScript(io.ComfyNode):
         decoding: str | None = None,
         normalize_text: str | None = None,
     ) -> bool | str:
-        return inputs.judge(
-            language=(inputs.check_language, language),
-            decoding=(check_decoding, decoding),
-            normalize_text=(inputs.check_normalize, normalize_text),
-            script=(check_script, script),
-        )
+        return judge_speaking(language, decoding, normalize_text, script=(check_script, script))
 
     @classmethod
     def execute(
         cls,
-        model: ManagedModel | ManagedModels | ServedModel,
         script: str,
-        seq_groups: int,
         seed: int,
-        batch_size: int,
-        language: str,
         gap: float,
         cast: dict[str, Voice] | None = None,
-        sampling: Sampling | None = None,
-        decoding: str = DEFAULTS.decoding,
-        retries: int = DEFAULTS.retries,
-        normalize_text: str = DEFAULTS.normalize,
-        trim_silence: bool = DEFAULTS.trim_ends,
-        reuse_lines: bool = True,
-        word_check: WordCheck | None = None,
         sentence_subtitles: bool = False,
+        **given: Any,
     ) -> io.NodeOutput:
+        """Speak a script; ``given``: the inputs that other nodes have too."""
         from ...morph.script.dialogue import ScriptRequest
         from ...morph.speech.report import outcome
 
-        check_model(model)
+        check_speaking(given)
         check_cast(cast or {})
-        check_word_check(word_check)
-        inputs.check_word("language", language)
-        inputs.check_normalize(normalize_text)
-        options = GenerateOptions(
-            seq_groups,
-            sampling,
-            batch_size,
-            decoding=decoding,
-            retries=retries,
-            normalize=normalize_text,
-            trim_ends=trim_silence,
-        )
-        characters = find_characters(model, cast)
-        request = ScriptRequest(script, characters, language, seed, gap, sentence_subtitles)
-        node, once = cls.hidden.unique_id, once_of(reuse_lines, word_check)
+        model: ManagedModel | ServedModel = given["model"]
+        node, options, characters = cls.hidden.unique_id, options_of(given), find_characters(model, cast)
+        request = ScriptRequest(script, characters, given["language"], seed, gap, sentence_subtitles)
         with (
-            model.open(options, once) as voicing,
+            model.open(options, once_of(given)) as voicing,
             show_progress(node) as progress,
             announce(node, voicing.speaks.rate) as page,
         ):
@@ -197,14 +151,10 @@ class RenderScript(io.ComfyNode):
             report = "\n\n".join(
                 filter(None, [described, characters.describe_found(), describe_seeds(facts)])
             )
-        lines = [
-            to_audio(line.waveform, line.sample_rate, [known])
-            for line, known in zip(dialogue.lines, facts, strict=True)
-        ]
         joined = to_audio(dialogue.joined, dialogue.sample_rate, facts)
         clips = [to_clip(line) for line in dialogue.lines]
         said = show(outcome(dialogue.lines, elapsed), clips, report=report)
-        return io.NodeOutput(lines, joined, dialogue.srt, report, ui=said)
+        return io.NodeOutput(to_audios(dialogue.lines, facts), joined, dialogue.srt, report, ui=said)
 
 
 def facts_of_script(dialogue: Dialogue, options: GenerateOptions, checkpoint: str) -> list[Facts]:
@@ -219,12 +169,3 @@ def facts_of_script(dialogue: Dialogue, options: GenerateOptions, checkpoint: st
 def finish_of(line: ScriptLine) -> dict[str, float | None]:
     """Return what a script asks for that is done to a line after it was spoken."""
     return {"gain_db": line.gain_db, "speed": line.speed, "pitch": line.pitch}
-
-
-@contextmanager
-def plain_errors() -> Iterator[None]:
-    """Turn ScriptError into ValueError: the page shows the type with its module path, which users should not see."""
-    try:
-        yield
-    except ScriptError as error:
-        raise ValueError(str(error)) from None

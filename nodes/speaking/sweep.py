@@ -10,14 +10,14 @@ from comfy_api.latest import io
 from ...morph.options import GenerateOptions, Sampling, parse_groups
 from .. import inputs
 from ..models.linked import check_model, check_voice
-from ..models.memory import ManagedModel, ManagedModels
+from ..models.memory import ManagedModel
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
 from ..schema import schema
 from ..sockets import CATEGORY
-from ..sound.audio_io import to_audio
 from ..sound.facts import facts_of_line
+from .common import to_audios
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
@@ -78,7 +78,7 @@ class Sweep(io.ComfyNode):
         cls, text: str | None = None, language: str | None = None, seq_groups: str | None = None
     ) -> bool | str:
         return inputs.judge(
-            language=(inputs.check_language, language),
+            language=(inputs.LANGUAGES, language),
             seq_groups=(parse_groups, seq_groups),
             text=(inputs.check_text, text),
         )
@@ -86,7 +86,7 @@ class Sweep(io.ComfyNode):
     @classmethod
     def execute(
         cls,
-        model: ManagedModel | ManagedModels,
+        model: ManagedModel,
         voice: Voice,
         text: str,
         language: str,
@@ -117,12 +117,8 @@ class Sweep(io.ComfyNode):
                 page.play(spoken.waveform)
 
             result = sweep(ready, line, groups, options, progress, play)
-            lines = [
-                to_audio(
-                    one.waveform,
-                    one.sample_rate,
-                    [facts_of_line(line, one, replace(options, seq_groups=row.seq_groups), ready.model.name)],
-                )
+            facts = [
+                facts_of_line(line, one, replace(options, seq_groups=row.seq_groups), ready.model.name)
                 for one, row in zip(result.spoken, result.rows, strict=True)
             ]
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
@@ -131,7 +127,9 @@ class Sweep(io.ComfyNode):
             for one, row in zip(result.spoken, result.rows, strict=True)
         ]
         shown = "\n".join(map(in_words, result.rows))
-        return io.NodeOutput(image, lines, table(result), ui=show(shown, clips, compare=True))
+        return io.NodeOutput(
+            image, to_audios(result.spoken, facts), table(result), ui=show(shown, clips, compare=True)
+        )
 
 
 def in_words(row: SweepRow) -> str:

@@ -12,7 +12,7 @@ from comfy_api.latest import io, ui
 from .. import inputs
 from ..folders import NO_VOICE, VOICE_FOLDER, list_voices, voice_library
 from ..models.linked import check_model, check_voice
-from ..models.memory import ManagedModel, ManagedModels
+from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..schema import schema
 from ..sockets import CATEGORY, ModelSocket, VoiceSocket
@@ -43,12 +43,10 @@ class SaveVoice(io.ComfyNode):
                         "characters. Default: my voice."
                     ),
                 ),
-                io.Boolean.Input(
+                inputs.switch(
                     "overwrite",
-                    default=False,
-                    tooltip=(
-                        "Replace a different voice saved under the same name; if off, this is an error. Default: off."
-                    ),
+                    False,
+                    "Replace a different voice saved under the same name; if off, this is an error. Default: off.",
                 ),
             ],
             outputs=[
@@ -140,9 +138,7 @@ class LoadVoice(io.ComfyNode):
         return file_state(path), file_state(path.with_suffix(".txt"))
 
     @classmethod
-    def execute(
-        cls, name: str, model: ManagedModel | ManagedModels | ServedModel | None = None
-    ) -> io.NodeOutput:
+    def execute(cls, name: str, model: ManagedModel | ServedModel | None = None) -> io.NodeOutput:
         if model is not None:
             check_model(model)
         voice = read_voice(name, None if model is None else model.clone_recording)

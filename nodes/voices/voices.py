@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io, ui
 
 from ...morph.hearing.whisper import SIZES, check_installed
-from ...postprocess.checks import check_choice
 from .. import inputs
 from ..models.linked import check_model, check_voice
-from ..models.memory import ManagedModel, ManagedModels
+from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..models.word_check import load_recogniser
 from ..page.progress import show_progress
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
 NO_RECOGNISER = "off"
 NOT_CONNECTED = "not connected"  # what no link gives
-PACKED = (
-    Path(__file__).resolve().parents[2] / "recordings" / "austen.flac"
-)  # its source and licence are beside it
+# Its source and licence are beside it
+PACKED = Path(__file__).resolve().parents[2] / "recordings" / "austen.flac"
 # If a checkpoint does not know a speaker, the engine's error lists the ones it has.
 DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
 PUBLISHED_SPEAKERS = (
@@ -69,42 +67,34 @@ class CloneVoice(io.ComfyNode):
                         "recording of seven seconds that comes with the pack."
                     ),
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "mode",
-                    options=list(MODES),
-                    default="x-vector",
-                    tooltip=(
-                        "x-vector: copies the timbre only; needs no transcript. ICL: copies timbre and speaking "
-                        "style by continuing the recording; needs its transcript. Default: x-vector."
-                    ),
+                    MODES,
+                    "x-vector",
+                    "x-vector: copies the timbre only; needs no transcript. ICL: copies timbre and speaking "
+                    "style by continuing the recording; needs its transcript. Default: x-vector.",
                 ),
-                io.String.Input(
+                inputs.text_box(
                     "transcript",
-                    multiline=True,
-                    default="",
+                    "",
+                    "The words of the recording, exactly as spoken. Used only by ICL. Default: empty.",
                     optional=True,
-                    dynamic_prompts=False,
-                    tooltip="The words of the recording, exactly as spoken. Used only by ICL. Default: empty.",
                 ),
-                io.Boolean.Input(
+                inputs.switch(
                     "pad_reference",
-                    default=False,
+                    False,
+                    "ICL only: append 0.5 s of silence to the recording. Turn on if its last sound leaks into "
+                    "the speech. Default: off.",
                     optional=True,
-                    tooltip=(
-                        "ICL only: append 0.5 s of silence to the recording. Turn on if its last sound leaks into "
-                        "the speech. Default: off."
-                    ),
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "transcribe",
-                    options=[NO_RECOGNISER, *SIZES],
-                    default=NO_RECOGNISER,
+                    [NO_RECOGNISER, *SIZES],
+                    NO_RECOGNISER,
+                    "ICL only, where the transcript is empty: a speech recogniser of this size (Whisper, on the "
+                    "CPU) writes it, and the node shows it. Downloaded once to models/faster-whisper. Needs the "
+                    f"package faster-whisper. Default: {NO_RECOGNISER}.",
                     optional=True,
-                    tooltip=(
-                        "ICL only, where the transcript is empty: a speech recogniser of this size (Whisper, on the "
-                        "CPU) writes it, and the node shows it. Downloaded once to models/faster-whisper. Needs the "
-                        f"package faster-whisper. Default: {NO_RECOGNISER}."
-                    ),
                 ),
             ],
             outputs=[voice_output("The cloned voice. It works with checkpoints of the same size.")],
@@ -122,7 +112,7 @@ class CloneVoice(io.ComfyNode):
         from ...morph.voice.create import check_transcript
 
         if mode != "ICL" or audio == NOT_CONNECTED:  # the pack's own recording has its words
-            return inputs.judge(mode=(check_mode, mode))
+            return inputs.judge(mode=(MODES, mode))
         if not isinstance(transcript, str) or transcript.strip() or transcribe == NO_RECOGNISER:
             return inputs.judge(transcript=(check_transcript, transcript))
         return inputs.judge(transcribe=(lambda _: check_installed(), transcribe))
@@ -130,7 +120,7 @@ class CloneVoice(io.ComfyNode):
     @classmethod
     def execute(
         cls,
-        model: ManagedModel | ManagedModels,
+        model: ManagedModel,
         mode: str,
         transcript: str = "",
         pad_reference: bool = False,
@@ -141,7 +131,7 @@ class CloneVoice(io.ComfyNode):
         from ...morph.voice.transcript import hear_transcript
 
         check_model(model)
-        check_mode(mode)
+        inputs.check(mode=(MODES, mode))
         heard: list[str] = []
         if audio is None:
             audio, transcript = packed_recording()
@@ -171,11 +161,6 @@ def packed_recording() -> tuple[dict[str, Any], str]:
     return audio, read.transcript or ""
 
 
-def check_mode(mode: str) -> None:
-    """Raise ValueError if Clone Voice has no such mode."""
-    check_choice("mode", mode, tuple(MODES))
-
-
 class PresetVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -196,25 +181,19 @@ class PresetVoice(io.ComfyNode):
                         "speaks must have the speaker."
                     ),
                 ),
-                io.Combo.Input(
+                inputs.choice(
                     "speaker",
-                    options=[*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS],
-                    default=DEMO_SPEAKERS[0],
-                    tooltip=(
-                        f"A speaker of the demo voice ({', '.join(DEMO_SPEAKERS)}) or of the published "
-                        f"CustomVoice checkpoints (the others). Default: {DEMO_SPEAKERS[0]}."
-                    ),
+                    [*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS],
+                    DEMO_SPEAKERS[0],
+                    f"A speaker of the demo voice ({', '.join(DEMO_SPEAKERS)}) or of the published "
+                    f"CustomVoice checkpoints (the others). Default: {DEMO_SPEAKERS[0]}.",
                 ),
-                io.String.Input(
+                inputs.text_box(
                     "instruct",
-                    multiline=True,
-                    default="",
+                    "",
+                    "How to speak, for example 'whispering, in a hurry'. Only 1.7B CustomVoice supports this. "
+                    "Default: empty.",
                     optional=True,
-                    dynamic_prompts=False,
-                    tooltip=(
-                        "How to speak, for example 'whispering, in a hurry'. Only 1.7B CustomVoice supports this. "
-                        "Default: empty."
-                    ),
                 ),
                 io.String.Input(
                     "custom_speaker",
@@ -235,7 +214,7 @@ class PresetVoice(io.ComfyNode):
         speaker: str,
         instruct: str = "",
         custom_speaker: str = "",
-        model: ManagedModel | ManagedModels | ServedModel | None = None,
+        model: ManagedModel | ServedModel | None = None,
     ) -> io.NodeOutput:
         from ...morph.voice.voice import Voice
 
@@ -257,14 +236,10 @@ class DesignVoice(io.ComfyNode):
             description="Creates a voice from a description. Needs a VoiceDesign checkpoint.",
             inputs=[
                 inputs.model(),
-                io.String.Input(
+                inputs.text_box(
                     "description",
-                    multiline=True,
-                    default="A warm, calm woman of about forty with a low voice, speaking slowly.",
-                    dynamic_prompts=False,
-                    tooltip=(
-                        "What the voice sounds like: age, gender, timbre, pace, mood. Default: a sample description."
-                    ),
+                    "A warm, calm woman of about forty with a low voice, speaking slowly.",
+                    "What the voice sounds like: age, gender, timbre, pace, mood. Default: a sample description.",
                 ),
             ],
             outputs=[
@@ -279,7 +254,7 @@ class DesignVoice(io.ComfyNode):
         return inputs.judge(description=(check_description, description))
 
     @classmethod
-    def execute(cls, model: ManagedModel | ManagedModels, description: str) -> io.NodeOutput:
+    def execute(cls, model: ManagedModel, description: str) -> io.NodeOutput:
         check_model(model)
         return io.NodeOutput(model.design_voice(description))
 
@@ -291,14 +266,12 @@ def check_description(description: str) -> None:
 
 
 def weight_input(letter: str, optional: bool = False) -> io.Input:
-    return io.Float.Input(
+    return inputs.number(
         f"weight_{letter}",
-        default=1.0,
-        min=0.0,
-        max=100.0,
-        step=0.05,
+        1.0,
+        (0.0, 100.0, 0.05),
+        f"The share of voice {letter}. All weights are divided by their sum. No unit. Default: 1.",
         optional=optional,
-        tooltip=f"The share of voice {letter}. All weights are divided by their sum. No unit. Default: 1.",
     )
 
 
@@ -346,7 +319,7 @@ class BlendVoices(io.ComfyNode):
         voice_d: Voice | None = None,
         weight_c: float = 1.0,
         weight_d: float = 1.0,
-        model: ManagedModel | ManagedModels | None = None,
+        model: ManagedModel | None = None,
     ) -> io.NodeOutput:
         from ...morph.voice.blend import blend_voices
 
