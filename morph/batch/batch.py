@@ -69,6 +69,8 @@ class Batch:
                 f"rows is {rows} and waiting is {waiting}: choose 1 to {MOST_LINES} rows, and 1 or more that wait"
             )
         self.synthesizer, self.rows = synthesizer, rows or most_rows(synthesizer.model)
+        model = synthesizer.model
+        self.name, self.rate, self.languages = model.name, model.sample_rate, model.languages
         self._queue = Queue(self.rows, 1 << 40 if waiting is None else waiting)
         self._process = os.getpid()
         serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, ahead))
@@ -78,23 +80,7 @@ class Batch:
         # When the program ends: a thread that is in torch then would abort it.
         weakref.finalize(self._job, _end, self._queue, weakref.ref(self._job))
 
-    @property
-    def name(self) -> str:
-        """See ``Speaks``."""
-        return self.synthesizer.model.name
-
-    @property
-    def rate(self) -> int:
-        """See ``Speaks``."""
-        return self.synthesizer.model.sample_rate
-
-    @property
-    def languages(self) -> Sequence[str]:
-        """See ``Speaks``."""
-        return self.synthesizer.model.languages
-
     def check(self, line: Line, options: GenerateOptions) -> None:
-        """See ``Speaks``."""
         check_line(self.synthesizer.model, line)
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
@@ -163,7 +149,6 @@ class Batch:
             raise BatchClosed("the batch was made before this process was forked: create another here")
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
-        """See ``Speaks``."""
         return describe(self.synthesizer.model, spoken, options, elapsed_s)
 
     @property

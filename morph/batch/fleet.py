@@ -73,6 +73,8 @@ class Fleet:
         check_alike(batches)
         names = name_devices(batches)
         self._devices = [_Device(batch, name) for batch, name in zip(batches, names, strict=True)]
+        self._first = batches[0]
+        self.name, self.rate, self.languages = self._first.name, self._first.rate, self._first.languages
         self._lock = threading.RLock()
         self._waiting: list[_Waiting] = []
         self._count = 0
@@ -80,32 +82,7 @@ class Fleet:
         # Devices limit it while they speak, and of those that overlap the last to end would decide for later threads.
         self._threads = torch.get_num_threads()
 
-    @property
-    def _first(self) -> Batch:
-        return self._devices[0].batch
-
-    @property
-    def name(self) -> str:
-        """See ``Speaks``."""
-        return self._first.name
-
-    @property
-    def rate(self) -> int:
-        """See ``Speaks``."""
-        return self._first.rate
-
-    @property
-    def languages(self) -> Sequence[str]:
-        """See ``Speaks``."""
-        return self._first.languages
-
-    @property
-    def devices(self) -> list[str]:
-        """The name of each device; a second one on the same device is numbered."""
-        return [device.name for device in self._devices]
-
     def check(self, line: Line, options: GenerateOptions) -> None:
-        """See ``Speaks``."""
         self._first.check(line, options)
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
@@ -151,7 +128,6 @@ class Fleet:
         insort(self._waiting, _Waiting(key, speech))
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
-        """See ``Speaks``."""
         return self._first.describe(spoken, options, elapsed_s)
 
     def give(self) -> None:
@@ -242,13 +218,11 @@ class _Dispatched(Speech):
         self.errors: list[str] = []
 
     def put(self, chunk: Chunk) -> None:
-        """See ``Speech``."""
         super().put(chunk)
         if self.is_full:
             self._fleet.give()
 
     def finish(self, outcome: Outcome) -> None:
-        """See ``Speech``."""
         if self.ended:
             return
         ended = self._fleet.end(self, outcome)

@@ -183,7 +183,6 @@ class LineState(TurnLine):
 
     @property
     def is_made(self) -> bool:
-        """See ``Parked``."""
         return not self.wants_rows
 
     @property
@@ -371,21 +370,17 @@ class LineState(TurnLine):
 
     @property
     def may_starve(self) -> bool:
-        """See ``TurnLine``."""
         return isinstance(self._text, LateLine)
 
     @property
     def is_starved(self) -> bool:
-        """See ``TurnLine``."""
         return self._text is not None and self._text.starved
 
     @property
     def is_full(self) -> bool:
-        """See ``TurnLine``."""
         return self.speech.is_full
 
     def break_off(self, error: NotFinite) -> None:
-        """See ``TurnLine``."""
         if self.is_done or self._stopped:
             return
         self._stopped, self._error = "failed", of_voice(error, self.speech.line.voice.name)
@@ -396,7 +391,6 @@ class LineState(TurnLine):
         self.chunks.cancel()
 
     def put(self, chunk: Chunk) -> None:
-        """See ``TurnLine``."""
         self._sent.frames += chunk.frames
         self._sent.samples += len(chunk.samples)
         self.speech.put(chunk)
@@ -461,7 +455,6 @@ class LineState(TurnLine):
         return self
 
     def abandon(self) -> None:
-        """See ``Parked``."""
         self._cancel()
         self.finish()
 

@@ -335,7 +335,6 @@ class Queue:
 
     @property
     def status(self) -> BatchStatus:
-        """See ``BatchStatus``."""
         with self._lock:
             waiting = sum(one.is_ready for one in self._waiting)
             silent, parked = len(self._waiting) - waiting, len(self._parked)

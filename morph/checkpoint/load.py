@@ -116,9 +116,8 @@ def load_model(
     attention = choose_attention(options.attention, device, dtype)
     check_frame_rate(path)
     profile = read_profile(path)
-    fingerprint = fingerprint_digest(
-        path
-    )  # before the files are read: one that is replaced meanwhile is not missed
+    # Before the files are read: one that is replaced meanwhile is not missed
+    fingerprint = fingerprint_digest(path)
     qwen_tts = import_qwen_tts()
     # Parameters must not be inference tensors: those could not be moved between devices later.
     with torch.inference_mode(False), default_rope_registered(), registries_restored():

@@ -30,10 +30,8 @@ from .adapt.loaded_weights import keep_loaded_weights
 log = logging.getLogger(__name__)
 
 NAME = "_qwen3_tts_morph_qwen_tts"  # in sys.modules
-DISTRIBUTIONS = {
-    4: "qwen-tts",
-    5: "qwen-tts-hf",
-}  # by transformers' major version; install.py has their versions
+# By transformers' major version; install.py has their versions
+DISTRIBUTIONS = {4: "qwen-tts", 5: "qwen-tts-hf"}
 ONLY_FOR_25_HZ = ("torchaudio.compliance.kaldi", "sox", "onnxruntime")
 
 

@@ -95,11 +95,9 @@ class GivenLines:
 
     @property
     def done(self) -> bool:
-        """See ``LineSource``."""
         return not self.ready
 
     def take(self) -> LineRequest:
-        """See ``LineSource``."""
         self._prompts = max(0, self._prompts - 1)
         return self.ready.popleft()
 
@@ -111,7 +109,6 @@ class GivenLines:
             self._prompts += 1
 
     def wait(self) -> None:
-        """See ``LineSource``."""
         raise RuntimeError("no line can make a frame, and no other will come")
 
 

@@ -87,9 +87,8 @@ def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
     total = hashlib.sha256(words.encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(
-            tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
-        )  # view cannot reinterpret a 0-d tensor
+        # ``view`` cannot reinterpret a 0-d tensor
+        total.update(tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
     return total.hexdigest()
 
 

@@ -194,9 +194,8 @@ def check_tensors(model: Model, voice: Voice) -> None:
             f"voice {voice.name!r} has an embedding of {len(embedding)} numbers and {model.name} takes "
             f"{model.width}: clone the voice again with this model"
         )
-    codebook = int(
-        model.config.talker_config.code_predictor_config.vocab_size
-    )  # group 0's codebook has the same size
+    # Group 0's codebook has the same size
+    codebook = int(model.config.talker_config.code_predictor_config.vocab_size)
     if codes is not None and not 0 <= int(codes.min()) <= int(codes.max()) < codebook:
         raise ValueError(
             f"voice {voice.name!r} has reference codes from {int(codes.min())} to {int(codes.max())} and "

@@ -175,10 +175,6 @@ class CodecTurns:
             ready = self._after_references(wanted)
             sent = self._send_due(ready, hurry) or len(ready) < len(wanted)
 
-    def send_ready(self, lines: Collection[TurnLine]) -> None:
-        """Do what ``send`` does, but for lines that wait for references, which are decoded in turns."""
-        self._send([line for line in lines if not self._waits_for_reference(line)])
-
     def _send(self, lines: Collection[TurnLine]) -> None:
         while self._send_due([line for line in lines if not line.is_full], hurry=False):
             pass
