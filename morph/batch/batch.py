@@ -45,6 +45,17 @@ WAITING = 64
 Result = TypeVar("Result")
 
 
+class SynthesizerChecks:
+    """Which lines a synthesizer can speak: it is ``Checks``."""
+
+    def __init__(self, synthesizer: Synthesizer):
+        self._synthesizer, self.languages = synthesizer, synthesizer.model.languages
+
+    def check(self, line: Line, options: GenerateOptions) -> None:
+        self._synthesizer.engine.choose(self._synthesizer.model, options)
+        check_line(self._synthesizer.model, line)
+
+
 class Batch:
     """Speaks lines of any number of callers. Any thread may call it.
 
@@ -69,8 +80,9 @@ class Batch:
                 f"rows is {rows} and waiting is {waiting}: choose 1 to {MOST_LINES} rows, and 1 or more that wait"
             )
         self.synthesizer, self.rows = synthesizer, rows or most_rows(synthesizer.model)
-        model = synthesizer.model
-        self.name, self.rate, self.languages = model.name, model.sample_rate, model.languages
+        self._checks = SynthesizerChecks(synthesizer)
+        self.name, self.languages = synthesizer.model.name, self._checks.languages
+        self.rate = synthesizer.model.sample_rate
         self._queue = Queue(self.rows, 1 << 40 if waiting is None else waiting)
         self._process = os.getpid()
         serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, ahead))
@@ -81,7 +93,7 @@ class Batch:
         weakref.finalize(self._job, _end, self._queue, weakref.ref(self._job))
 
     def check(self, line: Line, options: GenerateOptions) -> None:
-        check_line(self.synthesizer.model, line)
+        self._checks.check(line, options)
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
         """See ``Speaks``; None for a model that was not loaded from files."""
@@ -257,7 +269,7 @@ def _retry(line: LineState, queue: Queue, error: BaseException, alone: bool) -> 
     if alone or was_alone or heard or queue.is_closed or is_final(error):
         return False
     again = Waiting(line.speech, (*group, object()), line.parts.model.sample_rate)
-    line.speech.frames = 0
+    line.speech.progress.done = 0
     queue.put_back(again)
     return True
 

@@ -15,7 +15,7 @@ from ..options import FRAME_RATE
 from ..speech.joined import assemble
 from ..speech.late_text import LateLine, SentenceLine, TokenLine
 from ..speech.lines import LineReport, Spoken
-from ..speech.piece import Piece
+from ..speech.piece import Making, Piece
 from ..speech.pieces import LinePieces, expected_of, text_as_spoken
 from ..speech.takes import CAP, WRONG, Take, judge_end
 from ..speech.whole_text import WholeLine
@@ -52,11 +52,20 @@ class Shared:
 
 @dataclass
 class Sent:
-    """What has been sent of a line: frames and samples, and how the pieces went that are sent completely."""
+    """What the reader of a line has been sent, and why nothing follows.
+
+    Args:
+        frames, samples: so far.
+        ends: how the pieces went that are sent completely.
+        stopped: one of ``takes.STOPPED``, where the line is over before its end.
+        error: why, of one that failed.
+    """
 
     frames: int = 0
     samples: int = 0
     ends: list[str] = field(default_factory=list)
+    stopped: str | None = None
+    error: BaseException | None = None
 
 
 class Takes:
@@ -98,32 +107,28 @@ class LineState(TurnLine):
         super().__init__(number, chunks, line.voice.ref_codes)
         self.takes = Takes(options.retries if self.speech.delivery.keep else 0)
         self.is_live = waiting.is_live
-        self._sent = Sent()
-        self._stopped: str | None = None
-        self._error: BaseException | None = None
-        self._text: LateLine | WholeLine | None = None
+        self._sent, self._standing = Sent(), Standing()
+        self._text = self._open_text()
         # Also when all of the text has come before the line has a row: the prompt has its first token only.
-        self._tokens: TokenLine | None = None
-        self._standing = Standing()
+        self._tokens = self._text if isinstance(self._text, TokenLine) else None
         self._begin()
 
-    def _begin(self) -> None:
+    def _open_text(self) -> LateLine | WholeLine | None:
+        """Return what gives the pieces; None where all are added at once: nobody waits long for a short text."""
         line = self.speech.line
-        if not self.is_live:
+        if self.waiting.reader is not None:
+            return KINDS[line.layout](self.parts, self.waiting.reader)
+        is_at_once = not self.is_live or self._is_short(str(line.text))
+        return None if is_at_once else WholeLine(self.parts, self.speech.bell.set)
+
+    def _begin(self) -> None:
+        if self._text is None:
             self.parts.cut()
-            self.speech.expected = self.parts.expected
-            return
-        if isinstance(line.text, str):
-            if self._is_short(line.text):  # most lines: nobody waits for it long
-                self.parts.cut()
+            self.speech.progress.expected = self.parts.expected
+            if self.is_live:
                 self._add_pieces(0)
                 self._complete()
-                return
-            self._text = WholeLine(self.parts, self.speech.bell.set)
-        else:
-            assert self.waiting.reader is not None
-            self._text = KINDS[line.layout](self.parts, self.waiting.reader)
-            self._tokens = self._text if isinstance(self._text, TokenLine) else None
+            return
         self.follow()
         # A last piece holds nothing back for a crossfade.
         if isinstance(self._text, WholeLine) and self._text.is_read:
@@ -139,9 +144,9 @@ class LineState(TurnLine):
     @property
     def ended(self) -> bool:
         """Whether everything of the line has been sent, or it was stopped."""
-        if self._stopped == "cancelled":
+        if self._sent.stopped == "cancelled":
             return True
-        return self.chunks.ended if self.is_live else bool(self._stopped) or self._is_complete
+        return self.chunks.ended if self.is_live else bool(self._sent.stopped) or self._is_complete
 
     @property
     def is_done(self) -> bool:
@@ -237,7 +242,7 @@ class LineState(TurnLine):
         return text.is_ahead or self._waiting >= PIECES_AHEAD
 
     def _cancel(self) -> None:
-        self._stopped = self._stopped or "cancelled"
+        self._sent.stopped = self._sent.stopped or "cancelled"
         self.takes.again.clear()
         self.chunks.cancel()
         if self._text is not None:
@@ -246,24 +251,24 @@ class LineState(TurnLine):
     def _end_text(self, text: LateLine | WholeLine) -> None:
         """No piece will come any more."""
         self._text = None
-        if text.error is not None and self._stopped is None:
-            self._stopped, self._error = "failed", text.error
+        if text.error is not None and self._sent.stopped is None:
+            self._sent.stopped, self._sent.error = "failed", text.error
         self._complete()
 
     def _complete(self) -> None:
-        after_s = 0.0 if self._stopped else sum(piece.after_s for piece in self.parts.pieces)
+        after_s = 0.0 if self._sent.stopped else sum(piece.after_s for piece in self.parts.pieces)
         samples, was_ended = round(after_s * self.parts.model.sample_rate), self.chunks.ended
         chunk = self.chunks.complete(time.perf_counter(), samples)
-        if chunk is not None and (self._error is None or self.speech.has_begun):
+        if chunk is not None and (self._sent.error is None or self.speech.has_begun):
             self.put(chunk)
         if self.chunks.ended and not was_ended:
             self._end_take()
 
     def _add_pieces(self, begin: int) -> None:
         for piece in self.parts.pieces[begin:]:
-            piece.silence = round(piece.pause_s * self.parts.model.sample_rate)
-            self.chunks.add_piece(piece)
-        self.speech.expected = max(self.speech.expected, self.parts.expected)
+            piece.making.silence = round(piece.pause_s * self.parts.model.sample_rate)
+            self.chunks.add_piece(piece.making)
+        self.speech.progress.expected = max(self.speech.progress.expected, self.parts.expected)
 
     def next_requests(self) -> Iterator[tuple[Piece, LineRequest]]:
         """Yield the pieces that are to be decoded now, each with its request."""
@@ -277,7 +282,7 @@ class LineState(TurnLine):
             yield self._request(piece)
 
     def _request(self, piece: Piece) -> tuple[Piece, LineRequest]:
-        takes, speech = self.takes, self.speech
+        takes, progress = self.takes, self.speech.progress
         request = self.parts.request(piece, takes.number)
         takes.decoding += 1
         text = self._tokens if takes.number == 1 else None
@@ -285,11 +290,11 @@ class LineState(TurnLine):
             text.follow(request.guard)
         elif self.is_live and (most := self.parts.sampling.line_frames) is not None and takes.number == 1:
             request.guard.max_frames = min(request.guard.max_frames, most - takes.coded)
-        codes = piece.codes
+        codes = piece.making.codes
 
         def note(frame: np.ndarray) -> None:
             codes.append(frame)
-            speech.frames += 1
+            progress.done += 1
 
         def end(ended: str) -> None:
             self._end_piece(piece, ended)
@@ -308,11 +313,11 @@ class LineState(TurnLine):
 
     def _end_piece(self, piece: Piece, ended: str) -> None:
         takes = self.takes
-        piece.ended = ended
+        piece.making.ended = ended
         takes.decoding -= 1
-        takes.coded += len(piece.codes)
-        self.wake()
-        if (takes.number == 1 and self.is_live) or self._stopped or ended in ("cancelled", BROKEN):
+        takes.coded += len(piece.making.codes)
+        self.rests.end()
+        if (takes.number == 1 and self.is_live) or self._sent.stopped or ended in ("cancelled", BROKEN):
             return
         takes.in_codec += 1
         self._shared.whole.add(self, piece)
@@ -329,15 +334,15 @@ class LineState(TurnLine):
             return lambda: speech.is_cancelled or text.error is not None
         if self.is_live:
             return lambda: speech.is_cancelled
-        return lambda: speech.is_cancelled or self._stopped is not None
+        return lambda: speech.is_cancelled or self._sent.stopped is not None
 
     # Takes
 
     def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
         """Take the samples of a piece that were made complete."""
         self.takes.in_codec -= 1
-        if not self._stopped:
-            self._judge(piece, Decoded(piece.codes.part(), str(piece.ended)), wave)
+        if not self._sent.stopped:
+            self._judge(piece, piece.making.result()[0], wave)
             if self._is_complete and not self.is_busy:
                 self._end_take()
 
@@ -354,17 +359,18 @@ class LineState(TurnLine):
         if piece.take is not None and not take.better_than(piece.take):
             take = replace(piece.take, number=number)
         piece.take = take
-        piece.forget()
+        piece.making = Making()
 
     def _end_take(self) -> None:
         """All pieces have been made: have those spoken again that went wrong."""
-        if self._stopped or self.takes.number > self.takes.retries:
+        if self._sent.stopped or self.takes.number > self.takes.retries:
             return
         if self._tokens is not None:
             self._tokens.complete()
         self.takes.again = again = self.parts.wrong()
         self.takes.number += 1
-        self.speech.expected = max(self.speech.expected, self.speech.frames + expected_of(again))
+        progress = self.speech.progress
+        progress.expected = max(progress.expected, progress.done + expected_of(again))
 
     # Codes and chunks
 
@@ -381,9 +387,9 @@ class LineState(TurnLine):
         return self.speech.is_full
 
     def break_off(self, error: NotFinite) -> None:
-        if self.is_done or self._stopped:
+        if self.is_done or self._sent.stopped:
             return
-        self._stopped, self._error = "failed", of_voice(error, self.speech.line.voice.name)
+        self._sent.stopped, self._sent.error = "failed", of_voice(error, self.speech.line.voice.name)
         if self._text is not None:
             self._text.stop()
             self._text = None
@@ -398,14 +404,14 @@ class LineState(TurnLine):
     def note_piece(self) -> None:
         """Note how the piece went that has just been sent; keep its samples if they are wanted, or forget them."""
         piece = self.parts.pieces[len(self._sent.ends)]
-        decoded, wave = piece.result()
+        decoded, wave = piece.making.result()
         if self.chunks.is_cut:
             decoded = replace(decoded, ended=CAP)
         if self.speech.delivery.keep:
             self._judge(piece, decoded, wave)
         else:
             self._sent.ends.append(judge_end(piece.text, decoded, wave, self.parts.model.sample_rate))
-            piece.forget()
+            piece.making = Making()
             return
         assert piece.take is not None
         self._sent.ends.append(piece.take.ended)
@@ -418,9 +424,9 @@ class LineState(TurnLine):
         """Give the pieces that are not made a take of what there is of them."""
         for piece in self.parts.pieces:
             if piece.take is None:
-                piece.drop_waiting()
-                _, wave = piece.result()
-                piece.take = Take(Decoded(piece.codes.part(), ended), wave, ended)
+                piece.making.drop_waiting()
+                made, wave = piece.making.result()
+                piece.take = Take(replace(made, ended=ended), wave, ended)
 
     # The end
 
@@ -429,15 +435,15 @@ class LineState(TurnLine):
         self.waiting.close()
         spoken = self._spoken() if self.speech.delivery.keep else None
         report = self._report() if spoken is None else spoken.report
-        if spoken is not None and self.speech.is_heard and not (self.is_live or self._stopped):
+        if spoken is not None and self.speech.is_heard and not (self.is_live or self._sent.stopped):
             # Its sound was asked for too late.
             self.speech.put(Chunk(NO_CODES, spoken.waveform, 0, True))
-        self.speech.finish(Outcome(report, spoken, self._error, self.parts.text_tokens))
+        self.speech.finish(Outcome(report, spoken, self._sent.error, self.parts.text_tokens))
 
     def _spoken(self) -> Spoken:
-        if self._stopped:
-            self._leave_out(self._stopped)
-        return assemble(self.parts, self._shared.describe(), self._stopped)
+        if self._sent.stopped:
+            self._leave_out(self._sent.stopped)
+        return assemble(self.parts, self._shared.describe(), self._sent.stopped)
 
     def stand(self, is_wanted: bool) -> None:
         """Note whether the line's row ``is_wanted`` by others; end a line that keeps them waiting for too long."""
@@ -451,7 +457,7 @@ class LineState(TurnLine):
     def resume(self, number: int, shared: Shared) -> LineState:
         """Go on under another number, in another batch or later in the same one."""
         self.number, self._shared = number, shared
-        self.wake()  # another batch counts its own turns
+        self.rests.end()  # another batch counts its own turns
         return self
 
     def abandon(self) -> None:
@@ -471,7 +477,7 @@ class LineState(TurnLine):
             str(line.text),
             self._sent.frames,
             self._sent.samples / parts.model.sample_rate,
-            ended=self._stopped or next((end for end in self._sent.ends if end in WRONG), "eos"),
+            ended=self._sent.stopped or next((end for end in self._sent.ends if end in WRONG), "eos"),
             pieces=len(parts.pieces),
             spoken=text_as_spoken(line, parts.said),
             notes=parts.said.notes,

@@ -10,7 +10,18 @@ from ..speech.lines import Line, Spoken
 from .speech import Delivery, Speech
 
 
-class Speaks(Protocol):
+class Checks(Protocol):
+    """Knows which lines can be spoken."""
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """The languages that a line may have."""
+
+    def check(self, line: Line, options: GenerateOptions) -> None:
+        """Raise ValueError for a line that cannot be spoken, before any work."""
+
+
+class Speaks(Checks, Protocol):
     """Speaks lines. Any thread may call it."""
 
     @property
@@ -20,13 +31,6 @@ class Speaks(Protocol):
     @property
     def rate(self) -> int:
         """Of the sound, in Hz."""
-
-    @property
-    def languages(self) -> Sequence[str]:
-        """The languages that a line may have."""
-
-    def check(self, line: Line, options: GenerateOptions) -> None:
-        """Raise ValueError for a line that cannot be spoken, before any work."""
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
         """Return a hash of what decides the line's sound, 64 hexadecimal digits; None: it cannot be kept."""

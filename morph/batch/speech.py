@@ -14,6 +14,7 @@ import torch
 from ..options import GenerateOptions
 from ..runtime.bell import Bell
 from ..speech.lines import Line, LineReport, Spoken
+from ..speech.progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,36 @@ class Outcome:
     text_tokens: int = 0
 
 
+class ChunkQueue:
+    """The chunks that wait for their reader.
+
+    ``frames``: how many were decoded for them; ``has_begun``: whether there was any chunk.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: deque[Chunk] = deque()
+        self.frames, self.has_begun = 0, False
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def put(self, chunk: Chunk) -> None:
+        """Add a chunk."""
+        self._chunks.append(chunk)
+        self.frames, self.has_begun = self.frames + chunk.frames, True
+
+    def take(self) -> Chunk:
+        """Remove the first chunk, and return it."""
+        chunk = self._chunks.popleft()
+        self.frames -= chunk.frames
+        return chunk
+
+    def clear(self) -> None:
+        """Drop all chunks."""
+        self._chunks.clear()
+        self.frames = 0
+
+
 class Speech:
     """One line that is spoken: an iterator over its chunks, for one reader. Any thread may hold it.
 
@@ -101,11 +132,9 @@ class Speech:
         self.delivery = replace(delivery, on_change=None)
         self.is_heard = delivery.live  # whether its sound is wanted while it is made
         self.is_cancelled = False  # whether its reader has left
-        self.has_begun = False  # whether there was sound
-        self.frames = self.expected = 0  # made so far, and expected in all
+        self.progress = Progress()  # frames
         self._changed = threading.Condition()
-        self._chunks: deque[Chunk] = deque()
-        self._queued = 0  # frames
+        self._chunks = ChunkQueue()
         self._outcome: Outcome | None = None
         self._on_change = delivery.on_change or _nothing
 
@@ -148,10 +177,8 @@ class Speech:
         with self._changed:
             self._changed.wait_for(lambda: self._is_ready)
             if self._chunks:
-                chunk = self._chunks.popleft()
-                self._queued -= chunk.frames
                 self.bell.set()
-                return chunk
+                return self._chunks.take()
             self.check()
             return None
 
@@ -165,7 +192,6 @@ class Speech:
         with self._changed:
             self.is_cancelled = True
             self._chunks.clear()
-            self._queued = 0
             self._changed.notify_all()
         self.bell.set()
 
@@ -234,21 +260,24 @@ class Speech:
     @property
     def queued(self) -> int:
         """The frames that wait for the reader."""
-        return self._queued
+        return self._chunks.frames
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was sound."""
+        return self._chunks.has_begun
 
     @property
     def is_full(self) -> bool:
         """Whether the reader has enough for now."""
-        return self._queued >= QUEUED_FRAMES and not self.is_cancelled
+        return self._chunks.frames >= QUEUED_FRAMES and not self.is_cancelled
 
     def put(self, chunk: Chunk) -> None:
         """Queue a chunk; never waits."""
         with self._changed:
             if self.is_cancelled:
                 return
-            self.has_begun = True
-            self._chunks.append(chunk)
-            self._queued += chunk.frames
+            self._chunks.put(chunk)
             self._changed.notify_all()
         self._tell()
 

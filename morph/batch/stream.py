@@ -69,8 +69,8 @@ def wait_for(speeches: Sequence[Speech], bell: Bell, on_frame: OnFrame | None) -
 
 def tell_progress(speeches: Sequence[Speech], on_frame: OnFrame) -> None:
     """Tell the frames of all lines that are done, and that are expected."""
-    done = sum(speech.frames for speech in speeches)
-    on_frame(done, max(sum(speech.expected for speech in speeches), done + 1))
+    done = sum(speech.progress.done for speech in speeches)
+    on_frame(done, max(sum(speech.progress.expected for speech in speeches), done + 1))
 
 
 def stream_line(

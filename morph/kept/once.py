@@ -238,7 +238,7 @@ class _Run:
             if index == self._turn:
                 self._pass_on(index)
             speech = self._speeches.pop(index)
-            self._frames += speech.frames
+            self._frames += speech.progress.done
             if (spoken := self._result(index, speech)) is not None:
                 self._take(index, spoken)
                 self._way.listener.on_phase(f"line {len(self._ready)} of {len(self._lines)}")
@@ -289,6 +289,7 @@ class _Run:
     def _report(self) -> None:
         done, expected = self._frames, self._frames
         for index, speech in self._speeches.items():
-            done += speech.frames
-            expected += max(speech.frames, speech.expected or self._likely[index])
+            own = speech.progress
+            done += own.done
+            expected += max(own.done, own.expected or self._likely[index])
         self._way.listener.on_frame(done, max(1, expected))

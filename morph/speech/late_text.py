@@ -164,6 +164,38 @@ class SentenceLine(LateLine):
         return self._pieces.said(self._whole)
 
 
+class Trailing:
+    """The rows of a prompt's trailing text, ``[N, H]``: they come a few at a time, and each frame needs one.
+
+    ``count``: how many have come; ``starved``: whether the last frame that was asked for waits.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.starved = 0, False
+        self._rows: list[torch.Tensor] = []  # those that the engine has not taken
+        self._frame = 0  # the last one that was asked for
+
+    def add(self, rows: torch.Tensor) -> None:
+        """Add rows that have come."""
+        self._rows.append(rows)
+        self.count += len(rows)
+
+    def take(self) -> torch.Tensor | None:
+        """Return the rows that have come since the last call, or None."""
+        rows, self._rows = self._rows, []
+        return torch.cat(rows) if rows else None
+
+    def ask(self, frame: int, is_certain: bool, is_over: bool) -> bool:
+        """Return whether a frame may be made: its row is there and it ``is_certain`` not to end the line, or all is."""
+        self._frame, self.starved = frame, not (is_over or (frame < self.count and is_certain))
+        return not self.starved
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether enough rows are there for now."""
+        return not self.starved and self.count > self._frame + TOKENS_AHEAD
+
+
 class TokenLine(LateLine):
     """Layout "token": one piece, whose trailing text comes token by token. It is the ``LateText`` of its request.
 
@@ -177,18 +209,15 @@ class TokenLine(LateLine):
         self._ids = ArrivingIds(parts.model.texts)
         self._piece: Piece | None = None
         self._guard: Guard | None = None
-        self._rows: list[torch.Tensor] = []  # those that the engine has not taken
-        self._count = 0  # all of them
-        self._frame = 0  # the last one that was asked for
-        self._starved = False
+        self._trailing = Trailing()
 
     @property
     def starved(self) -> bool:
-        return self._starved and not self.done
+        return self._trailing.starved and not self.done
 
     @property
     def is_ahead(self) -> bool:
-        return not self._starved and self._count > self._frame + TOKENS_AHEAD
+        return self._trailing.is_ahead
 
     def follow(self, guard: Guard) -> None:
         """Adapt a guard to the text: the more there is, the longer it may take."""
@@ -197,15 +226,11 @@ class TokenLine(LateLine):
 
     def ready(self, frame: int) -> bool:
         certain = not self._holds_end or frame + 1 < self._prompt.min_frames
-        ready = self.done or (frame < self._count and certain)
-        self._frame, self._starved = frame, not ready
-        return ready
+        return self._trailing.ask(frame, certain, self.done)
 
     def take(self) -> LatePart | None:
-        if not self._rows:
-            return None
-        rows, self._rows = torch.cat(self._rows), []
-        return LatePart(rows, self._prompt.min_frames)
+        rows = self._trailing.take()
+        return None if rows is None else LatePart(rows, self._prompt.min_frames)
 
     def complete(self) -> None:
         """Give the piece a prompt with all of its text: it had the first token only, and its request the others."""
@@ -248,11 +273,10 @@ class TokenLine(LateLine):
             self._piece = Piece(text, line.seed, made=prompt)
             parts.add(self._piece)
             ids = ids[1:]
-        count = self._count + len(ids) + ended
-        check_context(parts.model, self._prompt.length + count)
-        if count > self._count:
-            self._rows.append(parts.builder.rows(ids, ended))
-        self._count = count
+        new = len(ids) + ended
+        check_context(parts.model, self._prompt.length + self._trailing.count + new)
+        if new:
+            self._trailing.add(parts.builder.rows(ids, ended))
         tokens = self._prompt.text_tokens + len(ids)
         minimum = held_frames(text, False) if self._holds_end else self._prompt.min_frames
         self._piece.made = replace(self._prompt, text_tokens=tokens, min_frames=minimum)

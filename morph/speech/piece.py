@@ -49,46 +49,22 @@ class CodeFrames:
 
 
 @dataclass(eq=False)
-class Piece:
-    """A part of a line that is decoded by itself.
+class Making:
+    """A take of a piece while it is made.
 
     Args:
-        text: as it is spoken.
-        seed: of its first take.
-        stride: the distance from its seed to that of its next take.
-        pause_s: seconds of silence before it.
-        after_s: and after it; only a line's last piece has any.
-        made: its prompt; None until there is one.
-        silence: samples of silence before it that have not been sent.
-        codes: of the take that is being made.
-        ended: how that take ended, None while it is made.
+        silence: samples of silence before the piece that have not been sent.
+        codes: as far as they have come.
+        ended: how it ended, None while it is made.
         waves: its samples as far as they have been decoded,
         decoded: and the frames that they are of.
-        take: the best take so far.
     """
 
-    text: str = ""
-    seed: int = 0
-    stride: int = 1
-    pause_s: float = 0.0
-    after_s: float = 0.0
-    made: Prompt | None = None
     silence: int = 0
     codes: CodeFrames = field(default_factory=CodeFrames)
     ended: str | None = None
     waves: list[np.ndarray] = field(default_factory=list)
     decoded: int = 0
-    take: Take | None = None
-
-    @property
-    def prompt(self) -> Prompt:
-        """Its prompt; there is one."""
-        assert self.made is not None
-        return self.made
-
-    def seed_of(self, take: int) -> int:
-        """Return the seed of a take, counted from 1; no two pieces of a line share one."""
-        return self.seed + (take - 1) * self.stride
 
     @property
     def waiting(self) -> int:
@@ -100,12 +76,43 @@ class Piece:
         self.codes.cut(self.decoded)
 
     def result(self) -> tuple[Decoded, np.ndarray]:
-        """Return the codes and the samples of the take that was made last."""
+        """Return the codes and the samples."""
         return Decoded(self.codes.part(), str(self.ended)), concatenate(self.waves)
 
-    def forget(self) -> None:
-        """Forget the codes and the samples of the take that was made last."""
-        self.codes, self.waves, self.decoded = CodeFrames(), [], 0
+
+@dataclass(eq=False)
+class Piece:
+    """A part of a line that is decoded by itself.
+
+    Args:
+        text: as it is spoken.
+        seed: of its first take.
+        stride: the distance from its seed to that of its next take.
+        pause_s: seconds of silence before it.
+        after_s: and after it; only a line's last piece has any.
+        made: its prompt; None until there is one.
+        take: the best take so far.
+        making: the take that is being made, or was made last and is not judged.
+    """
+
+    text: str = ""
+    seed: int = 0
+    stride: int = 1
+    pause_s: float = 0.0
+    after_s: float = 0.0
+    made: Prompt | None = None
+    take: Take | None = None
+    making: Making = field(default_factory=Making)
+
+    @property
+    def prompt(self) -> Prompt:
+        """Its prompt; there is one."""
+        assert self.made is not None
+        return self.made
+
+    def seed_of(self, take: int) -> int:
+        """Return the seed of a take, counted from 1; no two pieces of a line share one."""
+        return self.seed + (take - 1) * self.stride
 
 
 def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:

@@ -131,10 +131,9 @@ def cut_line(line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText
     pieces: list[Piece] = []
     silence = 0.0
     for text, pause in zip(said, paused.pauses_s, strict=False):
-        own = cut_pieces(line, split_text(text.text, limit), normalizer, len(pieces))
         silence += pause
-        if own:
-            own[0].pause_s, silence = silence, 0.0
+        own = cut_pieces(line, split_text(text.text, limit), normalizer, len(pieces), silence)
+        silence = 0.0 if own else silence
         pieces += own
     end_pieces(pieces, silence + paused.pauses_s[-1])
     return join_texts(line.text, paused.parts, said), pieces
@@ -156,13 +155,24 @@ def join_texts(text: str, parts: Sequence[str], said: Sequence[SpokenText]) -> S
     return SpokenText(spoken, tuple(notes))
 
 
-def cut_pieces(line: Line, parts: Sequence[str], normalizer: Normalizer, first: int = 0) -> list[Piece]:
+def cut_pieces(
+    line: Line, parts: Sequence[str], normalizer: Normalizer, first: int = 0, pause_s: float = 0.0
+) -> list[Piece]:
     """Return pieces of a line: piece k has the line's seed plus k; parts without letters and digits are left out.
 
-    ``first``: how many pieces the line has already.
+    Args:
+        line: it.
+        parts: of its text as it is spoken.
+        normalizer: the line's.
+        first: how many pieces the line has already.
+        pause_s: seconds of silence before the first of these.
     """
     texts = [normalizer.close(part) for part in parts if any(char.isalnum() for char in part)]
-    return [Piece(part, line.seed + number, first + len(texts)) for number, part in enumerate(texts, first)]
+    pauses = [pause_s, *[0.0] * len(texts)]
+    return [
+        Piece(part, line.seed + number, first + len(texts), pauses[number - first])
+        for number, part in enumerate(texts, first)
+    ]
 
 
 def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:

@@ -162,9 +162,9 @@ class WrittenPieces:
         """Add a piece, unless it has nothing to speak."""
         parts = self._parts
         self._silence += cut.pause_s
-        for piece in cut_pieces(self._line, [cut.text], parts.normalizer, len(parts.pieces)):
-            piece.pause_s, self._silence = self._silence, 0.0
+        for piece in cut_pieces(self._line, [cut.text], parts.normalizer, len(parts.pieces), self._silence):
             parts.add(piece)
+            self._silence = 0.0
 
     def end(self, is_whole: bool = True) -> None:
         """Write nothing more out. ``is_whole``: the pieces that are there are those of the line."""

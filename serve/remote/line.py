@@ -32,7 +32,7 @@ class RemoteLine:
 
     def __init__(self, job: Job, speech: Speech, on_full: Callable[[], None]):
         self.job, self.speech, self._on_full = job, speech, on_full
-        speech.expected = likely_frames(str(job.line.text))
+        speech.progress.expected = likely_frames(str(job.line.text))
         self._sound: list[np.ndarray] = []
         self._samples = 0
         self._passed = self._start = 0  # parts that the reader has, and their samples
@@ -60,7 +60,7 @@ class RemoteLine:
     def _add(self, samples: np.ndarray) -> None:
         self._sound.append(samples)
         self._samples += len(samples)
-        self.speech.frames = self._frames(self._samples)
+        self.speech.progress.done = self._frames(self._samples)
         self._pass_on()
 
     def _pass_on(self) -> None:
@@ -89,7 +89,7 @@ class RemoteLine:
         speech, report = self.speech, spoken.report
         if speech.is_heard and not speech.ended:
             self._put(np.zeros(0, dtype=np.float32), last=True)
-        speech.frames = speech.expected = report.frames
+        speech.progress.done = speech.progress.expected = report.frames
         self._end(Outcome(report, spoken if speech.delivery.keep else None))
 
     def fail(self, error: BaseException) -> None:

@@ -16,6 +16,24 @@ from .line_chunks import LineChunks
 NEVER = 1 << 62  # a line that is in the codec is skipped until the codec wakes it
 
 
+class Rest:
+    """Until when a line is left alone between frames: to look at every line takes longer than all that is due.
+
+    No chunk of it is due before the turn ``until``, unless its player runs dry, ``empty_at``.
+    """
+
+    def __init__(self) -> None:
+        self.until, self.empty_at = 0, 0.0
+
+    def begin(self, until: int, empty_at: float) -> None:
+        """Leave the line alone."""
+        self.until, self.empty_at = until, empty_at
+
+    def end(self) -> None:
+        """Look at the line in the next turn."""
+        self.until = 0
+
+
 class TurnLine(ABC):
     """What ``CodecTurns`` knows of a line.
 
@@ -29,24 +47,17 @@ class TurnLine(ABC):
         self.number, self.chunks, self.reference = number, chunks, reference
         self.begun = False  # whether the codec has a state for the current piece
         self.in_codec = False  # whether the codec makes samples of it now
-        # Skip this line until turn ``rests_until``: no chunk is due earlier unless its player runs dry (``empty_at``).
-        # To look at every line between two frames takes longer than all that is due.
-        self.rests_until = 0
-        self.empty_at = 0.0
+        self.rests = Rest()
 
     @property
     def may_starve(self) -> bool:
         """Whether it may run out of text later, which is not announced."""
         return False
 
-    def wake(self) -> None:
-        """Something has happened: it is looked at in the next turn."""
-        self.rests_until = 0
-
     def rest(self, turn: int) -> None:
         """Nothing of it is due in this turn, which the caller counts: it gets a frame per turn at most."""
         if not self.may_starve and (missing := self.chunks.missing) is not None:
-            self.rests_until, self.empty_at = turn + missing, self.chunks.empty_at
+            self.rests.begin(turn + missing, self.chunks.empty_at)
 
     @property
     @abstractmethod
@@ -97,7 +108,8 @@ class TurnLine(ABC):
 
     def take(self, frames: int) -> torch.Tensor:
         """Return the codes ``[n, 16]`` of the next frames, for the codec: ``add`` is next."""
-        self.in_codec, self.rests_until, self.empty_at = True, NEVER, math.inf
+        self.in_codec = True
+        self.rests.begin(NEVER, math.inf)
         return self.chunks.waiting(frames)
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
@@ -115,7 +127,7 @@ class TurnLine(ABC):
     def leave_codec(self) -> None:
         """The codec is done with what was taken."""
         self.in_codec = False
-        self.wake()
+        self.rests.end()
 
     def end_piece(self, now: float) -> bool:
         """End the current piece if no codes of it are left; return whether it has ended."""

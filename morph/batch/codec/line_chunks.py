@@ -11,7 +11,7 @@ import torch
 from ....postprocess.ends import EndTrim
 from ....postprocess.stream_join import StreamJoin
 from ...options import GenerateOptions
-from ...speech.piece import NO_SAMPLES, Piece, concatenate
+from ...speech.piece import NO_SAMPLES, Making, concatenate
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk
 from .claims import Claim, Pace
@@ -31,7 +31,7 @@ class LineChunks:
 
     def __init__(self, sizes: ChunkSizes, sample_rate: int, options: GenerateOptions):
         self._sizes, self._sample_rate = sizes, sample_rate
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[Making] = deque()
         self._join = StreamJoin(None, round(options.crossfade_ms / 1000 * sample_rate))
         self._trim = EndTrim(sample_rate) if options.trim_ends else None
         self._complete = False
@@ -45,7 +45,7 @@ class LineChunks:
         """End the line after this number of frames, of all pieces; None: never. Call it before the first chunk."""
         self._left = math.inf if frames is None else frames
 
-    def add_piece(self, piece: Piece) -> None:
+    def add_piece(self, piece: Making) -> None:
         """Add the line's next piece."""
         if self.is_cut:
             return
@@ -72,7 +72,7 @@ class LineChunks:
         self._complete = True
 
     @property
-    def piece(self) -> Piece | None:
+    def piece(self) -> Making | None:
         """The current piece; None when the line has ended, or its next piece has not come."""
         return self._pieces[0] if self._pieces else None
 
@@ -145,7 +145,7 @@ class LineChunks:
             return None
         return Claim(line, count, not self.has_begun, is_urgent, self._sizes.empty_at)
 
-    def _waiting(self, piece: Piece) -> int:
+    def _waiting(self, piece: Making) -> int:
         """Return how many waiting frames of a piece are within the line's limit."""
         return int(min(piece.waiting, self._left))
 
@@ -184,7 +184,7 @@ class LineChunks:
         parts = [self._pause(self._pieces.popleft()), self._join.end()]
         return self._chunk(NO_CODES, parts, now) if any(map(len, parts)) or self.ended else None
 
-    def _pause(self, piece: Piece) -> np.ndarray:
+    def _pause(self, piece: Making) -> np.ndarray:
         """Return the silence before a piece, once, with what was held back of the piece before."""
         silence, piece.silence = piece.silence, 0
         return self._join.gap(silence) if silence else NO_SAMPLES

@@ -58,7 +58,7 @@ class CodecTurns:
 
         ``codes``: see ``LineRequest.on_launch``. They may come again: then what was begun with the others is dropped.
         """
-        if line.chunks.piece is not piece:
+        if line.chunks.piece is not piece.making:
             return
         if line.number in self._ahead:
             self.end(line)
@@ -149,7 +149,7 @@ class CodecTurns:
     def _awake(self, lines: Collection[TurnLine], now: float) -> list[TurnLine]:
         """Return the lines of which something may be due: those that do not rest, and those that soon run dry."""
         dry = now + self._speed.urgent_s(len(lines))
-        return [line for line in lines if line.rests_until <= self._count or line.empty_at < dry]
+        return [line for line in lines if line.rests.until <= self._count or line.rests.empty_at < dry]
 
     def _claims(self, lines: Sequence[TurnLine], now: float, pace: Pace) -> list[Claim]:
         """Return what could be decoded of these lines; those of which nothing could be rest."""

@@ -69,7 +69,7 @@ class WholeCodec:
 
     def _make(self, pieces: Sequence[tuple[Wants, Piece]]) -> None:
         waves = self._decode(
-            [piece.codes.part() for _, piece in pieces], [line.reference for line, _ in pieces]
+            [piece.making.codes.part() for _, piece in pieces], [line.reference for line, _ in pieces]
         )
         for (line, piece), wave in zip(pieces, waves, strict=True):
             line.take_samples(piece, wave)

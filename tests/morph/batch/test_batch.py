@@ -24,7 +24,7 @@ from qwen3_tts_morph.morph.batch.line_state import LineState, Shared
 from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy, Waiting
 from qwen3_tts_morph.morph.batch.running import Running
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.batch.stream import stream_line
+from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.engine import Engine
@@ -269,6 +269,19 @@ def test_a_line_that_is_not_finite_ends_alone(model, voice, broken_prompts, engi
                 heard(failing)
             codes.append([heard(one)[0] for one in (*others, service.speak(others[0].line, SHORT))])
     assert all(torch.equal(*pair) for pair in zip(*codes, strict=True))
+
+
+def test_the_error_of_a_later_line_is_raised_at_once(synthesizer, endless, voice, broken_prompts) -> None:
+    """Not when the lines before it have ended: the first one would have 1,999 frames."""
+    made: list[int] = []
+    with pytest.raises(ValueError, match="the model's numbers are not finite"):
+        render_lines(
+            synthesizer,
+            [endless, Line("It is broken.", voice)],
+            LONG,
+            on_frame=lambda done, expected: made.append(done),
+        )
+    assert made[-1] < 1000
 
 
 def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monkeypatch) -> None:
@@ -726,11 +739,11 @@ def test_a_line_whose_piece_ends_rests_no_longer(synthesizer, voice) -> None:
         shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str)
         line = LineState(1, Waiting(speech, (), 24000), shared)
         [(_, request)] = line.next_requests()
-    line.rests_until = 99
+    line.rests.until = 99
     request.end("eos")
-    assert line.rests_until == 0
-    line.rests_until = 99
-    assert line.resume(2, shared).rests_until == 0, "the turns of another batch are counted from 0"
+    assert line.rests.until == 0
+    line.rests.until = 99
+    assert line.resume(2, shared).rests.until == 0, "the turns of another batch are counted from 0"
 
 
 def test_what_the_codec_has_made_is_passed_on_while_the_next_frame_is_made(model, voice, monkeypatch) -> None:

@@ -83,7 +83,7 @@ class Scripted:
 
 def put(speech: Speech, samples: Sequence[float], last: bool = False) -> None:
     """Put a chunk into a speech."""
-    speech.frames += 1
+    speech.progress.done += 1
     speech.put(Chunk(torch.zeros(1, 16, dtype=torch.int64), np.array(samples, dtype=np.float32), 0, last))
 
 

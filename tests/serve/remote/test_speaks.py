@@ -125,7 +125,7 @@ def test_lines_are_the_server_s_own(speaks: RemoteSpeaks, client: Client) -> Non
             known.ended,
         )
         assert "SEQ_GROUPS 5" in one.engine and client.speaker.model.summary() in one.engine
-        assert speech.frames == speech.expected == 6 and speech.report == said
+        assert speech.progress.done == speech.progress.expected == 6 and speech.report == said
     report = speaks.describe([speech.result() for speech in speeches], SHORT, 1.0)
     assert f"server {speaks.facts}, up to {speaks.in_flight} lines in flight" in report
     assert speaks.name == f"{client.speaker.model.name} at studio" and speaks.rate == 24000

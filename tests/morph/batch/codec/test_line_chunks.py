@@ -10,7 +10,7 @@ from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.joined import join_pieces
-from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.piece import Making, Piece
 from qwen3_tts_morph.morph.speech.takes import Take
 
 RATE, FRAME = 24000, 1920
@@ -30,7 +30,7 @@ def waves(quiet: int) -> list[np.ndarray]:
 def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions, late: bool) -> np.ndarray:
     """The samples of a line's chunks, with its pieces known at once or one by one."""
     line = LineChunks(ChunkSizes((1, 2), Speed(0.08)), RATE, options)
-    frames = [Piece(silence=round(piece.pause_s * RATE)) for piece in pieces]
+    frames = [Making(silence=round(piece.pause_s * RATE)) for piece in pieces]
     chunks = []
     if not late:
         for piece in frames:

@@ -22,7 +22,7 @@ from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.runtime.sizes import power_above
-from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.piece import Making
 from qwen3_tts_morph.morph.waveform.incremental import count_steps
 
 AUDIO_S = 0.08
@@ -116,7 +116,7 @@ class Heard(TurnLine):
         chunks = LineChunks(ChunkSizes(RAMP, speed), round(SAMPLES / AUDIO_S), GenerateOptions())
         codes = torch.zeros(reference, 16, dtype=torch.int64) if reference else None
         super().__init__(number, chunks, codes)
-        self.made, self.device = Piece(), device
+        self.made, self.device = Making(), device
         self.begins, self.frames = begins, frames
         chunks.add_piece(self.made)
         chunks.complete(0.0)
@@ -168,7 +168,7 @@ def _receive(turns: CodecTurns, speed: Speed, lines: Sequence[Heard], at: int) -
             line.made.codes.append(np.full(16, at - line.begins))
             if at - line.begins == line.frames - 1:
                 line.made.ended = "cap"
-                line.wake()
+                line.rests.end()
     speed.end_frame()
     turns.turn([line for line in lines if line.chunks.has_codes])
 
