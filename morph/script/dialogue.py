@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...postprocess.join import Spacing, join
-from ..batch.speaks import Speaks
+from ..batch.speaks import Checks, Speaks
 from ..kept.once import Listener, Once, speak_lines
 from ..options import GenerateOptions
 from ..speech.lines import Line, Spoken
@@ -84,7 +84,7 @@ def render_script(
     return assemble(parsed, lines, speak_lines(speaks, lines, options, once, listener), script)
 
 
-def read_script(speaks: Speaks, script: ScriptRequest, options: GenerateOptions) -> tuple[Script, list[Line]]:
+def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions) -> tuple[Script, list[Line]]:
     """Return a script as it was read, and its lines to be spoken.
 
     Raises:
@@ -99,7 +99,7 @@ def read_script(speaks: Speaks, script: ScriptRequest, options: GenerateOptions)
 
 
 def check_instructions(
-    speaks: Speaks, written: Sequence[ScriptLine], lines: Sequence[Line], options: GenerateOptions
+    speaks: Checks, written: Sequence[ScriptLine], lines: Sequence[Line], options: GenerateOptions
 ) -> None:
     """Raise ScriptError, naming the lines, for instructions that cannot be followed with the lines' voices.
 
@@ -117,7 +117,7 @@ def check_instructions(
         raise ScriptError(report_faults(errors))
 
 
-def _why_refused(speaks: Speaks, line: Line, options: GenerateOptions) -> str:
+def _why_refused(speaks: Checks, line: Line, options: GenerateOptions) -> str:
     """Return why a line cannot be spoken, "" if it can."""
     try:
         speaks.check(line, options)

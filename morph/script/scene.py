@@ -10,7 +10,7 @@ import numpy as np
 
 from ...postprocess.join import silences
 from ...postprocess.stretch import stretch
-from ..batch.batch import Batch
+from ..batch.batch import SynthesizerChecks
 from ..batch.speech import Chunk
 from ..batch.stream import SpeechStream, stream_lines
 from ..kept.once import Listener
@@ -211,9 +211,8 @@ def stream_script(
         ValueError: as ``stream_lines``, and for more silence than a track may have.
     """
     options = options or GenerateOptions()
-    with Batch(synthesizer, rows=options.batch_size) as batch:
-        parsed, lines = read_script(batch, script, options)
-        scene = Scene(parsed, script.gap_s, batch.rate)
+    parsed, lines = read_script(SynthesizerChecks(synthesizer), script, options)
+    scene = Scene(parsed, script.gap_s, synthesizer.model.sample_rate)
     stream = stream_lines(synthesizer, lines, options, on_frame, in_turn=True)
     return ScriptStream(stream, scene, lambda spoken: assemble(parsed, lines, spoken, script))
 

@@ -156,6 +156,8 @@ def test_errors_come_before_the_first_frame(model, cast) -> None:
     silence = "\n".join(["[pause 60]"] * 61)
     with pytest.raises(ValueError, match=r"of silence|lead_s"):
         stream_script(synthesizer, ScriptRequest(f"{silence}\nBOB: Yes.", cast))
+    threads = synthesizer.engine.threads
+    assert threads.working == threads.idle == 0, "lines are checked without a batch"
 
 
 def test_a_scene_that_is_left_frees_the_model(model, cast) -> None:
