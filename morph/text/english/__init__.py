@@ -8,6 +8,7 @@ what those before it have written.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from . import (
     addresses,
@@ -50,13 +51,17 @@ RULES: tuple[Rule, ...] = (
     *figures.LONG_NUMBERS,
     *units.QUOTES,
 )
+# Sentences: a kept line is written out for its key and when it is spoken, a script at every run.
+MOST_REMEMBERED = 4096
 
 
+@lru_cache(MOST_REMEMBERED)
 def before(sentence: str) -> str:
     """Write out what the library would read wrongly."""
     return apply(RULES, sentence)
 
 
+@lru_cache(MOST_REMEMBERED)
 def after(sentence: str) -> str:
     """Write out remaining capitals and digits, and capitalize months."""
     sentence = lower_capitals(sentence.replace(units.CLOSING, '"'))
