@@ -10,15 +10,23 @@ from typing import Any
 
 from comfy_api.latest import io
 
+from .sockets import CATEGORY
+
 ALIASES = Path(__file__).resolve().parents[1] / "web" / "js" / "aliases.json"  # the page reads it too
 FIELD = "search_aliases"  # of ``io.Schema``, in newer ComfyUIs
 
 
-def schema(**fields: Any) -> io.Schema:
-    """Return ``io.Schema`` with the aliases of its node, where this ComfyUI has them."""
+def schema(node_id: str, display_name: str, description: str, **fields: Any) -> io.Schema:
+    """Return ``io.Schema`` in the pack's category, with the aliases of its node, where this ComfyUI has them."""
     if FIELD in {field.name for field in dataclasses.fields(io.Schema)}:
-        fields[FIELD] = list(read_aliases().get(fields["node_id"], ()))
-    return io.Schema(**fields)
+        fields[FIELD] = list(read_aliases().get(node_id, ()))
+    return io.Schema(node_id, display_name, category=CATEGORY, description=description, **fields)
+
+
+def output(kind: Any, name: str, tooltip: str, shown: str = "", many: bool = False) -> io.Output:
+    """Return an output of a node: ``shown`` is its name there, if it is another; ``many``: it gives a list."""
+    made: io.Output = kind.Output(name, display_name=shown or name, is_output_list=many, tooltip=tooltip)
+    return made
 
 
 @cache

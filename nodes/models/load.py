@@ -15,8 +15,8 @@ from ...morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptio
 from .. import inputs
 from ..folders import checkpoint_roots, download_root
 from ..page.progress import show_progress
-from ..schema import schema
-from ..sockets import CATEGORY, ModelSocket
+from ..schema import output, schema
+from ..sockets import ModelSocket
 from .devices import (
     ALL_GPUS,
     CPU,
@@ -42,16 +42,13 @@ class LoadModel(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSLoadModel",
-            display_name="Load Qwen3-TTS Model",
-            category=CATEGORY,
-            description=(
-                "Loads a Qwen3-TTS checkpoint: the demo voice included in the pack (small, English only), one "
-                "from ComfyUI's model folders, or a published one. A published checkpoint that is not on this "
-                "machine is downloaded to models/qwen-tts when the workflow runs. Base clones voices, "
-                "CustomVoice has preset speakers, VoiceDesign creates a voice from a description. The demo voice "
-                "clones voices and has preset speakers."
-            ),
+            "MorphTTSLoadModel",
+            "Load Qwen3-TTS Model",
+            "Loads a Qwen3-TTS checkpoint: the demo voice included in the pack (small, English only), one "
+            "from ComfyUI's model folders, or a published one. A published checkpoint that is not on this "
+            "machine is downloaded to models/qwen-tts when the workflow runs. Base clones voices, "
+            "CustomVoice has preset speakers, VoiceDesign creates a voice from a description. The demo voice "
+            "clones voices and has preset speakers.",
             inputs=[
                 inputs.choice(
                     "checkpoint",
@@ -114,12 +111,11 @@ class LoadModel(io.ComfyNode):
                 ),
             ],
             outputs=[
-                ModelSocket.Output(
+                output(
+                    ModelSocket,
                     "loaded_model",
-                    display_name="model",
-                    tooltip=(
-                        "The checkpoint, managed by ComfyUI: it leaves the GPU when other models need the memory."
-                    ),
+                    "The checkpoint, managed by ComfyUI: it leaves the GPU when other models need the memory.",
+                    shown="model",
                 )
             ],
             hidden=[io.Hidden.unique_id],

@@ -13,8 +13,8 @@ from comfy_api.latest import io
 from ...serve.remote.servers import SERVERS_VARIABLE, find_server, listed_servers
 from .. import inputs
 from ..page.progress import Progress, show_progress
-from ..schema import schema
-from ..sockets import CATEGORY, ModelSocket
+from ..schema import output, schema
+from ..sockets import ModelSocket
 from .voicing import Voicing
 
 if TYPE_CHECKING:
@@ -34,15 +34,12 @@ class RemoteModel(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSRemoteModel",
-            display_name="Remote Model",
-            category=CATEGORY,
-            description=(
-                "Speaks on another computer: a speech server of this pack (python speak.py serve), or another one with "
-                "/v1/audio/speech, such as vLLM-Omni. Connect it where a model goes: Preset Voice, Design Voice, "
-                "Generate Speech, Render Script, Dub Captions. The owner of this computer lists the servers in the "
-                f"environment variable {SERVERS_VARIABLE}."
-            ),
+            "MorphTTSRemoteModel",
+            "Remote Model",
+            "Speaks on another computer: a speech server of this pack (python speak.py serve), or another one with "
+            "/v1/audio/speech, such as vLLM-Omni. Connect it where a model goes: Preset Voice, Design Voice, "
+            "Generate Speech, Render Script, Dub Captions. The owner of this computer lists the servers in the "
+            f"environment variable {SERVERS_VARIABLE}.",
             inputs=[
                 io.Combo.Input(
                     "server",
@@ -60,10 +57,11 @@ class RemoteModel(io.ComfyNode):
                 ),
             ],
             outputs=[
-                ModelSocket.Output(
+                output(
+                    ModelSocket,
                     "remote_model",
-                    display_name="model",
-                    tooltip="The server, for nodes that speak. Clone Voice and Sweep need a model of this computer.",
+                    "The server, for nodes that speak. Clone Voice and Sweep need a model of this computer.",
+                    shown="model",
                 )
             ],
             hidden=[io.Hidden.unique_id],

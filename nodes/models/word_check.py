@@ -10,8 +10,8 @@ from comfy_api.latest import io
 from ...morph.hearing.whisper import SIZES, Whisper, check_installed, load_whisper
 from .. import inputs
 from ..page.progress import Progress, show_progress
-from ..schema import schema
-from ..sockets import CATEGORY, WordCheckSocket
+from ..schema import output, schema
+from ..sockets import WordCheckSocket
 
 FOLDER = "faster-whisper"  # below models/
 DEFAULT_SIZE = "base"
@@ -27,13 +27,10 @@ class WordCheckSettings(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSWordCheck",
-            display_name="Word Check",
-            category=CATEGORY,
-            description=(
-                "A speech recogniser hears every line of Generate Speech, Render Script or Dub Captions. A line with "
-                "too many wrong words is made again with another seed. Needs the package faster-whisper."
-            ),
+            "MorphTTSWordCheck",
+            "Word Check",
+            "A speech recogniser hears every line of Generate Speech, Render Script or Dub Captions. A line with "
+            "too many wrong words is made again with another seed. Needs the package faster-whisper.",
             inputs=[
                 inputs.choice(
                     "recogniser",
@@ -58,10 +55,11 @@ class WordCheckSettings(io.ComfyNode):
                 ),
             ],
             outputs=[
-                WordCheckSocket.Output(
+                output(
+                    WordCheckSocket,
                     "check",
-                    display_name="word_check",
-                    tooltip="For Generate Speech, Render Script and Dub Captions.",
+                    "For Generate Speech, Render Script and Dub Captions.",
+                    shown="word_check",
                 )
             ],
             hidden=[io.Hidden.unique_id],

@@ -12,8 +12,7 @@ from comfy_api.latest import io, ui
 from ...postprocess.checks import check_range
 from .. import inputs
 from ..folders import chosen_file, input_files, output_folder
-from ..schema import schema
-from ..sockets import CATEGORY
+from ..schema import output, schema
 from ..sound.facts import Facts, from_json
 from ..voices.saved_voices import FileState, file_state
 from .names import check_name, confine
@@ -28,14 +27,11 @@ class SaveSpeech(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSSaveSpeech",
-            display_name="Save Speech",
-            category=CATEGORY,
-            description=(
-                "Saves speech to a folder of ComfyUI's output folder, one file per line, named by number, character "
-                "and first words. Each file says inside what it was made from: text, voice, seed, SEQ_GROUPS, "
-                "checkpoint. Existing files are overwritten only if you choose it."
-            ),
+            "MorphTTSSaveSpeech",
+            "Save Speech",
+            "Saves speech to a folder of ComfyUI's output folder, one file per line, named by number, character "
+            "and first words. Each file says inside what it was made from: text, voice, seed, SEQ_GROUPS, "
+            "checkpoint. Existing files are overwritten only if you choose it.",
             inputs=[
                 io.Audio.Input(
                     "audio",
@@ -154,13 +150,10 @@ class SpeechFromFile(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSSpeechFromFile",
-            display_name="Speech From File",
-            category=CATEGORY,
-            description=(
-                "Reads what a file of Save Speech was made from: text, voice, seed, SEQ_GROUPS. Wire them into "
-                "Generate Speech to make the line again. A track gives a list, one of each per line."
-            ),
+            "MorphTTSSpeechFromFile",
+            "Speech From File",
+            "Reads what a file of Save Speech was made from: text, voice, seed, SEQ_GROUPS. Wire them into "
+            "Generate Speech to make the line again. A track gives a list, one of each per line.",
             inputs=[
                 io.Combo.Input(
                     "file",
@@ -172,16 +165,10 @@ class SpeechFromFile(io.ComfyNode):
                 ),
             ],
             outputs=[
-                io.String.Output("text", display_name="text", is_output_list=True, tooltip="The text."),
-                io.String.Output(
-                    "voice", display_name="voice", is_output_list=True, tooltip="The voice's name."
-                ),
-                io.Int.Output(
-                    "seed", display_name="seed", is_output_list=True, tooltip="The seed of the line."
-                ),
-                io.Int.Output(
-                    "seq_groups", display_name="seq_groups", is_output_list=True, tooltip="SEQ_GROUPS."
-                ),
+                output(io.String, "text", "The text.", many=True),
+                output(io.String, "voice", "The voice's name.", many=True),
+                output(io.Int, "seed", "The seed of the line.", many=True),
+                output(io.Int, "seq_groups", "SEQ_GROUPS.", many=True),
             ],
             is_output_node=True,
         )

@@ -12,7 +12,6 @@ from ...morph.text.scripts.subtitles import srt_to_vtt
 from .. import inputs
 from ..folders import output_folder
 from ..schema import schema
-from ..sockets import CATEGORY
 from .names import check_name, confine, write_whole
 
 FORMATS = ("srt", "vtt")
@@ -22,13 +21,10 @@ class SaveSubtitles(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSSaveSubtitles",
-            display_name="Save Subtitles",
-            category=CATEGORY,
-            description=(
-                "Writes subtitles to ComfyUI's output folder as NAME_00001.srt or .vtt. Existing files are never "
-                "overwritten."
-            ),
+            "MorphTTSSaveSubtitles",
+            "Save Subtitles",
+            "Writes subtitles to ComfyUI's output folder as NAME_00001.srt or .vtt. Existing files are never "
+            "overwritten.",
             inputs=[
                 io.String.Input(
                     "srt",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io, ui
 
 from .. import inputs
-from ..schema import schema
-from ..sockets import CATEGORY
+from ..schema import output, schema
 from .audio_io import to_audio, to_waveforms
 from .facts import facts_of
 
@@ -25,14 +24,11 @@ class SmoothNormalize(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSSmoothNormalize",
-            display_name="Smooth and Normalize",
-            category=CATEGORY,
-            description=(
-                "Trims silence, softens the highest frequencies (Butterworth low-pass) and sets the level. With "
-                "the default cutoff, the filter affects only the top kilohertz of 24 kHz audio: 3 dB down at "
-                "11 kHz."
-            ),
+            "MorphTTSSmoothNormalize",
+            "Smooth and Normalize",
+            "Trims silence, softens the highest frequencies (Butterworth low-pass) and sets the level. With "
+            "the default cutoff, the filter affects only the top kilohertz of 24 kHz audio: 3 dB down at "
+            "11 kHz.",
             inputs=[
                 io.Audio.Input(
                     "audio",
@@ -87,11 +83,12 @@ class SmoothNormalize(io.ComfyNode):
                 ),
             ],
             outputs=[
-                io.Audio.Output(
+                output(
+                    io.Audio,
                     "smoothed",
-                    display_name="audio",
-                    is_output_list=True,
-                    tooltip="The processed audio at the same sample rate; a batch becomes a list of recordings.",
+                    "The processed audio at the same sample rate; a batch becomes a list of recordings.",
+                    shown="audio",
+                    many=True,
                 )
             ],
         )
@@ -156,10 +153,9 @@ class JoinAudio(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSJoinAudio",
-            display_name="Join Audio",
-            category=CATEGORY,
-            description="Joins a list of recordings into one, with gaps or crossfades.",
+            "MorphTTSJoinAudio",
+            "Join Audio",
+            "Joins a list of recordings into one, with gaps or crossfades.",
             inputs=[
                 io.Audio.Input(
                     "audio",
@@ -175,11 +171,7 @@ class JoinAudio(io.ComfyNode):
                     "Overlap between recordings, used only when gap is 0. Unit: milliseconds. Default: 0.",
                 ),
             ],
-            outputs=[
-                io.Audio.Output(
-                    "joined", display_name="audio", tooltip="One recording, at the same sample rate."
-                )
-            ],
+            outputs=[output(io.Audio, "joined", "One recording, at the same sample rate.", shown="audio")],
             is_input_list=True,
         )
 

@@ -9,8 +9,7 @@ from comfy_api.latest import io, ui
 
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from .. import inputs
-from ..schema import schema
-from ..sockets import CATEGORY
+from ..schema import output, schema
 from .audio_io import to_audio, to_waveforms
 from .facts import facts_of
 
@@ -19,13 +18,10 @@ class SpeedPitch(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSSpeedPitch",
-            display_name="Speed and Pitch",
-            category=CATEGORY,
-            description=(
-                "Makes speech faster or slower at the same pitch, and higher or lower at the same speed. The length is "
-                "exact: the old one divided by the speed."
-            ),
+            "MorphTTSSpeedPitch",
+            "Speed and Pitch",
+            "Makes speech faster or slower at the same pitch, and higher or lower at the same speed. The length is "
+            "exact: the old one divided by the speed.",
             inputs=[
                 io.Audio.Input(
                     "audio",
@@ -49,11 +45,12 @@ class SpeedPitch(io.ComfyNode):
                 ),
             ],
             outputs=[
-                io.Audio.Output(
+                output(
+                    io.Audio,
                     "changed",
-                    display_name="audio",
-                    is_output_list=True,
-                    tooltip="The changed audio at the same sample rate; a batch becomes a list of recordings.",
+                    "The changed audio at the same sample rate; a batch becomes a list of recordings.",
+                    shown="audio",
+                    many=True,
                 )
             ],
         )

@@ -8,8 +8,8 @@ from comfy_api.latest import io
 
 from .. import inputs
 from ..models.linked import check_cast, check_voice
-from ..schema import schema
-from ..sockets import CATEGORY, CastSocket, VoiceSocket
+from ..schema import output, schema
+from ..sockets import CastSocket, VoiceSocket
 from .characters import assign_voices, check_character, join_casts, read_names
 
 if TYPE_CHECKING:
@@ -26,10 +26,9 @@ class Cast(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSCast",
-            display_name="Cast",
-            category=CATEGORY,
-            description="Assigns a voice to a character of a script. Use one node per character and chain them.",
+            "MorphTTSCast",
+            "Cast",
+            "Assigns a voice to a character of a script. Use one node per character and chain them.",
             inputs=[
                 io.String.Input(
                     "name",
@@ -47,9 +46,7 @@ class Cast(io.ComfyNode):
                 ),
             ],
             outputs=[
-                CastSocket.Output(
-                    "larger_cast", display_name="cast", tooltip="The cast so far, plus this character."
-                )
+                output(CastSocket, "larger_cast", "The cast so far, plus this character.", shown="cast")
             ],
         )
 
@@ -69,13 +66,10 @@ class WholeCast(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSWholeCast",
-            display_name="Whole Cast",
-            category=CATEGORY,
-            description=(
-                "Assigns voices to all characters of a script: the first name has the first voice, and so on. "
-                "NARRATOR speaks the lines without a name."
-            ),
+            "MorphTTSWholeCast",
+            "Whole Cast",
+            "Assigns voices to all characters of a script: the first name has the first voice, and so on. "
+            "NARRATOR speaks the lines without a name.",
             inputs=[
                 inputs.text_box(
                     "names",
@@ -91,10 +85,11 @@ class WholeCast(io.ComfyNode):
                 ),
             ],
             outputs=[
-                CastSocket.Output(
+                output(
+                    CastSocket,
                     "larger_cast",
-                    display_name="cast",
-                    tooltip="All characters with their voices, for Render Script.",
+                    "All characters with their voices, for Render Script.",
+                    shown="cast",
                 )
             ],
         )

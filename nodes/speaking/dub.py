@@ -19,8 +19,8 @@ from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..page.clips import Clip, show, to_clip
 from ..page.progress import show_progress
-from ..schema import schema
-from ..sockets import CATEGORY, VoiceSocket
+from ..schema import output, schema
+from ..sockets import VoiceSocket
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from .characters import find_characters
@@ -52,14 +52,11 @@ class DubCaptions(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSDub",
-            display_name="Dub Captions",
-            category=CATEGORY,
-            description=(
-                "Speaks captions (SRT or WebVTT) so that each starts at its own start time. Speech that is too long "
-                "for its caption is spoken faster, up to your limit; captions that still do not fit are listed, and "
-                "the next one waits for their end."
-            ),
+            "MorphTTSDub",
+            "Dub Captions",
+            "Speaks captions (SRT or WebVTT) so that each starts at its own start time. Speech that is too long "
+            "for its caption is spoken faster, up to your limit; captions that still do not fit are listed, and "
+            "the next one waits for their end.",
             inputs=[
                 inputs.model(),
                 inputs.text_box(
@@ -121,29 +118,23 @@ class DubCaptions(io.ComfyNode):
                 ),
             ],
             outputs=[
-                io.Audio.Output(
+                output(
+                    io.Audio,
                     "lines",
-                    display_name="lines",
-                    is_output_list=True,
-                    tooltip="Each caption as a separate recording, at its final speed: mono, 24 kHz.",
+                    "Each caption as a separate recording, at its final speed: mono, 24 kHz.",
+                    many=True,
                 ),
-                io.Audio.Output(
-                    "audio",
-                    display_name="audio",
-                    tooltip="The track: every caption at its time, mono, 24 kHz.",
-                ),
-                io.String.Output(
-                    "srt", display_name="srt", tooltip="Subtitles at the times at which they are heard."
-                ),
-                io.String.Output(
+                output(io.Audio, "audio", "The track: every caption at its time, mono, 24 kHz."),
+                output(io.String, "srt", "Subtitles at the times at which they are heard."),
+                output(
+                    io.String,
                     "misfits",
-                    display_name="misfits",
-                    tooltip="The captions that do not fit or start later, one per line; empty if all do.",
+                    "The captions that do not fit or start later, one per line; empty if all do.",
                 ),
-                io.String.Output(
+                output(
+                    io.String,
                     "report",
-                    display_name="report",
-                    tooltip="What does not fit, the speeds and the track's length, then how each line ended.",
+                    "What does not fit, the speeds and the track's length, then how each line ended.",
                 ),
             ],
             hidden=[io.Hidden.unique_id],

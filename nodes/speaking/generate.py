@@ -16,8 +16,7 @@ from ..models.remote import ServedModel
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
-from ..schema import schema
-from ..sockets import CATEGORY
+from ..schema import output, schema
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from .common import check_speaking, judge_speaking, options_of, to_audios
 from .kept_lines import once_of
@@ -32,10 +31,9 @@ class GenerateSpeech(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSGenerateSpeech",
-            display_name="Generate Speech",
-            category=CATEGORY,
-            description="Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
+            "MorphTTSGenerateSpeech",
+            "Generate Speech",
+            "Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
             inputs=[
                 inputs.model(),
                 inputs.voice(
@@ -75,14 +73,12 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.word_check(),
             ],
             outputs=[
-                io.Audio.Output(
-                    "audio", display_name="audio", is_output_list=True, tooltip="The speech: mono, 24 kHz."
-                ),
-                io.String.Output(
+                output(io.Audio, "audio", "The speech: mono, 24 kHz.", many=True),
+                output(
+                    io.String,
                     "report",
-                    display_name="report",
-                    is_output_list=True,
-                    tooltip="Any problems, then duration, RTF and ms per frame, then model, SEQ_GROUPS and engine.",
+                    "Any problems, then duration, RTF and ms per frame, then model, SEQ_GROUPS and engine.",
+                    many=True,
                 ),
             ],
             hidden=[io.Hidden.unique_id],

@@ -6,8 +6,8 @@ from comfy_api.latest import io
 
 from ...morph.options import Sampling, TokenSampling
 from .. import inputs
-from ..schema import schema
-from ..sockets import CATEGORY, SamplingSocket
+from ..schema import output, schema
+from ..sockets import SamplingSocket
 
 DEFAULTS = Sampling()
 TALKER = "Group 0 (words, rhythm, melody)"
@@ -56,13 +56,10 @@ class SamplingSettings(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         talker, subtalker = DEFAULTS.talker, DEFAULTS.subtalker
         return schema(
-            node_id="MorphTTSSampling",
-            display_name="Sampling",
-            category=CATEGORY,
-            description=(
-                "How codes are sampled. Without this node, the checkpoint's own settings apply. The defaults "
-                "here are those of the published checkpoints."
-            ),
+            "MorphTTSSampling",
+            "Sampling",
+            "How codes are sampled. Without this node, the checkpoint's own settings apply. The defaults "
+            "here are those of the published checkpoints.",
             inputs=[
                 temperature("temperature", TALKER, talker.temperature),
                 top_k("top_k", TALKER, talker.top_k),
@@ -87,13 +84,7 @@ class SamplingSettings(io.ComfyNode):
                     "Default: 0.",
                 ),
             ],
-            outputs=[
-                SamplingSocket.Output(
-                    "sampling",
-                    display_name="sampling",
-                    tooltip="For Generate Speech, Render Script and Sweep.",
-                )
-            ],
+            outputs=[output(SamplingSocket, "sampling", "For Generate Speech, Render Script and Sweep.")],
         )
 
     @classmethod

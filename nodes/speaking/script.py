@@ -17,8 +17,7 @@ from ..models.remote import ServedModel
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
-from ..schema import schema
-from ..sockets import CATEGORY
+from ..schema import output, schema
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from .characters import find_characters
@@ -42,14 +41,11 @@ class RenderScript(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSRenderScript",
-            display_name="Render Script",
-            category=CATEGORY,
-            description=(
-                "Speaks a script of 'NAME: text' lines, several lines in parallel. 'NAME (softly): text' gives an "
-                "instruction. Tags: [pause 0.5], [seed 7], [take 2], [gain -3], [speed 1.1], [pitch -2], "
-                "[lang German], [instruct whispering]. # starts a comment."
-            ),
+            "MorphTTSRenderScript",
+            "Render Script",
+            "Speaks a script of 'NAME: text' lines, several lines in parallel. 'NAME (softly): text' gives an "
+            "instruction. Tags: [pause 0.5], [seed 7], [take 2], [gain -3], [speed 1.1], [pitch -2], "
+            "[lang German], [instruct whispering]. # starts a comment.",
             inputs=[
                 inputs.model(),
                 inputs.cast(),
@@ -88,20 +84,18 @@ class RenderScript(io.ComfyNode):
                 ),
             ],
             outputs=[
-                io.Audio.Output(
+                output(
+                    io.Audio,
                     "lines",
-                    display_name="lines",
-                    is_output_list=True,
-                    tooltip="Each line as a separate recording, in script order: mono, 24 kHz.",
+                    "Each line as a separate recording, in script order: mono, 24 kHz.",
+                    many=True,
                 ),
-                io.Audio.Output(
-                    "audio", display_name="audio", tooltip="All lines joined into one track: mono, 24 kHz."
-                ),
-                io.String.Output("srt", display_name="srt", tooltip="Subtitles for the joined audio."),
-                io.String.Output(
+                output(io.Audio, "audio", "All lines joined into one track: mono, 24 kHz."),
+                output(io.String, "srt", "Subtitles for the joined audio."),
+                output(
+                    io.String,
                     "report",
-                    display_name="report",
-                    tooltip="Any problems, then duration, RTF and ms per frame, then how each line ended.",
+                    "Any problems, then duration, RTF and ms per frame, then how each line ended.",
                 ),
             ],
             hidden=[io.Hidden.unique_id],

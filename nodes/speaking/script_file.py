@@ -6,8 +6,7 @@ from comfy_api.latest import io, ui
 
 from .. import inputs
 from ..folders import chosen_file, input_files
-from ..schema import schema
-from ..sockets import CATEGORY
+from ..schema import output, schema
 from ..voices.saved_voices import FileState, file_state
 from .text_file import KINDS, read_text
 
@@ -16,13 +15,10 @@ class ScriptFromFile(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSScriptFromFile",
-            display_name="Script From File",
-            category=CATEGORY,
-            description=(
-                "Reads a text file in ComfyUI's input folder: a script for Render Script, a text for Generate Speech, "
-                "or captions for Dub Captions. UTF-8 or UTF-16. A file that was changed is read again at the next run."
-            ),
+            "MorphTTSScriptFromFile",
+            "Script From File",
+            "Reads a text file in ComfyUI's input folder: a script for Render Script, a text for Generate Speech, "
+            "or captions for Dub Captions. UTF-8 or UTF-16. A file that was changed is read again at the next run.",
             inputs=[
                 io.Combo.Input(
                     "file",
@@ -34,10 +30,11 @@ class ScriptFromFile(io.ComfyNode):
                 ),
             ],
             outputs=[
-                io.String.Output(
+                output(
+                    io.String,
                     "file_text",
-                    display_name="script",
-                    tooltip="The text of the file. Connect to the script of Render Script.",
+                    "The text of the file. Connect to the script of Render Script.",
+                    shown="script",
                 )
             ],
         )

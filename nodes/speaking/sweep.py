@@ -14,8 +14,7 @@ from ..models.memory import ManagedModel
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
-from ..schema import schema
-from ..sockets import CATEGORY
+from ..schema import output, schema
 from ..sound.facts import facts_of_line
 from .common import to_audios
 
@@ -29,13 +28,10 @@ class Sweep(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSSweep",
-            display_name="Speed/Quality Sweep",
-            category=CATEGORY,
-            description=(
-                "Speaks one text at several SEQ_GROUPS. Shows how long each takes on this machine and how far "
-                "its sampling probabilities are from the exact ones."
-            ),
+            "MorphTTSSweep",
+            "Speed/Quality Sweep",
+            "Speaks one text at several SEQ_GROUPS. Shows how long each takes on this machine and how far "
+            "its sampling probabilities are from the exact ones.",
             inputs=[
                 inputs.model(),
                 inputs.voice("The voice to speak with. Required."),
@@ -54,20 +50,16 @@ class Sweep(io.ComfyNode):
                 inputs.sampling(),
             ],
             outputs=[
-                io.Image.Output(
-                    "plot",
-                    display_name="plot",
-                    tooltip="Distance from exact versus time per frame, one point per SEQ_GROUPS.",
+                output(
+                    io.Image, "plot", "Distance from exact versus time per frame, one point per SEQ_GROUPS."
                 ),
-                io.Audio.Output(
+                output(
+                    io.Audio,
                     "lines",
-                    display_name="lines",
-                    is_output_list=True,
-                    tooltip="The speech at each setting, in ascending order: mono, 24 kHz.",
+                    "The speech at each setting, in ascending order: mono, 24 kHz.",
+                    many=True,
                 ),
-                io.String.Output(
-                    "table", display_name="table", tooltip="The measurements, as a Markdown table."
-                ),
+                output(io.String, "table", "The measurements, as a Markdown table."),
             ],
             hidden=[io.Hidden.unique_id],
             is_output_node=True,

@@ -14,8 +14,8 @@ from ..folders import NO_VOICE, VOICE_FOLDER, list_voices, voice_library
 from ..models.linked import check_model, check_voice
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
-from ..schema import schema
-from ..sockets import CATEGORY, ModelSocket, VoiceSocket
+from ..schema import output, schema
+from ..sockets import ModelSocket, VoiceSocket
 from .saved_voices import FileState, Fingerprint, file_state, saved_voices
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ class SaveVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSSaveVoice",
-            display_name="Save Voice",
-            category=CATEGORY,
-            description=(f"Saves a voice by name to the voice library, models/{VOICE_FOLDER} (safetensors)."),
+            "MorphTTSSaveVoice",
+            "Save Voice",
+            f"Saves a voice by name to the voice library, models/{VOICE_FOLDER} (safetensors).",
             inputs=[
                 inputs.voice("The voice to save. Required."),
                 io.String.Input(
@@ -49,11 +48,7 @@ class SaveVoice(io.ComfyNode):
                     "Replace a different voice saved under the same name; if off, this is an error. Default: off.",
                 ),
             ],
-            outputs=[
-                VoiceSocket.Output(
-                    "saved_voice", display_name="voice", tooltip="The same voice, with its name set."
-                )
-            ],
+            outputs=[output(VoiceSocket, "saved_voice", "The same voice, with its name set.", shown="voice")],
             is_output_node=True,
         )
 
@@ -94,10 +89,9 @@ class LoadVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSLoadVoice",
-            display_name="Load Voice",
-            category=CATEGORY,
-            description=f"Loads a voice from the voice library, models/{VOICE_FOLDER}.",
+            "MorphTTSLoadVoice",
+            "Load Voice",
+            f"Loads a voice from the voice library, models/{VOICE_FOLDER}.",
             inputs=[
                 io.Combo.Input(
                     "name",
@@ -116,10 +110,11 @@ class LoadVoice(io.ComfyNode):
                 ),
             ],
             outputs=[
-                VoiceSocket.Output(
+                output(
+                    VoiceSocket,
                     "loaded_voice",
-                    display_name="voice",
-                    tooltip="The voice. It works with checkpoints of the size it was made with.",
+                    "The voice. It works with checkpoints of the size it was made with.",
+                    shown="voice",
                 )
             ],
         )

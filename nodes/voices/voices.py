@@ -14,8 +14,8 @@ from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..models.word_check import load_recogniser
 from ..page.progress import show_progress
-from ..schema import schema
-from ..sockets import CATEGORY, ModelSocket, VoiceSocket
+from ..schema import output, schema
+from ..sockets import ModelSocket, VoiceSocket
 from ..sound.audio_io import to_one_waveform
 
 if TYPE_CHECKING:
@@ -43,19 +43,16 @@ PUBLISHED_SPEAKERS = (
 
 
 def voice_output(tooltip: str) -> io.Output:
-    return VoiceSocket.Output("made_voice", display_name="voice", tooltip=tooltip)
+    return output(VoiceSocket, "made_voice", tooltip, shown="voice")
 
 
 class CloneVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSCloneVoice",
-            display_name="Clone Voice",
-            category=CATEGORY,
-            description=(
-                "Clones a voice from a recording of 1 to 30 seconds. Needs the demo voice or a Base checkpoint."
-            ),
+            "MorphTTSCloneVoice",
+            "Clone Voice",
+            "Clones a voice from a recording of 1 to 30 seconds. Needs the demo voice or a Base checkpoint.",
             inputs=[
                 inputs.model(),
                 io.Audio.Input(
@@ -165,13 +162,10 @@ class PresetVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSPresetVoice",
-            display_name="Preset Voice",
-            category=CATEGORY,
-            description=(
-                "Selects a speaker that is built into the checkpoint, with an optional speaking instruction. Needs "
-                "the demo voice, a CustomVoice checkpoint, or one with fine-tuned speakers."
-            ),
+            "MorphTTSPresetVoice",
+            "Preset Voice",
+            "Selects a speaker that is built into the checkpoint, with an optional speaking instruction. Needs "
+            "the demo voice, a CustomVoice checkpoint, or one with fine-tuned speakers.",
             inputs=[
                 ModelSocket.Input(
                     "model",
@@ -230,10 +224,9 @@ class DesignVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSDesignVoice",
-            display_name="Design Voice",
-            category=CATEGORY,
-            description="Creates a voice from a description. Needs a VoiceDesign checkpoint.",
+            "MorphTTSDesignVoice",
+            "Design Voice",
+            "Creates a voice from a description. Needs a VoiceDesign checkpoint.",
             inputs=[
                 inputs.model(),
                 inputs.text_box(
@@ -279,13 +272,10 @@ class BlendVoices(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
-            node_id="MorphTTSBlendVoices",
-            display_name="Blend Voices",
-            category=CATEGORY,
-            description=(
-                "Mixes the timbres of two to four cloned or preset voices of the same model size. The result is the "
-                "weighted mean of their speaker embeddings. Presets need their checkpoint at model."
-            ),
+            "MorphTTSBlendVoices",
+            "Blend Voices",
+            "Mixes the timbres of two to four cloned or preset voices of the same model size. The result is the "
+            "weighted mean of their speaker embeddings. Presets need their checkpoint at model.",
             inputs=[
                 VoiceSocket.Input("voice_a", tooltip="A cloned or preset voice. Required."),
                 VoiceSocket.Input("voice_b", tooltip="A second one of the same model size. Required."),
