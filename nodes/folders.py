@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,6 @@ from .inputs import check_word
 
 if TYPE_CHECKING:
     from ..morph.voice.library import VoiceLibrary
-
-log = logging.getLogger(__name__)
 
 VOICE_FOLDER = "qwen3-tts-voices"
 # Shown where a list is empty: the page leaves an empty list out of the prompt, and no check could say what to do.
@@ -77,18 +74,6 @@ def voice_library() -> VoiceLibrary:
     own = Path(folder_paths.models_dir, VOICE_FOLDER)
     folder_paths.add_model_folder_path(VOICE_FOLDER, str(own))
     return VoiceLibrary(own, tuple(map(Path, folder_paths.get_folder_paths(VOICE_FOLDER))))
-
-
-def list_voices() -> list[str]:
-    """Return the names of the saved voices and recordings, NO_VOICE if there are none; log a warning if listing fails.
-
-    ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
-    """
-    try:
-        return voice_library().names() or [NO_VOICE]
-    except Exception as error:
-        log.warning("cannot list the voice library: %s", error, exc_info=True)
-        return [NO_VOICE]
 
 
 def output_folder() -> Path:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 from comfy_api.latest import io
 
 from .sockets import CATEGORY
+
+log = logging.getLogger(__name__)
 
 ALIASES = Path(__file__).resolve().parents[1] / "web" / "js" / "aliases.json"  # the page reads it too
 FIELD = "search_aliases"  # of ``io.Schema``, in newer ComfyUIs
@@ -21,6 +25,18 @@ def schema(node_id: str, display_name: str, description: str, **fields: Any) -> 
     if FIELD in {field.name for field in dataclasses.fields(io.Schema)}:
         fields[FIELD] = list(read_aliases().get(node_id, ()))
     return io.Schema(node_id, display_name, category=CATEGORY, description=description, **fields)
+
+
+def listed(failed: str, names: Callable[[], list[str]], otherwise: Sequence[str] = ()) -> list[str]:
+    """Return the names for a widget's list, ``otherwise`` if there are none or an error comes, which is logged.
+
+    ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
+    """
+    try:
+        return names() or list(otherwise)
+    except Exception as error:
+        log.warning("%s: %s", failed, error, exc_info=True)
+        return list(otherwise)
 
 
 def output(kind: Any, name: str, tooltip: str, shown: str = "", many: bool = False) -> io.Output:

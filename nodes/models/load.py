@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from ...morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptio
 from .. import inputs
 from ..folders import checkpoint_roots, download_root
 from ..page.progress import show_progress
-from ..schema import output, schema
+from ..schema import listed, output, schema
 from ..sockets import ModelSocket
 from .devices import (
     ALL_GPUS,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     import torch
 
-log = logging.getLogger(__name__)
+NOT_LISTED = f"cannot list the model folders; still offered are {DEMO_VOICE} and the published checkpoints"
 
 
 class LoadModel(io.ComfyNode):
@@ -52,7 +51,11 @@ class LoadModel(io.ComfyNode):
             inputs=[
                 inputs.choice(
                     "checkpoint",
-                    [DEMO_VOICE, *found_checkpoints(), *PUBLISHED],
+                    [
+                        DEMO_VOICE,
+                        *listed(NOT_LISTED, lambda: list(list_checkpoints(checkpoint_roots()))),
+                        *PUBLISHED,
+                    ],
                     DEMO_VOICE,
                     "The demo voice (small, English only, no download), a folder found under models/, or a "
                     "published checkpoint: read from your model folders or the Hugging Face cache if it is there, "
@@ -231,20 +234,3 @@ def check_attention(attention: str, precision: str, devices: Sequence[torch.devi
     if attention != "auto":
         for device in devices:
             choose_attention(attention, device, choose_dtype(precision, device))
-
-
-def found_checkpoints() -> list[str]:
-    """Return the labels of the checkpoints in the model folders; log a warning and return none if listing fails.
-
-    ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
-    """
-    try:
-        return list(list_checkpoints(checkpoint_roots()))
-    except Exception as error:
-        log.warning(
-            "cannot list the model folders (%s); still offered: %s and the published checkpoints",
-            error,
-            DEMO_VOICE,
-            exc_info=True,
-        )
-        return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from comfy_api.latest import io
 from ...serve.remote.servers import SERVERS_VARIABLE, find_server, listed_servers
 from .. import inputs
 from ..page.progress import Progress, show_progress
-from ..schema import output, schema
+from ..schema import listed, output, schema
 from ..sockets import ModelSocket
 from .voicing import Voicing
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from ...morph.voice.voice import Voice
     from ...serve.remote.facts import ServerFacts
     from ...serve.remote.servers import Server
-
-log = logging.getLogger(__name__)
 
 NO_SERVER = "(no server is listed)"
 
@@ -43,7 +40,9 @@ class RemoteModel(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "server",
-                    options=server_names(),
+                    options=listed(
+                        "no remote server can be used", lambda: list(listed_servers()), [NO_SERVER]
+                    ),
                     tooltip=(
                         f"A server of the environment variable {SERVERS_VARIABLE}, such as "
                         "studio=http://192.168.1.20:8765; its key is in MORPH_TTS_KEY_STUDIO. Default: the first."
@@ -84,18 +83,6 @@ class RemoteModel(io.ComfyNode):
         with show_progress(cls.hidden.unique_id) as progress:
             progress.say(f"asking {server}")
             return io.NodeOutput(ServedModel(ask(find_server(server), progress), voice_consent))
-
-
-def server_names() -> list[str]:
-    """Return the names of the listed servers; log a warning for a list that cannot be read.
-
-    ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
-    """
-    try:
-        return list(listed_servers()) or [NO_SERVER]
-    except ValueError as error:
-        log.warning("no remote server can be used: %s", error)
-        return [NO_SERVER]
 
 
 def ask(server: Server, progress: Progress | None = None) -> ServerFacts:

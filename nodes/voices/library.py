@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io, ui
 
 from .. import inputs
-from ..folders import NO_VOICE, VOICE_FOLDER, list_voices, voice_library
+from ..folders import NO_VOICE, VOICE_FOLDER, voice_library
 from ..models.linked import check_model, check_voice
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
-from ..schema import output, schema
+from ..schema import listed, output, schema
 from ..sockets import ModelSocket, VoiceSocket
 from .saved_voices import FileState, Fingerprint, file_state, saved_voices
 
@@ -95,7 +95,9 @@ class LoadVoice(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "name",
-                    options=list_voices(),
+                    options=listed(
+                        "cannot list the voice library", lambda: voice_library().names(), [NO_VOICE]
+                    ),
                     tooltip=(
                         "A saved voice, or a recording in the voice folder (its words in a .txt file of the same name "
                         "let it be cloned with its manner). Press R to refresh the list. Default: the first voice."

@@ -115,14 +115,6 @@ def _postcode(match: re.Match[str]) -> str:
     return f"{first}, {sector} {spell(unit)}"
 
 
-def _news_state(match: re.Match[str]) -> str:
-    return NEWS_STATES[match[1]] + ("." if ends_sentence(match) else "")
-
-
-def _other_state(match: re.Match[str]) -> str:
-    return "Louisiana" if match[1] else "Maryland" if match[2] else "Oklahoma"
-
-
 RULES: tuple[Rule, ...] = (
     (FILE, _file),
     (ENDING, lambda match: f"dot {_file_kind(match[1].lower())}"),
@@ -134,8 +126,8 @@ RULES: tuple[Rule, ...] = (
     (CORNERS, lambda match: CORNER_NAMES[match[1]]),
     (STATE, lambda match: STATES[match[1]]),
     (POSTCODE, _postcode),
-    (NEWS_STATE, _news_state),
-    (OTHER_STATES, _other_state),
+    (NEWS_STATE, lambda match: NEWS_STATES[match[1]] + ("." if ends_sentence(match) else "")),
+    (OTHER_STATES, lambda match: "Louisiana" if match[1] else "Maryland" if match[2] else "Oklahoma"),
     (WINDOWS_PATH, lambda match: f"{match[1].upper()} colon {_named(match[2])}"),
     (UNIX_PATH, lambda match: _named(match[0])),
     (UNDERSCORE, " underscore "),

@@ -93,29 +93,13 @@ def _years(match: re.Match[str]) -> str:
     return f"{in_pairs(start)} to {in_pairs(end)}"
 
 
-def _short_decade(match: re.Match[str]) -> str:
-    return plural(TENS[int(match[1]) - 2])
-
-
 def _decade(match: re.Match[str]) -> str:
     tens = int(match[2])
     return f"{small_number(int(match[1]))} {'tens' if tens == 1 else plural(TENS[tens - 2])}"
 
 
-def _era(match: re.Match[str]) -> str:
-    return " " + ERAS[match[1]] if match[1] else ERAS[match[2]]
-
-
-def _short_date(match: re.Match[str]) -> str:
-    return match[1] + _month_day(match[2], match[3])
-
-
 def _month_day(month: str, day: str) -> str:
     return f"{MONTHS[int(month) - 1]} {ordinal(int(day))}"
-
-
-def _iso_date(match: re.Match[str]) -> str:
-    return f"{MONTHS[int(match[2]) - 1]} {ordinal(int(match[3]))}, {in_pairs(match[1])}"
 
 
 def _office_hours(match: re.Match[str]) -> str:
@@ -169,16 +153,16 @@ RULES: tuple[Rule, ...] = (
     (SHORT_CENTURY, lambda match: " century" if match[1] else " century."),
     (DECADE, _decade),
     (HUNDREDS, lambda match: f"{small_number(int(match[1]))} hundreds"),
-    (SHORT_DECADE, _short_decade),
+    (SHORT_DECADE, lambda match: plural(TENS[int(match[1]) - 2])),
     (PREFIXED_YEAR, " "),
     (SHORT_YEAR, lambda match: f"oh {small_number(int(match[1]))}"),
     (MONTH_DAYS, lambda match: f"{match[1]} {ordinal(int(match[2]))} to {ordinal(int(match[3]))}"),
     (DAYS_MONTH, lambda match: f"the {ordinal(int(match[1]))} to the {ordinal(int(match[2]))} of {match[3]}"),
-    (ERA, _era),
-    (ISO_DATE, _iso_date),
+    (ERA, lambda match: " " + ERAS[match[1]] if match[1] else ERAS[match[2]]),
+    (ISO_DATE, lambda match: f"{MONTHS[int(match[2]) - 1]} {ordinal(int(match[3]))}, {in_pairs(match[1])}"),
     (SEASON, _season),
     (YEARS, _years),
-    (SHORT_DATE, _short_date),
+    (SHORT_DATE, lambda match: match[1] + _month_day(match[2], match[3])),
     (
         EARLY_DATE,
         lambda match: f"{_month_day(match[1], match[2])}, two thousand {small_number(int(match[3]))}",

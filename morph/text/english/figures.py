@@ -108,14 +108,6 @@ def _long_number(match: re.Match[str]) -> str:
     return match[0] if IDENTIFIER.search(before) else f"{int(match[0]):,}"
 
 
-def _continental(match: re.Match[str]) -> str:
-    return match[0].removesuffix(",00").translate(OTHER_POINTS)
-
-
-def _code(match: re.Match[str]) -> str:
-    return match[0] if match[1] in NO_CODES else f"{spell(match[1])} {in_pairs(match[2])}"
-
-
 def _plane(match: re.Match[str]) -> str:
     kind = f"A {in_pairs(match[2])}" if match[1] else in_pairs(match[3])
     return f"{kind} {in_pairs(match[4])}"
@@ -148,10 +140,6 @@ def _version(match: re.Match[str]) -> str:
     return match[0] if is_date else " point ".join(match.groups())
 
 
-def _resolution(match: re.Match[str]) -> str:
-    return f"{in_pairs(match[1])} {spell(match[2].upper())}"
-
-
 def _formula(match: re.Match[str]) -> str:
     """Return a formula letter by letter: H2SO4 "aitch two ess oh four"."""
     said = []
@@ -171,9 +159,9 @@ RULES: tuple[Rule, ...] = (
     (HASH, "number "),
     (RETIREMENT, _retirement),
     (DIGIT_CODE, lambda match: f"double oh {DIGITS[int(match[1])]}"),
-    (RESOLUTION, _resolution),
+    (RESOLUTION, lambda match: f"{in_pairs(match[1])} {spell(match[2].upper())}"),
     (FORMULA, _formula),
-    (CONTINENTAL, _continental),
+    (CONTINENTAL, lambda match: match[0].removesuffix(",00").translate(OTHER_POINTS)),
     (EURO_PRICE, lambda match: f"\u20ac{match[1]}" + (f".{match[2]}" if int(match[2]) else "")),
     (COMMA_DECIMAL, r"\1.\2"),
     (VERSION, _version),
@@ -185,7 +173,7 @@ RULES: tuple[Rule, ...] = (
     (MODELS, lambda match: f"{spell(match[1])} {plural(in_pairs(match[2]))}"),
     (PLURALS, lambda match: HUNDREDS[match[1]] if match[1] else plural(DIGITS[int(match[2])])),
     (PLANE, _plane),
-    (CODE, _code),
+    (CODE, lambda match: match[0] if match[1] in NO_CODES else f"{spell(match[1])} {in_pairs(match[2])}"),
     (JUMBO, _jumbo),
     (NAMED_NUMBER, lambda match: f"{match[1].rstrip()} {in_pairs(match[2])}"),
     (MODEL, lambda match: f"{match[1]} {in_pairs(match[2])}"),

@@ -75,10 +75,6 @@ def _size(match: re.Match[str]) -> str:
     return f"{match[1]} {'by' if by else 'times'} "
 
 
-def _screen(match: re.Match[str]) -> str:
-    return f"{in_pairs(match[1])} by {in_pairs(match[2])}"
-
-
 RULES: tuple[Rule, ...] = (
     (ABOUT, "about "),
     (PLUS_NAMES, r"\1 plus plus"),  # C++
@@ -89,7 +85,7 @@ RULES: tuple[Rule, ...] = (
     (POWER, _power),
     (ROOT, lambda match: ROOTS[match[1]]),
     (PRODUCT, r"\1 times "),
-    (SCREEN, _screen),
+    (SCREEN, lambda match: f"{in_pairs(match[1])} by {in_pairs(match[2])}"),
     (SIZE, _size),
     (SIZE_OF_LENGTHS, " by "),
     (TIMES_A_DAY, r"\1 times a "),

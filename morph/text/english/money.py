@@ -156,10 +156,6 @@ def _thousands(sign: str, amount: str, suffix: str) -> str:
     return f"{sign}{amount},000" if whole else f"{sign}{float(amount.replace(',', '')) * 1000:,.0f}"
 
 
-def _money(match: re.Match[str]) -> str:
-    return _thousands(match[1][0], match[1][1:].rstrip(".,"), match[2])
-
-
 def _counted(match: re.Match[str]) -> str:
     """Return "50 thousand" for 50k, and for 50K where a plural is behind it: a 5k is a run, 4K a screen."""
     certain = (match[2] == "k" and match[1] not in ("5", "10")) or COUNTED_BEHIND.match(
@@ -182,7 +178,7 @@ RULES: tuple[Rule, ...] = (
     (JOINED_PRICE, _adjective),
     (SUB_PRICE, " "),
     (PER, lambda match: f" per {PERIODS[match[1]]}"),
-    (MONEY, _money),
+    (MONEY, lambda match: _thousands(match[1][0], match[1][1:].rstrip(".,"), match[2])),
     (MINUS, "minus "),
     (BILLIONS, lambda match: f"{match[1]} {MILLIONS[match[2]]}"),  # 7.8bn people
     (COUNTED_MILLIONS, r"\1 million "),

@@ -87,10 +87,6 @@ def _sets(match: re.Match[str]) -> str:
     return match[0].replace("-", " ") if any(left > right for left, right in games) else match[0]
 
 
-def _score(match: re.Match[str]) -> str:
-    return f"{match[1]} {match[2]} to {match[3]}"
-
-
 def _range(match: re.Match[str]) -> str:
     """Return "2 to 3" for 2-3; two numbers that do not rise are a score, said side by side: 6-4."""
     low, high = (float(number.replace(",", "")) for number in match.groups()[:2])
@@ -137,7 +133,7 @@ RULES: tuple[Rule, ...] = (
     (NUMBERED_BOOK, lambda match: f"{ordinal(int(match[1])).capitalize()} "),  # 1 Corinthians 13:4
     (VERSE, _verse),
     (SETS, _sets),
-    (SCORE, _score),
+    (SCORE, lambda match: f"{match[1]} {match[2]} to {match[3]}"),
     (RATIO, _ratio),
     (NUMBER_ROW, lambda match: match[0].replace("-", " ")),
 )
