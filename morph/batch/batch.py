@@ -52,7 +52,7 @@ class SynthesizerChecks:
         self._synthesizer, self.languages = synthesizer, synthesizer.model.languages
 
     def check(self, line: Line, options: GenerateOptions) -> None:
-        self._synthesizer.engine.choose(self._synthesizer.model, options)
+        self._synthesizer.engine.choose(self._synthesizer.model)
         check_line(self._synthesizer.model, line)
 
 

@@ -24,12 +24,12 @@ from ..text.names import name_key
 from ..text.scripts.captions import DubLine, TimedText, name_captions, read_captions, read_dub
 from ..text.scripts.script import NARRATOR, Script, ScriptError
 from ..text.scripts.subtitles import to_srt
+from ..text.split import shorten
 from ..voice.voice import Voice
 from .dialogue import ScriptRequest, amplify_line, check_instructions, lines_of
 from .retime import retime, retiming_of
 from .sentences import caption_of
 
-SHOWN_TEXT = 40
 DOES_NOT_FIT = "does not fit its caption"  # as a recording of it is marked
 
 
@@ -334,9 +334,7 @@ def _needed_speed(samples: int, asked: float, length: int) -> float:
 def describe_misfit(placed: Placed) -> str:
     """Return why a caption is not as it should be, "" if it is."""
     caption, report = placed.caption, placed.spoken.report
-    text = " ".join(caption.text.split())
-    shown = text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…"
-    name = f"Caption {caption.number} ({caption.time}, {shown!r})"
+    name = f"Caption {caption.number} ({caption.time}, {shorten(' '.join(caption.text.split()))!r})"
     if report.ended == ERROR:
         return f"{name} could not be made: {report.error}"
     said = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .split import check_text
+from .split import check_text, shorten
 
 MAX_PAUSE_S = 60.0
 MAX_PAUSES_S = 3600.0  # all of one text together
@@ -58,9 +58,8 @@ def read_seconds(value: str) -> float:
     """
     value = value.strip()
     if not DECIMAL.fullmatch(value) or float(value) > MAX_PAUSE_S:
-        shown = value if len(value) <= 40 else value[:39] + "…"
         raise ValueError(
-            f"[pause {shown}] is not a pause: give 0 to {MAX_PAUSE_S:g} seconds, e.g. [pause 0.5]"
+            f"[pause {shorten(value)}] is not a pause: give 0 to {MAX_PAUSE_S:g} seconds, e.g. [pause 0.5]"
         )
     return float(value)
 

@@ -108,13 +108,13 @@ def check_text(text: str, name: str = "text") -> str:
         raise ValueError(f"{name} is empty: type what is to be spoken")
     check_encodable(text, name)
     if not any(char.isalnum() for char in text):
-        raise ValueError(f"{name} {_shorten(text)} has no letter and no digit to speak: type words")
+        raise ValueError(f"{name} {shorten(text.strip())!r} has no letter and no digit to speak: type words")
     return text
 
 
-def _shorten(text: str) -> str:
-    text = text.strip()
-    return repr(text if len(text) <= 40 else text[:39] + "…")
+def shorten(text: str, most: int = 40) -> str:
+    """Return the beginning of a text, for an error."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def split_sentences(text: str) -> list[str]:

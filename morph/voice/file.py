@@ -107,7 +107,11 @@ def read_voice(path: Path) -> tuple[Voice, str]:
     try:
         return voice, check_description(metadata.get("description", ""))
     except ValueError as error:
-        raise ValueError(f"voice file {path.name} is damaged ({error}): save the voice again") from error
+        raise _damaged(path.name, error) from error
+
+
+def _damaged(name: str, why: object) -> ValueError:
+    return ValueError(f"voice file {name} is damaged ({why}): save the voice again")
 
 
 def _read(path: Path) -> tuple[Voice, Mapping[str, str]]:
@@ -125,15 +129,14 @@ def parse_voice(content: bytes, name: str) -> Voice:
     Raises:
         ValueError: as ``load_voice``.
     """
-    voice, _ = _parse(content, name)
-    return voice
+    return _parse(content, name)[0]
 
 
 def _parse(content: bytes, name: str) -> tuple[Voice, Mapping[str, str]]:
     try:
         tensors, metadata = unpack_tensors(content)
     except (*UNREADABLE, ValueError) as error:
-        raise ValueError(f"voice file {name} is damaged ({error}): save the voice again") from error
+        raise _damaged(name, error) from error
     return _voice_of(tensors, metadata, name), metadata
 
 
@@ -156,11 +159,9 @@ def _voice_of(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], 
     except VoiceTooLong as error:
         raise ValueError(f"voice file {name} cannot be used: {error}") from error
     except RecursionError as error:
-        raise ValueError(
-            f"voice file {name} is damaged (its texts are nested too deeply): save the voice again"
-        ) from error
+        raise _damaged(name, "its texts are nested too deeply") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"voice file {name} is damaged ({error}): save the voice again") from error
+        raise _damaged(name, error) from error
 
 
 def _content(path: Path) -> bytes:
@@ -175,9 +176,7 @@ def _content(path: Path) -> bytes:
             f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
         ) from error
     except OSError as error:
-        raise ValueError(
-            f"voice file {path.name} is damaged ({error.strerror}): save the voice again"
-        ) from error
+        raise _damaged(path.name, error.strerror) from error
     if len(content) > MOST_BYTES:
         raise ValueError(
             f"{path.name} has {size / 1e6:.0f} MB, and a voice has less than {MOST_BYTES / 1e6:.0f}: it is not a "

@@ -23,7 +23,6 @@ from ...morph.text.scripts.script import (
     LOWEST_GAIN_DB,
     MAX_SEED,
     MOST_TAKES,
-    Pause,
     Script,
     ScriptError,
     ScriptLine,
@@ -62,7 +61,7 @@ def parse_lines(text: str) -> LineList:
     Raises:
         ScriptError: naming the faulty lines.
     """
-    items: list[ScriptLine | Pause] = []
+    items: list[ScriptLine | float] = []
     voices: dict[str, str] = {}
     errors: list[str] = []
     # Not splitlines: a string in JSON may have the other line breaks as they are.
@@ -81,7 +80,7 @@ def parse_lines(text: str) -> LineList:
     return LineList(script, voices)
 
 
-def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | Pause]:
+def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | float]:
     fields = _fields(row)
     name, voice = fields.pop("name", ""), fields.pop("voice", "")
     name, voice = name or voice, voice or name
@@ -91,7 +90,7 @@ def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | Pa
         )
     pause, gain = fields.pop("pause", None), fields.pop("gain", None)
     spoken = ScriptLine(number, name, gain_db=gain, **fields)
-    return [spoken] if pause is None else [Pause(float(pause)), spoken]
+    return [spoken] if pause is None else [float(pause), spoken]
 
 
 def _fields(row: str) -> dict[str, Any]:

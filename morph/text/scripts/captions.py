@@ -243,12 +243,11 @@ def read_dub(
         raise ScriptError(name_captions(str(error), numbered)) from None
     if any(script.pauses):
         raise ScriptError("a [pause] is before or after a caption's text: change the caption's time instead")
-    return [_dubbed(numbered[line.number], line, read_sounds) for line in script.lines], silent
-
-
-def _dubbed(caption: TimedText, line: ScriptLine, read_sounds: bool) -> DubLine:
-    left_out = not read_sounds and without_sounds(caption.text) != caption.text
-    return DubLine(caption, line, left_out)
+    own = ((numbered[line.number], line) for line in script.lines)
+    dubbed = [
+        DubLine(one, line, not read_sounds and without_sounds(one.text) != one.text) for one, line in own
+    ]
+    return dubbed, silent
 
 
 def name_captions(message: str, numbered: dict[int, TimedText]) -> str:

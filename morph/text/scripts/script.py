@@ -33,6 +33,7 @@ from ....postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from ..encoding import check_encodable
 from ..names import name_key
 from ..pauses import DECIMAL, check_spoken, read_seconds, without_pauses
+from ..split import shorten
 
 RESERVED = ":\uff1a[]#"  # these have a meaning in scripts: no name has them
 TAGS = (
@@ -89,17 +90,10 @@ class ScriptLine:
 
 
 @dataclass(frozen=True)
-class Pause:
-    """Silence of ``seconds`` between, before or after lines."""
-
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Script:
-    """The lines and pauses of a script, in order."""
+    """The lines of a script, and seconds of silence between, before or after them, in order."""
 
-    items: tuple[ScriptLine | Pause, ...]
+    items: tuple[ScriptLine | float, ...]
 
     @property
     def lines(self) -> tuple[ScriptLine, ...]:
@@ -111,10 +105,10 @@ class Script:
         """Seconds of silence before each line and after the last one: ``len(lines) + 1`` numbers."""
         seconds = [0.0]
         for item in self.items:
-            if isinstance(item, Pause):
-                seconds[-1] += item.seconds
-            else:
+            if isinstance(item, ScriptLine):
                 seconds.append(0.0)
+            else:
+                seconds[-1] += item
         return tuple(seconds)
 
 
@@ -122,7 +116,7 @@ class Script:
 class _Tags:
     """The tags read before one line."""
 
-    pauses: list[Pause] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -175,7 +169,7 @@ class _Reader:
     def __init__(self, cast: dict[str, str] | None, languages: dict[str, str] | None):
         self.cast = cast
         self.languages = languages
-        self.items: list[ScriptLine | Pause] = []
+        self.items: list[ScriptLine | float] = []
         self.settings: dict[str, Any] = {}
 
     def read(self, number: int, line: str) -> None:
@@ -191,7 +185,7 @@ class _Reader:
         text = self._take_tags(text, tags)
         if manner is not None:
             if "instruct" in tags.settings:
-                raise ScriptError(f"({_cut(manner)}) and [instruct] are given: keep one")
+                raise ScriptError(f"({shorten(manner)}) and [instruct] are given: keep one")
             tags.settings["instruct"] = manner
         text, pauses_after = _take_pauses_at_end(text)
         _check_text(name, text)
@@ -219,7 +213,7 @@ class _Reader:
             tags.pauses.append(_read_pause(value))
             return
         if word not in SETTINGS:
-            raise ScriptError(f"[{_cut(word)}] is not a tag: write {TAGS}")
+            raise ScriptError(f"[{shorten(word)}] is not a tag: write {TAGS}")
         if SETTINGS[word] in tags.settings:
             raise ScriptError(f"[{word}] is given twice: keep one")
         tags.settings[SETTINGS[word]] = self._read_setting(word, value) if value else None
@@ -268,8 +262,8 @@ def _split_tag(inside: str) -> tuple[str, str] | None:
     return None if word is None else (word[0].lower(), inside[word.end() :].strip())
 
 
-def _take_pauses_at_end(text: str) -> tuple[str, list[Pause]]:
-    pauses: list[Pause] = []
+def _take_pauses_at_end(text: str) -> tuple[str, list[float]]:
+    pauses: list[float] = []
     end = len(text)
     while text.endswith("]", 0, end):
         start = text.rfind("[", 0, end)
@@ -303,9 +297,9 @@ def find_tag(text: str) -> str | None:
     return None if match is None or "]" not in match[0] else match[0]
 
 
-def _read_pause(value: str) -> Pause:
+def _read_pause(value: str) -> float:
     try:
-        return Pause(read_seconds(value))
+        return read_seconds(value)
     except ValueError as error:
         raise ScriptError(str(error)) from None
 
@@ -313,13 +307,13 @@ def _read_pause(value: str) -> Pause:
 def _read_seed(value: str) -> int:
     # Every allowed seed has at most twenty digits; Python refuses to parse numbers with thousands.
     if not re.fullmatch(r"\d{1,20}", value) or int(value) > MAX_SEED:
-        raise ScriptError(f"[seed {_cut(value)}] is not a seed: give a whole number, 0 to {MAX_SEED}")
+        raise ScriptError(f"[seed {shorten(value)}] is not a seed: give a whole number, 0 to {MAX_SEED}")
     return int(value)
 
 
 def _read_take(value: str) -> int:
     if not re.fullmatch(r"\d{1,5}", value) or not 1 <= int(value) <= MOST_TAKES:
-        raise ScriptError(f"[take {_cut(value)}] is not a take: give a whole number, 1 to {MOST_TAKES}")
+        raise ScriptError(f"[take {shorten(value)}] is not a take: give a whole number, 1 to {MOST_TAKES}")
     return int(value)
 
 
@@ -340,7 +334,7 @@ class _Number:
         if not DECIMAL.fullmatch(number) or not self.low <= float(value) <= self.high:
             unit = f" {self.unit}" if self.unit else ""
             raise ScriptError(
-                f"[{self.word} {_cut(value)}] is not a {self.what}: give {self.low:g} to {self.high:g}{unit}, "
+                f"[{self.word} {shorten(value)}] is not a {self.what}: give {self.low:g} to {self.high:g}{unit}, "
                 f"e.g. [{self.word} {self.example}]"
             )
         return float(value)
@@ -385,8 +379,4 @@ def report_faults(errors: list[str], what: str = "script") -> str:
 
 
 def _quote(text: str) -> str:
-    return repr(_cut(text))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"
+    return repr(shorten(text))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from qwen3_tts_morph.morph.text.scripts.script import Pause, Script, ScriptError, ScriptLine, parse_script
+from qwen3_tts_morph.morph.text.scripts.script import Script, ScriptError, ScriptLine, parse_script
 
 CAST = ["Bob", "Anna Maria", "小明"]
 
@@ -19,7 +19,7 @@ def test_lines_pauses_comments_and_blank_lines():
     )
     assert script.items == (
         ScriptLine(3, "Bob", "Hello."),
-        Pause(0.5),
+        0.5,
         ScriptLine(5, "Anna Maria", "Hi there."),
     )
     assert script.lines == (script.items[0], script.items[2])
@@ -98,7 +98,7 @@ def test_pauses_are_on_their_own_line_before_a_line_or_at_its_end():
     script = parse_script(
         "[pause 1]\n[pause .5] Bob: [pause 2] a [pause 0.25] [PAUSE 3]\n[pause 60]\nBob: b[pause 0]", CAST
     )
-    seconds = [item.seconds if isinstance(item, Pause) else item.text for item in script.items]
+    seconds = [item.text if isinstance(item, ScriptLine) else item for item in script.items]
     assert seconds == [1.0, 0.5, 2.0, "a", 0.25, 3.0, 60.0, "b", 0.0]
     assert script.pauses == (3.5, 63.25, 0.0)
 
