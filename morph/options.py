@@ -52,11 +52,6 @@ def check_engine(engine: str) -> str:
     return check_choice("engine", engine, ENGINES)
 
 
-def check_decoding(decoding: str) -> str:
-    """Return ``decoding`` if it is one of DECODINGS, else raise ValueError."""
-    return check_choice("decoding", decoding, DECODINGS)
-
-
 def check_tail(tail: str) -> str:
     """Return ``tail`` if it is one of TAILS, else raise ValueError."""
     return check_choice("tail", tail, TAILS)
@@ -203,7 +198,8 @@ class GenerateOptions:
         if not is_whole(self.retries, 0, MOST_RETRIES):
             raise ValueError(f"retries is {self.retries!r}: choose a whole number from 0 to {MOST_RETRIES}")
         check_seq_groups(self.seq_groups)
-        if check_decoding(self.decoding) == LOSSLESS:
+        check_choice("decoding", self.decoding, DECODINGS)
+        if self.decoding == LOSSLESS:
             object.__setattr__(self, "seq_groups", PREDICTED_GROUPS)
         check_tail(self.tail)
         check_switch("guard", self.guard)

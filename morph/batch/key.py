@@ -50,13 +50,13 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
     model = synthesizer.model
     if not model.fingerprint:
         raise ValueError(f"model {model.name} was not loaded with load_model: its lines cannot be kept")
-    choice = synthesizer.engine.choose(model)
+    choice, device = synthesizer.engine.choose(model), model.device
     return _digest(
         {
             "code": CODE,
             "versions": [platform.machine(), torch.__version__, transformers.__version__, np.__version__],
             "qwen_tts": [installed(name) for name in QWEN_TTS],
-            "device": device_kind(model.device),
+            "device": [device.type, torch.cuda.get_device_name(device) if device.type == "cuda" else ""],
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
             "engine": [choice.engine, choice.codec],
@@ -86,11 +86,6 @@ def line_key(common: str, line: Line, pieces: Sequence[Piece]) -> str:
             ],
         }
     )
-
-
-def device_kind(device: torch.device) -> list[str]:
-    """Return what of a device decides how it rounds: its type, and a GPU's name."""
-    return [device.type, torch.cuda.get_device_name(device) if device.type == "cuda" else ""]
 
 
 def _digest(parts: dict[str, Any]) -> str:

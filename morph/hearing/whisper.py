@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,6 +40,17 @@ def check_installed() -> None:
             f"the recogniser needs the package faster-whisper ({error}): run {sys.executable} -m pip install "
             "faster-whisper and restart, or go without a recogniser"
         ) from error
+
+
+class Recogniser(Protocol):
+    """Hears words."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from recognisers that hear otherwise."""
+
+    def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
+        """Return the words in a waveform (float32 ``[T]``), in one of our languages or "auto"."""
 
 
 class Whisper:

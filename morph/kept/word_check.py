@@ -6,11 +6,11 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from ...postprocess.checks import is_number, is_whole
+from ..hearing.whisper import Recogniser
 from ..hearing.words import HeardWords, count_errors
 from ..speech.lines import Line, Spoken
 from ..speech.seeds import take_seed
@@ -21,19 +21,6 @@ from .cache import DamagedLine, LineCache
 log = logging.getLogger(__name__)
 
 MOST_RETAKES = 10
-
-
-class Recogniser(Protocol):
-    """Hears words; see ``Whisper``."""
-
-    @property
-    def name(self) -> str:
-        """What tells it from recognisers that hear otherwise."""
-        ...
-
-    def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
-        """Return the words in a waveform (float32 ``[T]``), in one of our languages or "auto"."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ class Exclusive:
         """
         here, holder = (os.getpid(), threading.get_ident()), self._holder
         # The thread that forked is the main one here. A new thread may have the ident of one that is gone.
-        is_holder = holder is not None and holder[1] == here[1] and _is_main()
+        is_main = threading.current_thread() is threading.main_thread()
+        is_holder = holder is not None and holder[1] == here[1] and is_main
         if holder is not None and holder[0] != here[0] and not is_holder:
             raise RuntimeError(
                 f"{self._name} was in use when this process was forked, and cannot be used here: fork while nothing is "
@@ -43,7 +44,3 @@ class Exclusive:
                 yield
             finally:
                 self._holder = before
-
-
-def _is_main() -> bool:
-    return threading.current_thread() is threading.main_thread()

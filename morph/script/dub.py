@@ -220,12 +220,9 @@ def read_request(
         raise ScriptError(
             name_captions(str(error), {one.line.number: one.caption for one in dubbed})
         ) from None
-    return dubbed, silent, [_without_narrator(line) for line in lines]
-
-
-def _without_narrator(line: Line) -> Line:
-    """Return a line without the name NARRATOR, which no subtitle shows."""
-    return replace(line, name="") if name_key(line.name) == NARRATOR else line
+    # No subtitle shows the name NARRATOR.
+    lines = [replace(line, name="") if name_key(line.name) == NARRATOR else line for line in lines]
+    return dubbed, silent, lines
 
 
 def render_dub(

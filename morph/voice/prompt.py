@@ -145,30 +145,23 @@ class _LineIds:
         return self._model.put_ids(self._ids)
 
 
-class SharedParts:
+class SharedParts(Recent[Hashable, tuple[Voice | None, Any]]):
     """Parts that prompts of one model have in common, the most recently used ones; they are on the model's device.
 
     A voice's parts are known by its identity, and keep it alive.
     """
 
     def __init__(self, kept: int = KEPT_PARTS):
-        self._parts: Recent[Hashable, tuple[Voice | None, Any]] = Recent(kept)
+        super().__init__(kept)
 
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def clear(self) -> None:
-        """Release all parts."""
-        self._parts.clear()
-
-    def use(self, model: Model) -> None:
+    def use_model(self, model: Model) -> None:
         """Name the model that the parts are made with; those of another one, or of another device, are released."""
         table = model.talker.get_text_embeddings().weight
-        self._parts.use((model.device, table.dtype, table.data_ptr(), id(model.module)))
+        self.use((model.device, table.dtype, table.data_ptr(), id(model.module)))
 
-    def get(self, key: Hashable, voice: Voice | None, make: Callable[[], Shared]) -> Shared:
+    def part(self, key: Hashable, voice: Voice | None, make: Callable[[], Shared]) -> Shared:
         """Return the part of this key, and of this voice if there is one; it is made if it is not kept."""
-        part: Shared = self._parts.get_or_make((key, id(voice)), lambda: (voice, make()))[1]
+        part: Shared = self.get_or_make((key, id(voice)), lambda: (voice, make()))[1]
         return part
 
 
@@ -185,7 +178,7 @@ class PromptBuilder:
     def __init__(self, model: Model, shared: SharedParts | None = None):
         self.model = model
         self._shared = SharedParts() if shared is None else shared
-        self._shared.use(model)
+        self._shared.use_model(model)
 
     @torch.inference_mode()
     def build(self, text: str, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
@@ -267,7 +260,7 @@ class PromptBuilder:
         return self._once(("prefix", language, instruct), make, voice), codec[:, -1:]
 
     def _once(self, key: Hashable, make: Callable[[], Shared], voice: Voice | None = None) -> Shared:
-        return self._shared.get(key, voice, make)
+        return self._shared.part(key, voice, make)
 
     @property
     def _specials(self) -> _Specials:

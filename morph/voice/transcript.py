@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
-from ..hearing.whisper import RATE
+from ..hearing.whisper import RATE, Recogniser
 from .reference import prepare_reference
-
-
-class Recogniser(Protocol):
-    """What hears words (``hearing.whisper.Whisper``)."""
-
-    def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
-        """Return the words of a waveform, float32 ``[T]``."""
 
 
 def hear_transcript(recogniser: Recogniser, waveform: np.ndarray, sample_rate: int) -> str:

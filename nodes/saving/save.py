@@ -16,7 +16,7 @@ from ..schema import output, schema
 from ..sound.facts import Facts, from_json
 from ..voices.saved_voices import FileState, file_state
 from .names import check_name, confine
-from .recordings import Recording, listed, recordings_of, replace_run, write_run
+from .recordings import listed, recordings_of, replace_run, write_run
 from .sound_files import DEMUXERS, FORMATS, check_fits, encode, read_comment
 
 LOWEST_RATE, HIGHEST_RATE = 32, 320  # kbit/s
@@ -119,7 +119,13 @@ class SaveSpeech(io.ComfyNode):
             check_fits(one.waveform, one.sample_rate, kind)
         workflow = workflow_of(cls.hidden.prompt, cls.hidden.extra_pnginfo)
         files = {
-            one.file_name(kind): encode(one.waveform, one.sample_rate, kind, kbit_s, tags_of(one, workflow))
+            one.file_name(kind): encode(
+                one.waveform,
+                one.sample_rate,
+                kind,
+                kbit_s,
+                {} if workflow is None else {**workflow, **one.tags()},
+            )
             for one in recordings
         }
         write = replace_run if existing[0] == REPLACE else write_run
@@ -139,11 +145,6 @@ def workflow_of(prompt: object, extra: Mapping[str, object] | None) -> dict[str,
         return None
     said = {} if prompt is None else {"prompt": prompt}
     return {key: json.dumps(value) for key, value in {**said, **(extra or {})}.items()}
-
-
-def tags_of(recording: Recording, workflow: Mapping[str, str] | None) -> dict[str, str]:
-    """Return all metadata of a file."""
-    return {} if workflow is None else {**workflow, **recording.tags()}
 
 
 class SpeechFromFile(io.ComfyNode):

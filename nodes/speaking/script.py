@@ -26,7 +26,6 @@ from .kept_lines import once_of
 
 if TYPE_CHECKING:
     from ...morph.script.dialogue import Dialogue
-    from ...morph.text.scripts.script import ScriptLine
     from ...morph.voice.voice import Voice
 
 EXAMPLE = """\
@@ -156,10 +155,6 @@ def facts_of_script(dialogue: Dialogue, options: GenerateOptions, checkpoint: st
     facts = []
     for line, spoken, source in zip(dialogue.asked, dialogue.lines, dialogue.script.lines, strict=True):
         known = facts_of_line(line, spoken, options, checkpoint)
-        facts.append(replace(known, settings={**known.settings, **finish_of(source)}))
+        later = {"gain_db": source.gain_db, "speed": source.speed, "pitch": source.pitch}
+        facts.append(replace(known, settings={**known.settings, **later}))
     return facts
-
-
-def finish_of(line: ScriptLine) -> dict[str, float | None]:
-    """Return what a script asks for that is done to a line after it was spoken."""
-    return {"gain_db": line.gain_db, "speed": line.speed, "pitch": line.pitch}

@@ -22,17 +22,17 @@ from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.nodes.models.memory import load_managed
+from qwen3_tts_morph.nodes.models.memory import ManagedModel, load_managed
 from lab.random_checkpoint import write_checkpoint
 
 options = LoadOptions(engine="graph", weights=sys.argv[2])
-managed = load_managed(write_checkpoint(Path(sys.argv[1]), "tiny", "custom_voice"), options)
-state = managed.synthesizer.model.module.state_dict().values()
-assert managed.patcher.model_size() == sum(tensor.nbytes for tensor in state)
+loaded = load_managed(write_checkpoint(Path(sys.argv[1]), "tiny", "custom_voice"), options)
+state = loaded.synthesizer.model.module.state_dict().values()
+assert loaded.patcher.model_size() == sum(tensor.nbytes for tensor in state)
 assert any(tensor.dtype == torch.int8 for tensor in state) == (sys.argv[2] == "int8")
 
 def speak():
-    with managed.use() as synthesizer:
+    with ManagedModel([loaded]).use() as synthesizer:
         options = GenerateOptions(sampling=Sampling(max_new_tokens=9))
         voice = preset_voice(synthesizer.model, "ryan")
         spoken = render_lines(synthesizer, [Line("One.", voice), Line("Two.", voice)], options)
