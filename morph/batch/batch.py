@@ -269,6 +269,7 @@ def _retry(line: LineState, queue: Queue, error: BaseException, alone: bool) -> 
     if alone or was_alone or heard or queue.is_closed or is_final(error):
         return False
     again = Waiting(line.speech, (*group, object()), line.parts.model.sample_rate)
+    line.stop_text()
     line.speech.progress.done = 0
     queue.put_back(again)
     return True

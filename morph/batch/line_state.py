@@ -102,8 +102,8 @@ class LineState(TurnLine):
         line, options = self.speech.line, self.speech.options
         self.parts = LinePieces.open(shared.builder, line, options)
         sizes = ChunkSizes(options.chunk_frames, shared.speed)
-        chunks = LineChunks(sizes, self.parts.model.sample_rate, options)
-        chunks.limit(self.parts.sampling.line_frames)
+        rate, most = self.parts.model.sample_rate, self.parts.sampling.line_frames
+        chunks = LineChunks(sizes, rate, options, most)
         super().__init__(number, chunks, line.voice.ref_codes)
         self.takes = Takes(options.retries if self.speech.delivery.keep else 0)
         self.is_live = waiting.is_live
@@ -245,6 +245,10 @@ class LineState(TurnLine):
         self._sent.stopped = self._sent.stopped or "cancelled"
         self.takes.again.clear()
         self.chunks.cancel()
+        self.stop_text()
+
+    def stop_text(self) -> None:
+        """Read and write out no more of the text."""
         if self._text is not None:
             self._text.stop()
 
@@ -390,9 +394,8 @@ class LineState(TurnLine):
         if self.is_done or self._sent.stopped:
             return
         self._sent.stopped, self._sent.error = "failed", of_voice(error, self.speech.line.voice.name)
-        if self._text is not None:
-            self._text.stop()
-            self._text = None
+        self.stop_text()
+        self._text = None
         self.takes.again.clear()
         self.chunks.cancel()
 
@@ -466,8 +469,7 @@ class LineState(TurnLine):
 
     def fail(self, error: BaseException) -> None:
         """End the line with an error of the engine."""
-        if self._text is not None:
-            self._text.stop()
+        self.stop_text()
         self.waiting.fail(Outcome(error=error))
 
     def _report(self) -> LineReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -52,18 +52,6 @@ class Sweep:
     rows: list[SweepRow]
     spoken: list[Spoken]
     weights: str = "full"
-
-
-@dataclass
-class _Trace:
-    """The exact line's talker states and codes, frame by frame."""
-
-    hidden: list[torch.Tensor] = field(default_factory=list)
-    codes: list[torch.Tensor] = field(default_factory=list)
-
-    def add(self, hidden: torch.Tensor, codes: torch.Tensor) -> None:
-        self.hidden.append(hidden)
-        self.codes.append(codes)
 
 
 @torch.inference_mode()
@@ -150,8 +138,7 @@ def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, S
     model, parts = study.model, study.parts
     warm_ups = model.device.type == "cuda" and study.choice.engine == "graph"
     study.progress.expect([parts.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1))
-    trace = _trace(study)
-    hidden, codes = torch.cat(trace.hidden), torch.cat(trace.codes)
+    hidden, codes = _trace(study)
     distances = measure_distances(model, hidden, codes, parts.sampling.subtalker, parts.options.tail)
     rows, spoken = [], []
     for groups in seq_groups:
@@ -165,17 +152,18 @@ def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, S
     return Sweep(rows, spoken, model.weights)
 
 
-def _trace(study: _Study) -> _Trace:
-    """Decode the line exactly and keep what the distances are measured on."""
-    trace = _Trace()
+def _trace(study: _Study) -> tuple[torch.Tensor, torch.Tensor]:
+    """Decode the line exactly; return what the distances are measured on, as ``measure_distances`` takes it."""
+    trace: list[tuple[torch.Tensor, torch.Tensor]] = []
     decode(
         study.model,
         [study.parts.request(study.parts.pieces[0])],
         replace(study.parts.options, seq_groups=PREDICTED_GROUPS),
         study.progress.add,
-        Experiment(observe=trace.add),
+        Experiment(observe=lambda hidden, codes: trace.append((hidden, codes))),
     )
-    return trace
+    hidden, codes = zip(*trace, strict=True)
+    return torch.cat(hidden), torch.cat(codes)
 
 
 @torch.inference_mode()

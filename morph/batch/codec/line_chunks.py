@@ -27,23 +27,22 @@ class LineChunks:
         sizes: of its chunks.
         sample_rate: in Hz.
         options: the crossfade between pieces, and whether the ends are trimmed.
+        most: the line ends after this number of frames, of all pieces; None: never.
     """
 
-    def __init__(self, sizes: ChunkSizes, sample_rate: int, options: GenerateOptions):
+    def __init__(
+        self, sizes: ChunkSizes, sample_rate: int, options: GenerateOptions, most: int | None = None
+    ):
         self._sizes, self._sample_rate = sizes, sample_rate
         self._pieces: deque[Making] = deque()
         self._join = StreamJoin(None, round(options.crossfade_ms / 1000 * sample_rate))
         self._trim = EndTrim(sample_rate) if options.trim_ends else None
         self._complete = False
-        self._left: float = math.inf  # frames until the line's limit
+        self._left: float = math.inf if most is None else most  # frames until the line's limit
         self.is_cut = False  # whether the line ended at its limit
         self._start = 0
         self._before: int | None = None  # samples of silence before the first piece, which are not trimmed
         self._after = 0  # and after the last
-
-    def limit(self, frames: int | None) -> None:
-        """End the line after this number of frames, of all pieces; None: never. Call it before the first chunk."""
-        self._left = math.inf if frames is None else frames
 
     def add_piece(self, piece: Making) -> None:
         """Add the line's next piece."""

@@ -15,13 +15,13 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.batch import Batch, _retry
 from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
 from qwen3_tts_morph.morph.batch.codec.turns import CodecTurns
 from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
 from qwen3_tts_morph.morph.batch.line_state import LineState, Shared
-from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy, Waiting
+from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy, Queue, Waiting, group_of
 from qwen3_tts_morph.morph.batch.running import Running
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
@@ -744,6 +744,19 @@ def test_a_line_whose_piece_ends_rests_no_longer(synthesizer, voice) -> None:
     assert line.rests.until == 0
     line.rests.until = 99
     assert line.resume(2, shared).rests.until == 0, "the turns of another batch are counted from 0"
+
+
+def test_a_line_that_is_spoken_again_by_itself_is_written_out_by_nobody_meanwhile(synthesizer, voice) -> None:
+    """The engine has failed: what writes its text out, a thread for one with figures, ends."""
+    speech, queue = Speech(Line("A sentence of many. " * 40, voice), SHORT, Delivery(), Bell()), Queue(1, 1)
+    with synthesizer.session():
+        builder = synthesizer.engine.prompt_builder(synthesizer.model)
+        shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str)
+        line = LineState(1, Waiting(speech, group_of(SHORT), 24000), shared)
+    text = line._text
+    assert text is not None and not text.done
+    assert _retry(line, queue, RuntimeError("broken"), alone=False) and text.done
+    assert (waiting := queue.first()) is not None and waiting.speech is speech
 
 
 def test_what_the_codec_has_made_is_passed_on_while_the_next_frame_is_made(model, voice, monkeypatch) -> None:

@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.batch.key import code_digest, common_key, line_key
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.piece import Making, Piece
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -117,7 +117,7 @@ def test_no_instruction_is_not_the_voices_own(model) -> None:
 def test_names_and_the_way_to_the_pieces_do_not_change_the_key() -> None:
     line, piece = Line("$5.", cloned([1.0, 2.0])), Piece("Five dollars.", 3, 1)
     same = Line("five dollars", cloned([1.0, 2.0], name="Anna"), " AUTO ", 99, "", "ANNA")
-    assert line_key("common", line, [piece]) == line_key("common", same, [replace(piece, silence=7)])
+    assert line_key("common", line, [piece]) == line_key("common", same, [replace(piece, making=Making(7))])
 
 
 def test_the_code_that_makes_sound_has_a_digest(tmp_path: Path) -> None:
