@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from comfy_api.latest import io
 
+from ..morph.hearing.whisper import CODES
 from ..morph.options import (
     AUTO_ROWS,
     DECODINGS,
@@ -23,19 +24,7 @@ from ..morph.text.scripts.script import find_tag
 from .sockets import CastSocket, ModelSocket, SamplingSocket, VoiceSocket, WordCheckSocket
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
-LANGUAGES = (
-    "auto",
-    "chinese",
-    "english",
-    "japanese",
-    "korean",
-    "german",
-    "french",
-    "russian",
-    "portuguese",
-    "spanish",
-    "italian",
-)
+LANGUAGES = ("auto", *CODES)
 MAX_SEED = 2**64 - 1
 
 

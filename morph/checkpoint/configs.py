@@ -19,13 +19,7 @@ CODEC_IDS = tuple(
 )
 TABLES = ("codec_language_id", "spk_id")
 KINDS = ("base", "custom_voice", "voice_design")
-TEXT_IDS = (
-    "im_start_token_id",
-    "im_end_token_id",
-    "tts_pad_token_id",
-    "tts_bos_token_id",
-    "tts_eos_token_id",
-)
+TEXT_IDS = tuple(f"{name}_token_id" for name in ("im_start", "im_end", "tts_pad", "tts_bos", "tts_eos"))
 
 
 def walk(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comfy_api.latest import io, ui
 
@@ -18,28 +18,16 @@ from ..schema import output, schema
 from ..sockets import ModelSocket, VoiceSocket
 from ..sound.audio_io import to_one_waveform
 
-if TYPE_CHECKING:
-    from ...morph.voice.voice import Voice
-
 # Mode names shown in ComfyUI -> the engine's names.
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
 NO_RECOGNISER = "off"
+LETTERS, REQUIRED = "abcd", "ab"  # of the voices of a blend
 NOT_CONNECTED = "not connected"  # what no link gives
 # Its source and licence are beside it
 PACKED = Path(__file__).resolve().parents[2] / "recordings" / "austen.flac"
 # If a checkpoint does not know a speaker, the engine's error lists the ones it has.
 DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
-PUBLISHED_SPEAKERS = (
-    "vivian",
-    "serena",
-    "uncle_fu",
-    "dylan",
-    "eric",
-    "ryan",
-    "aiden",
-    "ono_anna",
-    "sohee",
-)
+PUBLISHED_SPEAKERS = ("vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee")
 
 
 def voice_output(tooltip: str) -> io.Output:
@@ -299,26 +287,15 @@ class BlendVoices(io.ComfyNode):
         )
 
     @classmethod
-    def execute(
-        cls,
-        voice_a: Voice,
-        voice_b: Voice,
-        weight_a: float,
-        weight_b: float,
-        voice_c: Voice | None = None,
-        voice_d: Voice | None = None,
-        weight_c: float = 1.0,
-        weight_d: float = 1.0,
-        model: ManagedModel | None = None,
-    ) -> io.NodeOutput:
+    def execute(cls, model: ManagedModel | None = None, **given: Any) -> io.NodeOutput:
+        """Blend the voices that are connected: ``voice_a`` with the share ``weight_a``, and so on."""
         from ...morph.voice.blend import blend_voices
 
-        given = {"voice_a": (voice_a, weight_a), "voice_b": (voice_b, weight_b)}
-        more = {"voice_c": (voice_c, weight_c), "voice_d": (voice_d, weight_d)}
-        given |= {name: (voice, weight) for name, (voice, weight) in more.items() if voice is not None}
-        for name, (voice, _) in given.items():
-            check_voice(voice, name)
-        voices, weights = (list(column) for column in zip(*given.values(), strict=True))
+        letters = [one for one in LETTERS if one in REQUIRED or given.get(f"voice_{one}") is not None]
+        for letter in letters:
+            check_voice(given.get(f"voice_{letter}"), f"voice_{letter}")
+        voices = [given[f"voice_{letter}"] for letter in letters]
+        weights = [given.get(f"weight_{letter}", 1.0) for letter in letters]
         if model is None:
             return io.NodeOutput(blend_voices(voices, weights))
         check_model(model)

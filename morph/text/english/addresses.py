@@ -6,6 +6,7 @@ import re
 
 from .letters import spell
 from .rules import Rule, alternatives, ends_sentence, table
+from .short_forms import DIRECTIONS
 
 # What has a slash behind a name with a dot, or begins with one; C:\Users; foo_bar. Without white space: no sentence.
 SITE = re.compile(
@@ -65,7 +66,6 @@ PARTS_OF_COUNTRIES = re.compile(
 )
 CORNERS = re.compile(r"\b(NE|NW|SE|SW)\b(?= (?:winds?|coast|corner|side|part|of|region|edge|tip|suburbs?)\b)")
 CORNER_NAMES = {"NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
-DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 POSTCODE = re.compile(r"\b([A-Z]{1,2})(\d{1,2})([A-Z]?) (\d)([A-Z]{2})\b(?![.\w])")
 OTHER_STATES = re.compile(
     r"(?:(?<=Orleans, )|(?<=Rouge, ))(LA)\b|(?:(?<=Baltimore, )|(?<=Bethesda, ))(MD)\b|"
