@@ -113,7 +113,7 @@ class VoiceLibrary:
     def about(self, name: str) -> dict[str, Any]:
         """Return what people and programs are told of a voice; under "error" why it cannot be read."""
         try:
-            return describe_voice(name, *read_voice(self.find(name)))
+            return describe_file(name, self.find(name))
         except ValueError as error:
             return {"name": name, "error": str(error)}
 
@@ -182,6 +182,11 @@ def typed_name(name: str) -> str:
     """Return a typed name of a voice, without the file suffix; ValueError if it is not a valid file name."""
     typed = name.strip()
     return check_name(typed[: -len(SUFFIX)] if typed.lower().endswith(SUFFIX) else typed)
+
+
+def describe_file(name: str, path: Path) -> dict[str, Any]:
+    """Return what people and programs are told of a voice file; ValueError if it is damaged."""
+    return describe_voice(name, *read_voice(path))
 
 
 def describe_voice(name: str, voice: Voice, description: str) -> dict[str, Any]:
