@@ -21,12 +21,14 @@ class Stretch:
     Args:
         text: of it; "" for a pause at the text's end.
         pause_s: seconds of silence before it.
+        is_quick: whether it is written out at once (``Normalizer.is_quick``).
         said: its parts as they are spoken, as far as it is written out.
         is_read: whether these are all.
     """
 
     text: str
     pause_s: float
+    is_quick: bool
     said: list[SpokenText] = field(default_factory=list)
     is_read: bool = False
 
@@ -74,7 +76,8 @@ class WrittenPieces:
         """Take a text, or its next part, which no piece leaves."""
         paused = read_pauses(text)
         for part, pause_s in zip([*paused.parts, ""], paused.pauses_s, strict=True):
-            self._waiting.append(Stretch(part, pause_s))
+            is_quick = self._normalizer.is_quick(part, self._line.language)
+            self._waiting.append(Stretch(part, pause_s, is_quick))
             self._stretches.append(self._waiting[-1])
 
     @property
@@ -85,9 +88,9 @@ class WrittenPieces:
     @property
     def has_next(self) -> bool:
         """Whether ``advance`` would find something."""
-        if self._in_thread and self._ahead is not None:
-            return self._kept is not None or self._ahead.has_given
-        return self.is_behind
+        if self._ahead is None or not self._in_thread:
+            return self.is_behind
+        return bool(self._kept or self._cuts) or self._ahead.has_given
 
     @property
     def is_read(self) -> bool:
@@ -115,11 +118,11 @@ class WrittenPieces:
 
     def _next(self) -> Cut | None:
         """Return the next piece, or the end of a stretch; None where there is none yet."""
-        if self._in_thread and self._ahead is not None:
-            return self._take(self._ahead)
         if self._cuts is not None and (cut := next(self._cuts, None)) is not None:
             return cut
         self._cuts = None
+        if self._in_thread and self._ahead is not None:
+            return self._take(self._ahead)
         if not self._waiting:
             return None
         self._begin()
@@ -135,11 +138,12 @@ class WrittenPieces:
         return given.value
 
     def _begin(self) -> None:
-        """Begin to write out what waits: one stretch here, or all in the thread, from the first one on that is slow."""
-        if self._ahead is None and self._normalizer.is_quick(self._waiting[0].text, self._line.language):
-            self._cuts = self._cut(self._waiting.popleft())
-            return
+        """Begin to write out what waits: the next stretch here if it is quick, and the others too if they all are."""
         if self._ahead is None:
+            if self._waiting[0].is_quick:
+                self._cuts = self._cut(self._waiting.popleft())
+            if all(one.is_quick for one in self._waiting):
+                return
             self._ahead = Ahead(self._cut_ahead(), self._bell)
         self._in_thread = len(self._waiting)
         while self._waiting:
