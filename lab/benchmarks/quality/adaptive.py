@@ -136,15 +136,8 @@ class AdaptivePredictor(Predictor):
             codes[going, done] = _sample_rows(linear(state, self.heads[done]), going, sampling, randomness)
             for row in going:
                 passes[row] += 1
-        self._count(passes)
+        self.tally.add(max(passes))
         return codes
-
-    def _count(self, passes: Sequence[int]) -> None:
-        """Count a frame of the batch; ``passes`` has the number that each line needed."""
-        self.tally.frames += 1
-        self.tally.passes += max(passes)
-        self.tally.line_frames += len(passes)
-        self.tally.line_passes += sum(passes)
 
 
 def _sample_rows(

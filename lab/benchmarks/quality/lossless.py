@@ -19,7 +19,7 @@ differently: the same seed gives a different take from the same distribution.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -85,38 +85,15 @@ def tails_drafter(heads: Weight, tails: Mapping[int, Tail]) -> Drafter:
 
 @dataclass
 class Tally:
-    """How good the drafts were in the frames decoded so far.
-
-    ``frames`` and ``passes`` count batches of frames: a batch runs until its last line is done;
-    ``line_frames`` and ``line_passes`` are summed over lines. ``offered`` and ``accepted`` count drafted tokens
-    that were judged, by group (index 0 is group 1).
-    """
+    """The frames of batches decoded so far, and their passes: a batch runs until its last line is done."""
 
     frames: int = 0
     passes: int = 0
-    line_frames: int = 0
-    line_passes: int = 0
-    offered: list[int] = field(default_factory=list)
-    accepted: list[int] = field(default_factory=list)
 
-    def begin(self, groups: int, lines: int, passes: int) -> None:
-        """Count the sequential passes that a batch of frames starts with."""
+    def add(self, passes: int) -> None:
+        """Count a batch's frame."""
         self.frames += 1
         self.passes += passes
-        self.line_frames += lines
-        self.line_passes += lines * passes
-        if not self.offered:
-            self.offered, self.accepted = [0] * groups, [0] * groups
-
-    def add(self, before: Sequence[int], accepted: Sequence[int]) -> None:
-        """Count one pass: each line's exact groups before it, and after it with the drafted tokens that were kept."""
-        groups = len(self.offered)
-        self.passes += 1
-        for known, kept in zip(before, accepted, strict=True):
-            self.line_passes += known < groups
-            for group in range(known, min(kept + 1, groups)):
-                self.offered[group] += 1
-                self.accepted[group] += group < kept
 
     @property
     def mean_passes(self) -> float:
@@ -147,7 +124,7 @@ class LosslessPredictor(Predictor):
         tails: as ``Predictor``'s.
         candidates: how many are tried for the first group of every pass, the second, ...; None chooses for the device.
 
-    ``tally`` counts passes and accepted tokens.
+    ``tally`` counts its passes.
     """
 
     def __init__(
@@ -194,7 +171,6 @@ class LosslessPredictor(Predictor):
         first, states = self._decode_sequential(hidden, embedding, seq_groups, sampling, randomness, cache)
         codes = torch.nn.functional.pad(first, (0, groups - seq_groups))
         done, passes = [seq_groups] * len(codes), seq_groups
-        self.tally.begin(groups, len(codes), seq_groups)
         rows = lines = torch.arange(len(codes), device=codes.device)
         while (start := min(done)) < groups:
             known = torch.tensor(done, device=codes.device)[:, None]
@@ -214,9 +190,9 @@ class LosslessPredictor(Predictor):
             chosen = settle(exact, drafted, tries, is_known, noise)
             codes[:, start:], rows = chosen.tokens, lines * tries.shape[1] + chosen.row
             states = passed[rows, chosen.kept.clamp(max=groups - start - 1)]
-            lengths = (start + chosen.kept).tolist()
-            self.tally.add(done, lengths)
-            done, passes = [min(length + 1, groups) for length in lengths], passes + 1
+            done = [min(length + 1, groups) for length in (start + chosen.kept).tolist()]
+            passes += 1
+        self.tally.add(passes)
         return codes
 
     def _pass(
