@@ -29,7 +29,7 @@ def read_page(node: str, language: str) -> str:
 
 def test_every_node_has_texts_and_help_pages_and_there_are_no_others() -> None:
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "nodes").rglob("*.py")]
-    nodes = {name for source in sources for name in re.findall(r'node_id="(MorphTTS\w+)"', source)}
+    nodes = {name for source in sources for name in re.findall(r'schema\(\s*"(MorphTTS\w+)"', source)}
     assert nodes == set(ENGLISH) == set(CHINESE)
     assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.*")} == {
         page.format(node) for node in nodes for page in PAGES.values()

@@ -30,7 +30,7 @@ TITLE = 30  # pixels; a node's title is above its position
 def own_nodes() -> set[str]:
     """Return the ids of the pack's nodes, read from the source, because importing them needs ComfyUI."""
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "nodes").rglob("*.py")]
-    return {name for source in sources for name in re.findall(r'node_id="(MorphTTS\w+)"', source)}
+    return {name for source in sources for name in re.findall(r'schema\(\s*"(MorphTTS\w+)"', source)}
 
 
 def read(path: Path) -> dict[str, Any]:
