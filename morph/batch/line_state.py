@@ -12,7 +12,7 @@ from ..decode.decoded import BROKEN, Decoded
 from ..decode.request import LineRequest
 from ..model.finite import NotFinite, of_voice
 from ..options import FRAME_RATE
-from ..speech.joined import assemble
+from ..speech.joined import assemble, warn_of
 from ..speech.late_text import LateLine, SentenceLine, TokenLine
 from ..speech.lines import LineReport, Spoken
 from ..speech.piece import Making, Piece
@@ -107,6 +107,7 @@ class LineState(TurnLine):
         super().__init__(number, chunks, line.voice.ref_codes)
         self.takes = Takes(options.retries if self.speech.delivery.keep else 0)
         self.is_live = waiting.is_live
+        self.wave = 0  # lines that were taken together have the same
         self._sent, self._standing = Sent(), Standing()
         self._text = self._open_text()
         # Also when all of the text has come before the line has a row: the prompt has its first token only.
@@ -160,8 +161,10 @@ class LineState(TurnLine):
 
     @property
     def may_ask(self) -> bool:
-        """Whether it may have ended, or want a row: not one that is heard and has a row."""
-        return not (self.is_live and self.takes.decoding)
+        """Whether it may have ended, or want a row: not one that is heard and has a row, or complete and in work."""
+        if self.is_live:
+            return not self.takes.decoding
+        return not self.is_busy or self._waiting > 0 or bool(self.takes.again)
 
     @property
     def _is_complete(self) -> bool:
@@ -436,12 +439,17 @@ class LineState(TurnLine):
     def finish(self) -> None:
         """Tell the reader that the line is over."""
         self.waiting.close()
-        spoken = self._spoken() if self.speech.delivery.keep else None
+        keep, is_complete = self.speech.delivery.keep, not (self.is_live or self._sent.stopped)
+        spoken = self._spoken() if keep or is_complete else None
         report = self._report() if spoken is None else spoken.report
-        if spoken is not None and self.speech.is_heard and not (self.is_live or self._sent.stopped):
-            # Its sound was asked for too late.
+        if keep:
+            warn_of(report)
+        if spoken is not None and is_complete and (self.speech.is_heard or not keep):
+            # Its sound was asked for too late, or is wanted at its end alone.
             self.speech.put(Chunk(NO_CODES, spoken.waveform, 0, True))
-        self.speech.finish(Outcome(report, spoken, self._sent.error, self.parts.text_tokens))
+        self.speech.finish(
+            Outcome(report, spoken if keep else None, self._sent.error, self.parts.text_tokens)
+        )
 
     def _spoken(self) -> Spoken:
         if self._sent.stopped:

@@ -177,10 +177,15 @@ class Queue:
         if self._closed or self._sealed:
             raise BatchClosed("the batch is closed: create another")
         ready = sum(other.is_ready for other in self._waiting)
-        if ready >= self._most:
+        if ready + self._without_row >= self._most:
             raise Busy(f"{self._most} lines wait already: try again later")
         if one.reader is not None and len(self._waiting) - ready >= self._most:
             raise Busy(f"{self._most} lines wait for their texts already: try again later")
+
+    @property
+    def _without_row(self) -> int:
+        """Lines that the batch has taken, at least, and that wait for a row: those that nobody hears."""
+        return max(0, self.counts.speaking - self._rows)
 
     def put_back(self, one: Waiting) -> None:
         """Queue a line that was taken, before all others."""
@@ -338,8 +343,9 @@ class Queue:
         with self._lock:
             waiting = sum(one.is_ready for one in self._waiting)
             silent, parked = len(self._waiting) - waiting, len(self._parked)
-        now = self.counts
-        return BatchStatus(self._rows, now.speaking, waiting, now.frames, now.frame_s, parked, silent)
+        now, waiting = self.counts, waiting + self._without_row
+        speaking = min(now.speaking, self._rows)
+        return BatchStatus(self._rows, speaking, waiting, now.frames, now.frame_s, parked, silent)
 
 
 @dataclass

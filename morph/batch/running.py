@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +28,7 @@ LINGER_S = 0.5
 LOOK_S = 0.5  # between two looks at rows that stand still while others wait for one
 NEWCOMERS = 8  # lines that join a running batch in one frame: their prompts are run together
 COMPLETE_BESIDE = 4  # pieces whose samples are made complete at a time, where other lines are heard
+GATHER_S = 0.05  # that pieces are gathered for one call of the codec while rows are free
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Running:
         self._speed = Speed(1 / FRAME_RATE)
         self._lines: dict[int, LineState] = {}
         self._ready: list[_Ready] = []
-        self._count = 0
+        self._count = self._wave = 0
         self._is_idle = False
         # See ``LineSource``: where nobody listens, all lines are there from the beginning.
         self.late = first.is_live
@@ -149,8 +152,7 @@ class Running:
         for line in followed:
             line.follow()
         self._hear()
-        most = COMPLETE_BESIDE if self._is_heard else None
-        if self._shared.whole.is_due(most or self._settings.rows):
+        if most := self._complete_now:
             self._shared.whole.run(most)
         self._leave()
         self._park()
@@ -164,13 +166,14 @@ class Running:
         self.late = self._is_heard or self._queue.has_live
 
     def _add(self, line: LineState, piece: Piece, request: LineRequest) -> None:
-        """Queue a piece for a row: by the order of its line; the longest first of those that nobody hears yet."""
+        """Queue a piece for a row: by the order of its line; of those that nobody hears yet, those of lines that came
+        together, the longest first: a long one that comes later does not pass a short one."""
         speech = line.speech
         if line.is_live and line.takes.number == 1:
             request = replace(request, on_launch=partial(self._turns.begin_ahead, line, piece))
             key = (speech.delivery.order, 0, line.number)
         else:
-            key = (speech.delivery.order, 1, -piece.prompt.text_tokens)
+            key = (speech.delivery.order, 1, line.wave, -piece.prompt.text_tokens)
         insort(self._ready, _Ready(key, line, piece, request))
 
     def _drop_cancelled(self) -> None:
@@ -196,6 +199,21 @@ class Running:
     def _is_heard(self) -> bool:
         """Whether any line is."""
         return any(line.is_live for line in self._lines.values())
+
+    @property
+    def _complete_now(self) -> int:
+        """How many pieces are to be made complete before the next frame: many together, where nobody hears others.
+
+        Where somebody does, only as many as are made before a reader would run dry.
+        """
+        whole = self._shared.whole
+        if not whole.count:
+            return 0
+        if heard := [line for line in self._heard if not line.is_starved]:
+            empty_at = min(math.inf if line.ended else line.chunks.empty_at for line in heard)
+            return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
+        gathered = not self._ready and whole.waited_s >= GATHER_S
+        return whole.count if gathered or whole.count >= self._settings.rows else 0
 
     def _hear(self) -> None:
         """Let complete lines be heard whose readers want that by now."""
@@ -252,6 +270,7 @@ class Running:
     def _admit(self) -> None:
         """Take waiting lines; while others play only a few per frame, because prompts take time."""
         playing = len(self._heard)
+        self._wave += 1
         most = min(self._settings.rows, playing + NEWCOMERS) if playing else self._settings.rows
         while playing < most and (one := self._queue.take(self._group)) is not None:
             line = self._open(one)
@@ -271,6 +290,7 @@ class Running:
         except Exception as error:  # whatever it is, it is this line's, and its reader gets it
             one.fail(Outcome(error=error))
             return None
+        line.wave = self._wave
         self._lines[line.number] = line
         return line
 

@@ -58,15 +58,18 @@ class Delivery:
             device, and nothing comes before its end unless ``Speech.hear`` asks for it.
         order: lines of a lower order get rows first; of the same order, those that came first.
         keep: whether ``Speech.result`` is wanted. If not, nothing of a line is kept after its chunks,
-            and a batch speaks no piece again.
+            and a batch speaks no piece again. Of a line that is made complete the one chunk is its sound.
         on_change: called after each chunk and at the end, in the thread that speaks or in one that queues another
             line; it must not wait. What it raises ends this line, as its error, and no other.
+        heard_later: whether ``Speech.hear`` may ask for the sound of a line that is not live. A server has to be told
+            when the line is sent: it makes others complete, and their sound comes at their end.
     """
 
     live: bool = True
     order: int = 0
     keep: bool = True
     on_change: Callable[[], None] | None = None
+    heard_later: bool = False
 
 
 @dataclass(frozen=True)

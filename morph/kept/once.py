@@ -225,6 +225,7 @@ class _Run:
                 live and index == indices[0],
                 index if hears else -self._likely[index],
                 on_change=self._bell.set,
+                heard_later=hears,
             )
             for index in indices
         ]

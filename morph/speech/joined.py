@@ -47,8 +47,6 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
     is_whole = stopped is None and (most is None or frames < most)
     waveform, spans = join_pieces(own, rate, parts.options, is_whole)
     ended = stopped or next((take.ended for _, take in own if take.ended in WRONG), "eos")
-    if ended in WRONG:
-        log.warning("the line %.40r %s; try another seed", line.text, WHAT_HAPPENED[ended])
     report = LineReport(
         line.name,
         str(line.text),
@@ -62,6 +60,12 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
     )
     placed = tuple(PieceSpan(piece.text, *span) for (piece, _), span in zip(own, spans, strict=True))
     return Spoken(waveform, rate, report, placed, engine)
+
+
+def warn_of(report: LineReport) -> None:
+    """Log that a line went wrong."""
+    if report.ended in WRONG:
+        log.warning("the line %.40r %s; try another seed", report.text, WHAT_HAPPENED[report.ended])
 
 
 def limit_takes(own: Sequence[tuple[Piece, Take]], most: int | None) -> list[tuple[Piece, Take]]:

@@ -16,7 +16,7 @@ from ..engine import Choice
 from ..model.crossbar import crossbar
 from ..model.model import Model
 from ..options import PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
-from ..speech.joined import assemble
+from ..speech.joined import assemble, warn_of
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import LinePieces, piece_limit
 from ..speech.progress import OnFrame, Progress
@@ -122,7 +122,9 @@ class _Study:
             self.model, self.choice, [decoded.codes], [reference], lambda: self.progress.add(0)
         )
         piece.take = Take(decoded, wave, judge_end(piece.text, decoded, wave, self.model.sample_rate))
-        return assemble(self.parts, engine.describe(self.model, self.choice))
+        spoken = assemble(self.parts, engine.describe(self.model, self.choice))
+        warn_of(spoken.report)
+        return spoken
 
 
 def _check_length(parts: LinePieces, options: GenerateOptions) -> None:

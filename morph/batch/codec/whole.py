@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -13,6 +14,11 @@ from ...model.finite import NotFinite
 from ...speech.piece import Piece
 
 log = logging.getLogger(__name__)
+
+PATIENCE = (
+    5  # a piece waits for so many times what it takes, so that readers of other lines do not wait for it
+)
+SMOOTHING = 0.8  # share of what was measured before in the mean time of a frame
 
 Decode = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None]], list[np.ndarray]]
 
@@ -41,14 +47,34 @@ class WholeCodec:
     def __init__(self, decode: Decode):
         self._decode = decode
         self._pieces: list[tuple[Wants, Piece]] = []
+        self._since = 0.0  # the first of them waits
+        self._frame_s = 0.0  # measured
 
     def add(self, line: Wants, piece: Piece) -> None:
         """Collect a piece."""
+        if not self._pieces:
+            self._since = time.perf_counter()
         self._pieces.append((line, piece))
 
-    def is_due(self, enough: int) -> bool:
-        """Return whether this many pieces wait: enough for a call."""
-        return len(self._pieces) >= enough
+    @property
+    def count(self) -> int:
+        """How many pieces wait."""
+        return len(self._pieces)
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds that the first piece has waited; 0 if there is none."""
+        return time.perf_counter() - self._since if self._pieces else 0.0
+
+    def fit(self, seconds: float) -> int:
+        """Return how many of the pieces are likely to take less time than this; one that has waited long takes any."""
+        takes, count = 0.0, 0
+        for line, piece in self._pieces:
+            takes += _frames(line, piece) * self._frame_s
+            if takes > seconds:
+                return count or int(self.waited_s > PATIENCE * takes)
+            count += 1
+        return count
 
     def run(self, most: int | None = None) -> bool:
         """Make the samples of the pieces, of at most ``most``; return whether there was anything to make."""
@@ -56,6 +82,7 @@ class WholeCodec:
         pieces, self._pieces = self._pieces[:count], self._pieces[count:]
         if not pieces:
             return False
+        self._since = began = time.perf_counter()
         try:
             self._make(pieces)
         except NotFinite:
@@ -65,7 +92,12 @@ class WholeCodec:
                     self._make([(line, piece)])
                 except NotFinite as error:
                     line.lose_samples(error)
+        self._measure(pieces, time.perf_counter() - began)
         return True
+
+    def _measure(self, pieces: Sequence[tuple[Wants, Piece]], seconds: float) -> None:
+        frame_s = seconds / max(1, sum(_frames(line, piece) for line, piece in pieces))
+        self._frame_s = SMOOTHING * self._frame_s + (1 - SMOOTHING) * frame_s if self._frame_s else frame_s
 
     def _make(self, pieces: Sequence[tuple[Wants, Piece]]) -> None:
         waves = self._decode(
@@ -73,3 +105,8 @@ class WholeCodec:
         )
         for (line, piece), wave in zip(pieces, waves, strict=True):
             line.take_samples(piece, wave)
+
+
+def _frames(line: Wants, piece: Piece) -> int:
+    """Return the frames that are decoded for a piece."""
+    return len(piece.codes) + (0 if line.reference is None else len(line.reference))

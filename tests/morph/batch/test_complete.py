@@ -1,0 +1,156 @@
+"""Lines that nobody hears, beside others that go on: none waits for their end, and none is passed by for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.codec import whole as whole_module
+from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
+from qwen3_tts_morph.morph.batch.queue import Busy
+from qwen3_tts_morph.morph.batch.speech import Delivery
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.speech import pieces
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+
+from tests.patience import wait_until
+
+SHORT = GenerateOptions(5, Sampling(max_seconds=0.4), retries=0)
+LONG = replace(SHORT, sampling=Sampling(max_seconds=100))
+COMPLETE = Delivery(live=False)
+ENDLESS = "word " * 60
+
+
+@pytest.fixture
+def synthesizer(load) -> Synthesizer:
+    return Synthesizer(load("tiny", "custom_voice"), Engine("graph"))
+
+
+@pytest.fixture
+def voice(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch) -> Voice:
+    """Lines with "word" take all the frames that they may have."""
+    original = pieces.build_piece
+
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
+        return replace(prompt, min_frames=2000) if "word" in text else prompt
+
+    monkeypatch.setattr(pieces, "build_piece", build)
+    return preset_voice(synthesizer.model, "ryan")
+
+
+@pytest.mark.parametrize("other", [Delivery(), COMPLETE])
+def test_a_complete_line_does_not_wait_for_one_that_goes_on(synthesizer, voice: Voice, other) -> None:
+    with Batch(synthesizer, 3) as batch:
+        endless = batch.speak(Line(ENDLESS, voice), LONG, other)
+        wait_until(lambda: endless.frames > 0)
+        for seed in range(2):
+            assert batch.speak(Line("Hello there.", voice, seed=seed), SHORT, COMPLETE).result().report.frames
+        assert not endless.ended
+        endless.cancel()
+
+
+def test_a_line_that_is_not_kept_has_its_sound_as_one_chunk(synthesizer, voice: Voice, caplog) -> None:
+    line = Line("My own words.", voice, seed=3)
+    with Batch(synthesizer, 2) as batch:
+        kept, other = (batch.speak(line, SHORT, one) for one in (COMPLETE, Delivery(live=False, keep=False)))
+        [chunk], spoken = list(other), kept.result()
+    assert chunk.last and np.allclose(chunk.samples, spoken.waveform, atol=1e-5)
+    assert other.report == spoken.report and list(kept) == []
+    assert caplog.text.count("My own words.") == (spoken.report.ended == "cap"), "of the one that is kept"
+    with pytest.raises(RuntimeError, match="was not kept"):
+        other.result()
+
+
+def test_complete_lines_without_a_row_wait_and_are_as_many_as_may(synthesizer, voice: Voice) -> None:
+    with Batch(synthesizer, 1, waiting=2) as batch:
+        speeches = [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE)]
+        wait_until(lambda: batch.status.speaking == 1)
+        speeches += [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE) for _ in range(2)]
+        wait_until(lambda: not batch._queue._waiting)  # they are the batch's
+        assert (batch.status.speaking, batch.status.waiting) == (1, 2)
+        with pytest.raises(Busy, match="2 lines wait already"):
+            batch.speak(Line("Hello.", voice), SHORT, COMPLETE)
+        for one in speeches:
+            one.cancel()
+
+
+def test_a_long_line_that_comes_later_does_not_pass_a_short_one(synthesizer, voice: Voice) -> None:
+    ended: list[str] = []
+
+    def speak(batch: Batch, name: str, text: str):
+        delivery = replace(COMPLETE, on_change=lambda: ended.append(name))
+        return batch.speak(Line(text, voice), SHORT, delivery)
+
+    with Batch(synthesizer, 1) as batch:
+        blocking = batch.speak(Line(ENDLESS, voice), LONG, COMPLETE)
+        wait_until(lambda: batch.status.speaking == 1)
+        speeches = []
+        for name, text in (("short", "Hello."), ("long", "Hello there, all of you. " * 4)):
+            speeches.append(speak(batch, name, text))
+            wait_until(lambda: not batch._queue._waiting)
+        blocking.cancel()
+        assert all(one.result().report.frames for one in speeches)
+    assert ended == ["short", "long"]
+
+
+class Wanting:
+    """A line without a reference, whose samples are made."""
+
+    reference = None
+
+    def __init__(self) -> None:
+        self.made: list[Piece] = []
+
+    def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
+        self.made.append(piece)
+
+
+class Codes:
+    """A piece of some frames."""
+
+    def __init__(self, frames: int):
+        self._frames = frames
+        self.codes = self
+
+    def __len__(self) -> int:
+        return self._frames
+
+    def part(self) -> torch.Tensor:
+        return torch.zeros(self._frames, 16)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    now = [100.0]
+    monkeypatch.setattr(whole_module.time, "perf_counter", lambda: now[0])
+    yield now
+    monkeypatch.undo()
+    assert time.perf_counter() != now[0]
+
+
+def test_as_many_pieces_fit_as_readers_have_time_for(clock: list[float]) -> None:
+    def decode(codes, _):
+        clock[0] += 0.01 * sum(map(len, codes))
+        return [np.zeros(1, np.float32) for _ in codes]
+
+    codec, line = WholeCodec(decode), Wanting()
+    codec.add(line, Codes(10))
+    assert codec.fit(0.0) == 1, "what it takes is not known"
+    assert codec.run() and not codec.run() and len(line.made) == 1 and codec.waited_s == 0
+    for frames in (10, 20, 30):
+        codec.add(line, Codes(frames))
+    assert [codec.fit(seconds) for seconds in (-1.0, 0.05, 0.15, 0.35, 0.65)] == [0, 0, 1, 2, 3]
+    clock[0] += 0.6  # more than five times what the first one takes
+    assert codec.fit(-1.0) == 1 and codec.waited_s == pytest.approx(0.6)
+    assert codec.run(1) and codec.count == 2 and codec.fit(-1.0) == 0
