@@ -18,7 +18,7 @@ from ..runtime.bell import Bell
 from ..speech.lines import Line, Spoken, say_why
 from ..text.duration import likely_frames
 from .batch import Batch, is_final
-from .queue import BatchClosed
+from .queue import BatchClosed, BatchStatus, Busy
 from .speech import Chunk, Delivery, Outcome, Speech
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ class _Device:
 
     batch: Batch
     name: str
+    queues: bool = False  # whether all of its lines may wait there
     has: set[_Dispatched] = field(default_factory=set)
     failures: int = 0
 
@@ -44,6 +45,8 @@ class _Device:
     @property
     def room(self) -> int:
         """How many more lines it takes."""
+        if self.queues:
+            return 1
         rows = self.batch.rows
         return rows + max(1, rows // SPARE) - self.lines
 
@@ -64,15 +67,17 @@ class Fleet:
 
     Args:
         batches: one for each device; they are closed with this.
+        queues: a line goes to the device that has fewest at once, and waits there: for lines that come one by one. If
+            not, it waits here until a device has room: for lists of lines.
 
     Raises:
         ValueError: for no batch, and for checkpoints that differ.
     """
 
-    def __init__(self, batches: Sequence[Batch]):
+    def __init__(self, batches: Sequence[Batch], queues: bool = False):
         check_alike(batches)
         names = name_devices(batches)
-        self._devices = [_Device(batch, name) for batch, name in zip(batches, names, strict=True)]
+        self._devices = [_Device(batch, name, queues) for batch, name in zip(batches, names, strict=True)]
         self._first = batches[0]
         self.name, self.rate, self.languages = self._first.name, self._first.rate, self._first.languages
         self._lock = threading.RLock()
@@ -99,6 +104,7 @@ class Fleet:
 
         Raises:
             BatchClosed: after ``close``.
+            Busy: if too many lines wait at the device that has fewest (``queues``).
         """
         return self.speak_all([line], options or GenerateOptions(), [delivery or Delivery()])[0]
 
@@ -117,7 +123,7 @@ class Fleet:
                 raise BatchClosed("the batch is closed: create another")
             for speech in speeches:
                 self._put(speech)
-        self.give()
+        self.give(speeches)
         return list(speeches)
 
     def _put(self, speech: _Dispatched) -> None:
@@ -127,11 +133,26 @@ class Fleet:
         key = (speech.delivery.order, not speech.is_heard, length, self._count)
         insort(self._waiting, _Waiting(key, speech))
 
+    @property
+    def status(self) -> BatchStatus:
+        """What all devices do now; a frame takes as long as on the slowest."""
+        each = [device.batch.status for device in self._devices]
+        waiting = len(self._waiting) + sum(one.waiting for one in each)
+        return BatchStatus(
+            sum(one.rows for one in each),
+            sum(one.speaking for one in each),
+            waiting,
+            sum(one.frames for one in each),
+            max(one.frame_s for one in each),
+            sum(one.parked for one in each),
+            sum(one.silent for one in each),
+        )
+
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         return self._first.describe(spoken, options, elapsed_s)
 
-    def give(self) -> None:
-        """Give lines that wait to devices that have room."""
+    def give(self, own: Sequence[_Dispatched] = ()) -> None:
+        """Give lines that wait to devices that have room; Busy if one of ``own`` is refused."""
         given: dict[str, tuple[_Device, list[_Dispatched]]] = {}
         while (found := self._next()) is not None:
             device, speech = found
@@ -142,6 +163,8 @@ class Fleet:
             except Exception as error:
                 for speech in speeches:
                     speech.fail(error)
+                if isinstance(error, Busy) and any(speech in own for speech in speeches):
+                    raise
 
     def _next(self) -> tuple[_Device, _Dispatched] | None:
         with self._lock:
@@ -171,6 +194,7 @@ class Fleet:
                 device.has.discard(speech)
                 device.failures = device.failures + 1 if _is_failure(error) else 0
             again = _is_failure(error) and not (self._closed or speech.has_begun or speech.is_cancelled)
+            again = again and isinstance(speech.line.text, str)  # the parts of others have been read
             if again and self._able(speech):
                 log.warning("a line could not be made on %s (%s)", device and device.name, error)
                 speech.errors.append(say_why(error) if error else "")
@@ -233,7 +257,7 @@ class _Dispatched(Speech):
 
 def _is_failure(error: BaseException | None) -> bool:
     """Return whether another device may make a line that ended with this error."""
-    if error is None or isinstance(error, BatchClosed) or is_final(error):
+    if error is None or isinstance(error, (BatchClosed, Busy)) or is_final(error):
         return False
     return isinstance(error, NotFinite) or not isinstance(error, ValueError)
 
