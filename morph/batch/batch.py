@@ -84,6 +84,7 @@ class Batch:
         self.name, self.languages = synthesizer.model.name, self._checks.languages
         self.rate = synthesizer.model.sample_rate
         self._queue = Queue(self.rows, 1 << 40 if waiting is None else waiting)
+        self.ahead = ahead
         self._process = os.getpid()
         serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, ahead))
         self._job = synthesizer.engine.threads.start(serve)

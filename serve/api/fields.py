@@ -90,9 +90,15 @@ SCHEMAS: dict[str, Schema] = {
     "response_format": _choice("of the sound", tuple(FORMATS), "mp3"),
     "stream_format": _choice("the bytes as they are made, or server-sent events", STREAM_FORMATS, "audio"),
     "speed": _number("of the speech, at the same pitch", LOWEST_SPEED, HIGHEST_SPEED, default=1),
-    "stream": _switch("false: one file with its true length; not with sse"),
+    "stream": _switch(
+        "false: the sound is made complete, which takes less of the device: one file with its true length, or with sse "
+        "events at its end"
+    ),
     "event_interval": _number(
-        "with sse: the shortest time between two events, in seconds", 0, LONGEST_INTERVAL_S
+        "with sse: the shortest time between two events, in seconds; with stream false, between two that tell the "
+        "progress (0: none)",
+        0,
+        LONGEST_INTERVAL_S,
     ),
     "language": _text("of the text", default="auto"),
     "seed": _whole("of the line; left out: a random one, which the header x-speech-seed tells", 0, MOST_SEED),

@@ -111,11 +111,13 @@ class ServerOptions:
         checkpoint: a folder; None: the demo voice in the pack.
         voices: a folder of saved voices (``*.safetensors``), or None.
         device: torch's name, or "auto".
+        devices: several of torch's names, instead of ``device``: the checkpoint is on each of them, and each speaks
+            ``rows`` requests at a time.
         engine, weights, precision: see ``LoadOptions``.
         seq_groups: of requests that name none.
         warm_groups: other values of ``seq_groups`` for which everything is prepared too.
         rows: how many requests are spoken at a time; None: 8 on a GPU, 2 on a CPU, where each costs every frame time.
-        waiting: how many more may wait.
+        waiting: how many more may wait, for each device.
         replicas: how many servers with these options answer at this address together.
         limits: of one request.
         strict: refuse instructions that the checkpoint cannot follow, which are ignored otherwise.
@@ -127,6 +129,7 @@ class ServerOptions:
     checkpoint: Path | None = None
     voices: Path | None = None
     device: str = "auto"
+    devices: tuple[str, ...] = ()
     engine: str = "auto"
     weights: str = "full"
     precision: str = "auto"
@@ -159,4 +162,9 @@ class ServerOptions:
 
     def most_lines(self, rows: int) -> int:
         """Return how many requests fit at once, spoken or waiting, with this many rows per server."""
-        return (rows + self.waiting) * self.replicas
+        return (rows + self.waiting * len(self.all_devices)) * self.replicas
+
+    @property
+    def all_devices(self) -> tuple[str, ...]:
+        """The devices that speak, one or more."""
+        return self.devices or (self.device,)

@@ -21,8 +21,8 @@ MOST_PAUSES_S = 60.0  # of one request: silence takes memory and no time
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 FIELDS = tuple(SCHEMAS)
 SAMPLING_FIELDS = tuple(SAMPLING_SCHEMAS)
-# A player hears the first frame at once; what nobody hears yet is decoded in larger steps.
-FILE_CHUNKS = (12,)
+# A player hears the first frame at once; what is sent seldom is decoded in larger steps.
+SELDOM_CHUNKS = (12,)
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ class SpeechRequest:
         text: what to speak.
         settings: how.
         sse: whether the bytes go as server-sent events.
-        stream: whether they go as they are made; else as one file of known length.
-        interval_s: the shortest time between two events, in seconds; what is made meanwhile is sent in one event.
+        stream: whether they go as they are made; else the sound is made complete, and goes at its end.
+        interval_s: the shortest time between two events, in seconds; what is made meanwhile is sent in one event. Of a
+            complete sound they tell the progress; 0: none do.
     """
 
     text: str
@@ -91,16 +92,14 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
     fields = check_fields(body, FIELDS)
     text = read_text(fields, "input", rules.limits.characters)
     sse, stream = _value(fields, "stream_format") == "sse", _value(fields, "stream")
-    if sse and stream is False:
-        raise _bad("stream", "stream is false and stream_format is sse: events are a stream, leave one out")
     interval_s = _value(fields, "event_interval", unit="seconds") or 0.0
     if interval_s and not sse:
         raise _bad(
             "event_interval", "event_interval is for events: leave it out, or set stream_format to sse"
         )
     settings = read_settings(fields, rules, "mp3")
-    if stream is False or interval_s:
-        settings = replace(settings, generate=replace(settings.generate, chunk_frames=FILE_CHUNKS))
+    if interval_s:
+        settings = replace(settings, generate=replace(settings.generate, chunk_frames=SELDOM_CHUNKS))
     return SpeechRequest(text, settings, sse, stream is not False, interval_s)
 
 

@@ -72,6 +72,8 @@ def run_ray(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"device is {options.device!r}: with --ray choose {', '.join(DEVICES)}; Ray numbers GPUs"
         )
+    if options.devices:
+        raise ValueError("--devices is for one process: with --ray leave it out, a replica has one GPU")
     with bind(options.access.host, options.port) as bound:  # before anything is started; Ray listens itself
         port = bound.getsockname()[1]
     with cluster() as found:

@@ -48,6 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", type=folder, help="a Qwen3-TTS folder; none: the demo voice")
     parser.add_argument("--voices", type=folder, help="a folder of saved voices (*.safetensors)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
+    parser.add_argument(
+        "--devices",
+        nargs="+",
+        default=(),
+        metavar="DEVICE",
+        help="several in one process, such as cuda:0 cuda:1; --rows and --waiting are those of each",
+    )
     parser.add_argument("--engine", default="auto", help="auto, eager or graph")
     parser.add_argument("--weights", default="full", help="full or int8")
     parser.add_argument("--precision", default="auto", help="auto, bf16, fp16 or fp32")
@@ -110,6 +117,7 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
         checkpoint=arguments.checkpoint,
         voices=arguments.voices,
         device=arguments.device,
+        devices=tuple(arguments.devices),
         engine=arguments.engine,
         weights=arguments.weights,
         precision=arguments.precision,
@@ -160,7 +168,8 @@ def run_server(options: ServerOptions) -> None:
     from .shutdown import CLOSING_S, Server
 
     sys.setswitchinterval(SWITCH_S)
-    connections, backlog = fit_connections(rows_of(options) + options.waiting + MORE_CONNECTIONS, SPARE)
+    lines = (rows_of(options) + options.waiting) * len(options.all_devices)
+    connections, backlog = fit_connections(lines + MORE_CONNECTIONS, SPARE)
     with bind(options.access.host, options.port) as bound:  # before the model is loaded
         config = uvicorn.Config(
             make_app(options),
@@ -205,7 +214,7 @@ def fit_connections(wanted: int, spare: int) -> tuple[int, int]:
 
 
 def rows_of(options: ServerOptions) -> int:
-    """Return how many requests are spoken at a time: where the options name no number, the device's default.
+    """Return how many requests a device speaks at a time: where the options name no number, the device's default.
 
     Raises:
         ValueError: for a device that cannot be used.
@@ -215,7 +224,7 @@ def rows_of(options: ServerOptions) -> int:
     from ..routes.speaker import default_rows
     from ..terminal.engine import choose_device
 
-    return options.rows or default_rows(torch.device(choose_device(options.device)))
+    return options.rows or default_rows(torch.device(choose_device(options.all_devices[0])))
 
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:
@@ -257,7 +266,7 @@ def make_app(options: ServerOptions) -> Starlette:
 
 
 def load_speaker(options: ServerOptions) -> Speaker:
-    """Load the model and return what speaks with it."""
+    """Load the model, on each device, and return what speaks with it."""
     from ...morph.checkpoint.find import demo_voice
     from ...morph.options import LoadOptions
     from ...morph.synthesizer import Synthesizer
@@ -265,8 +274,10 @@ def load_speaker(options: ServerOptions) -> Speaker:
     from ..terminal.engine import choose_device
 
     load = LoadOptions(options.precision, engine=options.engine, weights=options.weights)
-    synthesizer = Synthesizer.load(options.checkpoint or demo_voice(), load, choose_device(options.device))
-    return Speaker(synthesizer, options)
+    devices = [choose_device(name) for name in options.all_devices]
+    path = options.checkpoint or demo_voice()
+    first, *others = [Synthesizer.load(path, load, device) for device in devices]
+    return Speaker(first, options, others)
 
 
 def _warm(speaker: Any) -> None:

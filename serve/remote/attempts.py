@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent import futures
 from contextlib import closing
 
-from .connection import Answer, Connection, OnSound, connect
+from .connection import Answer, Connection, Hearer, connect
 from .facts import ServerFacts
 from .failure import Failure
 from .loop import LoopThread
@@ -81,12 +81,12 @@ class Attempts:
         self._uploads: dict[str, asyncio.Task[None]] = {}
         self._is_waited_for = False
 
-    async def speak(self, job: Job, hear: Callable[[], OnSound]) -> Answer:
+    async def speak(self, job: Job, hear: Callable[[], Hearer]) -> Answer:
         """Return the answer to a job.
 
         Args:
             job: the line, with the seed of a take.
-            hear: returns what gets the sound of an attempt.
+            hear: returns what gets an attempt's sound.
 
         Raises:
             Failure: that of the last attempt, or of one that another does not help.

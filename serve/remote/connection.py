@@ -25,7 +25,7 @@ from .facts import SAMPLE_RATE, ServerFacts, read_facts
 from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
 from .payload import Job, uploaded_name
 from .servers import Server
-from .told import Fields, LineTold, check_rate, header_number, parse, read_report
+from .told import MOST_FRAMES, Fields, LineTold, check_rate, header_number, parse, read_report
 
 CONNECT_S = 10.0
 SILENT_S = 600.0  # without a byte: a line may wait for a row at the server
@@ -40,7 +40,21 @@ RATE_HEADER = "x-speech-sample-rate"
 UPDATE = "update the program there, or the pack here"
 FRAMES_OFF = 3  # between the tokens and the length of the sound
 
-OnSound = Callable[[np.ndarray], Awaitable[None]]
+TO_FLOAT = np.float32(1 / 32768)
+
+
+@dataclass(frozen=True)
+class Hearer:
+    """Gets what comes of a line before its end.
+
+    Args:
+        on_sound: called with each part of the sound, float32 ``[n]``; the next one is read when it has returned, so
+            that the server waits for who hears it.
+        on_frames: called with the frames that are made and those that are expected, of a line that is made complete.
+    """
+
+    on_sound: Callable[[np.ndarray], Awaitable[None]]
+    on_frames: Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -113,13 +127,12 @@ class Connection:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
 
-    async def speak(self, job: Job, on_sound: OnSound) -> Answer:
+    async def speak(self, job: Job, hearer: Hearer) -> Answer:
         """Make one attempt at a line.
 
         Args:
             job: the line.
-            on_sound: called with each part of the sound, float32 ``[n]``, while it comes; the next one is read when it
-                has returned, so that the server waits for who hears it.
+            hearer: gets its sound.
 
         Raises:
             Failure: for whatever went wrong; a sound that is not complete is one.
@@ -129,14 +142,14 @@ class Connection:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
             read = self._read_events if job.streams else self._read_sound
             try:
-                made = await read(answer, job, on_sound)
+                made = await read(answer, job, hearer)
             except ValueError as error:
                 raise Failure(self._server, f"sent what cannot be read ({error}): {UPDATE}") from error
         if not len(made.waveform):
             raise Failure(self._server, "sent no sound: try another seed", Remedy(new_seed=True))
         return made
 
-    async def _read_events(self, answer: aiohttp.ClientResponse, job: Job, on_sound: OnSound) -> Answer:
+    async def _read_events(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
         """Return the line of a stream of events; ValueError for one that is none."""
         self._check_rate(answer.headers.get(RATE_HEADER), job)
         parts: list[np.ndarray] = []
@@ -149,8 +162,10 @@ class Connection:
                 size += pcm.nbytes
                 if size > MOST_BYTES:
                     raise ValueError("the line does not end")
-                parts.append(pcm.astype(np.float32) / np.float32(32768))
-                await on_sound(parts[-1])
+                parts.append(pcm * TO_FLOAT)
+                await hearer.on_sound(parts[-1])
+            elif kind == "speech.audio.progress":
+                hearer.on_frames(*(event.whole(name, 0, MOST_FRAMES) for name in ("frames", "expected")))
             elif kind == "speech.audio.done":
                 return Answer(_join(parts), job.sample_rate, read_report(event.values.get("report")))
             else:
@@ -165,13 +180,13 @@ class Connection:
                 f"sends {said[:20]} Hz and says {job.sample_rate} Hz of itself: {UPDATE}",
             )
 
-    async def _read_sound(self, answer: aiohttp.ClientResponse, job: Job, on_sound: OnSound) -> Answer:
+    async def _read_sound(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
         """Return the line of a complete sound; ValueError for one that is too large."""
         content = await _read_most(answer, MOST_BYTES)
         made = self._read_wav(content, header_number(answer.headers.get(TOKENS_HEADER)))
         if job.trim_ends:
             made = replace(made, waveform=trim_ends(made.waveform, made.sample_rate)[0])
-        await on_sound(made.waveform)
+        await hearer.on_sound(made.waveform)
         return made
 
     def _read_wav(self, content: bytes, tokens: int | None) -> Answer:
@@ -290,6 +305,8 @@ def _samples(content: bytes) -> tuple[np.ndarray, int]:
 
 
 def _join(parts: list[np.ndarray]) -> np.ndarray:
+    if len(parts) == 1:  # a complete sound: no copy
+        return parts[0]
     return np.concatenate([np.zeros(0, dtype=np.float32), *parts])
 
 

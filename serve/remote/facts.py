@@ -40,6 +40,7 @@ class ServerFacts:
         fingerprint: changes with everything at the server that changes its sound, as far as it says.
         takes_seed: whether requests may have a seed.
         takes_interval: whether requests may set a shortest time between events.
+        sends_complete: whether events may bring a sound that is made complete.
         most_lines: how many requests it takes at once.
         follows_instructions: whether its checkpoint does; ours ignores them otherwise.
     """
@@ -56,6 +57,7 @@ class ServerFacts:
     fingerprint: str = ""
     takes_seed: bool = True
     takes_interval: bool = False
+    sends_complete: bool = False
     most_lines: int = MOST_LINES
     follows_instructions: bool = True
 
@@ -120,6 +122,7 @@ def _our_facts(server: Server, names: tuple[str, ...], status: Fields) -> Server
         rate,
         fingerprint,
         takes_interval="event_interval" in status.names("fields"),
+        sends_complete=status.truth("complete_events", False),
         most_lines=status.whole("most_lines", 1, MOST_AT_ONCE, MOST_LINES),
         follows_instructions=status.truth("follows_instructions", True),
     )

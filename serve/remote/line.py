@@ -14,7 +14,7 @@ from ...morph.runtime.bell import Bell
 from ...morph.speech.lines import LineReport, Spoken
 from ...morph.speech.takes import ENDS, is_silent
 from ...morph.text.duration import likely_frames
-from .connection import Answer, OnSound
+from .connection import Answer, Hearer
 from .payload import Job
 from .told import LineTold
 
@@ -38,15 +38,15 @@ class RemoteLine:
         self._passed = self._start = 0  # parts that the reader has, and their samples
         self._looked = asyncio.Event()
 
-    def listen(self, number: int) -> OnSound:
+    def listen(self, number: int) -> Hearer:
         """Return what takes the sound of an attempt at a take: of the first one, what no earlier attempt has sent."""
-        position = 0
+        speech, position = self.speech, 0
 
         async def take(samples: np.ndarray) -> None:
             nonlocal position
             if number > 1:
                 return
-            while self.speech.is_full:
+            while speech.is_full:
                 self._looked.clear()
                 self._on_full()
                 await self._looked.wait()
@@ -55,7 +55,12 @@ class RemoteLine:
             if len(new):
                 self._add(new)
 
-        return take
+        def tell(frames: int, expected: int) -> None:
+            if number == 1:
+                speech.frames = max(speech.frames, frames)
+                speech.expected = max(speech.frames, expected or speech.expected)
+
+        return Hearer(take, tell)
 
     def _add(self, samples: np.ndarray) -> None:
         self._sound.append(samples)

@@ -31,6 +31,7 @@ class Job:
         trim_ends: whether the silence at both ends is cut here, because the server does not.
         most_seed: the largest seed that the server takes, of the form 2**n - 1.
         interval_s: the shortest time between two events, in seconds; 0 where somebody listens.
+        complete: whether our server makes the sound complete, and its events tell the progress before.
         sample_rate: of the stream, in Hz, as the server says of itself.
     """
 
@@ -40,12 +41,15 @@ class Job:
     trim_ends: bool = False
     most_seed: int = MOST_SEED
     interval_s: float = 0.0
+    complete: bool = False
     sample_rate: int = SAMPLE_RATE
 
     @property
     def request(self) -> dict[str, Any]:
         """The JSON that is sent: ``body``, and what does not change the line."""
-        return {**self.body, "event_interval": self.interval_s} if self.interval_s else self.body
+        complete = {"stream": False} if self.complete else {}
+        interval = {"event_interval": self.interval_s} if self.interval_s else {}
+        return {**self.body, **complete, **interval}
 
     @property
     def streams(self) -> bool:

@@ -190,10 +190,11 @@ class RemoteSpeaks:
     async def _best_take(self, line: RemoteLine) -> Spoken:
         """Return the best of as many takes as the options allow."""
         best: Spoken | None = None
-        job, seed, retries = self._job(line), line.job.line.seed, line.speech.options.retries
+        seed, retries = line.job.line.seed, line.speech.options.retries
         for take in range(1, retries + 2):
+            job = self._job(line, take).with_seed(seed)
             try:
-                answer = await self._attempts.speak(job.with_seed(seed), partial(line.listen, take))
+                answer = await self._attempts.speak(job, partial(line.listen, take))
             except Failure as error:
                 if best is None and (take > retries or not error.remedy.new_seed):
                     raise
@@ -210,12 +211,16 @@ class RemoteSpeaks:
         assert best is not None  # the last take is made, or raises
         return best
 
-    def _job(self, line: RemoteLine) -> Job:
-        """Return a line's job; one that nobody hears comes in few events."""
-        if line.speech.is_heard or not self.facts.takes_interval:
+    def _job(self, line: RemoteLine, take: int) -> Job:
+        """Return a line's job; what nobody hears is made complete, and what nobody hears yet comes in few events."""
+        is_heard, later = line.speech.is_heard, line.speech.delivery.heard_later
+        if take > 1:  # those who hear the line have heard the first one
+            is_heard = later = False
+        if is_heard or not self.facts.takes_interval:
             return line.job
         lines = min(self.in_flight, len(self._running) + len(self._waiting))
-        return replace(line.job, interval_s=unheard_interval(lines))
+        complete = self.facts.sends_complete and not later
+        return replace(line.job, interval_s=unheard_interval(lines), complete=complete)
 
 
 def unheard_interval(in_flight: int) -> float:

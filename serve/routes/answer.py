@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import logging
 import time
@@ -21,6 +20,7 @@ from ..api.errors import ApiError
 from ..api.fields import MOST_SEED
 from ..api.request import SpeechRequest
 from ..audio.encoders import FORMATS, open_encoder
+from ..audio.whole import Whole, delta_event, sse_event
 from .metrics import Metrics
 from .speaker import Reading, Speaker
 
@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 CLIENT_LEFT = 499  # in the metrics only
 GOODBYE_S = 5.0  # for the client to be told that its time is over
 TAKES = 2  # of a file, where nobody has heard the first one
+PROGRESS = "speech.audio.progress"
 SHARE_FOR_ANOTHER = 0.9  # of the time that is left; the first take is sent in the rest
 
 
 @dataclass(frozen=True)
 class _Take:
-    """One take of a file: the file, the samples in it, and how it went."""
+    """One take of a file: the file, and how it went."""
 
-    content: bytes
-    samples: int
+    whole: Whole
     report: LineReport
 
 
@@ -82,7 +82,12 @@ class SpeechAnswer:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Speak and send; return the status."""
         try:
-            await (self._send_stream(send) if self._asked.stream else self._send_file(scope, receive, send))
+            if self._asked.stream:
+                await self._send_stream(send)
+            elif self._asked.sse:
+                await self._send_complete(send)
+            else:
+                await self._send_file(scope, receive, send)
         except ApiError as error:
             return await self._fail(scope, receive, send, error)
         return 200
@@ -116,11 +121,14 @@ class SpeechAnswer:
             await self._start(send)
             await self._add_audio(send, encoder.finish(), complete=True)
             if self._asked.sse:
-                report = report_of(reading, self._speaker.describe(settings.generate))
-                report["ignored"] = list(settings.ignored)
-                told = {"usage": usage_of(reading), "report": report}
-                await self._send_event(send, "speech.audio.done", told)
+                await self._send_done(send, reading)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_done(self, send: Send, reading: Reading) -> None:
+        settings = self._asked.settings
+        report = report_of(reading, self._speaker.describe(settings.generate))
+        report["ignored"] = list(settings.ignored)
+        await self._send_event(send, "speech.audio.done", {"usage": usage_of(reading), "report": report})
 
     async def _start(self, send: Send) -> None:
         """Send the headers, once there is something to send: until then errors have a status of their own."""
@@ -154,26 +162,40 @@ class SpeechAnswer:
 
     async def _send_audio(self, send: Send, data: bytes) -> None:
         if data and self._asked.sse:
-            # As ``_send_event``, without what JSON would do to a megabyte.
-            event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(data)
-            await self._send_data(send, "speech.audio.delta", event)
-        elif data:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+            data = delta_event(data)
+        if data:
+            await self._send_bytes(send, data)
 
     async def _send_event(self, send: Send, name: str, fields: dict[str, Any]) -> None:
-        await self._send_data(send, name, json.dumps({"type": name, **fields}).encode())
+        await self._send_bytes(send, sse_event(name, json.dumps({"type": name, **fields}).encode()))
 
     @staticmethod
-    async def _send_data(send: Send, name: str, data: bytes) -> None:
-        event = b"event: %b\ndata: %b\n\n" % (name.encode(), data)
-        await send({"type": "http.response.body", "body": event, "more_body": True})
+    async def _send_bytes(send: Send, data: bytes) -> None:
+        await send({"type": "http.response.body", "body": data, "more_body": True})
 
     def _count(self, samples: int, is_first: bool) -> None:
         if is_first:
             self._metrics.first_audio(time.perf_counter() - self._began)
         self._metrics.sent(samples / self._speaker.model.sample_rate)
 
-    # A file
+    # A complete sound
+
+    async def _send_complete(self, send: Send) -> None:
+        """Send the sound in events when all of it is made; before, those that tell the progress, if they are wanted."""
+        settings = self._asked.settings
+        with await self._speaker.speak(self._asked.text, settings, complete=True) as reading:
+            while not await reading.wait_end(self._asked.interval_s or None):
+                await self._start(send)
+                frames, expected = reading.frames
+                await self._send_event(send, PROGRESS, {"frames": frames, "expected": expected})
+            whole = await self._speaker.encode(reading, settings.audio, sse=True)
+            note_end(self._metrics, reading.report, settings.seed)
+            await self._start(send)
+            for event in whole.parts:
+                await self._send_bytes(send, event)
+            self._count(whole.samples, is_first=True)
+            await self._send_done(send, reading)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_file(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the sound as a whole. A take that went wrong is spoken again with another seed, if that can be."""
@@ -188,10 +210,10 @@ class SpeechAnswer:
                 self._asked = first
                 break
             took = again
-        self._count(took.samples, is_first=True)
+        self._count(took.whole.samples, is_first=True)
         headers = self._headers() | {"x-speech-ended": took.report.ended}
         self._started = True
-        await Response(took.content, headers=headers)(scope, receive, send)
+        await Response(b"".join(took.whole.parts), headers=headers)(scope, receive, send)
 
     async def _try_again(self) -> _Take | None:
         """Return another take; None if it cannot be made, or not in the time that is left: the first one is there."""
@@ -206,17 +228,13 @@ class SpeechAnswer:
 
     async def _take_file(self) -> _Take:
         """Speak the request once, to a complete file."""
-        settings, rate = self._asked.settings, self._speaker.model.sample_rate
-        with (
-            await self._speaker.speak(self._asked.text, settings) as reading,
-            closing(open_encoder(settings.audio, rate, complete=True)) as encoder,
-        ):
-            samples, sound = 0, bytearray()
-            async for part in reading:
-                sound += encoder.add(part)
-                samples += len(part)
+        settings = self._asked.settings
+        with await self._speaker.speak(self._asked.text, settings, complete=True) as reading:
+            while not await reading.wait_end():
+                pass
+            whole = await self._speaker.encode(reading, settings.audio)
             note_end(self._metrics, reading.report, settings.seed)
-            return _Take(bytes(sound + encoder.finish()), samples, reading.report)
+            return _Take(whole, reading.report)
 
 
 async def _left(receive: Receive) -> None:

@@ -213,6 +213,7 @@ class Handlers:
                 "waiting": status.waiting,
                 "most_lines": self._options.most_lines(status.rows),
                 "fields": FIELDS,
+                "complete_events": True,  # older servers refuse stream false with sse
                 "can_clone": model.can_clone,
                 "most_characters": self._options.limits.characters,
                 "most_voice_bytes": self._options.limits.voice_bytes,

@@ -7,24 +7,25 @@ import logging
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 import anyio.to_thread
 import numpy as np
 import torch
 
 from ...morph.batch.batch import ROWS, Batch, Result
+from ...morph.batch.fleet import Fleet
 from ...morph.batch.key import common_key
 from ...morph.batch.queue import BatchClosed, BatchStatus, Busy
 from ...morph.batch.speech import Delivery, Speech
+from ...morph.engine import Engine
 from ...morph.model.model import Model
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions
 from ...morph.runtime.collector import Pauses
-from ...morph.runtime.first_times import FirstTimes
 from ...morph.speech.lines import Line, LineReport
 from ...morph.speech.report import describe_groups
 from ...morph.synthesizer import Synthesizer
@@ -33,8 +34,9 @@ from ..api.errors import ApiError, shutting_down
 from ..api.options import ServerOptions
 from ..api.request import Rules, Settings
 from ..audio.speed import changed_length, open_speed
+from ..audio.whole import Whole, encode_whole
 from .voices import VoiceBook
-from .warming import ahead_of, encode_all, speak_alone, speak_together
+from .warming import ahead_of, encode_all, speak_alone, speak_complete, speak_together
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ SHORT_SECONDS = 0.16  # of a line that is spoken for its voice's sake
 WARM_VOICES = 8  # of the server's own, and as many states after references as the codec keeps
 MOST_RETRY_S = 60  # OpenAI's clients come back at once if they are told more
 LONGEST_PART = 24_000  # samples that are sent at once
+ENCODERS = 2  # threads that encode complete sounds: more would keep the model's from Python
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
 
 
@@ -97,7 +100,7 @@ class Reading:
         self._sample_rate, self._speed = sample_rate, speed
         self._speech: Speech | None = None
         self._failure: ApiError | None = None
-        self.has_begun = False  # whether there was sound
+        self._has_sound = False
 
     def tell(self) -> None:
         """Say, from the batch's thread, that there is something new."""
@@ -118,6 +121,12 @@ class Reading:
         assert self._speech is not None
         return self._speech
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is sound; of a line that is made complete, whether it is being made."""
+        speech = self._speech
+        return self._has_sound or (speech is not None and not speech.is_heard and speech.frames > 0)
+
     async def __aiter__(self) -> AsyncIterator[np.ndarray]:
         """Give the samples as they come, float32, at most LONGEST_PART at a time: a pause is one chunk of the engine.
 
@@ -136,13 +145,42 @@ class Reading:
                     for part in _parts(speed.finish()):
                         yield part
                     return
-                self.has_begun = True
+                self._has_sound = True
                 for made in _parts(chunk.samples):
                     for part in _parts(speed.add(made)):
                         yield part
             if self._failure is not None:
                 raise self._failure
             await self._news.wait()
+
+    async def wait_end(self, seconds: float | None = None) -> bool:
+        """Wait for the end of a line that is made complete, at most so long; return whether it has come."""
+        self._news.clear()
+        if self._read.ended or self._failure is not None:
+            return True
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds)
+        return self._read.ended or self._failure is not None
+
+    @property
+    def frames(self) -> tuple[int, int]:
+        """How many frames are made, and how many are expected."""
+        return self._read.frames, self._read.expected
+
+    def encode(self, name: str, sse: bool) -> Whole:
+        """Return the sound of a complete line that has ended as a file of a format, or as events. It takes a while.
+
+        Raises:
+            ApiError: what went wrong.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            sounds = [chunk.samples for chunk in self._read]
+        except Exception as error:
+            raise as_api_error(error) from error
+        whole = encode_whole(sounds, self._sample_rate, self._speed, name)
+        return whole.as_events() if sse else whole
 
     @property
     def report(self) -> LineReport:
@@ -178,17 +216,22 @@ class Speaker:
     Args:
         synthesizer: the checkpoint and its engine.
         options: rows, voices, limits.
+        others: the same checkpoint on other devices.
     """
 
-    def __init__(self, synthesizer: Synthesizer, options: ServerOptions):
-        self._synthesizer = synthesizer
+    def __init__(self, synthesizer: Synthesizer, options: ServerOptions, others: Sequence[Synthesizer] = ()):
+        self._synthesizer, self._others = synthesizer, others
         self.voices = VoiceBook(synthesizer.model, options.voices)
         self.rules = Rules(synthesizer.model, options.seq_groups, options.limits, options.strict)
         rows = options.rows or default_rows(synthesizer.model.device)
-        self._ahead = ahead_of(synthesizer.model, rows)
-        self._batch = Batch(synthesizer, rows, options.waiting, LINGER_S, self._ahead)
+        self._batches = [
+            Batch(one, rows, options.waiting, LINGER_S, ahead_of(one.model, rows))
+            for one in (synthesizer, *others)
+        ]
+        self._batch = Fleet(self._batches, queues=True) if others else self._batches[0]
         self._news: News | None = None
         self._readings: set[Reading] = set()
+        self._encoders = ThreadPoolExecutor(ENCODERS, "speech encoder")
         self._is_ending = False
         self._ready = threading.Event()
         self._options = options
@@ -197,7 +240,7 @@ class Speaker:
 
     @property
     def model(self) -> Model:
-        """The checkpoint."""
+        """The checkpoint, on the first device."""
         return self._synthesizer.model
 
     @property
@@ -214,21 +257,26 @@ class Speaker:
 
     @property
     def gpu_bytes(self) -> Callable[[], int] | None:
-        """What returns the memory that torch has taken of the model's GPU; None for a model on a CPU."""
-        device = self.model.device
-        return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
+        """What returns the memory that torch has taken of the models' GPUs; None for models on a CPU."""
+        devices = [one.model.device for one in (self._synthesizer, *self._others)]
+        if devices[0].type != "cuda":
+            return None
+        return lambda: sum(torch.cuda.memory_reserved(device) for device in devices)
 
     @property
     def slow_moments(self) -> dict[str, float]:
         """How often what all requests wait for has happened, by its name in the metrics."""
-        done, pauses = self.first_times, self.pauses
+        done, pauses = [one.first_times for one in self._engines], self.pauses
+        allocations = Counter[str]()
+        for batch in self._batches:
+            allocations.update(count_allocations(batch.synthesizer.model.device))
         return {
-            "captures": done.captures,
-            "late_captures": done.late,
+            "captures": sum(one.captures for one in done),
+            "late_captures": sum(one.late for one in done),
             "collections": pauses.count,
             "collection_seconds": pauses.seconds,
             "collection_longest_seconds": pauses.longest,
-            **count_allocations(self.model.device),
+            **allocations,
         }
 
     @property
@@ -243,19 +291,26 @@ class Speaker:
         """
         began = time.perf_counter()
         encode_all(self.model.sample_rate)
-        voice, usual = self._warm_voice(), self.rules.seq_groups
-        others = dict.fromkeys(groups for groups in self._options.warm_groups if groups != usual)
-        for seq_groups in (*others, usual):
-            speak_alone(self._batch, [voice], self._warm_options(seq_groups, WARM_SECONDS))
-        if self._ahead.lines:  # a CPU captures nothing
-            speak_alone(self._batch, self._own_voices(), self._warm_options(usual, SHORT_SECONDS))
-            most = self._options.waiting
-            speak_together(self._batch, voice, self._warm_options(usual, WARM_SECONDS), most)
-        self.first_times.settle()
+        for batch in self._batches:
+            self._warm(batch)
+        for one in self._engines:
+            one.first_times.settle()
         before_ready()
         self.pauses.begin()
         self._ready.set()
         self._tell_ready(time.perf_counter() - began)
+
+    def _warm(self, batch: Batch) -> None:
+        """Do one device's share of ``warm``."""
+        voice, usual = self._warm_voice(), self.rules.seq_groups
+        others = dict.fromkeys(groups for groups in self._options.warm_groups if groups != usual)
+        for seq_groups in (*others, usual):
+            speak_alone(batch, [voice], self._warm_options(seq_groups, WARM_SECONDS))
+        speak_complete(batch, voice, self._warm_options(usual, WARM_SECONDS))
+        if batch.synthesizer.model.device.type != "cpu":  # a CPU captures nothing
+            speak_alone(batch, self._own_voices(), self._warm_options(usual, SHORT_SECONDS))
+            most = self._options.waiting
+            speak_together(batch, voice, self._warm_options(usual, WARM_SECONDS), most)
 
     def _warm_options(self, seq_groups: int, seconds: float) -> GenerateOptions:
         return GenerateOptions(seq_groups, replace(self.model.sampling, max_seconds=seconds), retries=0)
@@ -266,21 +321,21 @@ class Speaker:
 
     def _tell_ready(self, seconds: float) -> None:
         """Write one line to the log: what was prepared, and how long it took."""
-        done = self.first_times
+        done = [one.first_times for one in self._engines]
+        positions = self._batches[0].ahead.positions
         log.info(
             "ready: %s, prepared in %.1f s; %d graphs captured, first calls and captures %.1f s; %d rows%s",
             self.model.name,
             seconds,
-            done.captures,
-            done.seconds,
-            self._batch.rows,
-            f" of {self._ahead.positions} positions" if self._ahead.positions else "",
+            sum(one.captures for one in done),
+            sum(one.seconds for one in done),
+            sum(batch.rows for batch in self._batches),
+            f" of {positions} positions" if positions else "",
         )
 
     @property
-    def first_times(self) -> FirstTimes:
-        """What the engine has called and captured for the first time, and whether requests waited for it."""
-        return self._synthesizer.engine.first_times
+    def _engines(self) -> list[Engine]:
+        return [batch.synthesizer.engine for batch in self._batches]
 
     def _warm_voice(self) -> Voice:
         """Return the voice that the first request is likely to have; a Base checkpoint may get one by upload only."""
@@ -290,8 +345,16 @@ class Speaker:
             return self.voices.find(None)
         return Voice("x_vector", self.model.size, speaker_embedding=torch.zeros(self.model.width))
 
-    async def speak(self, text: str | Iterable[str], settings: Settings, layout: str = "sentence") -> Reading:
+    async def speak(
+        self, text: str | Iterable[str], settings: Settings, layout: str = "sentence", complete: bool = False
+    ) -> Reading:
         """Queue a text; return what reads its sound.
+
+        Args:
+            text: all of it, or its parts while they come.
+            settings: how it is spoken.
+            layout: of a text that comes in parts, see ``Line``.
+            complete: whether its sound is wanted at its end only (``Reading.encode``).
 
         Raises:
             ApiError: 400 or 404 for what cannot be spoken, 429 if too many wait, 503 before the server is ready.
@@ -308,7 +371,8 @@ class Speaker:
             raise shutting_down()
         reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed)
         try:
-            speech = self._batch.speak(line, settings.generate, Delivery(keep=False, on_change=reading.tell))
+            delivery = Delivery(live=not complete, keep=False, on_change=reading.tell)
+            speech = self._batch.speak(line, settings.generate, delivery)
         except Busy as error:
             after = {"Retry-After": str(self._retry_after())}
             raise ApiError(
@@ -317,6 +381,10 @@ class Speaker:
         except (ValueError, BatchClosed) as error:
             raise as_api_error(error) from error
         return reading.read(speech)
+
+    async def encode(self, reading: Reading, name: str, sse: bool = False) -> Whole:
+        """See ``Reading.encode``; in another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._encoders, reading.encode, name, sse)
 
     def _news_here(self) -> News:
         """Return what wakes the readers of the running event loop."""
@@ -357,14 +425,16 @@ class Speaker:
             reading.fail(shutting_down())
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
-        """See ``Batch.between_lines``."""
-        return self._batch.between_lines(work)
+        """See ``Batch.between_lines``; with the first device."""
+        return self._batches[0].between_lines(work)
 
     def close(self) -> None:
         """End all lines and release the model."""
         self.pauses.end()
         self._batch.close()
-        self._synthesizer.free()
+        self._encoders.shutdown(wait=False)
+        for one in (self._synthesizer, *self._others):
+            one.free()
 
 
 def count_allocations(device: torch.device) -> dict[str, float]:

@@ -38,6 +38,12 @@ def speak_alone(batch: Batch, voices: Sequence[Voice], options: GenerateOptions)
             pass
 
 
+def speak_complete(batch: Batch, voice: Voice, options: GenerateOptions) -> None:
+    """Speak a line whose sound is wanted at its end alone: the codec decodes it in other sizes."""
+    for _ in batch.speak(Line(WARM_TEXT, voice), options, Delivery(live=False, keep=False)):
+        pass
+
+
 def speak_together(batch: Batch, voice: Voice, options: GenerateOptions, most: int) -> None:
     """Speak as many lines at a time as there are rows, at most ``most``; one of them with late text."""
     lines = [Line(WARM_TEXT, voice) for _ in range(min(batch.rows, most))]

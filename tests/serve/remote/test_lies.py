@@ -151,6 +151,8 @@ def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
         ([b"{nothing}"], "sent what cannot be read"),
         ([b"\xff\xfe\xfd"], "sent what cannot be read"),
         ([{"type": ["speech.audio.delta"]}], "type is"),
+        ([{"type": "speech.audio.progress", "frames": 1}], "expected is missing"),
+        ([{"type": "speech.audio.progress", "frames": "1", "expected": 2}], "frames is '1', not a whole number"),
         ([delta(5)], "audio is 5, not a text"),
         ([delta("***")], "sent what cannot be read"),
         ([delta("QUJD")], "sent what cannot be read"),  # one sample and a half

@@ -23,6 +23,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.fields import LONGEST_INTERVAL_S
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.remote import attempts
+from qwen3_tts_morph.serve.remote import speaks as speaks_module
 from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.facts import ServerFacts
 from qwen3_tts_morph.serve.remote.failure import ServerGone
@@ -32,7 +33,8 @@ from qwen3_tts_morph.serve.routes import app as app_module
 from qwen3_tts_morph.serve.routes.app import create_app
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 
-from tests.serve.conftest import Client, listening
+from tests.patience import wait_until
+from tests.serve.conftest import Client, listening, row_is_free
 from tests.serve.remote.rendering import render
 
 MODES = ("x_vector", "icl")
@@ -223,7 +225,7 @@ def test_a_busy_server_is_asked_again(open_server, monkeypatch) -> None:
         assert all(one.report.frames for one in speak(replace(facts, most_lines=8), lines))
 
 
-def test_a_line_that_nobody_hears_comes_in_few_events(
+def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_comes_in_few_events(
     facts: ServerFacts, client: Client, monkeypatch
 ) -> None:
     sent: list[dict[str, Any]] = []
@@ -232,13 +234,44 @@ def test_a_line_that_nobody_hears_comes_in_few_events(
         app_module, "read_request", lambda body, rules: sent.append(body) or read(body, rules)
     )
     line = ryan(client)
+    deliveries = (Delivery(), Delivery(live=False, heard_later=True), UNHEARD)
     with RemoteSpeaks(facts) as speaks:
-        heard = speaks.speak(line, SHORT).result()
-    [unheard] = speak(facts, [line])
-    assert [body.get("event_interval") for body in sent] == [None, 0.5]
-    assert close_to(heard.waveform, unheard.waveform)
-    speak(replace(facts, takes_interval=False), [line])
-    assert "event_interval" not in sent[-1], "an older server does not know the field"
+        spoken = [speaks.speak(line, SHORT, one).result() for one in deliveries]
+    said = [(body.get("stream"), body.get("event_interval")) for body in sent]
+    assert said == [(None, None), (None, 0.5), (False, 0.5)]
+    assert all(close_to(one.waveform, spoken[0].waveform) for one in spoken)
+    assert all(one.report == spoken[0].report for one in spoken)
+    for older in (replace(facts, sends_complete=False), replace(facts, takes_interval=False)):
+        speak(older, [line])
+        assert "stream" not in sent[-1], "an older server refuses it"
+    assert "event_interval" not in sent[-1], "or does not know the field"
+
+
+def test_another_take_is_made_complete(facts: ServerFacts, client: Client, monkeypatch) -> None:
+    from qwen3_tts_morph.morph.batch import line_state
+
+    sent: list[dict[str, Any]] = []
+    read, ends = app_module.read_request, iter(["silent"])
+    monkeypatch.setattr(
+        app_module, "read_request", lambda body, rules: sent.append(body) or read(body, rules)
+    )
+    monkeypatch.setattr(line_state, "judge_end", lambda *_: next(ends, "eos"))
+    with RemoteSpeaks(facts) as speaks:
+        speech = speaks.speak(ryan(client), replace(SHORT, retries=1))
+        assert len(samples_of(speech)) and speech.result().report.takes == 2
+    assert [body.get("stream") for body in sent] == [None, False]
+
+
+def test_the_progress_of_a_complete_line_is_told(facts: ServerFacts, client: Client, monkeypatch) -> None:
+    monkeypatch.setattr(speaks_module, "SHORTEST_INTERVAL_S", 0.01)
+    line = ryan(client, "word " * 40)
+    with RemoteSpeaks(facts) as speaks:
+        speech = speaks.speak(line, replace(SHORT, sampling=Sampling(max_seconds=100)), UNHEARD)
+        wait_until(lambda: speech.frames > 0)
+        assert not speech.ended and speech.expected >= speech.frames
+        speech.cancel()
+        assert speech.result().report.ended == "cancelled"
+    wait_until(lambda: row_is_free(client.speaker))
 
 
 def test_many_lines_that_nobody_hears_have_as_many_events_together_as_a_few() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
 import struct
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import anyio
 import av
+import httpx
 import numpy as np
 import pytest
 import soundfile
@@ -23,7 +26,8 @@ from qwen3_tts_morph.serve.audio.encoders import FORMATS
 from qwen3_tts_morph.serve.routes import answer as answer_module
 from qwen3_tts_morph.serve.routes.speaker import Reading
 
-from tests.serve.conftest import Client, asked, same_sound
+from tests.patience import wait_until
+from tests.serve.conftest import Client, asked, row_is_free, same_sound
 
 WAV_HEAD = 44
 
@@ -129,6 +133,56 @@ def test_events_wait_for_each_other_where_that_is_asked_for(client: Client) -> N
     assert same_sound(first, second) and often[-1][1]["usage"] == seldom[-1][1]["usage"]
 
 
+def test_a_complete_sound_may_come_in_events(client: Client) -> None:
+    body = asked("word " * 20, response_format="pcm", sampling={"max_seconds": 4})
+    answers = [
+        client.post({**body, "stream_format": "sse", "stream": False, **more})
+        for more in ({}, {"event_interval": 0.001})
+    ]
+    assert all(one.headers["content-type"].startswith("text/event-stream") for one in answers)
+    plain, told = (events_of(one.content) for one in answers)
+    assert [name for name, _ in plain] == ["speech.audio.delta", "speech.audio.done"]
+    progress = [fields for name, fields in told if name == "speech.audio.progress"]
+    assert told[: len(progress)] == [("speech.audio.progress", one) for one in progress], "before the sound"
+    frames = [one["frames"] for one in progress]
+    assert frames == sorted(frames) and 0 < frames[-1] <= 50
+    file = client.post({**body, "stream": False})
+    for events in (plain, told[len(progress) :]):
+        assert same_sound(base64.b64decode(events[0][1]["audio"]), file.content)
+        assert events[1][1]["report"]["frames"] == 50 == events[1][1]["usage"]["output_tokens"]
+
+
+@pytest.mark.parametrize("more", [{}, {"stream_format": "sse"}])
+def test_a_complete_sound_is_not_made_in_chunks(client: Client, monkeypatch, caplog, more) -> None:
+    """And no text is in the log."""
+    caplog.set_level("INFO")
+    monkeypatch.setattr(codec_turns.CodecTurns, "begin", lambda *_: pytest.fail("a chunk was made"))
+    response = client.post(asked("A word of mine. " * 3, stream=False, **more))
+    assert response.status_code == 200 and len(response.content) > 1000
+    assert "ended as 'cap'" in caplog.text and "of mine" not in caplog.text
+
+
+def test_complete_and_live_lines_share_a_batch(serve) -> None:
+    """None of them waits for the others' end."""
+    client = serve(ServerOptions(rows=3))
+    endless = asked("word " * 40, sampling={"max_seconds": 100})
+
+    async def main(http: httpx.AsyncClient) -> httpx.Response:
+        ask = partial(http.post, "/v1/audio/speech")
+        others = [asyncio.create_task(ask(json={**endless, "stream": live})) for live in (True, False)]
+        while client.speaker.status.speaking < 2:
+            await asyncio.sleep(0.01)
+        answers = [await ask(json=asked(stream=live)) for live in (False, True)]
+        assert not any(one.done() for one in others)
+        for one in others:
+            one.cancel()
+        assert all(len(one.content) > 1000 for one in answers)
+        return answers[0]
+
+    assert client.run(main).status_code == 200
+    wait_until(lambda: row_is_free(client.speaker))
+
+
 def test_what_was_held_comes_before_the_error(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = Reading.__aiter__
 
@@ -213,7 +267,6 @@ def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked
         ({"speed": "fast"}, 400, "speed", "send a number"),
         ({"response_format": "midi"}, 400, "response_format", "mp3, opus"),
         ({"stream_format": "xml"}, 400, "stream_format", "audio, sse"),
-        ({"stream_format": "sse", "stream": False}, 400, "stream", "leave one out"),
         ({"stream_format": "sse", "event_interval": 11}, 400, "event_interval", "0 to 10 seconds"),
         ({"stream_format": "sse", "event_interval": "1"}, 400, "event_interval", "send a number"),
         ({"event_interval": 1}, 400, "event_interval", "stream_format to sse"),
