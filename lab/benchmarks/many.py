@@ -1,15 +1,18 @@
 """Table "many": how many times faster several devices speak a list of lines than the first of them.
 
     python -m lab.benchmarks.many --shape 0.6B --devices cuda:0 cuda:1 --lines 512 --batch-size 64
+    python -m lab.benchmarks.many --shape 0.6B --devices cuda:0 --lines 512 --batch-size 64 --engines shared server
     python -m lab.benchmarks.many --shape demo --devices cpu cpu --lines 16 --batch-size 2 --engines ray
     python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # what Python takes of it
 
-Engine "shared" is what Render Script uses for several models in one process, and "ray" is ``serve --ray`` with one
-replica, then with one for each device, asked over loopback by the client of Remote Model with ``--in-flight`` lines for
-each replica: with more than its ``--batch-size`` rows, the next line is there when one ends. ``times_one`` is relative
-to the row of one device. Lines have 4 to 20 words and at most ``--frames`` frames; the models of "shared" never end a
-line before. Each row is the median of ``--repeats`` after a run that warms up. ``--simulated`` gives "shared" devices
-that only take time (``simulated.py``).
+Engine "shared" is what Render Script uses for several models in one process. The others are asked over loopback by the
+client of Remote Model: "server" is ``serve`` on one device, "ray" is ``serve --ray`` with one replica, then with one
+for each device, with ``--in-flight`` lines for each: with twice the ``--batch-size`` rows, the next lines are there
+when many end together. ``times_one`` is relative to the row of one device, ``server_cpu`` and ``client_cpu`` are
+seconds of a processor for an hour of sound. Lines have 4 to 20 words and at most ``--frames`` frames; the models of
+"shared" never end a line before. Each row is the median of ``--repeats`` after a run that warms up. ``--simulated``
+gives "shared" and "server" devices that only take time (``simulated.py``), ``--slower 10`` ten times as much of it:
+what a computer with few processors can follow.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -48,23 +51,27 @@ from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 
 import pack
 
-from .common import DEMO, TEXT, Setting, fixed_length, keep, load_muted, make_row, parser
+from .common import DEMO, FRAME_S, TEXT, Setting, fixed_length, keep, load_muted, make_row, parser
 from .results import Row
+from .server_process import read_metrics, started
 from .simulated import Times, add_simulated, check_simulated, simulated
 
 WORDS = (4, 20)
+PROCESS_CPU = "process_cpu_seconds_total"
 PATIENCE_S = 900  # until a server is ready
 SEQ_GROUPS = 5
-SHARED, RAY = "shared", "ray"
+SHARED, SERVER, RAY = "shared", "server", "ray"
+HOUR_S = 3600.0
 SIMULATED = Times(frame=0.0021)  # of 64 lines at SEQ_GROUPS on an H200 (table "batches")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The medians of one row: milliseconds, and the frames of each line."""
+    """The medians of one row: milliseconds, and the frames of each line; more details of the row."""
 
     ms: float
     frames: list[int]
+    details: Mapping[str, float] = field(default_factory=dict)
 
 
 def make_lines(model: Model, count: int) -> list[Line]:
@@ -94,8 +101,8 @@ def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argp
     """Measure these models in one process."""
     generate = generate_options(models[0], options)
     engine = "graph" if options.simulated else "auto"
-    synthesizers = [Synthesizer(model, Engine(engine)) for model in models]
-    with simulated(SIMULATED) if options.simulated else nullcontext():
+    with simulated(SIMULATED.slower(options.slower)) if options.simulated else nullcontext():
+        synthesizers = [Synthesizer(model, Engine(engine)) for model in models]  # each takes its frames now
         try:
             with Fleet([Batch(one, rows=options.batch_size) for one in synthesizers]) as fleet:
                 return measure(lambda: speak_lines(fleet, lines, generate), options.repeats)
@@ -104,11 +111,39 @@ def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argp
                 one.free()
 
 
+def measure_server(
+    lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model
+) -> Measured:
+    """Measure the server on the first device."""
+    generate, device = generate_options(model, options), options.devices[0]
+    words = [*server_words(options, checkpoint), "--device", device]
+    module = "serve"
+    if options.simulated:
+        times = ["--frame", SIMULATED.frame, "--slower", options.slower]
+        module, words = "lab.benchmarks.simulated", [*words, "--engine", "graph", *times]
+    with started([str(word) for word in words], module) as (address, _):
+        facts = ask_server(Server(SERVER, address))
+        with RemoteSpeaks(facts, in_flight=options.in_flight) as speaks:
+            began = time.process_time(), read_metrics(address)
+            made = measure(partial(speak_lines, speaks, lines, generate), options.repeats)
+            ended = time.process_time(), read_metrics(address)
+    hours = FRAME_S * sum(made.frames) * (1 + options.repeats) / HOUR_S
+    server_cpu = ended[1].get(PROCESS_CPU, 0.0) - began[1].get(PROCESS_CPU, 0.0)
+    return replace(
+        made, details={"server_cpu": server_cpu / hours, "client_cpu": (ended[0] - began[0]) / hours}
+    )
+
+
+def server_words(options: argparse.Namespace, checkpoint: Path) -> list[object]:
+    """Return the options that all servers have."""
+    return ["--rows", options.batch_size, "--waiting", options.in_flight, "--checkpoint", checkpoint]
+
+
 def measure_ray(
     lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model
 ) -> Iterator[Measured]:
     """Measure one replica, then one for each device."""
-    for replicas in (1, len(options.devices)):
+    for replicas in sorted({1, len(options.devices)}):
         generate = generate_options(model, options)
         with serving(checkpoint, replicas, options) as address:
             facts = ask_server(Server("ray", address))
@@ -126,7 +161,7 @@ def generate_options(model: Model, options: argparse.Namespace) -> GenerateOptio
 def serving(checkpoint: Path, replicas: int, options: argparse.Namespace) -> Iterator[str]:
     """Start ``serve --ray`` on this host; yield its address."""
     port = free_ports(1)[0]
-    words = ["--port", port, "--replicas", replicas, "--rows", options.batch_size, "--checkpoint", checkpoint]
+    words = ["--port", port, "--replicas", replicas, *server_words(options, checkpoint)]
     device = "cpu" if options.devices[0] == "cpu" else "cuda"  # Ray shows each replica one GPU
     command = [sys.executable, "-m", "serve", "serve", "--ray", *words, "--device", device]
     env = {**os.environ, "RAY_ADDRESS": "local"}
@@ -164,7 +199,7 @@ def rows_of(
         make_row(
             setting, options, model, one.ms, one.frames,
             devices=count, lines=options.lines, times_one=speed(one) / speed(measured[0]),
-            **({"in_flight": count * options.in_flight} if engine == RAY else {}),
+            **one.details, **({"in_flight": count * options.in_flight} if engine in (SERVER, RAY) else {}),
         )
         for one, count in zip(measured, (1, len(options.devices)), strict=False)
     ]  # fmt: skip
@@ -183,14 +218,17 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table.add_argument("--lines", type=int, default=512)
     table.add_argument("--batch-size", type=int, default=64)
     table.add_argument(
-        "--in-flight", type=int, help='of "ray", for each replica; default: a quarter more than --batch-size'
+        "--in-flight", type=int, help='of "server" and "ray", for each; default: twice the --batch-size'
     )
-    table.add_argument("--engines", nargs="+", choices=(SHARED, RAY), default=[SHARED])
+    table.add_argument("--engines", nargs="+", choices=(SHARED, SERVER, RAY), default=[SHARED])
     add_simulated(table)
+    table.add_argument(
+        "--slower", type=float, default=1.0, help="of --simulated: how many times as long the device takes"
+    )
     options = table.parse_args(arguments)
     check_simulated(table, options)
-    options.in_flight = options.in_flight or options.batch_size * 5 // 4
-    if len(options.devices) < 2:
+    options.in_flight = options.in_flight or options.batch_size * 2
+    if len(options.devices) < 2 and len(options.engines) < 2:
         table.error("name two devices or more: --devices cuda:0 cuda:1")
     return options
 
@@ -206,11 +244,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines = make_lines(models[0], options.lines)
         rows: list[Row] = []
         if SHARED in options.engines:
-            shared = [measure_shared(models[:count], lines, options) for count in (1, len(models))]
+            shared = [measure_shared(models[:count], lines, options) for count in sorted({1, len(models)})]
             rows += rows_of("simulated" if options.simulated else SHARED, shared, options, models[0])
             keep(rows, options, models[0])
+        path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
+        if SERVER in options.engines:
+            rows += rows_of(SERVER, [measure_server(lines, options, path, models[0])], options, models[0])
+            keep(rows, options, models[0])
         if RAY in options.engines:
-            path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
             ray: list[Measured] = []
             for one in measure_ray(lines, options, path, models[0]):
                 ray.append(one)

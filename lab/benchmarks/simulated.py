@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from unittest import mock
 
@@ -49,6 +49,10 @@ class Times:
     step: float = 0.0009
     line: float = 0.00021
     row_frame: float = 0.000018
+
+    def slower(self, times: float) -> Times:
+        """Return those of a device that takes so many times as long."""
+        return Times(**{name: times * value for name, value in asdict(self).items()})
 
 
 class Timeline(threading.local):
@@ -206,11 +210,18 @@ def check_simulated(table: argparse.ArgumentParser, options: argparse.Namespace)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line of the pack on a simulated device."""
+    """Run the command line of the pack on a simulated device.
+
+    ``--frame`` is the seconds of a frame, and ``--slower`` how many times as long all takes.
+    """
     from qwen3_tts_morph.serve.cli import main as run
 
-    with simulated():
-        return run(arguments)
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    own.add_argument("--frame", type=float, default=Times.frame)
+    own.add_argument("--slower", type=float, default=1.0)
+    times, rest = own.parse_known_args(arguments)
+    with simulated(Times(frame=times.frame).slower(times.slower)):
+        return run(rest)
 
 
 if __name__ == "__main__":
