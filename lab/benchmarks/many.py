@@ -6,13 +6,13 @@
     python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # what Python takes of it
 
 Engine "shared" is what Render Script uses for several models in one process. The others are asked over loopback by the
-client of Remote Model: "server" is ``serve`` on one device, "ray" is ``serve --ray`` with one replica, then with one
-for each device, with ``--in-flight`` lines for each: with twice the ``--batch-size`` rows, the next lines are there
-when many end together. ``times_one`` is relative to the row of one device, ``server_cpu`` and ``client_cpu`` are
-seconds of a processor for an hour of sound. Lines have 4 to 20 words and at most ``--frames`` frames; the models of
-"shared" never end a line before. Each row is the median of ``--repeats`` after a run that warms up. ``--simulated``
-gives "shared" and "server" devices that only take time (``simulated.py``), ``--slower 10`` ten times as much of it:
-what a computer with few processors can follow.
+client of Remote Model: "server" is ``serve`` with one device, then with all of them, and "ray" is ``serve --ray`` with
+one replica, then with one for each device, with ``--in-flight`` lines for each: with twice the ``--batch-size`` rows,
+the next lines are there when many end together. ``times_one`` is relative to the row of one device, ``server_cpu`` and
+``client_cpu`` are seconds of a processor for an hour of sound. Lines have 4 to 20 words and at most ``--frames``
+frames; the models of "shared" never end a line before. Each row is the median of ``--repeats`` after a run that warms
+up. ``--simulated`` gives "shared" and "server" devices that only take time (``simulated.py``), ``--slower 10`` ten
+times as much of it: what a computer with few processors can follow.
 """
 
 from __future__ import annotations
@@ -113,25 +113,28 @@ def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argp
 
 def measure_server(
     lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model
-) -> Measured:
-    """Measure the server on the first device."""
-    generate, device = generate_options(model, options), options.devices[0]
-    words = [*server_words(options, checkpoint), "--device", device]
-    module = "serve"
-    if options.simulated:
-        times = ["--frame", SIMULATED.frame, "--slower", options.slower]
-        module, words = "lab.benchmarks.simulated", [*words, "--engine", "graph", *times]
-    with started([str(word) for word in words], module) as (address, _):
-        facts = ask_server(Server(SERVER, address))
-        with RemoteSpeaks(facts, in_flight=options.in_flight) as speaks:
-            began = time.process_time(), read_metrics(address)
-            made = measure(partial(speak_lines, speaks, lines, generate), options.repeats)
-            ended = time.process_time(), read_metrics(address)
-    hours = FRAME_S * sum(made.frames) * (1 + options.repeats) / HOUR_S
-    server_cpu = ended[1].get(PROCESS_CPU, 0.0) - began[1].get(PROCESS_CPU, 0.0)
-    return replace(
-        made, details={"server_cpu": server_cpu / hours, "client_cpu": (ended[0] - began[0]) / hours}
-    )
+) -> Iterator[Measured]:
+    """Measure the server with one device, then with all of them in its process."""
+    generate, module = generate_options(model, options), "serve"
+    for count in sorted({1, len(options.devices)}):
+        words = [*server_words(options, checkpoint), "--devices", *options.devices[:count]]
+        if options.simulated:
+            module = "lab.benchmarks.simulated"
+            words += ["--engine", "graph", "--frame", SIMULATED.frame, "--slower", options.slower]
+        with started([str(word) for word in words], module) as (address, _):
+            facts = ask_server(Server(SERVER, address))
+            with RemoteSpeaks(facts, in_flight=options.in_flight * count) as speaks:
+                before = processor_s(address)
+                made = measure(partial(speak_lines, speaks, lines, generate), options.repeats)
+                after = processor_s(address)
+        hours = FRAME_S * sum(made.frames) * (1 + options.repeats) / HOUR_S
+        used = {name: (after[name] - before[name]) / hours for name in before}
+        yield replace(made, details=used)
+
+
+def processor_s(address: str) -> dict[str, float]:
+    """Return the seconds of a processor that a server and this process have had."""
+    return {"server_cpu": read_metrics(address).get(PROCESS_CPU, 0.0), "client_cpu": time.process_time()}
 
 
 def server_words(options: argparse.Namespace, checkpoint: Path) -> list[object]:
@@ -249,7 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             keep(rows, options, models[0])
         path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
         if SERVER in options.engines:
-            rows += rows_of(SERVER, [measure_server(lines, options, path, models[0])], options, models[0])
+            served = list(measure_server(lines, options, path, models[0]))
+            rows += rows_of(SERVER, served, options, models[0])
             keep(rows, options, models[0])
         if RAY in options.engines:
             ray: list[Measured] = []

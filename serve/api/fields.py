@@ -20,7 +20,7 @@ from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
 
 Schema = dict[str, Any]
 
-STREAM_FORMATS = ("audio", "sse")
+STREAM_FORMATS = ("audio", "sse", "multipart")
 LAYOUTS = ("sentence", "token")
 MOST_SEED = 2**64 - 1
 LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
@@ -88,15 +88,17 @@ SCHEMAS: dict[str, Schema] = {
         maxLength=LONGEST_INSTRUCTIONS,
     ),
     "response_format": _choice("of the sound", tuple(FORMATS), "mp3"),
-    "stream_format": _choice("the bytes as they are made, or server-sent events", STREAM_FORMATS, "audio"),
-    "speed": _number("of the speech, at the same pitch", LOWEST_SPEED, HIGHEST_SPEED, default=1),
-    "stream": _switch(
-        "false: the sound is made complete, which takes less of the device: one file with its true length, or with sse "
-        "events at its end"
+    "stream_format": _choice(
+        "the bytes as they are made, or server-sent events; multipart: the sound is made complete, and the answer's "
+        "parts are JSON that tells the progress, the file, and JSON that tells how it went",
+        STREAM_FORMATS,
+        "audio",
     ),
+    "speed": _number("of the speech, at the same pitch", LOWEST_SPEED, HIGHEST_SPEED, default=1),
+    "stream": _switch("false: one file with its true length, which is made complete; not with sse"),
     "event_interval": _number(
-        "with sse: the shortest time between two events, in seconds; with stream false, between two that tell the "
-        "progress (0: none)",
+        "with sse: the shortest time between two events, in seconds; with multipart: the time between two parts that "
+        "tell the progress (0: none do)",
         0,
         LONGEST_INTERVAL_S,
     ),

@@ -57,17 +57,22 @@ class SpeechRequest:
     Args:
         text: what to speak.
         settings: how.
-        sse: whether the bytes go as server-sent events.
+        way: how the bytes go, one of STREAM_FORMATS.
         stream: whether they go as they are made; else the sound is made complete, and goes at its end.
         interval_s: the shortest time between two events, in seconds; what is made meanwhile is sent in one event. Of a
-            complete sound they tell the progress; 0: none do.
+            complete sound, between parts that tell the progress; 0: none do.
     """
 
     text: str
     settings: Settings
-    sse: bool
+    way: str
     stream: bool
     interval_s: float = 0.0
+
+    @property
+    def sse(self) -> bool:
+        """Whether the bytes go as server-sent events."""
+        return self.way == "sse"
 
 
 @dataclass(frozen=True)
@@ -91,16 +96,23 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
     """
     fields = check_fields(body, FIELDS)
     text = read_text(fields, "input", rules.limits.characters)
-    sse, stream = _value(fields, "stream_format") == "sse", _value(fields, "stream")
+    stream_format, stream = _value(fields, "stream_format"), _value(fields, "stream")
+    if stream_format == "sse" and stream is False:
+        raise _bad("stream", "stream is false and stream_format is sse: events are a stream, leave one out")
+    if stream_format == "multipart" and stream is True:
+        raise _bad(
+            "stream", "stream is true and stream_format is multipart, which is complete: leave one out"
+        )
     interval_s = _value(fields, "event_interval", unit="seconds") or 0.0
-    if interval_s and not sse:
+    if interval_s and stream_format == "audio":
         raise _bad(
             "event_interval", "event_interval is for events: leave it out, or set stream_format to sse"
         )
     settings = read_settings(fields, rules, "mp3")
     if interval_s:
         settings = replace(settings, generate=replace(settings.generate, chunk_frames=SELDOM_CHUNKS))
-    return SpeechRequest(text, settings, sse, stream is not False, interval_s)
+    is_stream = stream is not False and stream_format != "multipart"
+    return SpeechRequest(text, settings, stream_format, is_stream, interval_s)
 
 
 def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settings:

@@ -23,6 +23,7 @@ from ...postprocess.ends import trim_ends
 from ...postprocess.rates import resample
 from .facts import SAMPLE_RATE, ServerFacts, read_facts
 from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
+from .parts import JSON, read_parts
 from .payload import Job, uploaded_name
 from .servers import Server
 from .told import MOST_FRAMES, Fields, LineTold, check_rate, header_number, parse, read_report
@@ -141,6 +142,8 @@ class Connection:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
             read = self._read_events if job.streams else self._read_sound
+            if job.complete:
+                read = self._read_parts
             try:
                 made = await read(answer, job, hearer)
             except ValueError as error:
@@ -164,12 +167,29 @@ class Connection:
                     raise ValueError("the line does not end")
                 parts.append(pcm * TO_FLOAT)
                 await hearer.on_sound(parts[-1])
-            elif kind == "speech.audio.progress":
-                hearer.on_frames(*(event.whole(name, 0, MOST_FRAMES) for name in ("frames", "expected")))
             elif kind == "speech.audio.done":
                 return Answer(_join(parts), job.sample_rate, read_report(event.values.get("report")))
             else:
                 raise of_status(self._server, 500, event.values, {})
+        raise Failure(self._server, "broke off the line before its end", LATER)
+
+    async def _read_parts(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
+        """Return the line of an answer in parts: those that tell the progress, the sound, and how it went."""
+        self._check_rate(answer.headers.get(RATE_HEADER), job)
+        sound = _join([])
+        async for media_type, content in read_parts(answer.content, MOST_BYTES):
+            if media_type != JSON:
+                sound = np.frombuffer(content, "<i2") * TO_FLOAT
+                await hearer.on_sound(sound)
+                continue
+            told = Fields(parse(content))
+            kind = told.string("type", "")
+            if kind == "speech.audio.progress":
+                hearer.on_frames(*(told.whole(name, 0, MOST_FRAMES) for name in ("frames", "expected")))
+            elif kind == "speech.audio.done":
+                return Answer(sound, job.sample_rate, read_report(told.values.get("report")))
+            else:
+                raise of_status(self._server, 500, told.values, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
 
     def _check_rate(self, said: str | None, job: Job) -> None:

@@ -11,6 +11,7 @@ from .servers import Server
 from .told import Fields, check_name, check_rate
 
 SEED = "seed"
+PARTS = "multipart"  # of ``stream_format``
 OUR_UPLOADS = "comfyui-"  # how the names of voices begin that a client of this pack has uploaded
 SAMPLE_RATE = 24000  # Hz: of Qwen3-TTS, and what the sound of another server becomes here
 MOST_LINES = 64  # of a server that does not say how many it takes at once
@@ -40,7 +41,7 @@ class ServerFacts:
         fingerprint: changes with everything at the server that changes its sound, as far as it says.
         takes_seed: whether requests may have a seed.
         takes_interval: whether requests may set a shortest time between events.
-        sends_complete: whether events may bring a sound that is made complete.
+        sends_parts: whether answers may be a sound that is made complete, between parts that say how it goes.
         most_lines: how many requests it takes at once.
         follows_instructions: whether its checkpoint does; ours ignores them otherwise.
     """
@@ -57,7 +58,7 @@ class ServerFacts:
     fingerprint: str = ""
     takes_seed: bool = True
     takes_interval: bool = False
-    sends_complete: bool = False
+    sends_parts: bool = False
     most_lines: int = MOST_LINES
     follows_instructions: bool = True
 
@@ -122,7 +123,7 @@ def _our_facts(server: Server, names: tuple[str, ...], status: Fields) -> Server
         rate,
         fingerprint,
         takes_interval="event_interval" in status.names("fields"),
-        sends_complete=status.truth("complete_events", False),
+        sends_parts=PARTS in status.names("stream_formats"),
         most_lines=status.whole("most_lines", 1, MOST_AT_ONCE, MOST_LINES),
         follows_instructions=status.truth("follows_instructions", True),
     )

@@ -12,7 +12,7 @@ from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import check_spoken, read_pauses
 from ...morph.voice.file import voice_digest
 from ...morph.voice.voice import Voice
-from .facts import OUR_UPLOADS, SAMPLE_RATE, VLLM_OMNI, ServerFacts
+from .facts import OUR_UPLOADS, PARTS, SAMPLE_RATE, VLLM_OMNI, ServerFacts
 
 MOST_SEED = 2**64 - 1
 MOST_SEED_OF_VLLM = 2**63 - 1
@@ -31,7 +31,7 @@ class Job:
         trim_ends: whether the silence at both ends is cut here, because the server does not.
         most_seed: the largest seed that the server takes, of the form 2**n - 1.
         interval_s: the shortest time between two events, in seconds; 0 where somebody listens.
-        complete: whether our server makes the sound complete, and its events tell the progress before.
+        complete: whether our server makes the sound complete, and tells the progress before.
         sample_rate: of the stream, in Hz, as the server says of itself.
     """
 
@@ -47,7 +47,7 @@ class Job:
     @property
     def request(self) -> dict[str, Any]:
         """The JSON that is sent: ``body``, and what does not change the line."""
-        complete = {"stream": False} if self.complete else {}
+        complete = {"stream_format": PARTS} if self.complete else {}
         interval = {"event_interval": self.interval_s} if self.interval_s else {}
         return {**self.body, **complete, **interval}
 

@@ -219,7 +219,7 @@ class RemoteSpeaks:
         if is_heard or not self.facts.takes_interval:
             return line.job
         lines = min(self.in_flight, len(self._running) + len(self._waiting))
-        complete = self.facts.sends_complete and not later
+        complete = self.facts.sends_parts and not later
         return replace(line.job, interval_s=unheard_interval(lines), complete=complete)
 
 

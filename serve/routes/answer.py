@@ -1,8 +1,9 @@
-"""The answer to ``POST /v1/audio/speech``: a stream of bytes, server-sent events, or one file."""
+"""The answer to ``POST /v1/audio/speech``: a stream of bytes, server-sent events, one file, or a file between parts."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import time
@@ -20,8 +21,9 @@ from ..api.errors import ApiError
 from ..api.fields import MOST_SEED
 from ..api.request import SpeechRequest
 from ..audio.encoders import FORMATS, open_encoder
-from ..audio.whole import Whole, delta_event, sse_event
+from ..audio.whole import Whole
 from .metrics import Metrics
+from .parts import END, MULTIPART, write_json_part, write_part
 from .speaker import Reading, Speaker
 
 log = logging.getLogger(__name__)
@@ -29,7 +31,7 @@ log = logging.getLogger(__name__)
 CLIENT_LEFT = 499  # in the metrics only
 GOODBYE_S = 5.0  # for the client to be told that its time is over
 TAKES = 2  # of a file, where nobody has heard the first one
-PROGRESS = "speech.audio.progress"
+TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART}
 SHARE_FOR_ANOTHER = 0.9  # of the time that is left; the first take is sent in the rest
 
 
@@ -84,8 +86,8 @@ class SpeechAnswer:
         try:
             if self._asked.stream:
                 await self._send_stream(send)
-            elif self._asked.sse:
-                await self._send_complete(send)
+            elif self._asked.way == "multipart":
+                await self._send_parts(send)
             else:
                 await self._send_file(scope, receive, send)
         except ApiError as error:
@@ -99,7 +101,9 @@ class SpeechAnswer:
         elif self._asked.sse:
             await self._add_audio(send, b"", complete=True)
             await self._send_event(send, "error", error.body)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._send_bytes(send, b"", more=False)
+        elif self._asked.way == "multipart":
+            await self._send_bytes(send, write_json_part("error", error.body) + END, more=False)
         else:  # without the last chunk clients see that the sound is not complete
             log.warning("an answer was broken off: %s", error.message)
         return error.status
@@ -121,20 +125,21 @@ class SpeechAnswer:
             await self._start(send)
             await self._add_audio(send, encoder.finish(), complete=True)
             if self._asked.sse:
-                await self._send_done(send, reading)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await self._send_event(send, "speech.audio.done", self._told(reading))
+            await self._send_bytes(send, b"", more=False)
 
-    async def _send_done(self, send: Send, reading: Reading) -> None:
+    def _told(self, reading: Reading) -> dict[str, Any]:
+        """Return what is told at the end."""
         settings = self._asked.settings
         report = report_of(reading, self._speaker.describe(settings.generate))
         report["ignored"] = list(settings.ignored)
-        await self._send_event(send, "speech.audio.done", {"usage": usage_of(reading), "report": report})
+        return {"usage": usage_of(reading), "report": report}
 
     async def _start(self, send: Send) -> None:
         """Send the headers, once there is something to send: until then errors have a status of their own."""
         if self._started:
             return
-        headers = self._headers("text/event-stream; charset=utf-8" if self._asked.sse else None)
+        headers = self._headers(TOLD_AS.get(self._asked.way))
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._started = True
         await send({"type": "http.response.start", "status": 200, "headers": raw})
@@ -162,16 +167,21 @@ class SpeechAnswer:
 
     async def _send_audio(self, send: Send, data: bytes) -> None:
         if data and self._asked.sse:
-            data = delta_event(data)
-        if data:
+            # As ``_send_event``, without what JSON would do to a megabyte.
+            event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(data)
+            await self._send_data(send, "speech.audio.delta", event)
+        elif data:
             await self._send_bytes(send, data)
 
     async def _send_event(self, send: Send, name: str, fields: dict[str, Any]) -> None:
-        await self._send_bytes(send, sse_event(name, json.dumps({"type": name, **fields}).encode()))
+        await self._send_data(send, name, json.dumps({"type": name, **fields}).encode())
+
+    async def _send_data(self, send: Send, name: str, data: bytes) -> None:
+        await self._send_bytes(send, b"event: %b\ndata: %b\n\n" % (name.encode(), data))
 
     @staticmethod
-    async def _send_bytes(send: Send, data: bytes) -> None:
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+    async def _send_bytes(send: Send, data: bytes, more: bool = True) -> None:
+        await send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _count(self, samples: int, is_first: bool) -> None:
         if is_first:
@@ -180,22 +190,22 @@ class SpeechAnswer:
 
     # A complete sound
 
-    async def _send_complete(self, send: Send) -> None:
-        """Send the sound in events when all of it is made; before, those that tell the progress, if they are wanted."""
+    async def _send_parts(self, send: Send) -> None:
+        """Send the file and how it went when all is made; before, parts that tell the progress, if they are wanted."""
         settings = self._asked.settings
         with await self._speaker.speak(self._asked.text, settings, complete=True) as reading:
             while not await reading.wait_end(self._asked.interval_s or None):
                 await self._start(send)
                 frames, expected = reading.frames
-                await self._send_event(send, PROGRESS, {"frames": frames, "expected": expected})
-            whole = await self._speaker.encode(reading, settings.audio, sse=True)
+                told = write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
+                await self._send_bytes(send, told)
+            whole = await self._speaker.encode(reading, settings.audio)
             note_end(self._metrics, reading.report, settings.seed)
             await self._start(send)
-            for event in whole.parts:
-                await self._send_bytes(send, event)
+            await self._send_bytes(send, write_part(FORMATS[settings.audio], whole.content))
             self._count(whole.samples, is_first=True)
-            await self._send_done(send, reading)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            done = write_json_part("speech.audio.done", self._told(reading))
+            await self._send_bytes(send, done + END, more=False)
 
     async def _send_file(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the sound as a whole. A take that went wrong is spoken again with another seed, if that can be."""
@@ -213,7 +223,7 @@ class SpeechAnswer:
         self._count(took.whole.samples, is_first=True)
         headers = self._headers() | {"x-speech-ended": took.report.ended}
         self._started = True
-        await Response(b"".join(took.whole.parts), headers=headers)(scope, receive, send)
+        await Response(took.whole.content, headers=headers)(scope, receive, send)
 
     async def _try_again(self) -> _Take | None:
         """Return another take; None if it cannot be made, or not in the time that is left: the first one is there."""
@@ -230,8 +240,7 @@ class SpeechAnswer:
         """Speak the request once, to a complete file."""
         settings = self._asked.settings
         with await self._speaker.speak(self._asked.text, settings, complete=True) as reading:
-            while not await reading.wait_end():
-                pass
+            await reading.wait_end()
             whole = await self._speaker.encode(reading, settings.audio)
             note_end(self._metrics, reading.report, settings.seed)
             return _Take(whole, reading.report)

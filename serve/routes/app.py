@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket
 
 from ..api.docs_page import render
 from ..api.errors import ApiError
+from ..api.fields import STREAM_FORMATS
 from ..api.guard import Guard
 from ..api.openapi import describe
 from ..api.options import Limits, ServerOptions
@@ -213,7 +214,7 @@ class Handlers:
                 "waiting": status.waiting,
                 "most_lines": self._options.most_lines(status.rows),
                 "fields": FIELDS,
-                "complete_events": True,  # older servers refuse stream false with sse
+                "stream_formats": STREAM_FORMATS,
                 "can_clone": model.can_clone,
                 "most_characters": self._options.limits.characters,
                 "most_voice_bytes": self._options.limits.voice_bytes,

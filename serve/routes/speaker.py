@@ -10,7 +10,6 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 
 import anyio.to_thread
@@ -155,20 +154,25 @@ class Reading:
 
     async def wait_end(self, seconds: float | None = None) -> bool:
         """Wait for the end of a line that is made complete, at most so long; return whether it has come."""
+        try:
+            await asyncio.wait_for(self._ended(), seconds)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    async def _ended(self) -> None:
         self._news.clear()
-        if self._read.ended or self._failure is not None:
-            return True
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._news.wait(), seconds)
-        return self._read.ended or self._failure is not None
+        while not self._read.ended and self._failure is None:
+            await self._news.wait()
+            self._news.clear()
 
     @property
     def frames(self) -> tuple[int, int]:
         """How many frames are made, and how many are expected."""
         return self._read.frames, self._read.expected
 
-    def encode(self, name: str, sse: bool) -> Whole:
-        """Return the sound of a complete line that has ended as a file of a format, or as events. It takes a while.
+    def encode(self, name: str) -> Whole:
+        """Return the sound of a complete line that has ended, as a file of a format. It takes a while.
 
         Raises:
             ApiError: what went wrong.
@@ -179,8 +183,7 @@ class Reading:
             sounds = [chunk.samples for chunk in self._read]
         except Exception as error:
             raise as_api_error(error) from error
-        whole = encode_whole(sounds, self._sample_rate, self._speed, name)
-        return whole.as_events() if sse else whole
+        return encode_whole(sounds, self._sample_rate, self._speed, name)
 
     @property
     def report(self) -> LineReport:
@@ -382,9 +385,9 @@ class Speaker:
             raise as_api_error(error) from error
         return reading.read(speech)
 
-    async def encode(self, reading: Reading, name: str, sse: bool = False) -> Whole:
+    async def encode(self, reading: Reading, name: str) -> Whole:
         """See ``Reading.encode``; in another thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._encoders, reading.encode, name, sse)
+        return await asyncio.get_running_loop().run_in_executor(self._encoders, reading.encode, name)
 
     def _news_here(self) -> News:
         """Return what wakes the readers of the running event loop."""

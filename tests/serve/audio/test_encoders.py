@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gc
 import json
 import logging
@@ -13,8 +12,9 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from qwen3_tts_morph.serve.audio import encoders, whole
+from qwen3_tts_morph.serve.audio import encoders
 from qwen3_tts_morph.serve.audio.encoders import FORMATS, MADE_BY_FFMPEG, open_encoder
+from qwen3_tts_morph.serve.audio.whole import encode_whole
 from qwen3_tts_morph.serve.routes import answer as answer_module
 
 from tests.patience import PATIENCE, wait_until
@@ -129,15 +129,10 @@ def test_how_a_take_ended_is_counted_and_logged(
     assert said == "a take ended as 'cap' after 0.48 s, seed 3" and "word" not in said
 
 
-def test_a_complete_sound_is_encoded_in_one_go(monkeypatch) -> None:
-    monkeypatch.setattr(whole, "EVENT_BYTES", 3000)
+def test_a_complete_sound_is_encoded_in_one_go() -> None:
     sound = 0.5 * np.sin(np.arange(4800, dtype=np.float32) / 10)
-    file = whole.encode_whole([sound[:1000], sound[1000:]], 24000, 1.0, "wav")
-    content = b"".join(file.parts)
-    assert file.samples == 4800 and len(content) == 44 + 2 * 4800
-    events = [one.decode() for one in file.as_events().parts]
-    assert len(events) == 4 and all(one.startswith("event: speech.audio.delta\ndata: {") for one in events)
-    data = [json.loads(one.split("data: ")[1]) for one in events]
-    assert b"".join(base64.b64decode(one["audio"]) for one in data) == content
-    assert whole.encode_whole([sound], 24000, 2.0, "pcm").samples == 2400
-    assert whole.encode_whole([], 24000, 1.0, "pcm").parts == []
+    file = encode_whole([sound[:1000], sound[1000:]], 24000, 1.0, "wav")
+    assert file.samples == 4800 and len(file.content) == 44 + 2 * 4800
+    assert encode_whole([sound], 24000, 1.0, "pcm").content == file.content[44:]
+    assert encode_whole([sound], 24000, 2.0, "pcm").samples == 2400
+    assert encode_whole([], 24000, 1.0, "pcm").content == b""

@@ -6,7 +6,7 @@ import base64
 import io
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +22,10 @@ from qwen3_tts_morph.serve.remote import attempts, connection, told
 from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.connection import connect
 from qwen3_tts_morph.serve.remote.servers import NAMELESS, Server
+from qwen3_tts_morph.serve.routes.parts import END, write_part
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.serve.conftest import listening
@@ -151,8 +152,6 @@ def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
         ([b"{nothing}"], "sent what cannot be read"),
         ([b"\xff\xfe\xfd"], "sent what cannot be read"),
         ([{"type": ["speech.audio.delta"]}], "type is"),
-        ([{"type": "speech.audio.progress", "frames": 1}], "expected is missing"),
-        ([{"type": "speech.audio.progress", "frames": "1", "expected": 2}], "frames is '1', not a whole number"),
         ([delta(5)], "audio is 5, not a text"),
         ([delta("***")], "sent what cannot be read"),
         ([delta("QUJD")], "sent what cannot be read"),  # one sample and a half
@@ -183,6 +182,67 @@ def test_a_lie_in_an_event_is_one_sentence_at_once(
     with pytest.raises(ConnectionError) as caught:
         render(ask_server(server), ONCE, [LINE])
     assert words in sentence(caught) and liar.asked == 1
+
+
+PROGRESS = {"type": "speech.audio.progress", "frames": 1, "expected": 2}
+PCM = write_part("audio/pcm", base64.b64decode(SOUND))
+
+
+def json_part(fields: dict[str, Any]) -> bytes:
+    return write_part("application/json", json.dumps(fields).encode())
+
+
+def test_parts_are_read_however_they_are_cut(server: Server, liar: Liar) -> None:
+    liar.status = {**STATUS, "stream_formats": ["audio", "multipart"]}
+    content = json_part(PROGRESS) + PCM + json_part(done()) + END
+    for size in (1, 7, len(content)):
+        liar.speak = lambda size=size: StreamingResponse(
+            _cut(content, size), media_type="multipart/mixed; boundary=x"
+        )
+        [one] = render(ask_server(server), ONCE, [LINE])
+        assert (one.report.ended, one.report.frames, len(one.waveform)) == ("eos", 1, 1920)
+
+
+async def _cut(content: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), size):
+        yield content[start : start + size]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (json_part({"type": "speech.audio.progress", "frames": 1}), "expected is missing"),
+        (json_part({**PROGRESS, "frames": "1"}), "frames is '1', not a whole number"),
+        (PCM + json_part({"type": "speech.audio.done", "report": [1]}), "stands where an object should"),
+        (json_part(done()) + END, "sent no sound: try another seed"),
+        (write_part("audio/pcm", b"odd"), "sent what cannot be read"),
+        (write_part("application/json", b"[" * 100_000), "too many levels"),
+        (json_part({"type": "error", "error": {"message": f"no{ESCAPES}"}}), "failed at the line (500): no [2J"),
+        (PCM.replace(b"Content-Length: ", b"Content-Length: -"), "a part has '-3840' bytes"),
+        (PCM.replace(b"Content-Length: ", b"Content-Length: 9999999"), "a part has '99999993840' bytes"),
+        (PCM.replace(b"Content-Length", b"Content-Size"), "a part has 'no number of' bytes"),
+        (b"--x\r\n" + 50 * b"A: b\r\n", "a part has too many headers"),
+        (PCM + b"--other\r\n", "a part does not begin with the boundary"),
+        (b"x" * 1_000_000, "sent what cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_lie_in_a_part_is_one_sentence_at_once(
+    server: Server, liar: Liar, content: bytes, words: str
+) -> None:
+    liar.status = {**STATUS, "stream_formats": ["multipart"]}
+    liar.speak = lambda: Response(content, media_type="multipart/mixed; boundary=x")
+    with pytest.raises(ConnectionError) as caught:
+        render(ask_server(server), ONCE, [LINE])
+    assert words in sentence(caught) and liar.asked == 1
+
+
+@pytest.mark.parametrize("content", [b"", PCM[:1000], PCM, PCM + json_part(done())[:30]])
+def test_parts_that_break_off_are_asked_for_again(server: Server, liar: Liar, content: bytes) -> None:
+    liar.status = {**STATUS, "stream_formats": ["multipart"]}
+    answers = iter([content, PCM + json_part(done()) + END])
+    liar.speak = lambda: Response(next(answers), media_type="multipart/mixed; boundary=x")
+    [one] = render(ask_server(server), ONCE, [LINE])
+    assert liar.asked == 2 and len(one.waveform) == 1920
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "44100", "24000.5", "nan", "\u00b2", "9" * 5000, ""])

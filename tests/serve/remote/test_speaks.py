@@ -237,13 +237,13 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
     deliveries = (Delivery(), Delivery(live=False, heard_later=True), UNHEARD)
     with RemoteSpeaks(facts) as speaks:
         spoken = [speaks.speak(line, SHORT, one).result() for one in deliveries]
-    said = [(body.get("stream"), body.get("event_interval")) for body in sent]
-    assert said == [(None, None), (None, 0.5), (False, 0.5)]
+    said = [(body["stream_format"], body.get("event_interval")) for body in sent]
+    assert said == [("sse", None), ("sse", 0.5), ("multipart", 0.5)]
     assert all(close_to(one.waveform, spoken[0].waveform) for one in spoken)
     assert all(one.report == spoken[0].report for one in spoken)
-    for older in (replace(facts, sends_complete=False), replace(facts, takes_interval=False)):
+    for older in (replace(facts, sends_parts=False), replace(facts, takes_interval=False)):
         speak(older, [line])
-        assert "stream" not in sent[-1], "an older server refuses it"
+        assert sent[-1]["stream_format"] == "sse", "an older server refuses another"
     assert "event_interval" not in sent[-1], "or does not know the field"
 
 
@@ -259,7 +259,7 @@ def test_another_take_is_made_complete(facts: ServerFacts, client: Client, monke
     with RemoteSpeaks(facts) as speaks:
         speech = speaks.speak(ryan(client), replace(SHORT, retries=1))
         assert len(samples_of(speech)) and speech.result().report.takes == 2
-    assert [body.get("stream") for body in sent] == [None, False]
+    assert [body["stream_format"] for body in sent] == ["sse", "multipart"]
 
 
 def test_the_progress_of_a_complete_line_is_told(facts: ServerFacts, client: Client, monkeypatch) -> None:

@@ -9,6 +9,8 @@ import json
 import struct
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from email import message_from_bytes
+from email.policy import HTTP as email_policy
 from functools import partial
 from typing import Any
 
@@ -133,31 +135,55 @@ def test_events_wait_for_each_other_where_that_is_asked_for(client: Client) -> N
     assert same_sound(first, second) and often[-1][1]["usage"] == seldom[-1][1]["usage"]
 
 
-def test_a_complete_sound_may_come_in_events(client: Client) -> None:
-    body = asked("word " * 20, response_format="pcm", sampling={"max_seconds": 4})
-    answers = [
-        client.post({**body, "stream_format": "sse", "stream": False, **more})
-        for more in ({}, {"event_interval": 0.001})
+def parts_of(response: httpx.Response) -> list[Any]:
+    """The parts as Python's own parser reads them: JSON, or bytes."""
+    assert response.headers["content-type"].startswith("multipart/mixed; boundary=")
+    head = f"Content-Type: {response.headers['content-type']}\r\n\r\n".encode()
+    parts = message_from_bytes(head + response.content, policy=email_policy).get_payload()
+    assert [int(one["content-length"]) for one in parts] == [
+        len(one.get_payload(decode=True)) for one in parts
     ]
-    assert all(one.headers["content-type"].startswith("text/event-stream") for one in answers)
-    plain, told = (events_of(one.content) for one in answers)
-    assert [name for name, _ in plain] == ["speech.audio.delta", "speech.audio.done"]
-    progress = [fields for name, fields in told if name == "speech.audio.progress"]
-    assert told[: len(progress)] == [("speech.audio.progress", one) for one in progress], "before the sound"
-    frames = [one["frames"] for one in progress]
-    assert frames == sorted(frames) and 0 < frames[-1] <= 50
+    return [
+        json.loads(one.get_payload()) if one.get_content_type() == "application/json" else one
+        for one in parts
+    ]
+
+
+def test_a_complete_sound_may_come_between_parts_that_say_how_it_goes(client: Client) -> None:
+    body = asked("word " * 20, response_format="mp3", sampling={"max_seconds": 4})
     file = client.post({**body, "stream": False})
-    for events in (plain, told[len(progress) :]):
-        assert same_sound(base64.b64decode(events[0][1]["audio"]), file.content)
-        assert events[1][1]["report"]["frames"] == 50 == events[1][1]["usage"]["output_tokens"]
+    for more in ({}, {"event_interval": 0.001, "stream": False}):
+        answer = client.post({**body, "stream_format": "multipart", **more})
+        assert answer.headers["x-speech-seed"] == "3"
+        *progress, sound, done = parts_of(answer)
+        assert all(one["type"] == "speech.audio.progress" for one in progress) and bool(progress) == bool(
+            more
+        )
+        frames = [one["frames"] for one in progress]
+        assert frames == sorted(frames) and all(frame <= 50 for frame in frames)
+        assert done["type"] == "speech.audio.done" and done["report"]["ended"] == "cap"
+        assert done["report"]["frames"] == 50 == done["usage"]["output_tokens"]
+        assert sound.get_content_type() == "audio/mpeg"
+        assert abs(len(sound.get_payload(decode=True)) - len(file.content)) < 100
 
 
-@pytest.mark.parametrize("more", [{}, {"stream_format": "sse"}])
+def test_parts_end_with_the_error(client: Client, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise ApiError(500, "speaking failed")
+
+    monkeypatch.setattr(Reading, "encode", fail)
+    body = asked("word " * 20, stream_format="multipart", sampling={"max_seconds": 4})
+    assert client.post(body).status_code == 500
+    *_, last = parts_of(client.post({**body, "event_interval": 0.001}))
+    assert last["type"] == "error" and last["error"]["type"] == "server_error"
+
+
+@pytest.mark.parametrize("more", [{"stream": False}, {"stream_format": "multipart"}])
 def test_a_complete_sound_is_not_made_in_chunks(client: Client, monkeypatch, caplog, more) -> None:
     """And no text is in the log."""
     caplog.set_level("INFO")
     monkeypatch.setattr(codec_turns.CodecTurns, "begin", lambda *_: pytest.fail("a chunk was made"))
-    response = client.post(asked("A word of mine. " * 3, stream=False, **more))
+    response = client.post(asked("A word of mine. " * 3, **more))
     assert response.status_code == 200 and len(response.content) > 1000
     assert "ended as 'cap'" in caplog.text and "of mine" not in caplog.text
 
@@ -267,6 +293,8 @@ def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked
         ({"speed": "fast"}, 400, "speed", "send a number"),
         ({"response_format": "midi"}, 400, "response_format", "mp3, opus"),
         ({"stream_format": "xml"}, 400, "stream_format", "audio, sse"),
+        ({"stream_format": "sse", "stream": False}, 400, "stream", "leave one out"),
+        ({"stream_format": "multipart", "stream": True}, 400, "stream", "leave one out"),
         ({"stream_format": "sse", "event_interval": 11}, 400, "event_interval", "0 to 10 seconds"),
         ({"stream_format": "sse", "event_interval": "1"}, 400, "event_interval", "send a number"),
         ({"event_interval": 1}, 400, "event_interval", "stream_format to sse"),
