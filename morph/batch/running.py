@@ -166,12 +166,14 @@ class Running:
         self.late = self._is_heard or self._queue.has_live
 
     def _add(self, line: LineState, piece: Piece, request: LineRequest) -> None:
-        """Queue a piece for a row: by the order of its line; of those that nobody hears yet, those of lines that came
-        together, the longest first: a long one that comes later does not pass a short one."""
+        """Queue a piece for a row, by the order of its line. Of those that nobody hears yet the longest goes first.
+
+        That is among lines that came together: a long one that comes later does not pass a short one.
+        """
         speech = line.speech
         if line.is_live and line.takes.number == 1:
             request = replace(request, on_launch=partial(self._turns.begin_ahead, line, piece))
-            key = (speech.delivery.order, 0, line.number)
+            key = (speech.delivery.order, 0, line.number, 0)
         else:
             key = (speech.delivery.order, 1, line.wave, -piece.prompt.text_tokens)
         insort(self._ready, _Ready(key, line, piece, request))

@@ -38,6 +38,7 @@ class Settings:
         generate: the engine's options.
         speed: of the sound that is sent, 0.25..4.
         ignored: fields of the request that this checkpoint cannot follow.
+        complete: whether the sound is wanted at its end only.
     """
 
     voice: str | None
@@ -48,6 +49,7 @@ class Settings:
     generate: GenerateOptions
     speed: float = 1.0
     ignored: tuple[str, ...] = ()
+    complete: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,6 @@ class SpeechRequest:
         text: what to speak.
         settings: how.
         way: how the bytes go, one of STREAM_FORMATS.
-        stream: whether they go as they are made; else the sound is made complete, and goes at its end.
         interval_s: the shortest time between two events, in seconds; what is made meanwhile is sent in one event. Of a
             complete sound, between parts that tell the progress; 0: none do.
     """
@@ -66,8 +67,12 @@ class SpeechRequest:
     text: str
     settings: Settings
     way: str
-    stream: bool
     interval_s: float = 0.0
+
+    @property
+    def stream(self) -> bool:
+        """Whether the bytes go as they are made; else the sound is made complete, and goes at its end."""
+        return not self.settings.complete
 
     @property
     def sse(self) -> bool:
@@ -111,8 +116,8 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
     settings = read_settings(fields, rules, "mp3")
     if interval_s:
         settings = replace(settings, generate=replace(settings.generate, chunk_frames=SELDOM_CHUNKS))
-    is_stream = stream is not False and stream_format != "multipart"
-    return SpeechRequest(text, settings, stream_format, is_stream, interval_s)
+    settings = replace(settings, complete=stream is False or stream_format == "multipart")
+    return SpeechRequest(text, settings, stream_format, interval_s)
 
 
 def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settings:

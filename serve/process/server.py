@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--devices",
         nargs="+",
-        default=(),
+        default=[],
         metavar="DEVICE",
         help="several in one process, such as cuda:0 cuda:1; --rows and --waiting are those of each",
     )

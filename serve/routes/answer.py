@@ -193,12 +193,13 @@ class SpeechAnswer:
     async def _send_parts(self, send: Send) -> None:
         """Send the file and how it went when all is made; before, parts that tell the progress, if they are wanted."""
         settings = self._asked.settings
-        with await self._speaker.speak(self._asked.text, settings, complete=True) as reading:
+        with await self._speaker.speak(self._asked.text, settings) as reading:
             while not await reading.wait_end(self._asked.interval_s or None):
-                await self._start(send)
                 frames, expected = reading.frames
-                told = write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
-                await self._send_bytes(send, told)
+                if frames:  # errors of a line that waits have a status of their own
+                    await self._start(send)
+                    told = write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
+                    await self._send_bytes(send, told)
             whole = await self._speaker.encode(reading, settings.audio)
             note_end(self._metrics, reading.report, settings.seed)
             await self._start(send)
@@ -239,7 +240,7 @@ class SpeechAnswer:
     async def _take_file(self) -> _Take:
         """Speak the request once, to a complete file."""
         settings = self._asked.settings
-        with await self._speaker.speak(self._asked.text, settings, complete=True) as reading:
+        with await self._speaker.speak(self._asked.text, settings) as reading:
             await reading.wait_end()
             whole = await self._speaker.encode(reading, settings.audio)
             note_end(self._metrics, reading.report, settings.seed)

@@ -348,16 +348,8 @@ class Speaker:
             return self.voices.find(None)
         return Voice("x_vector", self.model.size, speaker_embedding=torch.zeros(self.model.width))
 
-    async def speak(
-        self, text: str | Iterable[str], settings: Settings, layout: str = "sentence", complete: bool = False
-    ) -> Reading:
-        """Queue a text; return what reads its sound.
-
-        Args:
-            text: all of it, or its parts while they come.
-            settings: how it is spoken.
-            layout: of a text that comes in parts, see ``Line``.
-            complete: whether its sound is wanted at its end only (``Reading.encode``).
+    async def speak(self, text: str | Iterable[str], settings: Settings, layout: str = "sentence") -> Reading:
+        """Queue a text; return what reads its sound: as it comes, or with ``Reading.encode`` if it is made complete.
 
         Raises:
             ApiError: 400 or 404 for what cannot be spoken, 429 if too many wait, 503 before the server is ready.
@@ -374,7 +366,7 @@ class Speaker:
             raise shutting_down()
         reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed)
         try:
-            delivery = Delivery(live=not complete, keep=False, on_change=reading.tell)
+            delivery = Delivery(live=not settings.complete, keep=False, on_change=reading.tell)
             speech = self._batch.speak(line, settings.generate, delivery)
         except Busy as error:
             after = {"Retry-After": str(self._retry_after())}

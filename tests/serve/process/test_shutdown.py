@@ -46,8 +46,9 @@ def test_who_waits_and_who_hears_is_told(serve) -> None:
 
             hears = post(**LONG)
             await become(lambda: any(one.has_begun for one in speaker._readings))
-            waits = [post(**LONG), post(stream=False), post(response_format="mp3")]
-            await become(lambda: speaker.status.waiting == 3)
+            parts = {"stream_format": "multipart", "event_interval": 0.001}
+            waits = [post(**LONG), post(stream=False), post(response_format="mp3"), post(**parts)]
+            await become(lambda: speaker.status.waiting == 4)
             speaker.stop_taking()
             told = [*await asyncio.gather(*waits), await http.post("/v1/audio/speech", json=asked())]
             ready = await http.get("/ready")
