@@ -77,8 +77,9 @@ def test_complete_lines_without_a_row_wait_and_are_as_many_as_may(synthesizer, v
         speeches = [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE)]
         wait_until(lambda: batch.status.speaking == 1)
         speeches += [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE) for _ in range(2)]
-        wait_until(lambda: not batch._queue._waiting)  # they are the batch's
-        assert (batch.status.speaking, batch.status.waiting) == (1, 2)
+        # They are the batch's, and count as waiting.
+        wait_until(lambda: not batch._queue._waiting and batch.status.waiting == 2)
+        assert batch.status.speaking == 1
         with pytest.raises(Busy, match="2 lines wait already"):
             batch.speak(Line("Hello.", voice), SHORT, COMPLETE)
         for one in speeches:
