@@ -28,7 +28,9 @@ LINGER_S = 0.5
 LOOK_S = 0.5  # between two looks at rows that stand still while others wait for one
 NEWCOMERS = 8  # lines that join a running batch in one frame: their prompts are run together
 COMPLETE_BESIDE = 4  # pieces whose samples are made complete at a time, where other lines are heard
-GATHER_S = 0.05  # that pieces are gathered for one call of the codec while rows are free
+# So long pieces are gathered for one call of the codec while rows are free: where lines come one by one, and where they
+# come as lists, whose last lines end soon after each other.
+GATHER_S, GATHER_LIST_S = 0.05, 0.5
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ class Running:
         if heard := [line for line in self._heard if not line.is_starved]:
             empty_at = min(math.inf if line.ended else line.chunks.empty_at for line in heard)
             return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
-        gathered = not self._ready and whole.waited_s >= GATHER_S
+        gathered = not self._ready and whole.waited_s >= (GATHER_S if self.joins else GATHER_LIST_S)
         return whole.count if gathered or whole.count >= self._settings.rows else 0
 
     def _hear(self) -> None:

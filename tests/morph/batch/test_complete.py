@@ -51,7 +51,7 @@ def voice(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch) -> Voice:
 
 @pytest.mark.parametrize("other", [Delivery(), COMPLETE])
 def test_a_complete_line_does_not_wait_for_one_that_goes_on(synthesizer, voice: Voice, other) -> None:
-    with Batch(synthesizer, 3) as batch:
+    with Batch(synthesizer, 3, joins=1) as batch:
         endless = batch.speak(Line(ENDLESS, voice), LONG, other)
         wait_until(lambda: endless.frames > 0)
         for seed in range(2):
