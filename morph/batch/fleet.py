@@ -200,6 +200,9 @@ class Fleet:
                 speech.errors.append(say_why(error) if error else "")
                 insort(self._waiting, _Waiting((speech.delivery.order, 0, 0, 0), speech))
                 return None
+            if again:  # no device can make it: that is the line's fault
+                for one in speech.tried:
+                    one.failures = 0
         if outcome.spoken is None or len(self._devices) == 1 or not speech.tried:
             return outcome
         spoken = self._signed(speech, outcome.spoken)

@@ -80,6 +80,16 @@ def test_a_line_that_one_device_cannot_make_is_made_by_another(client: Client, m
         list(speech)  # the parts of its text have been read
 
 
+def test_a_line_that_no_device_can_make_breaks_none(client: Client, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise NotFinite("a number")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("qwen3_tts_morph.morph.batch.codec.turns.check_samples", fail)
+        assert {client.post(asked()).status_code for _ in range(4)} == {400}
+    assert [one.failures for one in client.speaker._batch._devices] == [0, 0]
+
+
 def test_the_devices_of_the_command_line() -> None:
     assert read().all_devices == ("auto",) and read("--device", "cpu").all_devices == ("cpu",)
     options = read("--devices", "cuda:0", "cuda:1", "--rows", "4", "--waiting", "10")
