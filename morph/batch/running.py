@@ -216,7 +216,7 @@ class Running:
         if heard := [line for line in self._heard if not line.is_starved]:
             empty_at = min(math.inf if line.ended else line.chunks.empty_at for line in heard)
             return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
-        gathered = not self._ready and whole.waited_s >= (GATHER_S if self.joins else GATHER_LIST_S)
+        gathered = not self._ready and whole.waited_s >= (GATHER_LIST_S if self.most else GATHER_S)
         return whole.count if gathered or whole.count >= self._settings.rows else 0
 
     def _hear(self) -> None:

@@ -57,8 +57,9 @@ class RemoteLine:
 
         def tell(frames: int, expected: int) -> None:
             if number == 1:
-                speech.frames = max(speech.frames, frames)
-                speech.expected = max(speech.frames, expected or speech.expected)
+                made = speech.progress
+                made.done = max(made.done, frames)
+                made.expected = max(made.done, expected or made.expected)
 
         return Hearer(take, tell)
 

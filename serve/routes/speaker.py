@@ -124,7 +124,7 @@ class Reading:
     def has_begun(self) -> bool:
         """Whether there is sound; of a line that is made complete, whether it is being made."""
         speech = self._speech
-        return self._has_sound or (speech is not None and not speech.is_heard and speech.frames > 0)
+        return self._has_sound or (speech is not None and not speech.is_heard and speech.progress.done > 0)
 
     async def __aiter__(self) -> AsyncIterator[np.ndarray]:
         """Give the samples as they come, float32, at most LONGEST_PART at a time: a pause is one chunk of the engine.
@@ -169,7 +169,7 @@ class Reading:
     @property
     def frames(self) -> tuple[int, int]:
         """How many frames are made, and how many are expected."""
-        return self._read.frames, self._read.expected
+        return self._read.progress.done, self._read.progress.expected
 
     def encode(self, name: str) -> Whole:
         """Return the sound of a complete line that has ended, as a file of a format. It takes a while.
@@ -310,7 +310,7 @@ class Speaker:
         for seq_groups in (*others, usual):
             speak_alone(batch, [voice], self._warm_options(seq_groups, WARM_SECONDS))
         speak_complete(batch, voice, self._warm_options(usual, WARM_SECONDS))
-        if batch.synthesizer.model.device.type != "cpu":  # a CPU captures nothing
+        if batch.ahead.lines:  # a CPU captures nothing
             speak_alone(batch, self._own_voices(), self._warm_options(usual, SHORT_SECONDS))
             most = self._options.waiting
             speak_together(batch, voice, self._warm_options(usual, WARM_SECONDS), most)

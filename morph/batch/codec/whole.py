@@ -109,4 +109,4 @@ class WholeCodec:
 
 def _frames(line: Wants, piece: Piece) -> int:
     """Return the frames that are decoded for a piece."""
-    return len(piece.codes) + (0 if line.reference is None else len(line.reference))
+    return len(piece.making.codes) + (0 if line.reference is None else len(line.reference))

@@ -51,9 +51,9 @@ def voice(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch) -> Voice:
 
 @pytest.mark.parametrize("other", [Delivery(), COMPLETE])
 def test_a_complete_line_does_not_wait_for_one_that_goes_on(synthesizer, voice: Voice, other) -> None:
-    with Batch(synthesizer, 3, joins=1) as batch:
+    with Batch(synthesizer, 3) as batch:
         endless = batch.speak(Line(ENDLESS, voice), LONG, other)
-        wait_until(lambda: endless.frames > 0)
+        wait_until(lambda: endless.progress.done > 0)
         for seed in range(2):
             assert batch.speak(Line("Hello there.", voice, seed=seed), SHORT, COMPLETE).result().report.frames
         assert not endless.ended
@@ -122,7 +122,7 @@ class Codes:
 
     def __init__(self, frames: int):
         self._frames = frames
-        self.codes = self
+        self.making = self.codes = self
 
     def __len__(self) -> int:
         return self._frames

@@ -267,8 +267,8 @@ def test_the_progress_of_a_complete_line_is_told(facts: ServerFacts, client: Cli
     line = ryan(client, "word " * 40)
     with RemoteSpeaks(facts) as speaks:
         speech = speaks.speak(line, replace(SHORT, sampling=Sampling(max_seconds=100)), UNHEARD)
-        wait_until(lambda: speech.frames > 0)
-        assert not speech.ended and speech.expected >= speech.frames
+        wait_until(lambda: speech.progress.done > 0)
+        assert not speech.ended and speech.progress.expected >= speech.progress.done
         speech.cancel()
         assert speech.result().report.ended == "cancelled"
     wait_until(lambda: row_is_free(client.speaker))

@@ -55,13 +55,14 @@ def test_every_setting_and_voice_of_the_server_is_spoken_with_before_it_is_ready
         assert speaker.is_ready
     finally:
         speaker.close()
-    alone = [(3, "ann", "sentence"), (5, "ann", "sentence"), (5, "ann", "sentence"), (5, "bob", "sentence")]
+    heard = complete = (5, "ann", "sentence")
+    alone = [(3, "ann", "sentence"), heard, complete, (5, "ann", "sentence"), (5, "bob", "sentence")]
     assert spoken == [*alone, (5, "ann", "token"), (5, "ann", "sentence")], "at most two may wait"
     [ready] = [record.getMessage() for record in caplog.records if record.getMessage().startswith("ready: ")]
     assert "3 rows of 1024 positions" in ready and "0 graphs captured" in ready
 
 
-def test_on_a_cpu_one_line_is_spoken(load, spoken):
+def test_on_a_cpu_a_line_is_spoken_as_it_is_heard_and_complete(load, spoken):
     model = load("tiny", "custom_voice")
     assert warming.ahead_of(model, 8) is NOTHING_AHEAD
     speaker = Speaker(Synthesizer(model), ServerOptions())
@@ -69,7 +70,7 @@ def test_on_a_cpu_one_line_is_spoken(load, spoken):
         speaker.warm()
     finally:
         speaker.close()
-    assert len(spoken) == 1
+    assert len(spoken) == 2
 
 
 def test_every_format_is_encoded_once(monkeypatch):
