@@ -486,7 +486,7 @@ class GraphRows:
         began = {line: self._new.pop(line) for line in [*self._new] if line not in stopped}
         self._unheard.update(line for line, request in began.items() if request.on_launch is not None)
         positions = self._table.positions
-        if self._first_is_awaited and not rows and self.decoder._can_split(positions):
+        if self._codes_are_awaited and not rows and self.decoder._can_split(positions):
             self._split = positions
         self._launch(positions, rows, began)
         if not self.decoder._views.confirm():  # last: what a first frame waits for has been launched
@@ -540,6 +540,15 @@ class GraphRows:
     def _first_is_awaited(self) -> bool:
         """Whether the first frame of a line that somebody listens to is in flight, and read at once."""
         return bool(self._unheard) and self._table.running <= FIRST_AT_ONCE
+
+    @property
+    def _codes_are_awaited(self) -> bool:
+        """Whether the codes of the next frame are read before the talker's step: of a few lines, or if no line plays.
+
+        Where more lines play, what they need goes before a new line's latency.
+        """
+        running = self._table.running
+        return self._first_is_awaited and (running <= FEW_LINES or len(self._unheard) == running)
 
     @property
     def _lag(self) -> int:

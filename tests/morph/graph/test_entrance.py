@@ -158,13 +158,17 @@ def test_a_line_that_joins_few_others_is_heard_before_the_talker_s_step(load, mo
     read = Readback.pop
     monkeypatch.setattr(Readback, "pop", pop)
     monkeypatch.setattr(GraphDecoder, "_can_split", note)
-    monkeypatch.setattr(graph, "FIRST_AT_ONCE", 5)
     for _ in range(3):  # plain, recorded, replayed
         splits.clear()
         made = decoder.decode(model, ComingLines(listened(prompts, frames)), OPTIONS)
         for ours, theirs in zip(made, alone, strict=True):
             assert ours.ended == theirs.ended and torch.equal(ours.codes, theirs.codes)
-    assert splits == [True] * 5, "the sixth is heard with the others"
+    assert splits == [True] * FEW_LINES, "others play when the next ones come"
+    splits.clear()
+    together = [line for [line] in listened(prompts, frames)]
+    made = decoder.decode(model, ComingLines([together]), OPTIONS)
+    assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, alone, strict=True))
+    assert splits == [True], "of lines that begin together none plays"
 
 
 @pytest.mark.parametrize("rows", [2, 6])
