@@ -209,6 +209,13 @@ class Engine:
         with self.exclusive():
             return self._streams.open(model, choice.codec == "batch", lines)
 
+    def prepare_codec(self, model: Model, choice: Choice, codec: LineCodec) -> None:
+        """Do once what would hold up lines later whose samples are made: in parts by ``codec``, or complete."""
+        with self.exclusive():
+            codec.prepare()
+            if choice.codec == "batch":
+                self._waveforms.prepare(model)
+
     def free(self) -> None:
         """Release caches and graphs; the next decoding creates them again. Waits for a decoding in another thread."""
         with self.exclusive():

@@ -108,7 +108,7 @@ class Running:
             builder = engine.prompt_builder(model)
             self._shared = Shared(builder, self._speed, whole, partial(engine.describe, model, choice))
             if self.ahead.lines:
-                self._turns.codec.prepare()
+                engine.prepare_codec(model, choice, self._turns.codec)
             self.follow()  # first: the engine makes room for the lines that are there
             engine.decode(model, self, self._options, self._on_frame, choice)
             self._turns.send(self._heard)

@@ -50,6 +50,11 @@ class Waveforms:
             return decode_waveforms(model, codes, references, on_chunk)
         return codec.decode_waveforms(codes, references, on_chunk)
 
+    def prepare(self, model: Model) -> None:
+        """Capture what decoding lines together replays, so that no line waits for it later."""
+        if (codec := self.batch_codec(model)) is not None:
+            codec.prepare()
+
     def free(self) -> None:
         """Release graphs, buffers and views of the weights."""
         if self._codec is not None:

@@ -11,12 +11,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
 from ..codec.forward import Slabs, TorchOps, synthesise
-from ..codec.packing import PackedChunk, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
+from ..codec.packing import (
+    CHUNK_FRAMES,
+    Chunk,
+    PackedChunk,
+    choose_size,
+    cut_chunks,
+    pack_rows,
+    row_sizes,
+    write_plan,
+)
 from ..codec.upstream import cut_reference
 from ..codec.weights import CodecWeights
 from ..model.finite import check_samples
@@ -203,14 +213,33 @@ class BatchCodec:
                     ops.compile_ahead(lambda others: synthesise(weights, into, others, slabs, out))
                 synthesise(weights, into, ops, slabs, out)
 
-        if self._rows.capture and not graphs_keep_memory(device):
-            if self._replays is None or self._replays.device != device:
-                self._replays = CapturedGraphs(device, self._captures)
-            self._replays.run(("row", size), decode_row)
+        if (replays := self._graphs_on(device)) is not None:
+            replays.run(("row", size), decode_row)
         else:
             decode_row()
         self._seen.add(size)
         return _SamplesInFlight(out)
+
+    def _graphs_on(self, device: torch.device) -> CapturedGraphs | None:
+        """Return what replays rows on a device, or None where it would keep their temporaries."""
+        if not self._rows.capture or graphs_keep_memory(device):
+            return None
+        if self._replays is None or self._replays.device != device:
+            self._replays = CapturedGraphs(device, self._captures)
+        return self._replays
+
+    @torch.inference_mode()
+    def prepare(self) -> None:
+        """Capture rows of all lengths, where they can be, so that no line waits for it later."""
+        weights = self.look_up()
+        codes = torch.zeros(CHUNK_FRAMES, len(weights.offsets), dtype=torch.int64)
+        with torch.cuda.device_of(weights.codebooks):
+            replays = self._graphs_on(weights.codebooks.device)
+            for size in reversed(self.sizes):  # the largest first: all share its memory
+                frames = max(0, min(CHUNK_FRAMES, size - weights.gap))
+                plan = write_plan([PackedChunk(Chunk(0, 0, 0, frames), weights.gap)], [codes], size)
+                if replays is not None:
+                    replays.prepare(("row", size), partial(self._try, weights, plan))
 
     def _choose_ops(self, weights: CodecWeights) -> TorchOps:
         """Return Triton's kernels on a CUDA device where they can run, otherwise torch's own operations."""

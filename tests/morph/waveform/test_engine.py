@@ -16,6 +16,7 @@ from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec, RowSettings
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, random_codes, signal_to_noise
+from tests.morph.recorded import Recordings
 
 BF16_DB = 12  # against float32; upstream's own bf16 has 15
 FP16_DB = 20  # three more bits of mantissa
@@ -172,6 +173,25 @@ class FailingOps(TorchOps):
     def finish(self, x, weight, bias):
         self.calls += 1
         raise self.error
+
+
+def test_rows_of_all_lengths_are_captured_before_a_line_waits_for_them(model, monkeypatch):
+    lines = [random_codes(model, frames, seed) for seed, frames in enumerate((3, 30, 299))]
+    wanted = [BatchCodec(model).decode_waveforms([line])[0] for line in lines]
+    monkeypatch.setattr(waveforms, "CapturedGraphs", Recordings)
+    engine = BatchCodec(model, rows=RowSettings(largest=360))
+    engine.prepare()
+    assert [*engine._replays.recordings] == [("row", size) for size in reversed(engine.sizes)]
+    made = Recordings.made
+    for ours, theirs in zip([engine.decode_waveforms([line])[0] for line in lines], wanted, strict=True):
+        assert_near(ours, theirs)
+    assert Recordings.made == made
+
+
+def test_nothing_is_captured_ahead_where_nothing_can_be(model, monkeypatch):
+    engine = BatchCodec(model)
+    monkeypatch.setattr(BatchCodec, "_try", lambda *_: pytest.fail("a row was decoded"))
+    engine.prepare()
 
 
 class OutOfResources(Exception):
