@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 
 import pytest
@@ -13,6 +14,7 @@ from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.options import ServerOptions
 from qwen3_tts_morph.serve.audio.encoders import FORMATS
+from qwen3_tts_morph.serve.process import server
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes import warming
 from qwen3_tts_morph.serve.routes.metrics import SLOW_MOMENTS, Metrics
@@ -95,3 +97,10 @@ def test_metrics_tell_of_slow_moments(client):
 def test_a_setting_that_cannot_be_prepared_is_refused():
     with pytest.raises(ValueError, match="warm_groups has 16"):
         ServerOptions(warm_groups=(15, 16))
+
+
+def test_the_command_line_names_settings_that_are_prepared():
+    parser = argparse.ArgumentParser()
+    server.add_arguments(parser)
+    assert server.read_options(parser.parse_args(["--warm-groups", "15", "9"])).warm_groups == (15, 9)
+    assert server.read_options(parser.parse_args([])).warm_groups == ()
