@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from .graph.pool import DecoderPool
 from .model.layers import check_config
 from .model.model import Model
 from .model.threads import is_small_on_cpu
-from .options import AUTO_ROWS, GenerateOptions, check_engine
+from .options import GenerateOptions, check_engine
 from .runtime.capture import NO_CUDA, CaptureStream
 from .runtime.exclusive import Exclusive
 from .runtime.fallback import Fallback
@@ -161,10 +161,6 @@ class Engine:
         """
         with self.exclusive():
             choice = choice or self.choose(model)
-            if options.batch_size == AUTO_ROWS:  # a running batch has chosen its rows before
-                options = replace(
-                    options, batch_size=max(1, len(lines) if isinstance(lines, Sequence) else 1)
-                )
             if choice.engine == "graph":
                 return self._graphs.decode(model, lines, options, on_frame)
             return eager.decode(model, lines, options, on_frame)

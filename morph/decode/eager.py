@@ -27,7 +27,7 @@ from .sampling import (
     sample_tokens,
     shared,
 )
-from .source import Lines, LineSource, as_source
+from .source import Lines, LineSource, as_source, rows_of
 from .talker import Talker
 
 
@@ -125,6 +125,7 @@ def decode(
     experiment = experiment or Experiment()
     predictor = experiment.predictor or choose_predictor(model, options)
     source = as_source(lines)
+    options = replace(options, batch_size=rows_of(options.batch_size, source))
     batches = EagerRows(model, options, source, replace(experiment, predictor=predictor))
     with choose_kernels(options.seq_groups):
         return Loop(model, source, batches).run(on_frame)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeAlias
 
+from ..options import MOST_LINES
 from .request import LineRequest
 
 PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many lines takes
@@ -110,6 +111,13 @@ class GivenLines:
 
     def wait(self) -> None:
         raise RuntimeError("no line can make a frame, and no other will come")
+
+
+def rows_of(batch_size: int, lines: Lines) -> int:
+    """Return the rows for lines: ``batch_size`` at most; ``AUTO_ROWS`` takes all that are given."""
+    given = len(lines) if isinstance(lines, Sequence) else lines.most
+    most = batch_size or MOST_LINES
+    return max(1, min(given or batch_size or 1, most))
 
 
 Lines: TypeAlias = "Sequence[LineRequest] | LineSource"

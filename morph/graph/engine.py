@@ -365,7 +365,7 @@ class GraphDecoder:
         if isinstance(lines, Sequence) and not lines:
             raise ValueError("there is no line to decode: give one or more")
         source = as_source(lines)
-        if source.late and self.batch > 1 and self._entrance is None:
+        if expects_late(source) and self.batch > 1 and self._entrance is None:
             self._entrance = GraphDecoder(1, 1, self.frames, self._captures, self._views)
         try:
             with on_device(model.device):
@@ -624,10 +624,15 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
+def expects_late(source: LineSource) -> bool:
+    """Return whether lines come while others are decoded, or will, after the first ones."""
+    return source.late or source.ahead.lines > 0
+
+
 def expected_context(source: LineSource) -> int:
     """Return the positions that the longest of the lines that are there is likely to need; more for late ones."""
     there = max(map(expected_positions, source.ready), default=0)
-    return max(there, LATE_CONTEXT, source.ahead.positions) if source.late else there
+    return max(there, LATE_CONTEXT, source.ahead.positions) if expects_late(source) else there
 
 
 def expected_positions(line: LineRequest) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
 from ..decode.decoded import Decoded
-from ..decode.source import Lines
+from ..decode.source import Lines, rows_of
 from ..frame.weights import KeptWeights
 from ..model.model import Model
 from ..options import GenerateOptions
@@ -60,8 +60,8 @@ class DecoderPool:
         on_frame: Callable[[int], None] | None = None,
     ) -> list[Decoded]:
         """Decode any number of lines, at most ``options.batch_size`` at a time; see ``GraphDecoder.decode``."""
-        most = len(lines) if isinstance(lines, Sequence) else lines.most or options.batch_size
-        decoder = self._decoder(most, options.batch_size, model.device)
+        needed = rows_of(options.batch_size, lines)
+        decoder = self._decoder(needed, options.batch_size or needed, model.device)
         return decoder.decode(model, lines, options, on_frame)
 
     def free(self) -> None:

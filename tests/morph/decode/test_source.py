@@ -11,9 +11,9 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LatePart, LineRequest
-from qwen3_tts_morph.morph.decode.source import Ahead, GivenLines
+from qwen3_tts_morph.morph.decode.source import Ahead, GivenLines, rows_of
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
 
 from tests.morph.decoding import assert_equal, line_requests, prompts_of
 
@@ -228,3 +228,11 @@ def on_cuda(prompt):
     """Return the prompt with its rows, which the model on the CPU makes, on the GPU."""
     inputs, trailing = prompt.embeds.to("cuda"), prompt.text_rows.to("cuda")
     return replace(prompt, inputs=inputs, trailing=trailing, pad=prompt.pad.to("cuda"))
+
+
+def test_rows_are_those_asked_for_or_all_that_are_given():
+    requests = [None] * 5
+    assert [rows_of(size, requests) for size in (AUTO_ROWS, 3, 8)] == [5, 3, 5]
+    assert rows_of(AUTO_ROWS, [None] * 600) == MOST_LINES
+    source = Source([], lambda _: None)
+    assert [rows_of(size, source) for size in (AUTO_ROWS, 3)] == [1, 3]

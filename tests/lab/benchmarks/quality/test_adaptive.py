@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.lossless import Tally
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.model import Model
@@ -22,6 +21,7 @@ from lab.benchmarks.quality.calibrating import calibrate_conditions
 from lab.benchmarks.quality.distance import trace_lines
 from lab.benchmarks.quality.folder import RunFolder
 from lab.benchmarks.quality.lines import assign_voices
+from lab.benchmarks.quality.lossless import Tally
 from lab.benchmarks.quality.registry import STRATEGIES
 from lab.benchmarks.quality.speak import Speaker
 from lab.benchmarks.quality.strategies import Condition
