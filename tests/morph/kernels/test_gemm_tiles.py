@@ -41,12 +41,12 @@ def test_which_products_use_split_k():
     assert split(eight, 64, 2048, 6144) == (64, 8)
     held = gemm_tile(plan, GemmShape(64, 1024, 3072, 2))
     assert held.held and held.block_k * (held.stages - 1) == 3072 // 8  # all of a split is in flight at once
-    assert not gemm_tile(Plan(gemm_held=True), GemmShape(64, 1000, 3072, 2)).held
+    assert not gemm_tile(Plan(library_min_rows=None, gemm_held=True), GemmShape(64, 1000, 3072, 2)).held
 
 
 def test_which_products_are_folded():
     """Few rows: more folds until there are enough programs, or more than fit on the GPU at once."""
-    plan = Plan(gemm_held=True)
+    plan = Plan(library_min_rows=None, gemm_held=True)
 
     def folded(rows: int, outputs: int, width: int, gated: bool = False) -> tuple[int, int, int]:
         tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2, gated))
@@ -73,7 +73,7 @@ def test_which_products_are_folded():
 
 def test_which_products_are_streamed():
     """Those whose programs would take turns on a GPU if each held its weights: large ones, up to 64 rows."""
-    plan = Plan(gemm_held=True)
+    plan = Plan(library_min_rows=None, gemm_held=True)
 
     def streamed(rows: int, outputs: int, width: int, gated: bool = False) -> tuple[int, int, int] | None:
         tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2, gated))
@@ -126,7 +126,7 @@ ON_HOPPER = pytest.mark.gpu(capability=(9, 0))  # Gluon kernels run only there, 
 @pytest.mark.parametrize("width, outputs", [(1024, 4096), (2048, 1024), (3072, 1024)])
 def test_held_gemms_are_right(device, width, outputs, rows, split_k, pdl):
     """The three kinds of a layer's products; only on a GPU, as Gluon has no interpreter."""
-    plan = Plan(gemm_held=True, pdl=pdl, max_split_k=split_k, split_k_programs=256)
+    plan = Plan(library_min_rows=None, gemm_held=True, pdl=pdl, max_split_k=split_k, split_k_programs=256)
     tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2))
     across = -(-rows // 64)
     assert tile.held and tile.split_k == (1 if width == 1024 else min(split_k, 16 // across))
@@ -140,7 +140,7 @@ def test_held_gemms_are_right(device, width, outputs, rows, split_k, pdl):
 @pytest.mark.parametrize("width, outputs", [(1024, 4096), (1024, 1024), (2048, 1024), (3072, 1024)])
 def test_folded_gemms_are_right(device, width, outputs, rows, folds, pdl):
     """Few rows, in as many folds as fit; where none fit, in gemm_held, most of whose rows are then padding."""
-    plan = Plan(gemm_held=True, pdl=pdl, max_folds=folds)
+    plan = Plan(library_min_rows=None, gemm_held=True, pdl=pdl, max_folds=folds)
     tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2))
     assert tile.held and tile.folds <= folds
     if width == 1024:
@@ -156,7 +156,9 @@ STREAMED = [(3, 1, 1), (3, 4, 4), (17, 2, 4), (32, 4, 1), (32, 1, 4), (33, 1, 4)
 @pytest.mark.parametrize("pdl", [False, True])
 @pytest.mark.parametrize("rows, folds, split_k", STREAMED)
 def test_streamed_gemms_are_right(device, rows, folds, split_k, pdl):
-    plan = Plan(gemm_held=True, pdl=pdl, max_folds=folds, max_split_k=split_k, held_programs=0)
+    plan = Plan(
+        library_min_rows=None, gemm_held=True, pdl=pdl, max_folds=folds, max_split_k=split_k, held_programs=0
+    )
     # Without split-K no kernel holds weights of 6144 columns, so they are not streamed either.
     for width, outputs in ((2048, 4096), (6144, 2048))[: 1 if split_k == 1 else 2]:
         tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2))
@@ -168,7 +170,9 @@ def test_streamed_gemms_are_right(device, rows, folds, split_k, pdl):
 @ON_HOPPER
 @pytest.mark.parametrize("rows", [4, 16])
 def test_folded_gemms_in_float16(device, rows):
-    check_kinds(device, Plan(gemm_held=True, pdl=True), 2048, 1024, rows, torch.float16)
+    check_kinds(
+        device, Plan(library_min_rows=None, gemm_held=True, pdl=True), 2048, 1024, rows, torch.float16
+    )
 
 
 @ON_HOPPER
@@ -176,7 +180,7 @@ def test_folded_gemms_in_float16(device, rows):
 @pytest.mark.parametrize("width", [2048, 3072])
 def test_a_folded_gemm_with_bias_starts_a_residual_stream_and_is_deterministic(device, width, rows):
     """Whatever the memory after the last row holds."""
-    plan, dtype = Plan(gemm_held=True, pdl=True), torch.bfloat16
+    plan, dtype = Plan(library_min_rows=None, gemm_held=True, pdl=True), torch.bfloat16
     x = random(device, 64, width, dtype=dtype)
     weight = random(device, 1024, width, dtype=dtype) / width**0.5
     bias, gain = random(device, 1024, dtype=dtype), 1 + random(device, 1024, dtype=dtype)

@@ -22,7 +22,7 @@ from qwen3_tts_morph.morph.model.weights.int8 import quantize
 
 from lab.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights
 from tests.morph.kernels.test_frame import FILTERED, POSITIONS, check_frames
-from tests.morph.kernels.test_linear import residual_of
+from tests.morph.kernels.test_linear import OURS, residual_of
 
 
 @triton.jit
@@ -58,7 +58,7 @@ def test_a_product_equals_that_of_the_dequantized_weight(device, width, outputs,
     x = torch.randn(rows, width).to(device)
     out = torch.full((rows, outputs), torch.nan, device=device)
     gain = torch.ones_like(x[0])
-    project(Plan(), residual_of(x, gain), out, Projection(weight, gain, 1e-6, gated=gated))
+    project(OURS, residual_of(x, gain), out, Projection(weight, gain, 1e-6, gated=gated))
     normed = torch.nn.functional.rms_norm(x.double(), (width,), None, 1e-6)
     wanted = normed @ (weight.values.double() * weight.scale.double()[:, None]).T
     if gated:
@@ -77,7 +77,9 @@ def test_split_k_applies_the_scales(device, width, outputs, rows, split_k):
     x, gain = torch.randn(rows, width, device=device), torch.ones(outputs, device=device)
     stream = residual_of(torch.randn(rows, outputs, device=device), gain)
     before = stream.values.double()
-    plan = Plan(max_split_k=split_k, split_k_block_n=32, split_k_min_width=64, gemm_held=True)
+    plan = Plan(
+        library_min_rows=None, max_split_k=split_k, split_k_block_n=32, split_k_min_width=64, gemm_held=True
+    )
     project(plan, Inputs(x), stream.values, Projection(weight, residual=stream, next_norm=gain))
     wanted = before + x.double() @ (weight.values.double() * weight.scale.double()[:, None]).T
     assert ((stream.values.double() - wanted).norm(dim=0) / wanted.norm(dim=0)).max() < 1e-5

@@ -22,6 +22,7 @@ SIZES = [(64, 96), (100, 37), (1500, 40), (2048, 9)]
 MANY_ROWS = (5, 64, 65, 70)
 CASES = [(*size, rows) for size in SIZES for rows in (3, 17)] + [(100, 37, rows) for rows in MANY_ROWS]
 EPS = 1e-6
+OURS = Plan(library_min_rows=None)
 NAMED_SIZES = {str(size): size for size in SIZES}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Triton's interpreter truncates bf16 where a GPU rounds it.
@@ -35,9 +36,9 @@ def random(device, *shape: int, dtype=torch.float32, seed: int = 0) -> torch.Ten
 
 def residual_of(x: torch.Tensor, gain: torch.Tensor) -> Residual:
     """A residual stream as it is before a product whose norm has the weight ``gain``."""
-    if len(x) <= Plan().gemv_max_rows:
+    if len(x) <= OURS.gemv_max_rows:
         return Residual(x.clone(), None)
-    return look_up(Plan(), Inputs(x.to(gain.dtype)), gain, EPS)
+    return look_up(OURS, Inputs(x.to(gain.dtype)), gain, EPS)
 
 
 def rms_norm(x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
@@ -52,7 +53,7 @@ def check(out: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> None:
 def check_operand(stream: Residual, gain: torch.Tensor) -> None:
     """What a residual stream holds for the next GEMM agrees with its float32 values."""
     width = len(gain)
-    check(stream.operand(Plan()), stream.values.double() * gain.double(), gain.dtype)
+    check(stream.operand(OURS), stream.values.double() * gain.double(), gain.dtype)
     padded = torch.nn.functional.pad(stream.values.double().square(), (0, -width % int(SUM_WIDTH)))
     sums = padded.unflatten(1, (-1, int(SUM_WIDTH))).sum(2)
     assert torch.allclose(stream.squares.double().T, sums, rtol=1e-5)
@@ -78,7 +79,7 @@ def check_norm_and_projection(device, width: int, outputs: int, rows: int, dtype
     weight = random(device, outputs, width, dtype=dtype, seed=1)
     out = torch.full((rows, outputs), torch.nan, device=device)
     normed = torch.full((rows, width), torch.nan, dtype=dtype, device=device)
-    project(Plan(), residual_of(x, gain), out, Projection(weight, gain, 1e-6, normed_copy=normed))
+    project(OURS, residual_of(x, gain), out, Projection(weight, gain, 1e-6, normed_copy=normed))
     wanted = rms_norm(x.double(), gain)
     check(normed, wanted, dtype)
     check(out, wanted @ weight.double().T, dtype)
@@ -96,7 +97,7 @@ def test_swiglu_of_the_residual_and_its_partials(device, sizes, rows_and_parts, 
     out = torch.full((rows, outputs), torch.nan, dtype=dtype, device=device)
     stream = residual_of(x, gain)
     before = stream.values.clone()
-    project(Plan(), stream, out, Projection(weight, gain, 1e-6, gated=True, partials=partials))
+    project(OURS, stream, out, Projection(weight, gain, 1e-6, gated=True, partials=partials))
     full = x.double() + (partials.double().sum(0) if parts else 0)
     gate, up = (rms_norm(full, gain) @ weight.double().T).chunk(2, dim=-1)
     check(out, torch.nn.functional.silu(gate) * up, dtype)
@@ -119,7 +120,7 @@ def test_residual_is_added_in_place(device, width, outputs, rows, parts, dtype):
     stream = residual_of(residual, gain)
     before = stream.values.double()
     project(
-        Plan(),
+        OURS,
         Inputs(inputs),
         stream.values,
         Projection(weight, partials=partials, residual=stream, next_norm=next_gain),
@@ -134,10 +135,10 @@ def test_residual_is_added_in_place(device, width, outputs, rows, parts, dtype):
 def test_rows_of_a_gemm_pass_are_looked_up(device, dtype):
     table, gain = random(device, 50, 100, dtype=dtype), 1 + random(device, 100, dtype=dtype)
     tokens = torch.tensor([7, 49, 0, 3, 11, 12, 7, 1], device=device)[::2]
-    stream = look_up(Plan(), Inputs(table, tokens), gain, EPS)
+    stream = look_up(OURS, Inputs(table, tokens), gain, EPS)
     assert torch.equal(stream.values, table[tokens].float())
     check_operand(stream, gain)
-    last = stream.last(2, Plan())
+    last = stream.last(2, OURS)
     assert torch.equal(last.values, stream.values[1::2])
     check_operand(last, gain)
 
@@ -150,8 +151,8 @@ def test_hidden_states_that_precede_the_tokens(device, dtype, lines):
     tokens = torch.tensor([7, 49, 0, 3, 11, 12], device=device)[: 2 * lines : 2]
     inputs = Inputs(table, tokens, hidden)
     wanted = torch.stack((hidden, table[tokens]), dim=1).flatten(0, 1)
-    assert torch.equal(inputs.operand(Plan()), wanted)
-    stream = look_up(Plan(), inputs, gain, EPS)
+    assert torch.equal(inputs.operand(OURS), wanted)
+    stream = look_up(OURS, inputs, gain, EPS)
     assert torch.equal(stream.values, wanted.float())
     check_operand(stream, gain)
 
@@ -162,7 +163,7 @@ def test_rows_of_a_table_and_a_bias(device, rows):
     bias, tokens = random(device, 20), torch.tensor([7, 49, 0, 3, 11, 12], device=device)[::2][:rows]
     out = torch.full((rows, 20), torch.nan, device=device)
     copy = torch.full((rows, 64), torch.nan, device=device)
-    project(Plan(), Inputs(table, tokens), out, Projection(weight, bias=bias, input_copy=copy))
+    project(OURS, Inputs(table, tokens), out, Projection(weight, bias=bias, input_copy=copy))
     check(out, (table[tokens].double() @ weight.double().T) + bias.double(), torch.float32)
     if rows < 3:
         assert torch.equal(copy, table[tokens])
@@ -171,8 +172,8 @@ def test_rows_of_a_table_and_a_bias(device, rows):
 def test_a_product_starts_a_residual_stream(device):
     x, weight, bias = random(device, 5, 64), random(device, 40, 64), random(device, 40)
     gain = random(device, 40, seed=1)
-    stream = Residual.empty(Plan(), 5, gain)
-    project(Plan(), Inputs(x), stream.values, Projection(weight, bias=bias, starts=stream, next_norm=gain))
+    stream = Residual.empty(OURS, 5, gain)
+    project(OURS, Inputs(x), stream.values, Projection(weight, bias=bias, starts=stream, next_norm=gain))
     check(stream.values, x.double() @ weight.double().T + bias.double(), torch.float32)
     check_operand(stream, gain)
 
@@ -182,10 +183,10 @@ def test_every_gemv_tile_returns_the_same(device):
     gain = random(device, 1500)
     wanted = rms_norm(x.double(), gain) @ weight.double().T
     for plan in (
-        Plan(gemv_warps=1),
-        Plan(gemv_warps=8, gemv_register_bytes=65536),
-        Plan(gemv_register_bytes=1),
-        Plan(gemv_evict=""),
+        Plan(library_min_rows=None, gemv_warps=1),
+        Plan(library_min_rows=None, gemv_warps=8, gemv_register_bytes=65536),
+        Plan(library_min_rows=None, gemv_register_bytes=1),
+        Plan(library_min_rows=None, gemv_evict=""),
     ):
         out = torch.full((1, 100), torch.nan, device=device)
         project(plan, Residual(x, None), out, Projection(weight, gain, 1e-6))
@@ -194,9 +195,11 @@ def test_every_gemv_tile_returns_the_same(device):
 
 # The first one is the quickest in the interpreter, and runs by default.
 GEMM_PLANS = {
-    "large tiles": Plan(gemm_block_n=128, gemm_programs=1, gemm_block_k=256, gemm_block_m=128),
-    "no pipeline": Plan(gemm_stages=1),
-    "small tiles": Plan(gemm_block_n=16, gemm_block_k=64),
+    "large tiles": Plan(
+        library_min_rows=None, gemm_block_n=128, gemm_programs=1, gemm_block_k=256, gemm_block_m=128
+    ),
+    "no pipeline": Plan(library_min_rows=None, gemm_stages=1),
+    "small tiles": Plan(library_min_rows=None, gemm_block_n=16, gemm_block_k=64),
 }
 
 
@@ -226,14 +229,14 @@ def test_a_row_gets_the_same_result_at_any_index(device):
     x = random(device, 70, 200)
     outs = torch.full((2, 70, 60), torch.nan, device=device)
     for out, order in zip(outs, (torch.arange(70), torch.arange(69, -1, -1)), strict=True):
-        project(Plan(), residual_of(x[order], gain), out, Projection(weight, gain, 1e-6))
+        project(OURS, residual_of(x[order], gain), out, Projection(weight, gain, 1e-6))
     check(outs[0], outs[1].flip(0).double(), torch.float32)
     assert device.type == "cpu" or torch.equal(outs[0], outs[1].flip(0))
 
 
 def splitting(split_k: int, block_n: int = 32) -> Plan:
     """A plan that uses split-K for small products too."""
-    return Plan(max_split_k=split_k, split_k_block_n=block_n, split_k_min_width=64)
+    return Plan(library_min_rows=None, max_split_k=split_k, split_k_block_n=block_n, split_k_min_width=64)
 
 
 # Splits that are multiples of BLOCK_K, splits that are not, odd numbers of outputs, more rows than one program has.
@@ -282,7 +285,7 @@ def test_split_k_equals_one_program_after_a_norm(device, dtype):
     gain, weight = 1 + random(device, 512, dtype=dtype), random(device, 72, 512, dtype=dtype)
     stream = residual_of(random(device, 64, 512), gain)
     outs = []
-    for plan in (Plan(), splitting(4), splitting(8, block_n=16)):
+    for plan in (OURS, splitting(4), splitting(8, block_n=16)):
         outs.append(torch.full((64, 72), torch.nan, device=device))
         project(plan, stream, outs[-1], Projection(weight, gain, 1e-6))
     check(outs[0], rms_norm(stream.values.double(), gain) @ weight.double().T, dtype)
@@ -309,4 +312,4 @@ def test_wrong_settings_are_refused(device):
     with pytest.raises(ValueError, match="gemv_max_rows is 3"):
         Plan(gemv_max_rows=3)
     with pytest.raises(ValueError, match="no scaled copy"):
-        residual.operand(Plan())
+        residual.operand(OURS)

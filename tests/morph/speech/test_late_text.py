@@ -45,7 +45,8 @@ def model(load):
     return load("tiny", "base")
 
 
-@pytest.fixture(params=ENGINES)
+# The eager engine runs what it does in another way by default: test_stream.py has both engines too.
+@pytest.fixture(params=[pytest.param("eager", marks=pytest.mark.slow), "graph"])
 def synthesizer(model, request):
     return Synthesizer(model, Engine(request.param))
 
@@ -101,6 +102,7 @@ class Starved:
 
 
 @pytest.mark.parametrize("text", [THREE, *TEXTS[:2]])
+@pytest.mark.parametrize("synthesizer", ENGINES, indirect=True)
 def test_sentences_are_the_same_however_the_text_comes(synthesizer, voice, text) -> None:
     whole = spoken(synthesizer, Line([text], voice, seed=5))
     for parts in (list(text), in_parts(text, 1)):
@@ -249,6 +251,7 @@ def test_the_end_that_is_held_back_does_not_depend_on_when_the_text_comes(synthe
         model.profile = before
 
 
+@pytest.mark.parametrize("synthesizer", ENGINES, indirect=True)
 def test_the_guard_grows_with_the_text(synthesizer, voice, monkeypatch) -> None:
     monkeypatch.setattr(pieces, "longest_frames", lambda tokens: 2 + tokens)
     report = spoken(
@@ -475,6 +478,7 @@ def long_lines(voice, monkeypatch) -> list[Line]:
 
 
 @pytest.mark.parametrize("by", ["reader", "stream"])
+@pytest.mark.parametrize("synthesizer", ENGINES, indirect=True)
 def test_a_line_is_cancelled_alone(synthesizer, long_lines, by) -> None:
     options = replace(ENDLESS, sampling=Sampling(max_new_tokens=201))
     with stream_lines(synthesizer, long_lines, options) as stream:

@@ -32,6 +32,9 @@ from tests.morph.decoding import (
 )
 from tests.morph.pairwise import pairwise, thinned
 
+# The laboratory alone decodes so: no user waits for it.
+pytestmark = pytest.mark.slow
+
 PLAIN = TokenSampling(temperature=1.0, top_k=0)
 FILTERED = TokenSampling(temperature=0.8, top_k=3, top_p=0.9)
 
