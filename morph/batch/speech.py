@@ -179,11 +179,13 @@ class Speech:
         """
         with self._changed:
             self._changed.wait_for(lambda: self._is_ready)
-            if self._chunks:
-                self.bell.set()
-                return self._chunks.take()
-            self.check()
-            return None
+            if not self._chunks:
+                self.check()
+                return None
+            chunk = self._chunks.take()
+            # After it: who speaks looks at once whether the reader still has enough, and is not told again.
+            self.bell.set()
+            return chunk
 
     def hear(self) -> None:
         """Want the line's sound while it is made, from now on; too late if its samples are being made complete."""
