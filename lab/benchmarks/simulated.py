@@ -51,7 +51,7 @@ class Times:
     row_frame: float = 0.000018
 
     def slower(self, times: float) -> Times:
-        """Return those of a device that takes so many times as long."""
+        """Return the times of a device that is slower by this factor."""
         return Times(**{name: times * value for name, value in asdict(self).items()})
 
 

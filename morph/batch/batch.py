@@ -49,11 +49,10 @@ class SynthesizerChecks:
     """Which lines a synthesizer can speak: it is ``Checks``."""
 
     def __init__(self, synthesizer: Synthesizer):
-        self._synthesizer, self.languages = synthesizer, synthesizer.model.languages
+        self._model, self.languages = synthesizer.model, synthesizer.model.languages
 
     def check(self, line: Line, options: GenerateOptions) -> None:
-        self._synthesizer.engine.choose(self._synthesizer.model)
-        check_line(self._synthesizer.model, line)
+        check_line(self._model, line)
 
 
 class Batch:

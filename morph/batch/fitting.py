@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
+from ..graph.room import position_bytes
 from ..model.model import Model
 from ..options import MOST_LINES
 from ..speech.pieces import piece_limit
@@ -28,10 +29,8 @@ def most_rows(model: Model) -> int:
 
 
 def row_bytes(model: Model) -> int:
-    """Return the memory of a row: its keys and values, and the embeddings of its text."""
-    config = model.config.talker_config
-    keys_and_values = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-    return ROW_POSITIONS * (keys_and_values + config.hidden_size) * model.dtype.itemsize
+    """Return the memory of a row."""
+    return ROW_POSITIONS * position_bytes(model)
 
 
 def needed_rows(model: Model, lines: Iterable[Waiting]) -> int:

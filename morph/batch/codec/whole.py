@@ -15,9 +15,8 @@ from ...speech.piece import Piece
 
 log = logging.getLogger(__name__)
 
-PATIENCE = (
-    5  # a piece waits for so many times what it takes, so that readers of other lines do not wait for it
-)
+# A piece waits at most this many times as long as it takes to make, so that readers of other lines do not wait for it.
+PATIENCE = 5
 SMOOTHING = 0.8  # share of what was measured before in the mean time of a frame
 
 Decode = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None]], list[np.ndarray]]
