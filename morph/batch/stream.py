@@ -12,6 +12,7 @@ from ..speech.lines import Line, Spoken, check_complete, check_lines
 from ..speech.progress import OnFrame
 from ..synthesizer import Synthesizer
 from .batch import Batch
+from .fitting import stream_rows
 from .speech import Chunk, Delivery, Speech
 
 SHOWN_EVERY_S = 0.05  # the progress
@@ -133,7 +134,7 @@ class SpeechStream:
         self.sample_rate = synthesizer.model.sample_rate
         self._bell, self._on_frame = Bell(), on_frame
         self._order: deque[int] = deque()  # the line of each chunk, and of each end, as they came
-        self._batch = Batch(synthesizer, options.batch_size, linger_s=None)
+        self._batch = Batch(synthesizer, stream_rows(options.batch_size, len(lines)), linger_s=None)
         self._speeches: list[Speech] = []
         for index, line in enumerate(lines):
             delivery = Delivery(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.fitting import CPU_ROWS, SHARE, most_rows, row_bytes
+from qwen3_tts_morph.morph.batch.fitting import CPU_ROWS, SHARE, most_rows, row_bytes, stream_rows
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.batch.stream import render_lines, stream_lines
 from qwen3_tts_morph.morph.engine import Engine
@@ -86,3 +86,11 @@ def test_a_gpus_memory_bounds_the_rows(monkeypatch, gigabytes, wanted):
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 2**21)
     assert row_bytes(model) == 512 * (2 * 28 * 8 * 128 + 1024) * 2
     assert most_rows(model) == wanted == max(1, min(MOST_LINES, int(SHARE * free) // row_bytes(model)))
+
+
+@pytest.mark.parametrize(
+    "batch_size, lines, wanted",
+    [(AUTO_ROWS, 1, 1), (AUTO_ROWS, CPU_ROWS, CPU_ROWS), (AUTO_ROWS, 9, AUTO_ROWS), (4, 9, 4)],
+)
+def test_a_few_streamed_lines_have_rows_without_a_look_at_the_memory(batch_size, lines, wanted):
+    assert stream_rows(batch_size, lines) == wanted
