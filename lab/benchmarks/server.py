@@ -9,10 +9,11 @@ or not earlier ones have been answered: an open loop. Each asks for raw PCM of a
 never end a line by themselves, so that a line has exactly the frames that its request allows, and an answer with
 fewer bytes is a lost one; the demo voice ends its lines itself.
 
-``p50_ms`` and ``p95_ms``: from before a request is sent to the first byte of its sound at the client. ``underruns`` are
-parts of the sound that came after a player that started with the first byte had played everything before, of all lines
-together, and ``gap_ms`` is the longest single silence that this made (in rows before 2026-11-26 the longest sum of a
-line's silences). ``lost``: requests without their complete sound; ``refused`` are those of them with 429.
+``p50_ms`` and ``p95_ms``: from before a request is sent to the first byte of its sound at the client;
+``audible_p50_ms`` and ``audible_p95_ms``: until a player that starts with it plays the first 10 ms above -50 dBFS, as
+others measure it. ``underruns`` are parts of the sound that came after such a player had played everything before, of
+all lines together, and ``gap_ms`` is the longest single silence that this made (in rows before 2026-11-26 the longest
+sum of a line's silences). ``lost``: requests without their complete sound; ``refused`` are those of them with 429.
 ``health_p50_ms`` is a request that no model answers, during the same load; ``client_late_p95_ms`` is how late the
 client's own event loop woke up, ``client_late_most_ms`` the latest of these, ``client_underruns`` those of the
 underruns that such a pause of the client explains, ``sent_late_p95_ms`` how late it sent its requests. The memory of
@@ -192,6 +193,7 @@ def figures_of(answers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of all lines, by their names in the row."""
     lines = answers["lines"]
     first = [line["first_s"] for line in lines if line["first_s"] is not None]
+    audible = [line["audible_s"] for line in lines if line["audible_s"] is not None]
     lost = [line["error"] for line in lines if line["error"] or not line["size"]]
     return {
         "lines": len(lines),
@@ -201,6 +203,8 @@ def figures_of(answers: Mapping[str, Any]) -> dict[str, Any]:
         "p95_ms": percentile_ms(first, 95),
         "p99_ms": percentile_ms(first, 99),
         "most_ms": 1000 * max(first, default=0.0),
+        "audible_p50_ms": percentile_ms(audible, 50),
+        "audible_p95_ms": percentile_ms(audible, 95),
         "underruns": sum(line["underruns"] for line in lines),
         "client_underruns": sum(line["own_underruns"] for line in lines),
         "underrun_lines": sum(line["underruns"] > 0 for line in lines),

@@ -23,7 +23,10 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-BYTES_PER_S = 2 * 24000
+from .audible import Listener
+
+RATE = 24000
+BYTES_PER_S = 2 * RATE
 TOLERANCE_S = 0.001  # of a gap, for the resolution of timers
 TICK_S = 0.002
 NEVER = 1_000_000  # of the collector's looks at younger objects: then it would look at all
@@ -49,6 +52,8 @@ class Answer:
     Args:
         late_s: by how much the client sent it after its time.
         first_s: from before the sending to the first byte of sound; None: none came.
+        audible_s: from before the sending to the moment in which a player plays the first audible sample; None: there
+            is none.
         last_s: from before the sending to the end.
         underruns: parts that came after a player had played everything before them.
         gap_s: the longest silence that this made.
@@ -61,6 +66,7 @@ class Answer:
 
     late_s: float
     first_s: float | None = None
+    audible_s: float | None = None
     last_s: float = 0.0
     underruns: int = 0
     gap_s: float = 0.0
@@ -170,7 +176,7 @@ def slept_through(silence: tuple[float, float], slept: Sequence[tuple[float, flo
 
 async def _hear(response: aiohttp.ClientResponse, answer: Answer, sent: float) -> None:
     """Read the sound as it comes; a player starts with the first byte."""
-    played_until = 0.0
+    played_until, listener = 0.0, Listener(RATE)
     async for data in response.content.iter_any():
         now = time.perf_counter()
         if answer.first_s is None:
@@ -179,8 +185,10 @@ async def _hear(response: aiohttp.ClientResponse, answer: Answer, sent: float) -
             answer.underruns += 1
             answer.gap_s = max(answer.gap_s, now - played_until)
             answer.silences.append(Silence(played_until, now, answer.size / BYTES_PER_S))
+        listener.hear(data, max(now, played_until))
         played_until = max(now, played_until) + len(data) / BYTES_PER_S
         answer.size += len(data)
+    answer.audible_s = None if listener.at is None else listener.at - sent
 
 
 async def ask(plan: Mapping[str, Any]) -> Answers:

@@ -45,6 +45,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import CODE_GROUPS, Voice
 
+from .audible import first_audible
 from .common import (
     ENGINES,
     TEXT,
@@ -72,8 +73,6 @@ AUTO = (
 )
 VOICES = ("preset", "x_vector", "icl")
 REFERENCE_FRAMES = 125  # 10 s
-AUDIBLE = 10 ** (-50 / 20)
-WINDOW = 240  # samples: 10 ms
 TOLERANCE_S = 0.001  # of a gap, for the resolution of thread switches
 WARM_UPS = 4
 LONG_WARM_UPS = 2  # of runs in which most is done often; what is done once is captured by the second
@@ -132,13 +131,6 @@ def listen(chunks: Iterable[Chunk], began: float, sample_rate: int) -> Heard:
     for chunk in chunks:
         player.hear(chunk.samples)
     return player.heard()
-
-
-def first_audible(samples: np.ndarray) -> int | None:
-    """Return the index of the first 10 ms that are louder than AUDIBLE, without their mean, or None."""
-    windows = samples[: len(samples) // WINDOW * WINDOW].reshape(-1, WINDOW)
-    loud = windows.std(axis=1) > AUDIBLE
-    return int(loud.argmax()) * WINDOW if loud.any() else None
 
 
 def make_voice(model: Model, kind: str) -> Voice:

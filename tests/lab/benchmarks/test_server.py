@@ -85,12 +85,14 @@ def test_each_rate_has_its_rows_and_all_share_one_number() -> None:
 
 def test_an_answer_with_fewer_bytes_than_its_frames_is_lost() -> None:
     requests = [{"body": {"sampling": {"max_seconds": 1.0}}}] * 3
-    lines = [{"error": "", "size": size, "first_s": 0.1, "underruns": 0, "own_underruns": 0, "gap_s": 0, "late_s": 0}
+    lines = [{"error": "", "size": size, "first_s": 0.1, "audible_s": 0.15, "underruns": 0,
+              "own_underruns": 0, "gap_s": 0, "late_s": 0}
              for size in (BYTES_PER_S, BYTES_PER_S - 2, 0)]  # fmt: skip
     lines[2]["error"] = "429 busy"
     mark_short(lines, requests)
     figures = figures_of({"lines": lines, "health_s": [], "ticks_late_s": [0.001] * 99 + [0.4]})
     assert (figures["lost"], figures["refused"], figures["p50_ms"]) == (2, 1, pytest.approx(100))
+    assert figures["audible_p95_ms"] == pytest.approx(150)
     assert figures["health_p50_ms"] is None and figures["client_late_p95_ms"] == pytest.approx(1)
     assert figures["client_late_most_ms"] == pytest.approx(400)
 
