@@ -76,6 +76,13 @@ WATCH = """() => {
   for (const kind of ['execution_success', 'execution_error', 'execution_interrupted'])
     api.addEventListener(kind, (e) => window.__ended.push([kind, e.detail]))
 }"""
+# Chromium draws each frame of an animation in the processor: those of a running node and of its progress bar took more
+# of it than ComfyUI and the speech together.
+NO_ANIMATION = """
+  const style = new CSSStyleSheet()
+  style.replaceSync('*, ::before, ::after { animation: none !important; transition: none !important }')
+  document.adoptedStyleSheets.push(style)
+"""
 FORGET = "() => { localStorage.clear(); sessionStorage.clear() }"
 ANSWERED = "() => window.__asking === 0"
 QUEUE = "() => { window.app.queuePrompt(0) }"
@@ -147,6 +154,7 @@ class ComfyBrowser:
     def _new_page(self) -> Page:
         context = self._browser.new_context()
         context.set_default_timeout(1000 * PAGE_PATIENCE)
+        context.add_init_script(NO_ANIMATION)
         return context.new_page()
 
 
