@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, set_live_sound
+from tests.comfy.examples import CLASSIC, NODES_2, PAGES, set_live_sound
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -60,7 +60,6 @@ ADDED = """() => window.app.graph.nodes.map((node) => {
 })"""
 # The page's one Audio element: it notes what it is to play, and plays nothing.
 STUB = """() => {
-  window.__played = []
   window.Audio = class extends EventTarget {
     pause() {}
     async play() {
@@ -70,19 +69,29 @@ STUB = """() => {
     }
   }
 }"""
+START = "() => { window.__played = []; window.app.graph.clear() }"
 CHANGED = "() => window.app.api.dispatchCustomEvent('status', {exec_info: {queue_remaining: 0}})"
 
 
-@pytest.fixture(params=BOTH_PAGES)
-def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
-    """A page with the library open; Heart is a speaker of the demo voice, Far fits no checkpoint that is here."""
+@pytest.fixture(scope="module")
+def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
+    """One page for all tests of a frontend: to open it takes longer than most of them."""
+    name, nodes_2 = PAGES[request.param]
+    server: ComfyServer = request.getfixturevalue(name)
+    with browser.open(server, nodes_2=nodes_2) as page:
+        page.folder, page.server = server.base_dir / LIBRARY, server
+        page.page.evaluate(STUB)
+        yield page
+
+
+@pytest.fixture
+def page(opened: ComfyPage) -> Iterator[ComfyPage]:
+    """An empty graph beside the library; Heart is a speaker of the demo voice, Far fits no checkpoint that is here."""
     import torch
     from qwen3_tts_morph.morph.voice.file import save_voice
     from qwen3_tts_morph.morph.voice.voice import Voice
 
-    name, nodes_2 = PAGES[request.param]
-    server: ComfyServer = request.getfixturevalue(name)
-    folder = server.base_dir / LIBRARY
+    folder = opened.folder
     folder.mkdir(parents=True, exist_ok=True)
     aside = {path: path.read_bytes() for path in folder.glob("*.safetensors")}
     for path in aside:
@@ -91,12 +100,15 @@ def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Comf
         Voice("preset", "0b02", "Heart", speaker="heart"), folder / "Heart.safetensors", "a warm voice"
     )
     save_voice(Voice("x_vector", "9b", "Far", torch.ones(8)), folder / "Far.safetensors")
-    with browser.open(server, nodes_2=nodes_2) as opened:
-        opened.folder, opened.server = folder, server
-        opened.page.evaluate(STUB)
+    opened.errors.clear()
+    opened.refused.clear()
+    opened.page.evaluate(START)
+    opened.page.evaluate(TOGGLE)
+    row(opened, "Heart").wait_for()
+    yield opened
+    if opened.page.locator(".morph-voices").count():
         opened.page.evaluate(TOGGLE)
-        row(opened, "Heart").wait_for()
-        yield opened
+        opened.page.locator(".morph-voices").wait_for(state="detached")
     for path in folder.glob("*.safetensors"):
         path.unlink()
     for path, data in aside.items():
@@ -133,7 +145,7 @@ def names(page: ComfyPage) -> list[str]:
     return sorted(path.stem for path in page.folder.glob("*.safetensors"))
 
 
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
+@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
 def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage, screenshots: Path) -> None:
     first = row(page, "Heart")
     assert "demo voice with heart" in first.inner_text() and "a warm voice" in first.inner_text()
@@ -162,7 +174,7 @@ def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage
     assert page.problems() == []
 
 
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
+@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
 def test_presets_are_on_top_and_are_heard(page: ComfyPage) -> None:
     found = page.page.locator(".morph-voices strong").all_text_contents()
     assert found == ["heart", "emma", "michael", "george", "Far", "Heart"]
@@ -178,7 +190,7 @@ def test_presets_are_on_top_and_are_heard(page: ComfyPage) -> None:
     assert page.problems() == []
 
 
-@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+@pytest.mark.parametrize("opened", CLASSIC, indirect=True, scope="module")
 def test_a_search_leaves_the_voices_that_have_its_words(page: ComfyPage) -> None:
     def sought(words: str) -> list[str]:
         page.page.get_by_label("Search voices").fill(words)
@@ -193,9 +205,8 @@ def test_a_search_leaves_the_voices_that_have_its_words(page: ComfyPage) -> None
     assert everybody[:4] == ["heart", "emma", "michael", "george"] and everybody[-2:] == ["Far", "Heart"]
 
 
-@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+@pytest.mark.parametrize("opened", CLASSIC, indirect=True, scope="module")
 def test_a_voice_is_added_to_the_canvas_where_it_can_be_seen(page: ComfyPage) -> None:
-    page.page.evaluate("() => window.app.graph.clear()")
     press(page, "emma", "Add to the canvas")
     press(page, "Far", "Add to the canvas")
     press(page, "Far", "Add to the canvas")
@@ -208,7 +219,7 @@ def test_a_voice_is_added_to_the_canvas_where_it_can_be_seen(page: ComfyPage) ->
     assert page.problems() == []
 
 
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
+@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
 def test_a_voice_that_a_run_saves_is_in_the_tab_and_in_the_lists(page: ComfyPage) -> None:
     page.page.evaluate(ADD_LOADER, "Far")
     page.page.evaluate(ADD_SAVER)
@@ -223,7 +234,7 @@ def test_a_voice_that_a_run_saves_is_in_the_tab_and_in_the_lists(page: ComfyPage
     assert page.problems() == []
 
 
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
+@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
 def test_a_menu_closes_when_something_else_is_pressed(page: ComfyPage) -> None:
     menu = page.page.locator(".morph-voice-menu")
     press(page, "Far", "More")
@@ -238,7 +249,7 @@ def test_a_menu_closes_when_something_else_is_pressed(page: ComfyPage) -> None:
     menu.wait_for(state="hidden")
 
 
-@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+@pytest.mark.parametrize("opened", CLASSIC, indirect=True, scope="module")
 def test_a_button_opens_start_here(page: ComfyPage) -> None:
     page.page.get_by_role("button", name="Start here").click()
     page.page.wait_for_function(
@@ -249,7 +260,7 @@ def test_a_button_opens_start_here(page: ComfyPage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
+@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
 def test_a_hearing_that_is_removed_from_the_queue_waits_no_longer(page: ComfyPage) -> None:
     """Held up at the route, so that it is there for as long as the test needs it."""
     page.page.route(
@@ -273,7 +284,7 @@ def test_a_hearing_that_is_removed_from_the_queue_waits_no_longer(page: ComfyPag
     page.page.unroute("**/queue")
 
 
-@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+@pytest.mark.parametrize("opened", CLASSIC, indirect=True, scope="module")
 def test_a_renamed_voice_is_renamed_in_the_open_workflow(page: ComfyPage) -> None:
     page.page.evaluate(ADD_LOADER, "Heart")
     choose_action(page, "Heart", "Rename")
@@ -289,7 +300,7 @@ def test_a_renamed_voice_is_renamed_in_the_open_workflow(page: ComfyPage) -> Non
     assert names(page) == ["Anna", "Far"] and page.problems() == []
 
 
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
+@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
 def test_a_description_is_kept(page: ComfyPage) -> None:
     choose_action(page, "Far", "Describe")
     answer(page, "from far <b>away</b>")
@@ -300,7 +311,7 @@ def test_a_description_is_kept(page: ComfyPage) -> None:
     assert page.problems() == []
 
 
-@pytest.mark.parametrize("page", CLASSIC, indirect=True)
+@pytest.mark.parametrize("opened", CLASSIC, indirect=True, scope="module")
 def test_deleting_asks(page: ComfyPage) -> None:
     choose_action(page, "Far", "Delete")
     dialog = page.page.locator("[role=dialog]").filter(has_text="cannot be undone")
@@ -314,7 +325,7 @@ def test_deleting_asks(page: ComfyPage) -> None:
     assert names(page) == ["Heart"] and page.problems() == []
 
 
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
+@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
 def test_a_voice_is_exported_and_imported_under_another_name(page: ComfyPage, tmp_path: Path) -> None:
     with page.page.expect_download() as download:
         choose_action(page, "Heart", "Export")
