@@ -39,10 +39,14 @@ def test_the_demo_voice_speaks_and_the_report_has_duration_rtf_and_path(tmp_path
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_bad_input_gets_an_error_sentence_and_no_file(tmp_path: Path) -> None:
-    done = run("Yes.", "--speaker", "vivian", "--out", tmp_path / "speech.wav")
-    assert done.returncode == 2
-    assert "speak.py: speaker 'vivian' is unknown to demo_voice" in done.stderr
+def test_bad_input_gets_an_error_sentence_and_no_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["--here", "Yes.", "--speaker", "vivian", "--out", str(tmp_path / "speech.wav")]
+    monkeypatch.setattr(sys, "argv", [speak.__file__, *words])
+    assert speak.main() == 2
+    told = capsys.readouterr()
+    assert "speak.py: speaker 'vivian' is unknown to demo_voice" in told.err and not told.out
     assert list(tmp_path.iterdir()) == []
 
 
