@@ -1,0 +1,232 @@
+"""Which word that was written each spoken word belongs to: "ten thirty" to "10:30".
+
+Texts are written out by rules and by a library that returns text only, and by other programs (a server), so the text
+and what was spoken are compared. Most words are the same. Between two places where they are, a few written words stand
+for a few spoken ones: there the order decides, and how likely each pair is (figures, letters, signs).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from ..text.english.letters import LETTERS
+from ..text.english.short_forms import MONTHS
+from ..text.english.words import DIGITS, ORDINALS, TEENS, TENS
+
+SAME = 3  # words in a row that are the same in both texts again
+UNSAID = 4  # what a written word costs that nothing is spoken for
+END = "\0"  # behind both texts: no word is this
+MOST_COLUMNS = 600  # spoken words that are compared at a time: of a list of figures, where none are the same
+EQUAL, SURE, LIKELY, POSSIBLE, MAYBE, BEGIN = 6.0, 4.0, 3.0, 2.0, 1.0, 0.5
+MOST_REMEMBERED = 4096  # pairs of words
+
+ROMAN = re.compile(r"[IVXLCDM]+\b")
+DATE = re.compile(r"\d[/.-]\d")
+MONTH_NAMES = frozenset(month.lower() for month in MONTHS)
+NAMES = {name: letter.lower() for letter, name in LETTERS.items()}
+SIGNS = {
+    **dict.fromkeys(("dollar", "dollars", "cent", "cents"), "$¢"),
+    **dict.fromkeys(("pound", "pounds", "pence"), "£"),
+    **dict.fromkeys(("euro", "euros"), "€"),
+    **dict.fromkeys(("degree", "degrees"), "°"),
+    **dict.fromkeys(("number", "hash", "hashtag"), "#№"),
+    **dict.fromkeys(("minus", "to", "dash", "hyphen", "through"), "-–−"),
+    **dict.fromkeys(("point", "dot"), "."),
+    **dict.fromkeys(("times", "by"), "×x*"),
+    **dict.fromkeys(("feet", "foot"), "'"),
+    **dict.fromkeys(("inch", "inches"), '"'),
+    "percent": "%",
+    "and": "&/½¼¾",
+    "or": "±/",
+    "plus": "+",
+    "equals": "=",
+    "at": "@",
+    "slash": "/",
+    "backslash": "\\",
+    "divided": "÷",
+    "underscore": "_",
+    "colon": ":",
+    "over": "/",
+    "half": "½/",
+    "quarter": "¼/",
+}
+VALUES = {
+    **{word: str(value) for value, word in enumerate(DIGITS + TEENS)},
+    **{word: str(value) for value, word in enumerate(TENS, start=2)},
+    "oh": "0",
+}
+VALUES |= {ORDINALS.get(word, f"{word}th"): value for word, value in VALUES.items()}
+VALUES |= {f"{word[:-1]}ieth": VALUES[word] for word in TENS} | {
+    f"{word[:-1]}ies": VALUES[word] for word in TENS
+}
+LARGE = {
+    **dict.fromkeys(("hundred", "hundreds", "hundredth"), 3),
+    **dict.fromkeys(("thousand", "thousands", "thousandth"), 4),
+    **dict.fromkeys(("million", "billion", "trillion", "millions", "billions"), 7),
+}  # and the digits that a number has at least
+
+
+def owners(written: Sequence[str], spoken: Sequence[str], most: int = MOST_COLUMNS) -> list[int]:
+    """Return for each spoken word the index of the written word that it belongs to; indexes never go back.
+
+    Args:
+        written: the words of the text, at least one if anything is spoken.
+        spoken: the words that were spoken for it, or the first of them.
+        most: spoken words that are compared at a time where many in a row are not as they were written, 2 or more.
+    """
+    ours, theirs = ([*map(word_key, words), *[END] * SAME] for words in (written, spoken))
+    places = _places(theirs)
+    owner: list[int] = []
+    row = 0
+    while len(owner) < len(spoken):
+        column = len(owner)
+        if ours[row] == theirs[column]:
+            owner.append(row)
+            row += 1
+            continue
+        rows, columns = _next_same(ours, places, row, column)
+        block = _shares(written[row : row + rows], spoken[column : column + columns], most)
+        owner += [max(0, row + share) for share in block]
+        row += rows
+    return owner
+
+
+@lru_cache(MOST_REMEMBERED)
+def word_key(word: str) -> str:
+    """Return what words have in common that differ in case, punctuation and width only; of a sign, the sign."""
+    letters = "".join(char for char in unicodedata.normalize("NFKC", word).casefold() if char.isalnum())
+    return letters or word
+
+
+def _places(words: Sequence[str]) -> dict[tuple[str, ...], list[int]]:
+    """Return where each SAME words in a row are."""
+    places: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for index in range(len(words) - SAME + 1):
+        places[tuple(words[index : index + SAME])].append(index)
+    return places
+
+
+def _next_same(
+    ours: Sequence[str], places: dict[tuple[str, ...], list[int]], row: int, column: int
+) -> tuple[int, int]:
+    """Return after how many written and spoken words both texts are the same again, the nearest such place."""
+    best, least = (0, 0), float("inf")
+    for rows in range(len(ours) - SAME - row + 1):
+        if rows >= least:
+            break
+        found = places.get(tuple(ours[row + rows : row + rows + SAME]), [])
+        for begin in (column, column + rows):  # each written word is likely to have a spoken one
+            place = bisect_left(found, begin)
+            if place == len(found):
+                continue
+            columns = found[place] - column
+            cost = rows + columns + UNSAID * max(0, rows - columns)
+            if cost < least:
+                best, least = (rows, columns), cost
+    return best
+
+
+def _shares(written: Sequence[str], spoken: Sequence[str], most: int) -> list[int]:
+    """Return for each spoken word of a block its written word; -1, the one before the block, if it has none."""
+    if len(written) < 2 or not spoken:
+        return [len(written) - 1] * len(spoken)
+    shares: list[int] = []
+    row = 0
+    while len(spoken) - len(shares) > most:
+        part = _align(written[row : row + most], spoken[len(shares) :][:most], False)
+        middle = part[most // 2]
+        sure = part.index(middle) or most // 2  # up to a written word's first one
+        shares += [row + share for share in part[:sure]]
+        row += middle
+    return [*shares, *(row + share for share in _align(written[row:], spoken[len(shares) :], True))]
+
+
+def _align(written: Sequence[str], spoken: Sequence[str], to_end: bool) -> list[int]:
+    """Return for each spoken word the index of its written word, so that all pairs together are the likeliest.
+
+    ``to_end``: these are the last written words that anything is spoken for.
+    """
+    rows = range(len(written))
+    scores = [likeness_first(written[row], spoken[0]) - UNSAID * row for row in rows]
+    came: list[list[int]] = [[0] * len(written)]
+    for before, word in pairwise(spoken):
+        new, origin = [], []
+        reach, source = float("-inf"), 0  # the best way into a row from one before it
+        for row in rows:
+            stay = scores[row] + likeness_behind(written[row], before, word)
+            enter = reach + likeness_first(written[row], word)
+            new.append(max(stay, enter))
+            origin.append(row if stay > enter else source)  # what fits none belongs to the word before
+            reach -= UNSAID
+            if scores[row] >= reach:
+                reach, source = scores[row], row
+        scores = new
+        came.append(origin)
+    unsaid = UNSAID if to_end else 0
+    row = max(rows, key=lambda last: (scores[last] - unsaid * (len(written) - 1 - last), last))
+    way = []
+    for origin in reversed(came):
+        way.append(row)
+        row = origin[row]
+    return way[::-1]
+
+
+@lru_cache(MOST_REMEMBERED)
+def likeness(written: str, spoken: str) -> float:
+    """Return how likely a spoken word is a part of what a written one is spoken as: 0, or MAYBE to EQUAL."""
+    ours, said = word_key(written), word_key(spoken)
+    if ours == said:
+        return EQUAL
+    scores = [_number(written, ours, said)]
+    if not set(SIGNS.get(said, "")).isdisjoint(written):
+        scores.append(LIKELY)
+    if len(said) > 1 and (said in ours or (len(ours) > 1 and ours in said)):
+        scores.append(LIKELY)
+    if (letter := NAMES.get(said)) is not None and letter in ours:
+        scores.append(POSSIBLE if letter.upper() in written else MAYBE)
+    if said[:1] in (ours[:1], _letter(ours)):
+        scores.append(MAYBE)
+    return max(scores)
+
+
+@lru_cache(MOST_REMEMBERED)
+def likeness_first(written: str, spoken: str) -> float:
+    """Return the likeness of the first word that is spoken for a written one: more if it is what that begins with."""
+    ours, said = word_key(written), word_key(spoken)
+    begin = VALUES.get(said) or NAMES.get(said) or said[:1]
+    return likeness(written, spoken) + (BEGIN if ours.startswith(begin) else 0.0)
+
+
+def likeness_behind(written: str, before: str, spoken: str) -> float:
+    """Return the likeness of a spoken word behind another one of the same written word: figures are read in order."""
+    first, second = (VALUES.get(word_key(word)) for word in (before, spoken))
+    digits = "".join(filter(str.isdecimal, word_key(written)))
+    if first is None or second is None or first not in digits:
+        return likeness(written, spoken)
+    in_order = digits.find(second, digits.find(first) + len(first)) >= 0
+    return likeness(written, spoken) if in_order else 0.0
+
+
+def _number(written: str, ours: str, said: str) -> float:
+    """Return how likely a spoken word is a part of a written number."""
+    digits = "".join(filter(str.isdecimal, ours))
+    if said in VALUES and VALUES[said] in digits:
+        return SURE
+    if said in MONTH_NAMES and DATE.search(written):
+        return SURE
+    if said in VALUES and ROMAN.match(written):
+        return LIKELY
+    if digits and said in LARGE:
+        return LIKELY if len(digits) >= LARGE[said] else MAYBE
+    return MAYBE if digits and said in VALUES else 0.0
+
+
+def _letter(word: str) -> str:
+    """Return the first letter of a word that begins with figures: of 5km, as of a unit."""
+    return next((char for char in word if char.isalpha()), "")
