@@ -5,6 +5,8 @@ Levels are those of windows of 10 ms: a codec's first samples may click.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from .checks import Waveform, check_sample_rate, from_db
@@ -14,6 +16,7 @@ WINDOW_S = 0.01
 SOUND_DB = -45.0  # dBFS: the demo voice's silence has -60, its first window -50
 LOUDNESS_RANGE_DB = 30.0  # speech within this range of its loudest window is heard
 MARGIN_S = 0.04  # kept before the first and after the last window with sound
+SHORTEST_PAUSE_S = 0.08
 
 
 class EndTrim:
@@ -98,3 +101,21 @@ def speech_span(waveform: Waveform, sample_rate: int) -> Span:
     margin = round(MARGIN_S * sample_rate)
     first, last = int(heard[0]) * window, (int(heard[-1]) + 1) * window
     return max(0, first - margin), min(len(waveform), last + margin)
+
+
+def quiet_spans(waveform: Waveform, sample_rate: int) -> list[Span]:
+    """Return where a mono waveform is quiet for SHORTEST_PAUSE_S or longer, in samples, in order.
+
+    Quiet are windows more than LOUDNESS_RANGE_DB below the loudest one; none of a waveform that has only zeros.
+    """
+    check_sample_rate(sample_rate)
+    window = max(1, round(WINDOW_S * sample_rate))
+    count = len(waveform) // window
+    power = np.square(waveform[: count * window].astype(np.float64)).reshape(-1, window).mean(axis=1)
+    loud = np.flatnonzero(power >= power.max(initial=0) * from_db(-LOUDNESS_RANGE_DB) ** 2)
+    shortest = SHORTEST_PAUSE_S / WINDOW_S
+    return [
+        ((int(before) + 1) * window, int(after) * window if after < count else len(waveform))
+        for before, after in pairwise((-1, *loud, count))
+        if after - before - 1 >= shortest
+    ]

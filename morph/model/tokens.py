@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 TURN_BEGIN, TURN_END = "<|im_start|>", "<|im_end|>"
+ROLE, ROLE_IDS = "assistant", 2  # who speaks, and how many ids that is with the newline behind it
 
 
 class TextIds:
@@ -23,7 +24,7 @@ class TextIds:
 
     def line(self, text: str) -> list[int]:
         """Return the ids of a text to speak, and of the beginning of its answer."""
-        return [*self.turn("assistant", text), *self._answer]
+        return [*self.turn(ROLE, text), *self._answer]
 
     def turn(self, role: str, text: str) -> list[int]:
         """Return the token ids of ``<|im_start|>role\\ntext<|im_end|>\\n``.
@@ -39,10 +40,35 @@ class TextIds:
         With ``split_special_tokens``, fast tokenizers still recognise added tokens that are not special (``<think>``).
         So the text is cut after the first character of each of them.
         """
+        return [token for _, piece in self._cut(text) for token in self._ids(piece)]
+
+    def _cut(self, text: str) -> list[tuple[int, str]]:
+        """Return the parts of a text in which no added token is found, each with where it begins."""
         starts = self._added_start.finditer(text) if self.added else ()
         cuts = [0, *(start.start() + 1 for start in starts), len(text)]
-        pieces = (text[begin:end] for begin, end in pairwise(cuts))
-        return [token for piece in pieces for token in self._ids(piece)]
+        return [(begin, text[begin:end]) for begin, end in pairwise(cuts)]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return which characters of a text to speak each of its tokens is, in order, with the space before a word.
+
+        A character of several tokens is in the span of each.
+
+        Raises:
+            ValueError: for a tokenizer that is not a fast one: only these know.
+        """
+        if self.backend is None:
+            raise ValueError(
+                "the checkpoint's tokenizer is not a fast one, which the times of words need: download the checkpoint "
+                "again, or do without them"
+            )
+        turn = f"{ROLE}\n{text}"
+        spans = [
+            (begin + start, begin + end)
+            for begin, piece in self._cut(turn)
+            for start, end in self._encode(piece).offsets
+        ]
+        before = len(turn) - len(text)
+        return [(max(0, start - before), max(0, end - before)) for start, end in spans[ROLE_IDS:]]
 
     def control(self, token: str) -> int:
         """Return the id of a control token.
@@ -74,7 +100,7 @@ class TextIds:
 
     @cached_property
     def _answer(self) -> list[int]:
-        return [self._begin, *self.plain("assistant\n")]
+        return [self._begin, *self.plain(f"{ROLE}\n")]
 
     @cached_property
     def backend(self) -> Any:
@@ -87,6 +113,10 @@ class TextIds:
                 "input_ids"
             ]
             return ids
+        return list(self._encode(text).ids)
+
+    def _encode(self, text: str) -> Any:
+        """Return the fast tokenizer's encoding of a text."""
         # What transformers does, without its checks and copies, which take 0.2 ms per text. It sets what it needs
         # before every call of its own.
         if self.backend.truncation is not None:
@@ -94,7 +124,7 @@ class TextIds:
         if self.backend.padding is not None:
             self.backend.no_padding()
         self.backend.encode_special_tokens = True
-        return list(self.backend.encode(text, add_special_tokens=False).ids)
+        return self.backend.encode(text, add_special_tokens=False)
 
 
 class ArrivingIds:

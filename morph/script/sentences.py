@@ -12,15 +12,13 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from ...postprocess.checks import from_db
-from ...postprocess.ends import LOUDNESS_RANGE_DB, WINDOW_S, speech_span
+from ...postprocess.ends import quiet_spans, speech_span
 from ...postprocess.join import Span
 from ..speech.lines import PieceSpan, Spoken
 from ..text.pauses import without_pauses
 from ..text.scripts.subtitles import Caption
 from ..text.split import split_sentences
 
-SHORTEST_PAUSE_S = 0.08
 REACH = 0.5  # of the shorter of two sentences: how far from the expected place their pause may be
 
 
@@ -106,20 +104,6 @@ def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Part]:
 
 
 def find_pauses(waveform: np.ndarray, sample_rate: int) -> list[Span]:
-    """Return where a mono waveform is quiet for SHORTEST_PAUSE_S or longer, between sounds, in samples.
-
-    Quiet are windows more than LOUDNESS_RANGE_DB below the loudest one.
-    """
-    window = max(1, round(WINDOW_S * sample_rate))
-    power = (
-        np.square(waveform[: len(waveform) // window * window].astype(np.float64))
-        .reshape(-1, window)
-        .mean(axis=1)
-    )
-    loud = np.flatnonzero(power >= power.max(initial=0) * from_db(-LOUDNESS_RANGE_DB) ** 2)
-    shortest = SHORTEST_PAUSE_S / WINDOW_S
-    return [
-        ((int(before) + 1) * window, int(after) * window)
-        for before, after in pairwise(loud)
-        if after - before - 1 >= shortest
-    ]
+    """Return the pauses of a mono waveform (``quiet_spans``) that are between sounds, in samples."""
+    quiet = quiet_spans(waveform, sample_rate)
+    return [(start, end) for start, end in quiet if start > 0 and end < len(waveform)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.postprocess.ends import EndTrim, speech_span, trim_ends
+from qwen3_tts_morph.postprocess.ends import EndTrim, quiet_spans, speech_span, trim_ends
 
 RATE = 24000
 NOISE = (10 ** (-60 / 20) * np.random.default_rng(0).normal(size=RATE)).astype(
@@ -72,3 +72,14 @@ def test_a_click_at_the_beginning_is_cut() -> None:
     click[:5] = 0.02  # -51 dBFS over 10 ms
     wave = np.concatenate((click, NOISE[:5520], TONE))
     assert trim_ends(wave, RATE)[1] == 5760 - 960
+
+
+def test_quiet_spans_are_long_enough_and_reach_the_ends() -> None:
+    wave = np.concatenate((NOISE[:4800], TONE, NOISE[:1000], TONE, NOISE[:2400], TONE, NOISE[:4805])).astype(
+        np.float32
+    )
+    spans = quiet_spans(wave, RATE)
+    assert len(spans) == 3  # 42 ms are no pause
+    assert spans[0] == (0, 4800) and spans[-1][1] == len(wave)
+    assert all(end - start >= 0.08 * RATE for start, end in spans)
+    assert quiet_spans(np.zeros(RATE, np.float32), RATE) == [] == quiet_spans(np.zeros(3, np.float32), RATE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,22 @@ def test_no_more_than_the_last_word_is_held_back(fast_tokenizer):
 def test_a_tokenizer_that_does_not_say_where_its_words_are_is_refused():
     with pytest.raises(ValueError, match="choose layout sentence"):
         ArrivingIds(TextIds(object()))
+
+
+def test_spans_are_those_of_a_lines_tokens_and_cover_its_text(fast_tokenizer):
+    texts = TextIds(fast_tokenizer)
+    for text in ["It's 10:30, <think>ok</think>.", "你好，世界 \U0001f600 e\u0301t\xe9", "Hi", *made_texts(60)]:
+        text = text.strip()
+        spans = texts.spans(text)
+        assert len(spans) == len(texts.line(text)) - 3 - 5, repr(text)
+        assert all(0 <= start <= end <= len(text) for start, end in spans)
+        assert spans == sorted(spans)
+        covered = {index for start, end in spans for index in range(start, end)}
+        missing = {text[index] for index in range(len(text)) if index not in covered}
+        # Accents are composed with their letters.
+        assert all(unicodedata.combining(char) for char in missing), repr(text)
+
+
+def test_spans_need_a_fast_tokenizer():
+    with pytest.raises(ValueError, match="not a fast one, which the times of words need"):
+        TextIds(object()).spans("text")

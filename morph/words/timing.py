@@ -1,0 +1,187 @@
+"""When each word of a line is heard, from the way of its speech through the tokens of its pieces.
+
+An engine says in which frame which token was spoken (80 ms each). A word is as long as its letters' tokens: the frames
+of a comma behind it, and quiet around it, are nobody's. A written word that is spoken as several has the time of all of
+them; one for which nothing was spoken has no length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from ..options import FRAME_RATE
+from .match import owners
+from .written import find_words, said_span
+
+LONG_QUIET_S = 0.15  # no sound of a word is so quiet for so long: shorter quiet may be that before a t or a k
+
+Times = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class WordTime:
+    """A word of a line as it was written, and when it is heard.
+
+    Args:
+        text: with its punctuation; without line breaks.
+        start_s: seconds from the beginning of the sound.
+        end_s: and when it ends: not before it starts, nor after the next one starts.
+        first_char: where it is in the line's text: ``text[first_char:last_char]``.
+        last_char: the character after its last one.
+
+    Raises:
+        ValueError: for a word that ends before it starts.
+    """
+
+    text: str
+    start_s: float
+    end_s: float
+    first_char: int
+    last_char: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_s <= self.end_s:
+            raise ValueError(
+                f"the word {self.text!r} runs from {self.start_s} to {self.end_s} s: start at 0 or later"
+            )
+
+
+@dataclass(frozen=True)
+class PiecePath:
+    """A piece of a line, and the way of its speech through its text.
+
+    Args:
+        text: as it was spoken.
+        tokens: which characters of the text each of its tokens is (``TextIds.spans``).
+        path: the token that is spoken in each frame; never goes back. -1 before the first one.
+        start_s: where its first frame is in the line's sound; before 0 if silence was cut there.
+        quiet: where it is quiet, in seconds from its first frame, in order.
+
+    Raises:
+        ValueError: for a path that goes back, or to a token that is not there.
+    """
+
+    text: str
+    tokens: tuple[tuple[int, int], ...]
+    path: tuple[int, ...]
+    start_s: float = 0.0
+    quiet: tuple[Times, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(one > other for one, other in pairwise((-1, *self.path, len(self.tokens) - 1))):
+            raise ValueError(
+                f"the path through {self.text[:40]!r} goes back, or beyond its {len(self.tokens)} tokens: "
+                "give one token for each frame, in order"
+            )
+
+
+def line_words(
+    text: str, pieces: Sequence[PiecePath], seconds: float, lead_s: float = 0.0
+) -> tuple[WordTime, ...]:
+    """Return the words of a line and when each is heard: in order, none overlaps another, and none is without a time.
+
+    Args:
+        text: of the line, as its user wrote it, with its pauses.
+        pieces: that were spoken, in order.
+        seconds: the length of the line's sound.
+        lead_s: how long before it is heard a word is spoken in the paths; below 0 if after it. It belongs to the
+            checkpoint, as the head that the paths are from.
+    """
+    written = find_words(text)
+    spoken = [(piece, word) for piece in pieces for word in find_words(piece.text)]
+    own = owners([word.text for word in written], [word.text for _, word in spoken])
+    said = [times for piece in pieces for times in _piece_times(piece, lead_s)]
+    whole: list[Times | None] = [None] * len(written)
+    for index, (start, end) in zip(own, said, strict=True):
+        before = whole[index]
+        whole[index] = (start, end) if before is None else (before[0], max(before[1], end))
+    times = _in_order(whole, seconds)
+    return tuple(
+        WordTime(word.text, start, end, word.first, word.last)
+        for word, (start, end) in zip(written, times, strict=True)
+    )
+
+
+def _piece_times(piece: PiecePath, lead_s: float) -> list[Times]:
+    """Return the times of a piece's words in the line's sound."""
+    starts, ends = _char_times(piece)
+    times = []
+    for word in find_words(piece.text):
+        first, last = said_span(word, piece.text)
+        start, end = _without_quiet(starts[first] + lead_s, ends[last - 1] + lead_s, piece.quiet)
+        times.append((start + piece.start_s, end + piece.start_s))
+    return times
+
+
+def _char_times(piece: PiecePath) -> tuple[list[float], list[float]]:
+    """Return when each character of a piece begins and ends, in seconds from its first frame.
+
+    Characters share the time of their token, as Chinese ones do. A token is spoken until the next one is.
+    """
+    edges = (
+        np.searchsorted(np.asarray(piece.path, dtype=np.int64), np.arange(len(piece.tokens) + 1)) / FRAME_RATE
+    )
+    starts, ends = [-1.0] * len(piece.text), [-1.0] * len(piece.text)
+    for (first, last), (begin, end) in zip(piece.tokens, pairwise(edges.tolist()), strict=True):
+        chars = [index for index in range(first, last) if not piece.text[index].isspace()]
+        for number, index in enumerate(chars):
+            if starts[index] < 0:  # a rare character may be several tokens
+                starts[index] = begin + (end - begin) * number / len(chars)
+            ends[index] = begin + (end - begin) * (number + 1) / len(chars)
+    return _filled(starts), _filled(ends)
+
+
+def _filled(times: Iterable[float]) -> list[float]:
+    """Return times with those of the characters before for characters that no token has."""
+    filled, last = [], 0.0
+    for time in times:
+        last = max(last, time)
+        filled.append(last)
+    return filled
+
+
+def _without_quiet(start: float, end: float, quiet: Iterable[Times]) -> Times:
+    """Return a spoken word's times without the quiet at its ends, and without what is behind a pause in it.
+
+    Of a word on both sides of a long quiet, most of it is on its own side: the tokens are exact to a frame or two only.
+    """
+    for first, last in quiet:
+        before, behind = first - start, end - last
+        is_long = last - first >= LONG_QUIET_S
+        if start >= last or first >= end:
+            continue
+        if behind > 0 and (before <= 0 or (is_long and behind > before)):
+            start = last
+        elif before > 0 and (behind <= 0 or is_long):
+            end = first
+    return start, end
+
+
+def _in_order(times: Sequence[Times | None], seconds: float) -> list[Times]:
+    """Return times within a line's sound that do not go back or overlap; those that are missing have no length."""
+    placed: list[Times] = []
+    for index, own in enumerate(times):
+        if own is None:
+            following = next((one[0] for one in times[index:] if one is not None), 0.0)
+            start = end = placed[-1][1] if placed else following
+        else:
+            start, end = own
+        start = min(max(start, placed[-1][0] if placed else 0.0), seconds)
+        if placed:
+            placed[-1] = (placed[-1][0], min(placed[-1][1], start))
+        placed.append((start, min(max(start, end), seconds)))
+    return placed
+
+
+def shift_words(words: Iterable[WordTime], by_s: float) -> tuple[WordTime, ...]:
+    """Return words as they are heard where their line begins ``by_s`` seconds later."""
+    return tuple(replace(word, start_s=word.start_s + by_s, end_s=word.end_s + by_s) for word in words)
+
+
+def retime_words(words: Iterable[WordTime], speed: float) -> tuple[WordTime, ...]:
+    """Return words as they are heard where their sound is ``speed`` times as fast."""
+    return tuple(replace(word, start_s=word.start_s / speed, end_s=word.end_s / speed) for word in words)
