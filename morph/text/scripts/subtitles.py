@@ -75,20 +75,22 @@ def _block(number: int, caption: Caption) -> str:
     spoken = " ".join(caption.text.split())
     name = " ".join(caption.name.split())
     shown = f"{name}: {spoken}" if name else spoken
-    return f"{number}\n{_timestamp(caption.start_ms)} --> {_timestamp(caption.end_ms)}\n{shown}\n"
+    return f"{number}\n{timestamp(caption.start_ms)} --> {timestamp(caption.end_ms)}\n{shown}\n"
 
 
 def _cue(caption: Caption) -> str:
-    spoken, name = (_escape(" ".join(text.split())) for text in (caption.text, caption.name))
+    spoken, name = (escape(" ".join(text.split())) for text in (caption.text, caption.name))
     shown = f"<v {name}>{spoken}" if name else spoken
-    return f"{_timestamp(caption.start_ms, '.')} --> {_timestamp(caption.end_ms, '.')}\n{shown}\n"
+    return f"{timestamp(caption.start_ms, '.')} --> {timestamp(caption.end_ms, '.')}\n{shown}\n"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Return a text as WebVTT shows it: none of it is a mark."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _timestamp(ms: int, point: str = ",") -> str:
+def timestamp(ms: int, point: str = ",") -> str:
+    """Return a time of SRT; of WebVTT with ``point`` "."."""
     seconds, ms = divmod(ms, 1000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
@@ -113,4 +115,4 @@ def _vtt_cue(block: str) -> str:
             f"srt has {block[:40]!r}, which is no caption: connect the srt output of Render Script"
         )
     begin, end = f"{times[1]}.{times[2]}", f"{times[3]}.{times[4]}"
-    return "\n".join([number.strip(), f"{begin} --> {end}", *map(_escape, rest[1:])])
+    return "\n".join([number.strip(), f"{begin} --> {end}", *map(escape, rest[1:])])
