@@ -152,7 +152,12 @@ def test_a_tokenizer_that_does_not_say_where_its_words_are_is_refused():
 
 def test_spans_are_those_of_a_lines_tokens_and_cover_its_text(fast_tokenizer):
     texts = TextIds(fast_tokenizer)
-    for text in ["It's 10:30, <think>ok</think>.", "你好，世界 \U0001f600 e\u0301t\xe9", "Hi", *made_texts(60)]:
+    for text in [
+        "It's 10:30, <think>ok</think>.",
+        "你好，世界 \U0001f600 e\u0301t\xe9",
+        "Hi",
+        *made_texts(60),
+    ]:
         text = text.strip()
         spans = texts.spans(text)
         assert len(spans) == len(texts.line(text)) - 3 - 5, repr(text)
