@@ -226,7 +226,7 @@ def prompt_pass(bench: Bench, positions: int) -> Callable[[Plan], None]:
     slots = bench.slots(1, positions, 256)
     arrivals = PrefillBatch.allocate(1, positions, slots.state.hidden)
     arrivals.embeds.normal_()
-    arrivals.numbers.copy_(torch.tensor([[0, positions - 3, 2, 7, 9]]))
+    arrivals.numbers.copy_(torch.tensor([[0, positions - 3, 2, 7, 9, 0, 0]]))
     return lambda plan: fused.run_prompt(bench.weights, slots, arrivals, plan)
 
 

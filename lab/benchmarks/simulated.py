@@ -123,7 +123,7 @@ class Frames:
         self._timeline.launch(self._times.talker)
 
     def _make_codes(self, slots: Any, seconds: float) -> None:
-        report, self._count = slots.state.report, self._count + 1
+        report, self._count = slots.state.report[:, : GROUPS + 1], self._count + 1
         report.copy_(self._codes[self._count % len(self._codes), : len(report)])
         self._timeline.launch(seconds)
 

@@ -405,6 +405,8 @@ class LineState(TurnLine):
     def put(self, chunk: Chunk) -> None:
         self._sent.frames += chunk.frames
         self._sent.samples += len(chunk.samples)
+        if chunk.words is not None:
+            chunk = replace(chunk, words=replace(chunk.words, text=self.parts.pieces[chunk.words.piece].text))
         self.speech.put(chunk)
 
     def note_piece(self) -> None:
@@ -448,7 +450,13 @@ class LineState(TurnLine):
             # Its sound was asked for too late, or is wanted at its end alone.
             self.speech.put(Chunk(NO_CODES, spoken.waveform, 0, True))
         self.speech.finish(
-            Outcome(report, spoken if keep else None, self._sent.error, self.parts.text_tokens)
+            Outcome(
+                report,
+                spoken if keep else None,
+                self._sent.error,
+                self.parts.text_tokens,
+                () if spoken is None else spoken.spans,
+            )
         )
 
     def _spoken(self) -> Spoken:

@@ -13,8 +13,9 @@ import torch
 
 from ..options import GenerateOptions
 from ..runtime.bell import Bell
-from ..speech.lines import Line, LineReport, Spoken
+from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..speech.progress import Progress
+from ..words.trace import Trace
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,26 @@ QUEUED_FRAMES = 50  # of a line: 4 s. Beyond them codes wait, until the reader h
 
 class OutOfService(Exception):
     """Who speaks can speak no line any more, such as a server that is gone: all that have not ended fail with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkTrace:
+    """Which text token the frames of a chunk are on; they are of one piece.
+
+    Args:
+        trace: of its frames.
+        piece: index of the piece in the line.
+        frame: index of the first of these frames in the piece.
+        begin: index of the first sample of the piece's first frame in the line's waveform; it may be before the piece's
+            sound, which is trimmed, and within a crossfade.
+        text: of the piece, as it is spoken; of text that comes late, what there is of it.
+    """
+
+    trace: Trace
+    piece: int
+    frame: int
+    begin: int
+    text: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +56,7 @@ class Chunk:
         start: index of the first sample in the line's waveform.
         last: whether the line ends with this chunk, which may be empty.
         line: index of the line, where several are read together.
+        words: which text token its frames are on; None without frames, and where the checkpoint does not say it.
     """
 
     codes: torch.Tensor
@@ -42,6 +64,7 @@ class Chunk:
     start: int
     last: bool
     line: int = 0
+    words: ChunkTrace | None = None
 
     @property
     def frames(self) -> int:
@@ -81,12 +104,14 @@ class Outcome:
         spoken: the line, where that was wanted (``Delivery.keep``).
         error: why it failed.
         text_tokens: of what was spoken.
+        spans: its pieces, where it was made complete; those of ``spoken``, also where that was not wanted.
     """
 
     report: LineReport | None = None
     spoken: Spoken | None = None
     error: BaseException | None = None
     text_tokens: int = 0
+    spans: tuple[PieceSpan, ...] = ()
 
 
 class ChunkQueue:
@@ -259,6 +284,11 @@ class Speech:
     def text_tokens(self) -> int:
         """The tokens of what was spoken, once the line has ended."""
         return 0 if self._outcome is None else self._outcome.text_tokens
+
+    @property
+    def spans(self) -> tuple[PieceSpan, ...]:
+        """The pieces of a line that was made complete, once it has ended."""
+        return () if self._outcome is None else self._outcome.spans
 
     # The side of who speaks
 

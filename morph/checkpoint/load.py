@@ -14,9 +14,10 @@ from ..model.tail import describe_tails
 from ..model.weights.int8 import quantize_talker
 from ..model.weights.joined_weights import view_heads
 from ..options import LoadOptions
+from ..words.head import TalkerShape
 from .find import check_complete, fingerprint_digest
 from .json_file import read_object
-from .profile import read_profile
+from .profile import read_alignment, read_profile
 from .qwen_tts import default_rope_registered, import_qwen_tts, registries_restored
 from .tail_file import FILE, load_tails
 from .verify import blame, check_checkpoint, check_tokenizer
@@ -93,6 +94,12 @@ def restore_frequencies(module: torch.nn.Module) -> None:
             buffer.copy_(inverse_frequencies(part.config, "cpu"))
 
 
+def talker_shape(model: Model) -> TalkerShape:
+    """Return what tells a model's talker from others."""
+    config = model.config.talker_config
+    return TalkerShape(config.hidden_size, config.num_hidden_layers, config.num_attention_heads)
+
+
 def load_model(
     path: Path, options: LoadOptions | None = None, device: torch.device | str = "cpu", move: bool = True
 ) -> Model:
@@ -130,6 +137,7 @@ def load_model(
             check_tokenizer(model.tokenizer, model.config)
             restore_frequencies(model.module)
         model.profile, model.fingerprint = profile, fingerprint
+        model.alignment = read_alignment(path, talker_shape(model))
         if options.weights == "int8":
             quantize_talker(model.talker)  # before the move: the device never holds the full weights
         if move:

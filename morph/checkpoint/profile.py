@@ -1,30 +1,32 @@
-"""Read a checkpoint's text profile: a small ``morph.json`` beside its config.json.
+"""Read a checkpoint's own settings: a small ``morph.json`` beside its config.json.
 
 Upstream ignores the file. A checkpoint without one gets the defaults.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from ..text.profile import TextProfile
+from ..words.head import AlignmentHead, TalkerShape, published_head
 from .json_file import read_object
 
 FILE = "morph.json"
+ALIGNMENT = "alignment"
 
 
 def read_profile(path: Path) -> TextProfile:
-    """Return the profile of a checkpoint folder; the defaults if it has no FILE.
+    """Return the text profile of a checkpoint folder; the defaults if it has no FILE.
 
     Raises:
         ValueError: naming the checkpoint and the field, for a damaged file.
     """
-    file = path / FILE
     try:
-        if not file.exists():
-            return TextProfile()
-        given = read_object(file)
+        given = _read(path)
+        given.pop(ALIGNMENT, None)
         unknown = sorted(given.keys() - {field.name for field in fields(TextProfile)})
         if unknown:
             raise ValueError(f"{unknown[0]!r} is unknown")
@@ -32,6 +34,55 @@ def read_profile(path: Path) -> TextProfile:
             given["normalize"] = ""
         return TextProfile(**given)
     except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+def read_alignment(path: Path, shape: TalkerShape) -> AlignmentHead | None:
+    """Return the head that says which word is spoken: as FILE says, else as is known for talkers of this shape.
+
+    In FILE it is ``"alignment": {"layer": 1, "head": 0, "lead_ms": 0}``, or null for none; ``lead_ms`` may be left out.
+
+    Raises:
+        ValueError: as ``read_profile``.
+    """
+    try:
+        given = _read(path)
+        if ALIGNMENT not in given:
+            return published_head(shape)
+        return None if given[ALIGNMENT] is None else _head(given[ALIGNMENT], shape)
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+def _head(given: Any, shape: TalkerShape) -> AlignmentHead:
+    if not isinstance(given, Mapping) or not {"layer", "head"} <= given.keys() <= {
+        "layer",
+        "head",
+        "lead_ms",
+    }:
         raise ValueError(
-            f"checkpoint {path.name} has a damaged {FILE} ({error}): correct it, or delete it for the defaults"
-        ) from error
+            f"{ALIGNMENT} is {given!r}: write its layer, its head and, if it has one, its lead_ms"
+        )
+    lead_ms = given.get("lead_ms", 0)
+    if type(lead_ms) not in (int, float):
+        raise ValueError(f"{ALIGNMENT}: lead_ms is {lead_ms!r}: write a number")
+    try:
+        head = AlignmentHead(given["layer"], given["head"], lead_ms / 1000)
+    except ValueError as error:
+        raise ValueError(f"{ALIGNMENT}: {error}") from error
+    if head.layer >= shape.layers or head.head >= shape.heads:
+        raise ValueError(
+            f"{ALIGNMENT} is {head.describe()}, and the talker has {shape.layers} layers of {shape.heads} heads"
+        )
+    return head
+
+
+def _read(path: Path) -> dict[str, Any]:
+    file = path / FILE
+    return read_object(file) if file.exists() else {}
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    return ValueError(
+        f"checkpoint {path.name} has a damaged {FILE} ({error}): correct it, or delete it for the defaults"
+    )

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import torch
 
+from ..words.trace import REPORTED, Trace
+
 BROKEN = "broken"  # how a line ends whose numbers are not finite
+# The columns of a frame's report: 16 codes, then whether a number of the line is not finite, then what the alignment
+# head says (``words/trace.py``).
+FLAG = 16
+ALIGNMENT = FLAG + 1
+REPORT_WIDTH = ALIGNMENT + REPORTED
 SPECIAL_CODES = 1024  # the top of group 0's vocabulary: never sampled, except EOS
 
 
@@ -14,8 +21,10 @@ SPECIAL_CODES = 1024  # the top of group 0's vocabulary: never sampled, except E
 class Decoded:
     """One line's codes ``[T, 16]`` (int64, on the CPU).
 
-    ``ended`` says how it ended: "eos", "cap", "loop", "cancelled" or BROKEN.
+    ``ended`` says how it ended: "eos", "cap", "loop", "cancelled" or BROKEN. ``trace`` says which text token each frame
+    is on, if the checkpoint has an alignment head.
     """
 
     codes: torch.Tensor
     ended: str
+    trace: Trace | None = None

@@ -13,7 +13,7 @@ import torch
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
-from .decoded import SPECIAL_CODES, Decoded
+from .decoded import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Decoded
 from .loop import Loop
 from .predictor import Predictor
 from .request import LatePart, LineRequest
@@ -176,7 +176,7 @@ class EagerRows:
 
     def add_text(self, line: int, start: int, part: LatePart) -> None:
         batch = self._batch(line)
-        batch.talker.add_text(part.rows)
+        batch.talker.add_text(part.rows, part.text_tokens)
         batch.first.hold(part.min_frames)
 
     def step(self, stopped: Sequence[int]) -> bool:
@@ -219,6 +219,7 @@ class _Batch:
         self.first = FirstGroup(model, minimums, samplings, self._randomness)
         self._hidden, logits = self.talker.prefill()
         self._tokens = self.first.sample(logits)  # group 0 of the next frame, ``[B]``
+        self._alignment = self.talker.alignment()  # and what the alignment head says of it
 
     def make_frame(self) -> Frame:
         """Make the next frame of the lines that have not ended."""
@@ -226,13 +227,14 @@ class _Batch:
         ended = [row not in going for row in range(len(self._tokens))]
         tokens = self._tokens.masked_fill(torch.tensor(ended, device=self._tokens.device), self.first.eos)
         on_host, broken = tokens.tolist(), self.first.broken.take()
-        report = np.zeros((len(on_host), PREDICTED_GROUPS + 2), dtype=np.int64)
+        report = np.zeros((len(on_host), REPORT_WIDTH), dtype=np.int64)
         report[:, 0] = on_host
         if any(on_host[row] != self.first.eos and row not in broken for row in going):
-            codes = self._make_codes(tokens)
-            report[:, :-1] = codes.cpu()
+            if self._alignment is not None:
+                report[:, ALIGNMENT:] = self._alignment.cpu()
+            report[:, :FLAG] = self._make_codes(tokens).cpu()
             broken += self._predictor.broken.take()
-        report[broken, -1] = 1
+        report[broken, FLAG] = 1
         return Frame(np.array(list(self.rows)), report[list(self.rows.values())])
 
     def _make_codes(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -245,5 +247,5 @@ class _Batch:
         if self._observe is not None:
             self._observe(self._hidden, codes)
         self._hidden, logits = self.talker.step(codes)
-        self._tokens = self.first.sample(logits)
+        self._tokens, self._alignment = self.first.sample(logits), self.talker.alignment()
         return codes

@@ -10,8 +10,8 @@ import torch
 
 from ..model.finite import not_finite
 from ..model.model import Model
-from ..options import PREDICTED_GROUPS
-from .decoded import BROKEN, Decoded
+from ..words.trace import Trace
+from .decoded import ALIGNMENT, BROKEN, FLAG, REPORT_WIDTH, Decoded
 from .request import LateText, LineRequest
 from .rows import Frame, Rows
 from .source import LineSource
@@ -36,7 +36,7 @@ class Loop:
         self._lines: dict[int, LineRequest] = {}  # those in rows
         self._late: dict[int, _LateLine] = {}  # of these, the ones whose text comes in parts
         # Of a source that is collected: all frames, and how lines ended.
-        nothing = np.zeros((0, PREDICTED_GROUPS + 2), dtype=np.int64)
+        nothing = np.zeros((0, REPORT_WIDTH), dtype=np.int64)
         self._frames = [Frame(nothing[:, 0], nothing)]
         self._ends: dict[int, str] = {}
 
@@ -103,12 +103,12 @@ class Loop:
         if self._source.collected:
             self._frames.append(frame)
         lines, report = frame.lines, frame.report
-        if (flags := report[:, -1]).any():
+        if (flags := report[:, FLAG]).any():
             for number in lines[flags != 0].tolist():
                 self._release(number, BROKEN).break_off(not_finite(self._dtype))
             lines, report = lines[flags == 0], report[flags == 0]
-        codes, first = report[:, :-1], report[:, 0].tolist()
-        for number, code, own in zip(lines.tolist(), first, codes, strict=True):
+        first = report[:, 0].tolist()
+        for number, code, own in zip(lines.tolist(), first, report, strict=True):
             line = self._lines[number]
             if code == self._eos:
                 self._end(number, "eos")
@@ -134,11 +134,16 @@ class Loop:
         """Return every line's codes and how it ended, in the order of their numbers."""
         lines = np.concatenate([frame.lines for frame in self._frames])
         reports = np.concatenate([frame.report for frame in self._frames])
-        made = ((reports[:, -1] == 0) & (reports[:, 0] != self._eos)).nonzero()[0]
+        made = ((reports[:, FLAG] == 0) & (reports[:, 0] != self._eos)).nonzero()[0]
         order = made[np.argsort(lines[made], kind="stable")]
-        parts = np.split(reports[order, :-1], np.searchsorted(lines[order], range(1, len(self._ends))))
+        parts = np.split(reports[order], np.searchsorted(lines[order], range(1, len(self._ends))))
         pairs = zip(parts, sorted(self._ends), strict=False)  # one part, and no end, of no lines
-        return [Decoded(torch.tensor(codes), self._ends[number]) for codes, number in pairs]
+        return [decoded(report, self._ends[number]) for report, number in pairs]
+
+
+def decoded(report: np.ndarray, ended: str) -> Decoded:
+    """Return the result of a line, by the reports of its frames, int64 ``[T, REPORT_WIDTH]``."""
+    return Decoded(torch.tensor(report[:, :FLAG]), ended, Trace.from_numbers(report[:, ALIGNMENT:]))
 
 
 class _LateLine:

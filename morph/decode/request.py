@@ -27,10 +27,14 @@ class LateText(Protocol):
 
 @dataclass(frozen=True)
 class LatePart:
-    """What follows a prompt's ``trailing``: ``rows`` ``[N, H]``, and the line's ``min_frames`` as known by now."""
+    """What follows a prompt's ``trailing``: ``rows`` ``[N, H]``, and what is known of the line by now.
+
+    That is its ``min_frames``, and the number of its ``text_tokens``, those of the prompt included.
+    """
 
     rows: torch.Tensor
     min_frames: int
+    text_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,10 @@ class LineRequest:
         prompt: what to speak, and with which voice.
         guard: decides when the line must end without an EOS. It counts frames: use it for one decoding only.
         seed: of the line's random stream. The two engines use different generators.
-        on_codes: called with the codes of each finished frame, int64 ``[16]``, in order; they may be a view of what all
-            lines have, so what is kept should be a copy. Frames past the line's end are never passed. What it raises
-            ends the decoding of all lines and passes through.
+        on_codes: called with the report of each finished frame, int64 ``[REPORT_WIDTH]``, in order: its 16 codes come
+            first (see ``decoded.py``). It may be a view of what all lines have, so what is kept should be a copy.
+            Frames past the line's end are never passed. What it raises ends the decoding of all lines and passes
+            through.
         on_launch: of a line that is heard while it is made: called when the device has its first frame to make and the
             host would wait for it, for what must be ready by then and takes time. It gets the codes that the frame will
             have, int64 ``[16]`` on the device; None if other lines begin with the same frame. Called again if that

@@ -15,8 +15,9 @@ from .request import LatePart, LineRequest
 class Frame:
     """A frame that the host has, of the N lines that had made it and have not been released since.
 
-    ``lines`` int64 ``[N]`` are their numbers. ``report`` int64 ``[N, 17]`` has 16 codes, and a flag that is not 0 if
-    any of the line's numbers is not finite: then the codes mean nothing.
+    ``lines`` int64 ``[N]`` are their numbers. ``report`` int64 ``[N, REPORT_WIDTH]`` (``decoded.py``) has 16 codes, a
+    flag that is not 0 if any of the line's numbers is not finite (then the codes mean nothing), and what the alignment
+    head says.
     """
 
     lines: np.ndarray

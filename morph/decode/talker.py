@@ -7,12 +7,14 @@ cache that makes fewer calls. Nothing is stored on the upstream model (its ``rop
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 
 from ..model.model import Model
 from ..model.rope import RopeTable
 from ..voice.prompt import Prompt, embed_frames
+from .follower import Follower
 from .kv_cache import KeyValueCache
 
 TABLE_STEP = 256  # positions by which the RoPE table grows
@@ -39,6 +41,7 @@ class Talker:
         self._tables = model.code_tables()
         self._rope: RopeTable | None = None
         self._cache = KeyValueCache(len(model.talker.model.layers))
+        self._follower = None if model.alignment is None else Follower(model, model.alignment, prompts)
 
     def _pad_left(self, prompts: Sequence[Prompt]) -> torch.Tensor:
         rows = [
@@ -63,6 +66,10 @@ class Talker:
 
     def prefill(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the prompts; return the last hidden state ``[B, 1, H]`` and group 0's logits ``[B, V]``."""
+        with nullcontext() if self._follower is None else self._follower.watching():
+            return self._run_prompts()
+
+    def _run_prompts(self) -> tuple[torch.Tensor, torch.Tensor]:
         from transformers import DynamicCache
 
         positions = (self.attended.long().cumsum(-1) - 1).masked_fill(~self.attended, 1)
@@ -86,7 +93,9 @@ class Talker:
         states = embed_frames(self.model, codes, self._tables)[:, None] + self._text()
         mask = self._mask()
         angles = self._angles()
-        for layer in self.model.talker.model.layers:
+        for index, layer in enumerate(self.model.talker.model.layers):
+            if self._follower is not None and index == self._follower.head.layer:
+                self._follower.states = states
             states = layer(
                 states, attention_mask=mask, past_key_values=self._cache, position_embeddings=angles
             )[0]
@@ -94,9 +103,20 @@ class Talker:
         states = self.model.talker.model.norm(states)
         return states, self.model.talker.codec_head(states)[:, -1]
 
-    def add_text(self, rows: torch.Tensor) -> None:
-        """Append text that came late, ``[N, H]``, for a batch of one line."""
+    def add_text(self, rows: torch.Tensor, tokens: int) -> None:
+        """Append text that came late, ``[N, H]``, for a batch of one line; ``tokens``: of all of its text so far."""
         self.trailing = torch.cat((self.trailing, rows[None]), dim=1)
+        if self._follower is not None:
+            self._follower.spans[0, 1] = tokens
+
+    def alignment(self) -> torch.Tensor | None:
+        """Return which text token each line is on now, int64 ``[B, 3]`` (see ``words.trace``); None without a head."""
+        if self._follower is None:
+            return None
+        keys = self._cache.keys[self._follower.head.layer]
+        assert keys is not None
+        rope, newest = self._table(), self._lengths - 1 + self.step_number
+        return self._follower.ask(keys, self.longest - self._lengths, rope.cos[newest], rope.sin[newest])
 
     def _text(self) -> torch.Tensor:
         """Return the text embedding that is added to this frame's input: ``[B, 1, H]`` or ``[1, 1, H]``."""
@@ -106,13 +126,18 @@ class Talker:
 
     def _angles(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return this step's cosines and sines, ``[3, B, 1, head_dim]``: the three mrope rows are equal for speech."""
+        rope = self._table()
+        rows = self._lengths + self.step_number
+        cos, sin = rope.cos[rows, None], rope.sin[rows, None]
+        return cos.expand(3, -1, -1, -1), sin.expand(3, -1, -1, -1)
+
+    def _table(self) -> RopeTable:
+        """Return a table that covers this step."""
         model = self.model
         end = self.longest + self.step_number + 1
         if self._rope is None or not self._rope.fits(end, model.device, model.dtype):
             self._rope = RopeTable.build(model.talker.config, end + TABLE_STEP, model.device, model.dtype)
-        rows = self._lengths + self.step_number
-        cos, sin = self._rope.cos[rows, None], self._rope.sin[rows, None]
-        return cos.expand(3, -1, -1, -1), sin.expand(3, -1, -1, -1)
+        return self._rope
 
     def _mask(self) -> torch.Tensor | None:
         """Return the mask of the left padding, in the form that the attention expects; None without padding."""

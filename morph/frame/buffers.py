@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..decode.decoded import SPECIAL_CODES
+from ..decode.decoded import REPORT_WIDTH, SPECIAL_CODES
 from ..decode.predictor import POSITIONS
 from ..decode.request import LatePart
 from ..model.layers import Angles, LayerStack
@@ -16,11 +16,13 @@ from ..model.static_cache import StaticCache
 from ..options import Sampling
 from ..runtime.workspace import Workspace
 from ..voice.prompt import MIN_FRAMES, Prompt
+from ..words.trace import REPORTED
 from .noise import line_key
 from .sampling import ALL_ROWS, Rows, SamplingTensors
 
 # Positions that a single line's short prompt is padded to: its kernels know no others.
 SHORT_PROMPTS = (16, 32, 64)
+SPAN = 2  # numbers that say where a text is: the position of its first token, and how many tokens it has
 PREDICTOR_LENGTH = POSITIONS + 7  # 24: keeps the rows of its cache aligned
 
 
@@ -31,8 +33,10 @@ class LineState:
     ``tokens`` ``[B]`` is group 0 of the frame to be decoded, ``hidden`` ``[B, H]`` the talker's state that it was
     sampled from. ``steps`` counts the line's frames; the line cannot end before ``minimums`` frames. ``positions`` is
     the cache position of its next key. ``seen`` ``[B, V]`` marks group 0's sampled tokens, for the repetition penalty.
-    ``keys`` is ``[B, 2]`` (see ``noise.py``). ``report`` ``[B, 17]`` is the last frame's codes, then a flag that is 1
-    if any of the line's logits was not finite.
+    ``keys`` is ``[B, 2]`` (see ``noise.py``). ``alignment`` ``[B, 5]`` is the position of the text's first token and
+    the number of its tokens, then what the alignment head says of the frame to be decoded (``words/trace.py``).
+    ``report`` ``[B, REPORT_WIDTH]`` (``decode/decoded.py``) is the last frame's codes, then a flag that is 1 if any of
+    the line's logits was not finite, then what the alignment head said of that frame.
     """
 
     tokens: torch.Tensor
@@ -42,6 +46,7 @@ class LineState:
     positions: torch.Tensor
     seen: torch.Tensor
     keys: torch.Tensor
+    alignment: torch.Tensor
     report: torch.Tensor
 
     @classmethod
@@ -60,14 +65,26 @@ class LineState:
             positions=integers(),
             seen=torch.zeros(batch, config.vocab_size, dtype=torch.bool, device=device),
             keys=integers(2),
-            report=integers(config.num_code_groups + 1),
+            alignment=integers(SPAN + REPORTED),
+            report=integers(REPORT_WIDTH),
         )
+
+    @property
+    def spans(self) -> torch.Tensor:
+        """A view of where each line's text is: ``[B, 2]``."""
+        return self.alignment[:, :SPAN]
+
+    @property
+    def said(self) -> torch.Tensor:
+        """A view of what the alignment head says of the frame to be decoded: ``[B, 3]``."""
+        return self.alignment[:, SPAN:]
 
     def reset(self, numbers: torch.Tensor) -> None:
         """Set all lines to before their first frame; ``numbers`` is that of ``LastPositions``."""
         self.positions.copy_(numbers[:, 0])
         self.minimums.copy_(numbers[:, 1])
-        self.keys.copy_(numbers[:, 2:])
+        self.keys.copy_(numbers[:, 2:4])
+        self.spans.copy_(numbers[:, 4:])
         self.steps.fill_(-1)
         self.seen.zero_()
         self.report.zero_()
@@ -111,8 +128,9 @@ class Settings:
 class PrefillBatch:
     """The inputs of a prefill of N lines.
 
-    ``embeds`` ``[N, T, H]`` are the prompts, padded on the right with zeros. ``numbers`` is int64 ``[N, 5]``: for each
-    line its row, its prompt's length, its minimum number of frames, and the two words of its key (see ``noise.py``).
+    ``embeds`` ``[N, T, H]`` are the prompts, padded on the right with zeros. ``numbers`` is int64 ``[N, 7]``: for each
+    line its row, its prompt's length, its minimum number of frames, the two words of its key (see ``noise.py``), and
+    where its text is (``Prompt.text_span``).
     """
 
     embeds: torch.Tensor
@@ -121,7 +139,7 @@ class PrefillBatch:
     @classmethod
     def allocate(cls, lines: int, length: int, like: torch.Tensor) -> PrefillBatch:
         """Return buffers for prompts of at most ``length`` positions; width, dtype, device of ``like`` ``[..., H]``."""
-        numbers = torch.zeros(lines, 5, dtype=torch.int64, device=like.device)
+        numbers = torch.zeros(lines, 5 + SPAN, dtype=torch.int64, device=like.device)
         return cls(like.new_zeros(lines, length, like.shape[-1]), numbers)
 
     def put(self, rows: Sequence[int], prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
@@ -132,7 +150,7 @@ class PrefillBatch:
         else:
             put_sequences(self.embeds, range(len(prompts)), [prompt.embeds for prompt in prompts])
         numbers = [
-            (row, prompt.length, prompt.min_frames, *line_key(seed))
+            (row, prompt.length, prompt.min_frames, *line_key(seed), *prompt.text_span)
             for row, prompt, seed in zip(rows, prompts, seeds, strict=True)
         ]
         _put_numbers(self.numbers, numbers)
@@ -142,8 +160,8 @@ class PrefillBatch:
 class LastPositions:
     """The last position of every line's prompt, where the cache has all positions before it.
 
-    ``embeds`` ``[B, H]`` is the talker's input there. ``numbers`` is int64 ``[B, 4]``: for each line that position, its
-    minimum number of frames, and the two words of its key (see ``noise.py``).
+    ``embeds`` ``[B, H]`` is the talker's input there. ``numbers`` is int64 ``[B, 6]``: for each line that position, its
+    minimum number of frames, the two words of its key (see ``noise.py``), and where its text is (``Prompt.text_span``).
     """
 
     embeds: torch.Tensor
@@ -152,14 +170,16 @@ class LastPositions:
     @classmethod
     def allocate(cls, like: torch.Tensor) -> LastPositions:
         """Return buffers for the lines of ``like`` ``[B, H]``, with its dtype and device."""
-        return cls(torch.zeros_like(like), torch.zeros(len(like), 4, dtype=torch.int64, device=like.device))
+        return cls(
+            torch.zeros_like(like), torch.zeros(len(like), 4 + SPAN, dtype=torch.int64, device=like.device)
+        )
 
     def put(self, prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
         """Fill in all lines, without a host sync."""
         for row, prompt in enumerate(prompts):
             self.embeds[row].copy_(prompt.embeds[-1])
         numbers = [
-            (prompt.length - 1, prompt.min_frames, *line_key(seed))
+            (prompt.length - 1, prompt.min_frames, *line_key(seed), *prompt.text_span)
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
         _put_numbers(self.numbers, numbers)
@@ -292,9 +312,10 @@ class Buffers:
             self.text[row, :length] = prompt.text_rows
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
-        """Write text that came late after the first ``start`` rows of a line's text, and its minimum of frames."""
+        """Write text that came late after the first ``start`` rows of a line's text, and what is known of it by now."""
         self.text[row, start : start + len(part.rows)] = part.rows.to(self.text.dtype)
         self.state.minimums[row] = part.min_frames
+        self.state.spans[row, 1] = part.text_tokens
 
 
 def _allocate_cache(decoder: LayerStack, batch: int, length: int) -> StaticCache:

@@ -12,10 +12,12 @@ from typing import TypeAlias
 import torch
 from torch.nn import functional
 
+from ..decode.decoded import ALIGNMENT
+from ..model.alignment import Watch
 from ..model.layers import TORCH_OPS, LayerOps, LayerPass, run_layers
 from ..model.static_cache import FillView, SpanView, StepView
 from ..model.weights.linear import linear
-from .buffers import Buffers, LastPositions, LineState, PrefillBatch, Settings
+from .buffers import SPAN, Buffers, LastPositions, LineState, PrefillBatch, Settings
 from .noise import GROUPS, gumbel_noise
 from .sampling import sample_static
 from .weights import Weights
@@ -25,10 +27,11 @@ Start: TypeAlias = Callable[[Weights, Buffers, torch.Tensor], None]
 
 def prefill(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, ops: LayerOps = TORCH_OPS) -> None:
     """Run the prompts of arriving lines and sample group 0 of their first frames; other lines are not touched."""
-    rows, lengths, minimums, keys = arrivals.numbers.split((1, 1, 1, 2), dim=1)
+    rows, lengths, minimums, keys, spans = arrivals.numbers.split((1, 1, 1, 2, SPAN), dim=1)
     rows = rows[:, 0]
-    hidden = _run_prompts(weights, buffers, arrivals, ops)
-    fresh = LineState.allocate(buffers.config, len(rows), hidden)
+    fresh = LineState.allocate(buffers.config, len(rows), arrivals.embeds)
+    hidden = _run_prompts(weights, buffers, arrivals, fresh.said, ops)
+    fresh.spans.copy_(spans)
     fresh.positions.copy_(lengths[:, 0])
     fresh.minimums.copy_(minimums[:, 0])
     fresh.keys.copy_(keys)
@@ -45,19 +48,32 @@ def prefill_all(
     start: Start | None = None,
 ) -> None:
     """As ``prefill``, of lines that take all rows in their order; ``start`` stands for ``start_lines``."""
-    hidden = _run_prompts(weights, buffers, arrivals, ops)
+    hidden = _run_prompts(weights, buffers, arrivals, buffers.state.said, ops)
     buffers.state.reset(arrivals.numbers[:, 1:])
     buffers.state.positions.sub_(1)  # the last one is counted when its state is there
     (start or start_lines)(weights, buffers, hidden)
 
 
-def _run_prompts(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, ops: LayerOps) -> torch.Tensor:
-    """Write the prompts' keys and values to the cache; return the talker's states at their ends ``[N, H]``."""
+def _run_prompts(
+    weights: Weights, buffers: Buffers, arrivals: PrefillBatch, said: torch.Tensor, ops: LayerOps
+) -> torch.Tensor:
+    """Write the prompts' keys and values to the cache; return the talker's states at their ends ``[N, H]``.
+
+    ``said`` ``[N, 3]`` gets what the alignment head says of the first frames.
+    """
     rows, last = arrivals.numbers[:, 0].contiguous(), arrivals.numbers[:, 1] - 1
+    watch = watch_for(weights, arrivals.numbers[:, -SPAN:], last, said)
     angles = buffers.angles.span(0, arrivals.embeds.shape[1])
-    layer_pass = LayerPass(angles, weights.talker.head_norms(), FillView(buffers.cache, rows))
+    layer_pass = LayerPass(angles, weights.talker.head_norms(), FillView(buffers.cache, rows), watch)
     states = run_layers(weights.talker, arrivals.embeds, layer_pass, ops)
     return states.gather(1, last[:, None, None].expand(-1, 1, states.shape[2]))[:, 0]
+
+
+def watch_for(
+    weights: Weights, spans: torch.Tensor, positions: torch.Tensor, out: torch.Tensor
+) -> Watch | None:
+    """Return what the checkpoint's alignment head is asked for in a pass; None if it has none. Args: see ``Watch``."""
+    return None if weights.alignment is None else Watch(weights.alignment, spans, positions, out)
 
 
 def prefill_prefix(
@@ -102,6 +118,13 @@ def predict_codes(weights: Weights, buffers: Buffers, seq_groups: int) -> None:
     groups = torch.arange(1, GROUPS, device=state.steps.device)
     noise = gumbel_noise(state.keys, state.steps[:, None] * GROUPS + groups, buffers.codebook)
     state.report[:, :GROUPS].copy_(predict(weights, buffers, seq_groups, noise))
+    report_alignment(weights, state)
+
+
+def report_alignment(weights: Weights, state: LineState) -> None:
+    """Report what the alignment head says of the frame that is decoded, if there is one."""
+    if weights.alignment is not None:
+        state.report[:, ALIGNMENT:].copy_(state.said)
 
 
 def advance(weights: Weights, buffers: Buffers, window: int) -> None:
@@ -163,7 +186,8 @@ def _talk(weights: Weights, buffers: Buffers, inputs: torch.Tensor, window: int)
     """Run the talker over one new position of every line ``[B, 1, H]``; return its state ``[B, H]``."""
     positions = buffers.state.positions.clamp(max=window - 1)
     view = StepView(buffers.cache.window(window), positions)
-    layer_pass = LayerPass(buffers.angles.at(positions), weights.talker.head_norms(), view)
+    watch = watch_for(weights, buffers.state.spans, positions, buffers.state.said)
+    layer_pass = LayerPass(buffers.angles.at(positions), weights.talker.head_norms(), view, watch)
     return run_layers(weights.talker, inputs, layer_pass)[:, 0]
 
 

@@ -15,6 +15,7 @@ from ..model.model import Model
 from ..model.weights.addresses import TensorAddresses
 from ..model.weights.joined_weights import view_heads
 from ..model.weights.linear import Weight, tensors_of
+from ..words.head import AlignmentHead
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Weights:
 
     ``first_table`` and ``first_head`` ``[V, H]`` belong to group 0, ``tables`` ``[15, V, H]`` and ``heads``
     ``[15, V, H_predictor]`` to the other groups. ``projection`` is weight and bias from the talker's width to the
-    predictor's, or None. ``tails`` are the parts of trained tails, by SEQ_GROUPS.
+    predictor's, or None. ``tails`` are the parts of trained tails, by SEQ_GROUPS. ``alignment`` is the head
+    that follows the text, or None.
     """
 
     talker: LayerStack
@@ -34,6 +36,7 @@ class Weights:
     heads: Weight
     projection: tuple[torch.Tensor, torch.Tensor] | None
     tails: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
+    alignment: AlignmentHead | None = None
 
     @classmethod
     def of(cls, model: Model, tail: str = "auto") -> Weights:
@@ -54,6 +57,7 @@ class Weights:
             heads=view_heads(predictor.lm_head),
             projection=_view_projection(predictor.small_to_mtp_projection),
             tails={seq_groups: one.parts for seq_groups, one in model.tails(tail).items()},
+            alignment=model.alignment,
         )
 
     def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -61,13 +65,14 @@ class Weights:
         return tail_logits(self.tails.get(seq_groups, {}), self.heads[seq_groups:], states, tokens)
 
     def addresses(self) -> tuple[int, ...]:
-        """Return the addresses of all weights: a graph captured with other addresses must not be replayed."""
+        """Return the alignment head and all weights' addresses: a graph captured with others must not be replayed."""
         tensors = [self.first_table, self.first_head, self.tables, self.heads, *(self.projection or ())]
         for decoder in (self.talker, self.predictor):
             tensors += [decoder.qk_norms, decoder.norm]
             tensors += [value for layer in decoder.layers for value in vars(layer).values()]
         tensors += [part for parts in self.tails.values() for part in parts.values()]
-        return tuple(tensor.data_ptr() for weight in tensors for tensor in tensors_of(weight))
+        head = () if self.alignment is None else (self.alignment.layer, self.alignment.head)
+        return (*head, *(tensor.data_ptr() for weight in tensors for tensor in tensors_of(weight)))
 
 
 class KeptWeights:
@@ -119,7 +124,7 @@ class KeptWeights:
 
 
 def _key(model: Model, tail: str) -> tuple[Any, ...]:
-    return (weakref.ref(model.module), tail, *map(id, model.module.tails.values()))
+    return (weakref.ref(model.module), tail, model.alignment, *map(id, model.module.tails.values()))
 
 
 def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from ..decode.decoded import Decoded
+from ..decode.decoded import FLAG, REPORT_WIDTH, Decoded
 from ..decode.guard import Guard
 from ..decode.loop import Loop
 from ..decode.request import LatePart, LineRequest
@@ -342,7 +342,7 @@ class GraphDecoder:
 
     @property
     def report(self) -> torch.Tensor:
-        """The last frame on the device: int64 ``[B, 17]``, 16 codes and a flag for numbers that are not finite."""
+        """The last frame on the device: int64 ``[B, REPORT_WIDTH]``, see ``decode/decoded.py``."""
         return self._started[1].state.report
 
     @torch.inference_mode()
@@ -458,7 +458,7 @@ class GraphRows:
         self._lines: dict[int, LineRequest] = {}
         self._new: dict[int, LineRequest] = {}  # without a frame in flight
         self._unheard: set[int] = set()  # lines whose first frame is in flight and has a listener
-        self._report = np.zeros((decoder.batch, GROUPS + 1))  # of the frame that was read last
+        self._report = np.zeros((decoder.batch, REPORT_WIDTH))  # of the frame that was read last
         self._ahead = False  # whether the last step launched a frame
         self._split = 0  # positions of the frame whose first part alone has been launched
 
@@ -513,7 +513,7 @@ class GraphRows:
         decoder = self.decoder
         decoder._write_texts()
         slots = decoder._started[1]
-        text, minimums = slots.text, slots.state.minimums  # with what came late
+        text, minimums, spans = slots.text, slots.state.minimums, slots.state.spans  # with what came late
         decoder.start(self._model, self._options, positions)
         rows = {self._table.row(line): request for line, request in self._lines.items()}
         decoder.put(sorted(rows), [rows[row] for row in sorted(rows)])
@@ -521,6 +521,7 @@ class GraphRows:
         slots = decoder._started[1]
         slots.text[:, : text.shape[1]].copy_(text)
         slots.state.minimums.copy_(minimums)
+        slots.state.spans.copy_(spans)
         self._readback, self._split = decoder._new_readback(), 0
 
     def read(self) -> Frame | None:
@@ -564,7 +565,7 @@ class GraphRows:
 
     def release(self, line: int) -> None:
         row = self._table.release(line)
-        if self._report[row, GROUPS]:  # cleared when the row gets its next line
+        if self._report[row, FLAG]:  # cleared when the row gets its next line
             self.decoder._broken.add(row)
         del self._lines[line]
         self._new.pop(line, None)

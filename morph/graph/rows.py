@@ -68,7 +68,7 @@ class RowTable:
         self._in_flight.append(sent)
 
     def receive(self, report: np.ndarray) -> Frame:
-        """Return the oldest frame in flight, by its report ``[B, 17]``."""
+        """Return the oldest frame in flight, by its report ``[B, REPORT_WIDTH]``."""
         sent = self._in_flight.popleft()
         rows = ((sent == self._numbers) & (sent != NOBODY)).nonzero()[0]  # of lines not released since
         return Frame(sent[rows], report[rows])

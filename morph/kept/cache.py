@@ -27,6 +27,7 @@ from ..speech.pieces import text_as_spoken
 from ..speech.takes import ENDS
 from ..text.normalize import SpokenText
 from ..text.pauses import without_pauses
+from ..words.trace import Trace
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -230,6 +231,9 @@ def _pack(kept: Kept) -> bytes:
         "sample_rate": spoken.sample_rate,
         "engine": spoken.engine,
         "spans": [[span.text, span.start, span.end] for span in spoken.spans],
+        "traces": [
+            [span.trimmed, span.trace.to_lists()] if span.trace is not None else None for span in spoken.spans
+        ],
         "frames": report.frames,
         "ended": report.ended,
         "pieces": report.pieces,
@@ -277,9 +281,20 @@ def _unpack(content: bytes, line: Line) -> Kept | None:
         text.notes,
         from_before=True,
     )
-    spans = tuple(PieceSpan(*span) for span in facts["spans"])
+    spans = tuple(
+        PieceSpan(*span, *trace) for span, trace in zip(facts["spans"], _traces(facts), strict=True)
+    )
     spoken = Spoken(waveform, facts["sample_rate"], report, spans, facts["engine"])
     return Kept(spoken, facts["retries"])
+
+
+def _traces(facts: dict[str, Any]) -> list[tuple[Trace | None, int]]:
+    """Return each piece's trace, and what was trimmed off its start; files of before word times have none."""
+    kept = facts.get("traces") or [None] * len(facts["spans"])
+    traces = [(None, 0) if one is None else (Trace.from_lists(one[1]), one[0]) for one in kept]
+    if not all(type(trimmed) is int and 0 <= trimmed < MOST for _, trimmed in traces):
+        raise ValueError("a number of it is out of range")
+    return traces
 
 
 def _check(waveform: np.ndarray, facts: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..decode.decoded import REPORT_WIDTH
 from .linear.gemm import load_gains, store_scaled
 from .pdl import launch_dependents, wait_for_inputs
 from .plan import Plan, launch
@@ -13,6 +14,7 @@ from .rows import normed_row
 from .states import Inputs, Residual
 
 EMBED_BLOCK = 128  # columns per program
+WIDTH = tl.constexpr(REPORT_WIDTH)
 
 
 def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor, eps: float) -> Residual:
@@ -58,7 +60,7 @@ def embed_frame(
     """Sum the embeddings of a frame's 16 codes and its text token, in float32; program ``(line, block of columns)``.
 
     Args:
-        line_tokens: int64 ``[B]``, group 0; report: int64 ``[B, CODES + 1]``, the other groups in 1 .. CODES - 1.
+        line_tokens: int64 ``[B]``, group 0; report: int64 ``[B, WIDTH]``, the other groups in 1 .. CODES - 1.
         first_table: ``[V0, H]``; tables: ``[CODES - 1, V, H]``.
         text: ``[B, text_length, H]``, one row per frame; after its end, the last row is used.
         steps: int64 ``[B]``, each line's frame number.
@@ -78,7 +80,7 @@ def embed_frame(
         tl.float32
     )
     for group in tl.static_range(1, CODES):
-        entry = (group - 1) * V + tl.load(report + line * (CODES + 1) + group)
+        entry = (group - 1) * V + tl.load(report + line * WIDTH + group)
         total += tl.load(tables + entry * H + columns, mask=mask, other=0.0).to(tl.float32)
     tl.store(out + line * H + columns, total, mask=mask)
     if scaled is not None:

@@ -12,8 +12,10 @@ import torch
 import triton
 from torch.nn import functional
 
+from ..decode.decoded import ALIGNMENT
 from ..frame.buffers import Buffers, LastPositions, PrefillBatch
 from ..frame.noise import GROUPS
+from ..frame.step import report_alignment, watch_for
 from ..frame.weights import Weights
 from ..model.weights.int8 import Int8Weight
 from .embed import embed_block, embed_frame, look_up
@@ -41,6 +43,7 @@ def predict_codes(weights: Weights, buffers: Buffers, seq_groups: int, plan: Pla
     """Make the first part of ``decode_frame``: all codes of every line's next frame, in its report."""
     predict(weights, buffers, seq_groups, _plan_for(weights, buffers, plan))
     buffers.state.report[:, 0].copy_(buffers.state.tokens)
+    report_alignment(weights, buffers.state)
 
 
 def advance(weights: Weights, buffers: Buffers, window: int, plan: Plan | None = None) -> None:
@@ -168,7 +171,10 @@ def run_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, plan:
     inputs = look_up(
         replace(plan, pdl=False), Inputs(arrivals.embeds[0]), stack.layers[0].input_norm, stack.eps
     )
-    residual = run_layers(stack, plan, inputs, CacheSpan(buffers.cache, buffers.angles, length, length))
+    watch = watch_for(weights, state.spans, state.positions, state.said)
+    residual = run_layers(
+        stack, plan, inputs, CacheSpan(buffers.cache, buffers.angles, length, length, watch=watch)
+    )
     last = Residual.empty(plan, 1, stack.norm)
     torch.index_select(residual.values, 0, state.positions, out=last.values)
     sample_next(weights, buffers, plan, last)
@@ -204,7 +210,10 @@ def step_talker(weights: Weights, buffers: Buffers, window: int, plan: Plan) -> 
 def talk(weights: Weights, buffers: Buffers, window: int, plan: Plan, residual: Residual) -> None:
     """Run the talker over one new position of every line, and sample group 0 of the next frame."""
     state, stack = buffers.state, weights.talker
-    span = CacheSpan(buffers.cache, buffers.angles, 1, window, positions=state.positions)
+    watch = watch_for(weights, state.spans, state.positions, state.said)
+    if watch is not None:
+        watch = replace(watch, before=state.report[:, ALIGNMENT:])
+    span = CacheSpan(buffers.cache, buffers.angles, 1, window, positions=state.positions, watch=watch)
     sample_next(weights, buffers, plan, run_layers(stack, plan, residual, span))
 
 

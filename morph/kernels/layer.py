@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from ..model.layers import LayerStack
+from .alignment import ask_head
 from .attention.launch import AttentionInputs, attend
 from .embed import look_up
 from .linear.launch import project
@@ -53,6 +54,7 @@ def _run_layer(
     )
     # One line's attention leaves partials: gate and up add them to the residual as they read it, and so does down.
     partials = attend(plan, AttentionInputs(stack, index, qkv, span), residual)
+    ask_head(plan, AttentionInputs(stack, index, qkv, span))
     active = plan.empty("active", (rows, layer.down.shape[1]), like)
     gate_up = Projection(layer.gate_up, layer.post_norm, stack.eps, gated=True, partials=partials)
     project(plan, residual, active, gate_up)

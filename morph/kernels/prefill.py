@@ -13,6 +13,7 @@ import triton.language as tl
 
 from ..model.layers import LayerOps, LayerPass, LayerStack, attend
 from ..model.static_cache import FillView
+from .alignment import ask_head
 from .attention.launch import AttentionInputs, attend_prompt_alone, attends_alone
 from .plan import Plan
 from .rows import add_norm, gate
@@ -82,12 +83,16 @@ class PromptOps(LayerOps):
             raise TypeError(f"prompts fill the cache, and this view of it is a {type(view).__name__}")
         lines, length = qkv.shape[:2]
         if attends_alone(max(lines, view.cache.lines), length):
-            span = CacheSpan(view.cache, layer_pass.angles, length, length)
+            span = CacheSpan(view.cache, layer_pass.angles, length, length, watch=layer_pass.watch)
             inputs = AttentionInputs(decoder, index, qkv.contiguous().view(length, -1), span)
-            return attend_prompt_alone(Plan(), inputs).view(1, length, -1)
+            out = attend_prompt_alone(Plan(), inputs).view(1, length, -1)
+            ask_head(Plan(), inputs)
+            return out
         turned = _turn(decoder, index, qkv.contiguous(), layer_pass, view).transpose(1, 2)
         queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
         values = qkv[:, :, decoder.heads + decoder.kv_heads :].transpose(1, 2)
+        if (watch := layer_pass.watched(index)) is not None:
+            watch.ask(queries, keys)
         return attend(queries, keys, values, None).transpose(1, 2).flatten(2)
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:

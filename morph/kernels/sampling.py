@@ -12,9 +12,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ..decode.decoded import REPORT_WIDTH
 from .pdl import launch_dependents, wait_for_inputs
 
 LOWEST = tl.constexpr(-(2**31))  # below every score's key
+WIDTH = tl.constexpr(REPORT_WIDTH)
 
 
 @triton.jit
@@ -160,7 +162,7 @@ def sample_codes(
         logits: float32 ``[B, groups, V]``.
         line_keys, steps: of ``frame.buffers.LineState``: ``[B, 2]`` and ``[B]``, int64.
         temperatures, cutoffs, shares, scales: of ``frame.sampling.SamplingTensors``, ``[B]``; see ``sample_token``.
-        report: int64 ``[B, CODES + 1]``, the frame's codes and whether a logit was not finite.
+        report: int64 ``[B, WIDTH]``, the frame's codes, then whether a logit was not finite.
     """
     line, group = tl.program_id(0), tl.program_id(1)
     tokens = tl.arange(0, PADDED)
@@ -175,8 +177,8 @@ def sample_codes(
     launch_dependents(PDL)  # only now: see pdl.py
     scores = tl.load(logits + (line * tl.num_programs(1) + group) * V + tokens, mask=inside, other=0.0)
     token = sample_token(scores, noise, tokens, V, temperature, cutoff, share, scale)
-    tl.store(report + line * (CODES + 1) + first + group, token.to(tl.int64))
-    flag_not_finite(scores, tokens < V, report + line * (CODES + 1) + CODES)
+    tl.store(report + line * WIDTH + first + group, token.to(tl.int64))
+    flag_not_finite(scores, tokens < V, report + line * WIDTH + CODES)
 
 
 @triton.jit
@@ -212,12 +214,12 @@ def sample_first(
     wait_for_inputs(PDL)
     launch_dependents(PDL)  # only now: see pdl.py
     scores = tl.load(logits + line * V + tokens, mask=real, other=0.0)
-    flag_not_finite(scores, real, report + line * (CODES + 1) + CODES)
+    flag_not_finite(scores, real, report + line * WIDTH + CODES)
     penalized = tl.where(scores < 0, scores * penalty, divide(scores, penalty))
     scores = tl.where(was_seen, penalized, scores)
     scores = tl.where(barred, float("-inf"), scores)
     token = sample_token(scores, noise, tokens, V, temperature, cutoff, share, scale)
-    tl.store(report + line * (CODES + 1), sampled_before)
+    tl.store(report + line * WIDTH, sampled_before)
     tl.store(line_tokens + line, token.to(tl.int64))
     tl.store(seen + line * V + token, 1)
     tl.store(steps + line, step)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ..model.alignment import Watch
 from ..model.layers import Angles
 from ..model.static_cache import StaticCache
 from .constants import SUM_WIDTH
@@ -59,6 +60,7 @@ class CacheSpan:
         window: attention reads positions below it.
         start: the first new position of every line, where ``positions`` is None.
         positions: int64 ``[B]``, each line's new position. The older ones were then written before the frame began.
+        watch: what the alignment head is asked for, or None.
     """
 
     cache: StaticCache
@@ -67,6 +69,7 @@ class CacheSpan:
     window: int
     start: int = 0
     positions: torch.Tensor | None = None
+    watch: Watch | None = None
 
     @property
     def is_prompt(self) -> bool:

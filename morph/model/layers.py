@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn import functional
 
+from .alignment import Watch
 from .rope import RopeTable
 from .static_cache import FillView, SpanView, StepView
 from .weights.joined_weights import join, view_weight
@@ -172,12 +173,18 @@ class LayerPass:
     """What all layers of a pass have in common.
 
     ``angles`` are those of its positions, ``head_norms`` is ``LayerStack.head_norms()``, computed once per frame, and
-    ``view`` writes keys and values to the cache and returns what to attend to.
+    ``view`` writes keys and values to the cache and returns what to attend to. ``watch``: what the alignment head is
+    asked for, or None.
     """
 
     angles: Angles
     head_norms: torch.Tensor
     view: View
+    watch: Watch | None = None
+
+    def watched(self, index: int) -> Watch | None:
+        """Return what the alignment head is asked for if layer ``index`` is its own."""
+        return self.watch if self.watch is not None and self.watch.head.layer == index else None
 
 
 class LayerOps:
@@ -195,6 +202,8 @@ class LayerOps:
         turned = rotate(wide, layer_pass.angles).to(qkv.dtype).transpose(1, 2)
         queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
         keys, values = layer_pass.view.update(index, keys, qkv[:, :, normed:].transpose(1, 2))
+        if (watch := layer_pass.watched(index)) is not None:
+            watch.ask(queries, keys)
         return attend(queries, keys, values, layer_pass.view.mask).transpose(1, 2).flatten(2)
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch
 from ..options import Sampling, check_tail
 from ..runtime.exclusive import Exclusive
 from ..text.profile import TextProfile
+from ..words.head import AlignmentHead
 from .tail import Tail
 from .tokens import TextIds
 from .weights.int8 import Int8Linear
@@ -60,6 +61,7 @@ class Model:
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
         self.profile = TextProfile()
+        self.alignment: AlignmentHead | None = None  # what says which word is spoken; None: nothing does
         self.fingerprint = ""  # of the files that it was loaded from; "" if it was not loaded from files
         self._use = Exclusive("the model")
 

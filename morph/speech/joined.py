@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from ...postprocess.checks import Waveform
 from ...postprocess.ends import trim_ends
-from ...postprocess.join import Spacing, Span, join
+from ...postprocess.join import Spacing, join
 from ..options import GenerateOptions
 from .lines import LineReport, PieceSpan, Spoken
 from .piece import NO_SAMPLES, Piece
@@ -45,7 +46,7 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
     own = limit_takes(own, most)
     frames = sum(len(take.decoded.codes) for _, take in own)
     is_whole = stopped is None and (most is None or frames < most)
-    waveform, spans = join_pieces(own, rate, parts.options, is_whole)
+    waveform, places = join_pieces(own, rate, parts.options, is_whole)
     ended = stopped or next((take.ended for _, take in own if take.ended in WRONG), "eos")
     report = LineReport(
         line.name,
@@ -58,8 +59,11 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
         takes=max((take.number for _, take in own), default=1),
         notes=parts.said.notes,
     )
-    placed = tuple(PieceSpan(piece.text, *span) for (piece, _), span in zip(own, spans, strict=True))
-    return Spoken(waveform, rate, report, placed, engine)
+    spans = tuple(
+        PieceSpan(piece.text, place.start, place.end, take.decoded.trace, place.trimmed)
+        for (piece, take), place in zip(own, places, strict=True)
+    )
+    return Spoken(waveform, rate, report, spans, engine)
 
 
 def warn_of(report: LineReport) -> None:
@@ -86,9 +90,17 @@ def limit_takes(own: Sequence[tuple[Piece, Take]], most: int | None) -> list[tup
     return kept
 
 
+class Place(NamedTuple):
+    """Where a piece is in its line: samples ``start`` to ``end`` (excluded), without ``trimmed`` ones at its start."""
+
+    start: int
+    end: int
+    trimmed: int = 0
+
+
 def join_pieces(
     own: Sequence[tuple[Piece, Take]], sample_rate: int, options: GenerateOptions, whole: bool = True
-) -> tuple[Waveform, list[Span]]:
+) -> tuple[Waveform, list[Place]]:
     """Return the waveform of a line and where its pieces are in it; of a line that never began, no samples.
 
     ``whole``: whether the line was spoken to its end, where a pause may follow.
@@ -100,7 +112,7 @@ def join_pieces(
     [first, *others] = [take.waveform for _, take in own]
     if len(first) and not (others or lead or after or options.trim_ends):
         # Most lines: a copy would take as long as all the rest of their assembly.
-        return first, [(0, len(first))]
+        return first, [Place(0, len(first))]
     speech, spans = join(
         [take.waveform for _, take in own], sample_rate, Spacing(between, options.crossfade_ms)
     )
@@ -109,6 +121,8 @@ def join_pieces(
     shift, stop = len(silences[0]) - start, start + len(speech)
     # A first or last piece that is silent may have been trimmed away completely.
     placed = [
-        (min(max(begin, start), stop) + shift, min(max(end, start), stop) + shift) for begin, end in spans
+        Place(kept + shift, min(max(end, start), stop) + shift, kept - begin)
+        for begin, end in spans
+        for kept in [min(max(begin, start), stop)]
     ]
     return np.concatenate((silences[0], speech, silences[1])), placed

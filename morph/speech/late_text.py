@@ -230,7 +230,7 @@ class TokenLine(LateLine):
 
     def take(self) -> LatePart | None:
         rows = self._trailing.take()
-        return None if rows is None else LatePart(rows, self._prompt.min_frames)
+        return None if rows is None else LatePart(rows, self._prompt.min_frames, self._prompt.text_tokens)
 
     def complete(self) -> None:
         """Give the piece a prompt with all of its text: it had the first token only, and its request the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..text.encoding import check_encodable
 from ..text.pauses import check_spoken
 from ..voice.prompt import check_language, check_streams_text
 from ..voice.voice import Voice, check_voice
+from ..words.trace import Trace
 from .takes import ERROR
 
 log = logging.getLogger(__name__)
@@ -89,11 +90,15 @@ class PieceSpan:
     """A piece of a line: its text as spoken, and its samples ``start`` to ``end`` (excluded) in the line's waveform.
 
     Pauses are between the spans. Where two pieces are crossfaded, their spans overlap by the length of the fade.
+    ``trace`` says which token of the text each frame of the piece is on, if the checkpoint has an alignment head; the
+    first frame begins ``trimmed`` samples before ``start``.
     """
 
     text: str
     start: int
     end: int
+    trace: Trace | None = field(default=None, compare=False)
+    trimmed: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from ..decode.decoded import Decoded
+from ..decode.decoded import ALIGNMENT, FLAG, REPORT_WIDTH, Decoded
 from ..voice.prompt import Prompt
-from ..voice.voice import CODE_GROUPS
+from ..words.trace import Trace
 from .takes import Take
 
 FIRST_ROOM = 64  # frames; room doubles from here
@@ -18,30 +18,36 @@ NO_SAMPLES = np.zeros(0, dtype=np.float32)
 
 
 class CodeFrames:
-    """Frames ``[16]`` in the order of their coming, in one buffer.
+    """Frames in the order of their coming, as engines report them (``decode/decoded.py``), in one buffer.
 
     A tensor for each would be an object for Python's garbage collector: with those of 256 lines a minute long it stops
     the process for 100 ms and more, again and again.
     """
 
     def __init__(self) -> None:
-        self._frames = np.empty((FIRST_ROOM, CODE_GROUPS), dtype=np.int64)
+        self._frames = np.empty((FIRST_ROOM, REPORT_WIDTH), dtype=np.int64)
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def append(self, codes: np.ndarray) -> None:
-        """Copy a frame, int64 ``[16]``."""
+    def append(self, frame: np.ndarray) -> None:
+        """Copy a frame, int64 ``[REPORT_WIDTH]``."""
         if self._count == len(self._frames):
             self._frames = np.concatenate((self._frames, np.empty_like(self._frames)))
-        self._frames[self._count] = codes
+        self._frames[self._count] = frame
         self._count += 1
 
     def part(self, begin: int = 0, end: int | None = None) -> torch.Tensor:
-        """Return a copy of some frames, int64 ``[n, 16]``; ``end`` None: to the last one."""
-        end = self._count if end is None else min(end, self._count)
-        return torch.from_numpy(self._frames[begin:end].copy())
+        """Return a copy of some frames' codes, int64 ``[n, 16]``; ``end`` None: to the last one."""
+        return torch.from_numpy(self._part(begin, end)[:, :FLAG].copy())
+
+    def trace(self, begin: int = 0, end: int | None = None) -> Trace | None:
+        """Return which text token some frames are on; None where the checkpoint does not say it."""
+        return Trace.from_numbers(self._part(begin, end)[:, ALIGNMENT:])
+
+    def _part(self, begin: int, end: int | None) -> np.ndarray:
+        return self._frames[begin : self._count if end is None else min(end, self._count)]
 
     def cut(self, count: int) -> None:
         """Forget the frames after the first ``count``."""
@@ -77,7 +83,7 @@ class Making:
 
     def result(self) -> tuple[Decoded, np.ndarray]:
         """Return the codes and the samples."""
-        return Decoded(self.codes.part(), str(self.ended)), concatenate(self.waves)
+        return Decoded(self.codes.part(), str(self.ended), self.codes.trace()), concatenate(self.waves)
 
 
 @dataclass(eq=False)

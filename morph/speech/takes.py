@@ -46,7 +46,9 @@ class Take:
     def begin(self, frames: int) -> Take:
         """Return the first frames of the take, 1 or more, as one that ran into its limit."""
         samples = len(self.waveform) // len(self.decoded.codes) * frames
-        codes = Decoded(self.decoded.codes[:frames], CAP)
+        decoded = self.decoded
+        trace = None if decoded.trace is None else decoded.trace.part(0, frames)
+        codes = Decoded(decoded.codes[:frames], CAP, trace)
         return replace(self, decoded=codes, waveform=self.waveform[:samples], ended=CAP)
 
 

@@ -69,9 +69,10 @@ class Prompt:
 
     ``inputs`` ``[T, H]`` (``embeds`` reads it) is the prefill. ``trailing`` ``[N, H]`` (``text_rows`` reads it) is
     added to the inputs of the following N frames, one row per frame, and ``pad`` ``[1, H]`` to those of all later
-    frames. ``text_tokens`` is the number of tokens in the text, for the guard. EOS cannot be sampled before the line
-    has ``min_frames`` frames; upstream's value is 2. ``prefix``: all of ``embeds`` but the last position, where every
-    line of the voice begins with it.
+    frames. ``text_tokens`` is the number of tokens in the text. EOS cannot be sampled before the line has
+    ``min_frames`` frames; upstream's value is 2. ``prefix``: all of ``embeds`` but the last position, where every line
+    of the voice begins with it. ``text_start``: the position of the text's first token, which the others follow; it may
+    be after the prefill. None: not known.
 
     Raises:
         ValueError: for ``min_frames`` below 2.
@@ -83,6 +84,7 @@ class Prompt:
     text_tokens: int
     min_frames: int = MIN_FRAMES
     prefix: PromptPrefix | None = None
+    text_start: int | None = None
 
     def __post_init__(self) -> None:
         if self.min_frames < MIN_FRAMES:
@@ -92,6 +94,11 @@ class Prompt:
     def length(self) -> int:
         """T, whether or not the rows are made."""
         return len(self.inputs)
+
+    @property
+    def text_span(self) -> tuple[int, int]:
+        """The position of the text's first token, and how many tokens there are from it on; none if it is not known."""
+        return (0, 0) if self.text_start is None else (self.text_start, self.text_tokens)
 
     @property
     def embeds(self) -> torch.Tensor:
@@ -195,11 +202,13 @@ class PromptBuilder:
         text_ids = _LineIds(model, text)
         prefix, codec = self._beginning(text_ids, voice, language, instruct)
         tokens, before = text_ids.tokens, len(prefix.embeds)
+        start = before
         inputs: Rows
         trailing: Rows
         if voice.kind == "icl":
             spoken, trailing = self._icl_body(text_ids.on_device, voice)
             inputs = torch.cat((prefix.embeds, spoken[0]))
+            start += self._reference_parts(voice)[0].shape[1]  # the reference's text comes first
         elif voice.kind == "x_vector":
             first = slice(ROLE_TOKENS, ROLE_TOKENS + 1)
             inputs = LaterRows(before + 1, lambda: self._first(text_ids.on_device[:, first], prefix, codec))
@@ -208,7 +217,8 @@ class PromptBuilder:
             inputs = LaterRows(before + tokens + 2, lambda: self._whole(text_ids, prefix))
             trailing = pad
         check_context(model, len(inputs) + len(trailing))
-        return Prompt(inputs, trailing, pad, tokens, prefix=prefix if voice.kind == "x_vector" else None)
+        own_prefix = prefix if voice.kind == "x_vector" else None
+        return Prompt(inputs, trailing, pad, tokens, prefix=own_prefix, text_start=start)
 
     def _first(self, token: torch.Tensor, prefix: PromptPrefix, codec: torch.Tensor) -> torch.Tensor:
         """Return the prefix and the text's first token (int64 ``[1, 1]``), ``[T, H]``."""
@@ -230,7 +240,9 @@ class PromptBuilder:
         prefix, codec = self._beginning(_LineIds(self.model, ""), voice, language, instruct)
         embeds = self._first(torch.tensor([[token]], device=self.model.device), prefix, codec)
         specials = self._specials
-        return Prompt(embeds, specials.pad[0, :0], specials.pad[0], text_tokens=1, prefix=prefix)
+        return Prompt(
+            embeds, specials.pad[0, :0], specials.pad[0], 1, prefix=prefix, text_start=len(embeds) - 1
+        )
 
     @torch.inference_mode()
     def rows(self, tokens: Sequence[int], ended: bool) -> torch.Tensor:
@@ -297,7 +309,7 @@ class PromptBuilder:
     def _icl_body(self, ids: torch.Tensor, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the reference text and the text, added to the reference's codes; the rest of the text trails."""
         model, specials = self.model, self._specials
-        spoken, codes = self._once("reference", lambda: self._reference(voice), voice)
+        spoken, codes = self._reference_parts(voice)
         text = _project(model, torch.cat((spoken, ids[:, ROLE_TOKENS:-END_TOKENS]), dim=-1))
         text = torch.cat((text, specials.eos), dim=1)
         missing = codes.shape[1] - text.shape[1]
@@ -305,6 +317,9 @@ class PromptBuilder:
             return text[:, : codes.shape[1]] + codes, text[0, codes.shape[1] :]
         text = torch.cat((text, *[specials.pad] * missing), dim=1)
         return text + codes, specials.pad[0]
+
+    def _reference_parts(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._once("reference", lambda: self._reference(voice), voice)
 
     def _reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
         """An ICL voice's text token ids ``[1, N]``, and the embeddings of bos and its codes ``[1, 1 + T, H]``."""

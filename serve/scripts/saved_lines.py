@@ -25,7 +25,7 @@ from ..terminal.sound import encode, explaining, read_recording, write_whole
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...morph.speech.lines import LineReport, Spoken
+    from ...morph.speech.lines import LineReport, PieceSpan, Spoken
 
 MANIFEST = "manifest.json"
 NEW_LINES = "manifest.new.jsonl"
@@ -122,7 +122,7 @@ class SavedLines:
             "file": path.name,
             "report": asdict(spoken.report),
             "engine": spoken.engine,
-            "spans": [asdict(span) for span in spoken.spans],
+            "spans": [write_span(span) for span in spoken.spans],
         }
         with (self.folder / NEW_LINES).open("a", encoding="utf-8") as file:
             file.write(json.dumps([plan.key, self.entries[plan.key]]) + "\n")
@@ -133,7 +133,7 @@ class SavedLines:
         Raises:
             ValueError: for a file that cannot be read, or has another rate.
         """
-        from ...morph.speech.lines import PieceSpan, Spoken
+        from ...morph.speech.lines import Spoken
 
         path = self._find(key)
         if path is None:
@@ -144,7 +144,7 @@ class SavedLines:
         waveform: np.ndarray = channels.mean(axis=0)
         entry, report = self.entries[key], self.report(key)
         whole = len(waveform) == round(report.seconds * rate)  # else it was edited: its pieces are elsewhere
-        spans = tuple(PieceSpan(**span) for span in entry.get("spans", ())) if whole else ()
+        spans = tuple(map(read_span, entry.get("spans", ()))) if whole else ()
         return Spoken(waveform, rate, replace(report, seconds=len(waveform) / rate), spans, entry["engine"])
 
     def report(self, key: str) -> LineReport:
@@ -179,16 +179,29 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
         ) from error
 
 
+def write_span(span: PieceSpan) -> dict[str, Any]:
+    """Return a piece's span as JSON: its trace only if it has one."""
+    place = {"text": span.text, "start": span.start, "end": span.end}
+    return place if span.trace is None else {**place, "trimmed": span.trimmed, "trace": span.trace.to_lists()}
+
+
+def read_span(span: Mapping[str, Any]) -> PieceSpan:
+    """Return a piece's span; ValueError, KeyError or TypeError for what is none."""
+    from ...morph.speech.lines import PieceSpan
+    from ...morph.words.trace import Trace
+
+    trace = None if span.get("trace") is None else Trace.from_lists(span["trace"])
+    return PieceSpan(**{**span, "trace": trace})
+
+
 def check_entry(entry: Any) -> dict[str, Any]:
     """Return the entry of a line; ValueError, KeyError or TypeError for what is none."""
-    from ...morph.speech.lines import PieceSpan
-
     report = read_report(entry["report"])
-    spans = [PieceSpan(**span) for span in entry.get("spans", ())]
+    spans = [read_span(span) for span in entry.get("spans", ())]
     texts = [entry["file"], entry["engine"], report.name, report.text, report.ended]
     texts += [report.spoken, report.error]
     numbers = [report.frames, report.seconds, report.pieces, report.takes]
-    numbers += [place for span in spans for place in (span.start, span.end)]
+    numbers += [place for span in spans for place in (span.start, span.end, span.trimmed)]
     if (heard := report.heard) is not None:
         texts, numbers = [*texts, heard.text], [*numbers, heard.errors, heard.words, heard.takes]
     for text in (*texts, *report.notes, *(span.text for span in spans)):

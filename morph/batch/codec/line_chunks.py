@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,11 +14,35 @@ from ....postprocess.stream_join import StreamJoin
 from ...options import GenerateOptions
 from ...speech.piece import NO_SAMPLES, Making, concatenate
 from ...voice.voice import CODE_GROUPS
-from ..speech import Chunk
+from ..speech import Chunk, ChunkTrace
 from .claims import Claim, Pace
 from .pacing import ChunkSizes
 
 NO_CODES = torch.zeros(0, CODE_GROUPS, dtype=torch.int64)
+
+
+class PiecePlaces:
+    """Where the pieces of a line begin in its joined samples, as ``join`` places those that are not very short.
+
+    ``index`` is that of the current piece, ``start`` its first sample.
+
+    Args:
+        fade: samples of a crossfade.
+    """
+
+    def __init__(self, fade: int):
+        self.index, self.start = -1, 0
+        self._fade, self._length = fade, 0
+
+    def begin(self, silence: int) -> None:
+        """Begin the next piece, behind so many samples of silence."""
+        fade = 0 if silence or self.index < 0 else min(self._fade, self._length // 2)
+        self.start += self._length + silence - fade
+        self.index, self._length = self.index + 1, 0
+
+    def add(self, samples: int) -> None:
+        """Add samples to the current piece."""
+        self._length += samples
 
 
 class LineChunks:
@@ -41,8 +66,10 @@ class LineChunks:
         self._left: float = math.inf if most is None else most  # frames until the line's limit
         self.is_cut = False  # whether the line ended at its limit
         self._start = 0
+        self._places = PiecePlaces(round(options.crossfade_ms / 1000 * sample_rate))
         self._before: int | None = None  # samples of silence before the first piece, which are not trimmed
         self._after = 0  # and after the last
+        self._lead = 0  # those before the first, also when they have been sent
 
     def add_piece(self, piece: Making) -> None:
         """Add the line's next piece."""
@@ -50,6 +77,7 @@ class LineChunks:
             return
         if self._before is None:
             self._before, piece.silence = piece.silence, 0
+            self._lead = self._before
         self._pieces.append(piece)
 
     def complete(self, now: float, silence: int = 0) -> Chunk | None:
@@ -156,6 +184,12 @@ class LineChunks:
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
         """Take the samples of codes that ``waiting`` returned; return the chunk for the readers."""
         piece = self._pieces[0]
+        if not piece.decoded:
+            self._places.begin(piece.silence)
+        self._places.add(len(wave))
+        frame, place = piece.decoded, self._places
+        trace = piece.codes.trace(frame, frame + codes.shape[0])
+        words = None if trace is None else ChunkTrace(trace, place.index, frame, place.start)
         piece.decoded += codes.shape[0]
         self._left -= codes.shape[0]
         piece.waves.append(wave)
@@ -165,7 +199,7 @@ class LineChunks:
             self._pieces.popleft()
         if not self._left:
             parts += self._cut()
-        return self._chunk(codes, parts, now)
+        return self._chunk(codes, parts, now, words)
 
     def _cut(self) -> list[np.ndarray]:
         """End the line at its limit; return what was held back. No silence follows."""
@@ -180,7 +214,10 @@ class LineChunks:
 
     def end_piece(self, now: float) -> Chunk | None:
         """End a piece whose end was not known with its last frames; return a chunk if there is something to say."""
-        parts = [self._pause(self._pieces.popleft()), self._join.end()]
+        piece = self._pieces.popleft()
+        if not piece.decoded:
+            self._places.begin(piece.silence)
+        parts = [self._pause(piece), self._join.end()]
         return self._chunk(NO_CODES, parts, now) if any(map(len, parts)) or self.ended else None
 
     def _pause(self, piece: Making) -> np.ndarray:
@@ -188,9 +225,14 @@ class LineChunks:
         silence, piece.silence = piece.silence, 0
         return self._join.gap(silence) if silence else NO_SAMPLES
 
-    def _chunk(self, codes: torch.Tensor, parts: list[np.ndarray], now: float) -> Chunk:
+    def _chunk(
+        self, codes: torch.Tensor, parts: list[np.ndarray], now: float, words: ChunkTrace | None = None
+    ) -> Chunk:
         samples = self._finish(concatenate(parts))
-        chunk = Chunk(codes, samples, self._start, self.ended)
+        if words is not None:
+            trimmed = 0 if self._trim is None else self._trim.start
+            words = replace(words, begin=self._lead + words.begin - trimmed)
+        chunk = Chunk(codes, samples, self._start, self.ended, words=words)
         self._start += len(samples)
         self._sizes.deliver(codes.shape[0], len(samples) / self._sample_rate, now)
         return chunk

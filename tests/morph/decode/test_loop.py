@@ -45,7 +45,7 @@ class WrittenRows:
 
 
 def written(eos: int, *codes: int) -> np.ndarray:
-    return np.array([[eos if code == EOS else code] * 16 + [code == BROKEN] for code in codes])
+    return np.array([[eos if code == EOS else code] * 16 + [code == BROKEN] + [0] * 3 for code in codes])
 
 
 def lines_of(*frames: int) -> list[LineRequest]:

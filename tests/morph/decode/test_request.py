@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.engine import Engine
@@ -26,8 +27,8 @@ def test_every_frame_arrives_in_order_and_then_the_end(load, engine):
     for line, told in zip(decoded, heard, strict=True):
         *codes, ended = told
         assert ended == line.ended
-        assert all(one.shape == (16,) and one.dtype == np.int64 for one in codes)
-        assert np.array_equal(codes, line.codes)
+        assert all(one.shape == (REPORT_WIDTH,) and one.dtype == np.int64 for one in codes)
+        assert np.array_equal(np.stack(codes)[:, :16], line.codes)
     assert sum(counts) == sum(len(line.codes) for line in decoded)
 
 

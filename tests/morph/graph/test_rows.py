@@ -14,7 +14,7 @@ def table_of(rows: int, *lengths: int) -> RowTable:
 
 
 def report(*codes: int) -> np.ndarray:
-    return np.array([[code] * 16 + [0] for code in codes])
+    return np.array([[code] * 16 + [0] * 4 for code in codes])
 
 
 def received(table: RowTable, *codes: int) -> dict[int, int]:

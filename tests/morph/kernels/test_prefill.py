@@ -20,8 +20,10 @@ from qwen3_tts_morph.morph.kernels.rows import add_norm
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles, LayerPass, LayerStack, norm
 from qwen3_tts_morph.morph.model.static_cache import FillView, SpanView, StaticCache
 from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 
 from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
+from tests.morph.kernels.said import same_said
 
 TOLERANCES = {torch.float32: 2e-6, torch.bfloat16: 2e-2, torch.float16: 2e-3}  # one or two ulps of 1
 
@@ -102,18 +104,21 @@ def test_gates_equal_those_of_torch(device, dtype, shape):
 def test_a_prefill_equals_that_of_torch(device):
     torch.manual_seed(0)
     weights = random_weights(SHAPES["tiny"], device, torch.float32)
-    left = []
+    weights, left, said = replace(weights, alignment=AlignmentHead(1, 3)), [], []
     for ops in (TORCH_OPS, PromptOps()):
         torch.manual_seed(1)
         slots = random_slots(SHAPES["tiny"], weights, 3, 64, [40, 3, 17], Sampling())
         arrivals = PrefillBatch.allocate(2, 8, slots.state.hidden)
         arrivals.embeds.copy_(noise(device, *arrivals.embeds.shape))
-        arrivals.numbers.copy_(torch.tensor([[2, 8, 2, 5, 6], [0, 5, 9, 7, 8]]))
+        arrivals.numbers.copy_(torch.tensor([[2, 8, 2, 5, 6, 1, 4], [0, 5, 9, 7, 8, 2, 9]]))
         prefill(weights, slots, arrivals, ops)
         left.append([slots.state.tokens, slots.state.hidden, slots.cache.keys, slots.cache.values])
+        said.append(slots.state.said)
     for value, wanted in zip(left[1], left[0], strict=True):
         same = value.equal(wanted) if value.dtype == torch.int64 else torch.allclose(value, wanted, atol=2e-5)
         assert same
+    same_said(said[1], said[0])
+    assert said[0][:, 0].tolist()[1] == 0 and bool((said[0][[0, 2]] > 0).all())
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
@@ -143,7 +148,7 @@ def test_a_single_lines_attention_equals_that_of_torch(device, dtype):
 def test_a_single_lines_prefill_is_that_of_a_batch(device, length, shape):
     """Its first codes are sampled by the frame's kernel, its state is the buffers' own; short prompts have kernels."""
     torch.manual_seed(0)
-    weights = random_weights(SHAPES[shape], device, torch.float32)
+    weights = replace(random_weights(SHAPES[shape], device, torch.float32), alignment=AlignmentHead(1, 3))
     left = []
     for run in (
         prefill,
@@ -155,12 +160,15 @@ def test_a_single_lines_prefill_is_that_of_a_batch(device, length, shape):
         slots = random_slots(SHAPES[shape], weights, 1, 64, [40], Sampling())
         arrivals = PrefillBatch.allocate(1, length, slots.state.hidden)
         arrivals.embeds.copy_(noise(device, *arrivals.embeds.shape))
-        arrivals.numbers.copy_(torch.tensor([[0, length - 3, 9, 7, 8]]))
+        arrivals.numbers.copy_(torch.tensor([[0, length - 3, 9, 7, 8, 1, 9]]))
         run(weights, slots, arrivals)
         left.append(vars(slots.state) | {"keys of the cache": slots.cache.keys, "values": slots.cache.values})
     assert start_lines is not fused_start
     for state in left[1:]:
         for name, wanted in left[0].items():
             value = state[name]
+            if name == "alignment":
+                same_said(value[:, 2:], wanted[:, 2:])
+                value, wanted = value[:, :2], wanted[:, :2]
             exact = not value.dtype.is_floating_point
             assert value.equal(wanted) if exact else torch.allclose(value, wanted, atol=2e-5), name

@@ -9,6 +9,7 @@ pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 import triton
 import triton.language as tl
+from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
 from qwen3_tts_morph.morph.frame.noise import GROUPS, gumbel_noise, line_keys
 from qwen3_tts_morph.morph.frame.noise import random_words as torch_words
 from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
@@ -81,7 +82,7 @@ def test_codes_equal_those_of_the_torch_sampler(device, vocab, groups, kind):
     for seed in range(6):
         scores = logits(kind, lines, groups, vocab, seed=seed).to(device)
         steps = torch.arange(lines, device=device) + 5 * seed
-        report = torch.full((lines, GROUPS + 1), -1, device=device)
+        report = torch.full((lines, REPORT_WIDTH), -1, device=device)
         sample_codes[(lines, groups)](
             scores, keys, steps, settings.temperatures, settings.cutoffs, settings.shares, settings.scales, report, 2,
             V=vocab, CODES=GROUPS, PADDED=triton.next_power_of_2(vocab), PDL=False,
@@ -98,7 +99,7 @@ def test_logits_that_are_not_finite_are_flagged_and_the_token_stays_in_the_vocab
     scores = logits("plain", 3, 1, 100).to(device)
     scores[0, 0, 7] = torch.inf
     scores[1] = torch.nan
-    report = torch.zeros(3, GROUPS + 1, dtype=torch.int64, device=device)
+    report = torch.zeros(3, REPORT_WIDTH, dtype=torch.int64, device=device)
     sample_codes[(3, 1)](
         scores, line_keys(range(3)).to(device), torch.zeros(3, dtype=torch.int64, device=device), settings.temperatures,
         settings.cutoffs, settings.shares, settings.scales, report, 1,
@@ -113,7 +114,7 @@ def test_group_0_logits_that_are_not_finite_are_flagged_and_the_token_stays_in_t
     settings, vocab = tensors([TokenSampling(top_p=0.5)] * 4, 100, device), 100
     scores = logits("plain", 4, vocab).to(device)
     scores[0, 7], scores[1], scores[2, 90] = torch.inf, torch.nan, -torch.tensor(torch.nan)
-    report = torch.zeros(4, GROUPS + 1, dtype=torch.int64, device=device)
+    report = torch.zeros(4, REPORT_WIDTH, dtype=torch.int64, device=device)
     integers = [torch.zeros(4, dtype=torch.int64, device=device) for _ in range(4)]
     steps, minimums, positions, sampled = integers
     seen = torch.zeros(4, vocab, dtype=torch.bool, device=device)
@@ -142,7 +143,7 @@ def test_group_0_is_penalized_suppressed_and_counted(device, kind):
         minimums = 2 + torch.arange(lines, device=device) % 3
         positions, tokens = steps + 30, steps + 50
         penalties = (1 + torch.rand(lines, generator=generator)).to(device)
-        report = torch.full((lines, GROUPS + 1), -1, device=device)
+        report = torch.full((lines, REPORT_WIDTH), -1, device=device)
         before = seen.clone(), steps.clone(), positions.clone(), tokens.clone()
         sample_first[(lines,)](
             scores, keys, steps, minimums, positions, settings.temperatures, settings.cutoffs, settings.shares,

@@ -6,6 +6,7 @@ import gc
 
 import numpy as np
 import torch
+from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
 from qwen3_tts_morph.morph.speech.piece import FIRST_ROOM, CodeFrames
 
 
@@ -15,10 +16,10 @@ def frame(number: int) -> np.ndarray:
 
 def test_frames_come_back_in_their_order_also_beyond_the_first_room():
     count = 2 * FIRST_ROOM + 3
-    codes, report = CodeFrames(), np.zeros(17, dtype=np.int64)
+    codes, report = CodeFrames(), np.zeros(REPORT_WIDTH, dtype=np.int64)
     for number in range(count):
         report[:16] = frame(number)
-        codes.append(report[:16])  # whose memory is used again
+        codes.append(report)  # whose memory is used again
     assert len(codes) == count
     assert np.array_equal(codes.part(), [frame(number) for number in range(count)])
     assert np.array_equal(codes.part(3, 5), [frame(3), frame(4)])
@@ -28,10 +29,10 @@ def test_frames_come_back_in_their_order_also_beyond_the_first_room():
 def test_a_part_is_a_copy_and_what_is_cut_is_gone():
     codes = CodeFrames()
     for number in range(4):
-        codes.append(frame(number))
+        codes.append(np.pad(frame(number), (0, REPORT_WIDTH - 16)))
     part = codes.part()
     codes.cut(1)
-    codes.append(frame(9))
+    codes.append(np.pad(frame(9), (0, REPORT_WIDTH - 16)))
     assert np.array_equal(part[1], frame(1))
     assert np.array_equal(codes.part(), [frame(0), frame(9)])
     codes.cut(0)
@@ -43,7 +44,7 @@ def objects_in(codes: CodeFrames) -> int:
 
 
 def test_a_frame_is_no_object_for_the_garbage_collector():
-    codes, report = CodeFrames(), frame(0)
+    codes, report = CodeFrames(), np.zeros(REPORT_WIDTH, dtype=np.int64)
     codes.append(report)
     before = objects_in(codes)
     for _ in range(2 * FIRST_ROOM):

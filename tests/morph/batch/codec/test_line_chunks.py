@@ -7,7 +7,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.codec.line_chunks import LineChunks
 from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
-from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH, Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.joined import join_pieces
 from qwen3_tts_morph.morph.speech.piece import Making, Piece
@@ -15,6 +15,7 @@ from qwen3_tts_morph.morph.speech.takes import Take
 
 RATE, FRAME = 24000, 1920
 CODES = torch.zeros(16, dtype=torch.int64)
+REPORT = np.zeros(REPORT_WIDTH, dtype=np.int64)
 
 
 def waves(quiet: int) -> list[np.ndarray]:
@@ -41,7 +42,7 @@ def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions,
             line.add_piece(piece)
         count = len(wave) // FRAME
         for _ in range(count):
-            piece.codes.append(CODES.numpy())
+            piece.codes.append(REPORT)
         for at in range(0, count, 2):
             portion = wave[at * FRAME : (at + 2) * FRAME]
             chunks.append(line.add(line.waiting(len(portion) // FRAME), portion, 0.0))
@@ -63,7 +64,7 @@ def test_the_span_of_a_piece_that_is_trimmed_away_is_within_the_line() -> None:
         whole, spans = join_pieces(
             list(zip(pieces, takes, strict=True)), RATE, GenerateOptions(trim_ends=True)
         )
-        assert all(0 <= begin <= end <= len(whole) for begin, end in spans), spans
+        assert all(0 <= begin <= end <= len(whole) for begin, end, _ in spans), spans
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -20,6 +20,7 @@ from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
 from qwen3_tts_morph.morph.batch.codec.turns import FEW, CodecTurns
 from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
+from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.runtime.sizes import power_above
 from qwen3_tts_morph.morph.speech.piece import Making
@@ -165,7 +166,7 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
 def _receive(turns: CodecTurns, speed: Speed, lines: Sequence[Heard], at: int) -> None:
     for line in lines:
         if 0 <= at - line.begins < line.frames:
-            line.made.codes.append(np.full(16, at - line.begins))
+            line.made.codes.append(np.full(REPORT_WIDTH, at - line.begins))
             if at - line.begins == line.frames - 1:
                 line.made.ended = "cap"
                 line.rests.end()
@@ -248,7 +249,7 @@ def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypa
     turns, line = CodecTurns(partial(Codec, device), torch.float32, speed), Heard(0, speed, device, 0, 40)
 
     def steps_of_a_turn(comes: bool) -> int:
-        line.made.codes.append(np.zeros(16, dtype=np.int64))
+        line.made.codes.append(np.zeros(REPORT_WIDTH, dtype=np.int64))
         before = len(device.steps)
         turns.turn([line], comes)
         return len(device.steps) - before

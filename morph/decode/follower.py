@@ -1,0 +1,69 @@
+"""Ask the alignment head of upstream's talker, beside its own layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from ..model.alignment import token_on
+from ..model.model import Model
+from ..voice.prompt import Prompt
+from ..words.head import AlignmentHead
+
+
+class Follower:
+    """Asks the alignment head of upstream's talker.
+
+    Args:
+        model: the checkpoint.
+        head: its own.
+        prompts: of the lines.
+
+    ``states`` ``[B, T, H]`` are those that the head's layer got last; ``spans`` as of ``alignment.Watch``.
+    """
+
+    def __init__(self, model: Model, head: AlignmentHead, prompts: Sequence[Prompt]):
+        self.head, self.spans = (
+            head,
+            torch.tensor([prompt.text_span for prompt in prompts], device=model.device),
+        )
+        self.states: torch.Tensor | None = None
+        self._layer = model.talker.model.layers[head.layer]
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note the states that the layer gets inside the ``with``."""
+
+        def note(_: object, given: tuple[torch.Tensor, ...], named: Mapping[str, torch.Tensor]) -> None:
+            self.states = given[0] if given else named["hidden_states"]
+
+        handle = self._layer.register_forward_pre_hook(note, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def ask(
+        self, keys: torch.Tensor, padding: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> torch.Tensor:
+        """Return what the head says of the lines' newest positions, int64 ``[B, 3]`` (see ``words.trace``).
+
+        Args:
+            keys: of the head's layer, ``[B, kv_heads, T, D]``, the lines padded on the left.
+            padding: int64 ``[B]``, how many positions of each line that is.
+            cos, sin: of each line's newest position, ``[B, D]``.
+        """
+        assert self.states is not None
+        attention = self._layer.self_attn
+        states = attention.q_proj(self._layer.input_layernorm(self.states[:, -1])).unflatten(
+            -1, (-1, cos.shape[1])
+        )
+        query = attention.q_norm(states[:, self.head.head])
+        first, second = query.chunk(2, dim=-1)
+        query = query * cos + torch.cat((-second, first), dim=-1) * sin
+        own = keys[:, self.head.head // (states.shape[1] // keys.shape[1])]
+        seen = torch.arange(own.shape[1], device=own.device)[None] >= padding[:, None]
+        shift = torch.stack((padding, torch.zeros_like(padding)), dim=1)
+        return token_on(query, own, self.spans + shift, seen)

@@ -1,0 +1,122 @@
+"""Which text token each line is on: one query head's attention to the text, as ``model.alignment`` computes it.
+
+One small program per line, behind the attention of that layer, which has written the newest key. The keys of older
+positions are loaded before the wait. It is a launch of its own, because attention combines its softmaxes in several
+ways, and none of them keeps the weights of single positions.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from ..words.trace import NO_TOKEN, SCALE
+from .attention.heads import LOG2_E
+from .attention.launch import AttentionInputs
+from .attention.split import rotated
+from .pdl import launch_dependents, wait_for_inputs
+from .plan import Plan, launch
+
+BLOCK = 128  # positions whose keys are loaded at once: 32 KB in bf16
+WARPS = 8
+NOTHING_SEEN = tl.constexpr(NO_TOKEN)
+STEPS = tl.constexpr(float(SCALE))
+FAR = tl.constexpr(2**31 - 1)  # beyond all positions
+
+
+def ask_head(plan: Plan, inputs: AttentionInputs) -> None:
+    """Answer what ``span.watch`` asks, if this layer is the head's: after the layer's attention, by its inputs."""
+    span, stack, watch = inputs.span, inputs.stack, inputs.span.watch
+    if watch is None or watch.head.layer != inputs.index:
+        return
+    keys = span.cache.keys[inputs.index]
+    group = stack.heads // stack.kv_heads
+    block = max(16, min(BLOCK, triton.next_power_of_2(span.window)))
+    launch(
+        find_token, (inputs.lines,), plan, WARPS, qkv=inputs.qkv, gain=stack.qk_norms[inputs.index, 0], eps=stack.eps,
+        cos=span.angles.cos, sin=span.angles.sin, cache_keys=keys[:, watch.head.head // group],
+        line_stride=keys.stride(0), positions=watch.positions, window=span.window, spans=watch.spans,
+        span_stride=watch.spans.stride(0), out=watch.out, out_stride=watch.out.stride(0), before=watch.before,
+        before_stride=0 if watch.before is None else watch.before.stride(0), head=watch.head.head,
+        QKV=(stack.heads + 2 * stack.kv_heads) * stack.head_dim, D=stack.head_dim, T=span.length, BLOCK=block,
+        EARLY=not span.is_prompt,
+    )  # fmt: skip
+
+
+@triton.jit
+def load_keys(cache_keys, slots, end, D: tl.constexpr):
+    """Load keys at cache positions ``slots``, ``[BLOCK, D]``; zeros from ``end`` on."""
+    pointers = slots[:, None] * D + tl.arange(0, D)[None, :]
+    return tl.load(cache_keys + pointers, mask=(slots < end)[:, None], other=0.0)
+
+
+@triton.jit(do_not_specialize=["line_stride", "window", "span_stride", "out_stride", "before_stride", "head"])
+def find_token(
+    qkv, gain, eps, cos, sin, cache_keys, line_stride, positions, window, spans, span_stride, out, out_stride,
+    before, before_stride, head,
+    QKV: tl.constexpr, D: tl.constexpr, T: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Say which text token a query head is on, from each line's newest position; program ``(line)``.
+
+    Args:
+        qkv: ``[B T, QKV]``, of T new positions per line, the first heads are the queries. With T above 1 they are those
+            of positions 0 .. T - 1.
+        gain: the weight of the queries' norm, ``[D]``.
+        cos, sin: float32 ``[positions, D]``.
+        cache_keys: those of the head, ``[B, >= window, D]`` with ``line_stride``.
+        positions: int64 ``[B]``, the position of each line that is asked, never beyond ``window - 1``.
+        spans, out, before: see ``model.alignment.Watch``; rows with the strides given.
+        head: of the queries.
+        EARLY: the keys of older positions were written before this graph began, so they can be read before the wait.
+    """
+    launch_dependents(PDL)
+    line = tl.program_id(0)
+    newest = tl.minimum(tl.load(positions + line), window - 1).to(tl.int32)
+    first = tl.load(spans + line * span_stride).to(tl.int32)
+    after = first + tl.load(spans + line * span_stride + 1).to(tl.int32)
+    cache_keys += line.to(tl.int64) * line_stride
+    slots = tl.arange(0, BLOCK)
+    if EARLY:
+        keys = load_keys(cache_keys, slots, newest, D)
+    wait_for_inputs(PDL)  # for qkv, and the attention that wrote the newest key
+    if EARLY:
+        new = tl.load(cache_keys + newest * D + tl.arange(0, D))
+        keys = tl.where((slots == newest)[:, None], new[None, :], keys)
+    else:
+        keys = load_keys(cache_keys, slots, newest + 1, D)
+    row = line * T + (newest if T > 1 else 0)
+    one = tl.arange(0, 1)
+    query = rotated(qkv + row * QKV + head * D + one, one == 0, gain, eps, cos, sin, newest + one, D)
+    query = query * (LOG2_E * D**-0.5)
+    start, place = newest * 0, newest * 0
+    total, mass = start.to(tl.float32), start.to(tl.float32)
+    best, highest = total - float("inf"), total - float("inf")
+    while start <= newest:
+        slots = start + tl.arange(0, BLOCK)
+        if start > 0:
+            keys = load_keys(cache_keys, slots, newest + 1, D)
+        scores = tl.sum(query * keys.to(tl.float32), axis=1)
+        scores = tl.where(slots <= newest, scores, float("-inf"))
+        is_text = (slots >= first) & (slots < after)
+        higher = tl.maximum(best, tl.max(scores, axis=0))
+        weights = tl.exp2(scores - higher)
+        old = tl.exp2(best - higher)
+        total = total * old + tl.sum(weights, axis=0)
+        mass = mass * old + tl.sum(tl.where(is_text, weights, 0.0), axis=0)
+        texts = tl.where(is_text, scores, float("-inf"))
+        found = tl.max(texts, axis=0)
+        nearest = tl.min(tl.where(is_text & (texts == found), slots, FAR), axis=0)
+        place = tl.where(found > highest, nearest, place)
+        highest = tl.maximum(highest, found)
+        best = higher
+        start += BLOCK
+    seen = highest > float("-inf")
+    weight = tl.where(seen, tl.exp2(highest - best) / total, 0.0)
+    out += line * out_stride
+    if before is not None:
+        before += line * before_stride
+        for index in tl.static_range(3):
+            tl.store(before + index, tl.load(out + index))
+    tl.store(out, tl.where(seen, place - first + 1, NOTHING_SEEN).to(tl.int64))
+    tl.store(out + 1, (weight * STEPS + 0.5).to(tl.int64))
+    tl.store(out + 2, (mass / total * STEPS + 0.5).to(tl.int64))

@@ -1,0 +1,66 @@
+"""What the alignment head says of a position: which text token it is on, and how much of its attention is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..words.head import AlignmentHead
+from ..words.trace import NO_TOKEN, SCALE
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What the alignment head is asked for in a pass over N lines, and where its answers go.
+
+    Args:
+        head: it.
+        spans: int64 ``[N, 2]``: the position of each line's first text token, and how many tokens its text has.
+        positions: int64 ``[N]``, contiguous: the position of each line whose query is asked; it sees those up to it.
+        out: int64 ``[N, 3]``: gets what ``words.trace`` says that engines report.
+        before: int64 ``[N, 3]``: gets what ``out`` had, before that; None: it is dropped. Only the kernels use it.
+    """
+
+    head: AlignmentHead
+    spans: torch.Tensor
+    positions: torch.Tensor
+    out: torch.Tensor
+    before: torch.Tensor | None = None
+
+    def ask(self, queries: torch.Tensor, keys: torch.Tensor) -> None:
+        """Answer from the queries ``[N, heads, T, D]`` and keys ``[N, kv_heads, S, D]`` of the head's layer.
+
+        Both are after norm and RoPE. T is 1, or the queries are those of positions 0 .. T - 1.
+        """
+        group = queries.shape[1] // keys.shape[1]
+        own, length = queries[:, self.head.head], queries.shape[2]
+        if length > 1:
+            index = self.positions.clamp(max=length - 1)[:, None, None]
+            own = own.gather(1, index.expand(-1, 1, own.shape[2]))
+        seen = torch.arange(keys.shape[2], device=keys.device)[None] <= self.positions[:, None]
+        answers = token_on(own[:, 0], keys[:, self.head.head // group], self.spans, seen)
+        self.out.copy_(answers)
+
+
+def token_on(
+    queries: torch.Tensor, keys: torch.Tensor, spans: torch.Tensor, seen: torch.Tensor
+) -> torch.Tensor:
+    """Return what one head says of N lines, int64 ``[N, 3]`` (see ``words.trace``).
+
+    Args:
+        queries: ``[N, D]``, after norm and RoPE.
+        keys: ``[N, S, D]``.
+        spans: see ``Watch``.
+        seen: bool ``[N, S]``, the positions that the query sees.
+    """
+    scores = (keys.float() * queries[:, None].float()).sum(2) * keys.shape[2] ** -0.5
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=1)
+    first, count = spans[:, :1], spans[:, 1:]
+    index = torch.arange(keys.shape[1], device=keys.device)[None]
+    is_text = seen & (index >= first) & (index < first + count)
+    best, place = weights.masked_fill(~is_text, -1.0).max(dim=1, keepdim=True)
+    token = torch.where(best < 0, NO_TOKEN, place - first + 1)
+    mass = weights.masked_fill(~is_text, 0.0).sum(1, keepdim=True)
+    shares = torch.cat((best.clamp(min=0), mass), dim=1)
+    return torch.cat((token, (shares * SCALE).round().long()), dim=1)

@@ -1,0 +1,60 @@
+"""The attention head that follows the text while it is spoken: a property of the checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class AlignmentHead:
+    """A head of the talker whose attention is on the text token that is being spoken.
+
+    Args:
+        layer: of the talker, from 0.
+        head: a query head of that layer, from 0.
+        lead_s: seconds by which it is ahead of the sound: a token is heard that much after the frame that names it.
+        is_tried: whether we have measured it; False: others have published it.
+
+    Raises:
+        ValueError: naming the field.
+    """
+
+    layer: int
+    head: int
+    lead_s: float = 0.0
+    is_tried: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("layer", "head"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise ValueError(f"{name} is {value!r}: choose a whole number from 0 on")
+        if type(self.lead_s) not in (int, float) or not -1 <= self.lead_s <= 1:
+            raise ValueError(f"lead_s is {self.lead_s!r}: choose -1 to 1 second")
+
+    def describe(self) -> str:
+        """Return it in words."""
+        return f"layer {self.layer} head {self.head}" + (
+            "" if self.is_tried else " (published, not tried by us)"
+        )
+
+
+@dataclass(frozen=True)
+class TalkerShape:
+    """What tells published talkers apart: hidden size, layers, and query heads of a layer."""
+
+    width: int
+    layers: int
+    heads: int
+
+
+# As others have published them: the 1.7B's and the 0.6B's.
+PUBLISHED_HEADS = {
+    TalkerShape(2048, 28, 16): AlignmentHead(3, 0, is_tried=False),
+    TalkerShape(1024, 28, 16): AlignmentHead(6, 5, is_tried=False),
+}
+
+
+def published_head(shape: TalkerShape) -> AlignmentHead | None:
+    """Return the head that is known for a talker of this shape, or None."""
+    return PUBLISHED_HEADS.get(shape)
