@@ -1,0 +1,181 @@
+"""Speak lines, and keep what one attention head of the talker saw in each frame.
+
+The engine speaks; then the finished sequence runs once through upstream's talker, whose eager attention gives the whole
+rows of weights. Lines are kept in a folder, one file each, and are not made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from qwen3_tts_morph.morph.codec.upstream import decode_waveform
+from qwen3_tts_morph.morph.decode.eager import decode
+from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line
+from qwen3_tts_morph.morph.voice.prompt import REFERENCE_END_TOKENS, ROLE_TOKENS, Prompt, PromptBuilder, embed_frames
+from qwen3_tts_morph.morph.voice.voice import Voice
+
+BATCH = 16  # lines that are spoken together
+
+
+@dataclass(frozen=True)
+class Head:
+    """An attention head of the talker, both numbers from 0."""
+
+    layer: int
+    head: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A line to speak in one piece: its text as it is spoken, and who speaks it how."""
+
+    text: str
+    voice: Voice
+    seed: int
+    options: GenerateOptions
+
+    def key(self, model: Model, head: Head) -> str:
+        """Return the name of the file that keeps the line."""
+        said = (self.text, self.voice.name, self.voice.kind, self.seed, repr(self.options), repr(head))
+        return hashlib.sha256(repr((model.fingerprint, said)).encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A spoken line.
+
+    Args:
+        text: as it was spoken.
+        voice: its name and kind.
+        seq_groups: S.
+        codes: int64 ``[F, 16]``.
+        rows: float32 ``[F, N]``: the head's weights on the N text tokens in each frame, within those of all positions.
+        waveform: float32 ``[T]``.
+        ended: as ``Decoded.ended``.
+    """
+
+    text: str
+    voice: str
+    seq_groups: int
+    codes: np.ndarray
+    rows: np.ndarray
+    waveform: np.ndarray
+    ended: str
+
+    @property
+    def trace(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What an engine reports of a line: token, weight and the text's total weight in each frame."""
+        tokens = self.rows.argmax(1)
+        return tokens, self.rows[np.arange(len(tokens)), tokens], self.rows.sum(1)
+
+    def write(self, path: Path) -> None:
+        """Keep the line in a file."""
+        values = {name: getattr(self, name) for name in ("text", "voice", "seq_groups", "codes", "ended")}
+        unfinished = path.with_suffix(".part.npz")
+        np.savez_compressed(unfinished, rows=self.rows.astype(np.float16), waveform=_as_int16(self.waveform), **values)
+        unfinished.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Recorded:
+        """Return a line that ``write`` kept."""
+        with np.load(path) as kept:
+            rows, waveform = kept["rows"].astype(np.float32), kept["waveform"].astype(np.float32) / 32767
+            named = {name: kept[name].item() for name in ("text", "voice", "seq_groups", "ended")}
+            return cls(**named, codes=kept["codes"], rows=rows, waveform=waveform)
+
+
+def _as_int16(waveform: np.ndarray) -> np.ndarray:
+    return (waveform.clip(-1, 1) * 32767).round().astype(np.int16)
+
+
+def record(model: Model, asked: Sequence[Asked], head: Head, folder: Path) -> list[Path]:
+    """Speak the lines that the folder lacks, and return the files of all. ``options`` are the same for all lines."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{one.key(model, head)}.npz" for one in asked]
+    missing = [pair for pair in zip(asked, paths, strict=True) if not pair[1].is_file()]
+    missing.sort(key=lambda pair: -len(pair[0].text))  # lines of a batch end together
+    for begin in range(0, len(missing), BATCH):
+        _record_batch(model, missing[begin : begin + BATCH], head)
+    return paths
+
+
+@torch.inference_mode()
+def _record_batch(model: Model, batch: Sequence[tuple[Asked, Path]], head: Head) -> None:
+    builder = PromptBuilder(model)
+    lines = [Line(one.text, one.voice, "auto", one.seed) for one, _ in batch]
+    prompts = [build_piece(builder, line, str(line.text)) for line in lines]
+    options = batch[0][0].options
+    sampling = options.sampling or model.sampling
+    requests = [
+        LineRequest(prompt, guard_line(prompt, options, sampling), line.seed)
+        for prompt, line in zip(prompts, lines, strict=True)
+    ]
+    for (one, path), prompt, made in zip(batch, prompts, decode(model, requests, options), strict=True):
+        rows = attend(model, prompt, made.codes, text_start(model, prompt, one.voice), head)
+        waveform = decode_waveform(model, made.codes)
+        voice = f"{one.voice.kind} {one.voice.name}"
+        Recorded(one.text, voice, options.seq_groups, made.codes.numpy(), rows, waveform, made.ended).write(path)
+
+
+def text_start(model: Model, prompt: Prompt, voice: Voice) -> int:
+    """Return the position of a line's first text token; the others follow it, in all kinds of prompts."""
+    if voice.kind == "x_vector":
+        return prompt.length - 1
+    if voice.kind != "icl":
+        return prompt.length - 2 - prompt.text_tokens
+    assert voice.ref_codes is not None
+    spoken = len(model.tokenize_turn("assistant", voice.transcript or "")[0]) - ROLE_TOKENS - REFERENCE_END_TOKENS
+    return prompt.length - 1 - len(voice.ref_codes) + spoken
+
+
+def attend(model: Model, prompt: Prompt, codes: torch.Tensor, start: int, head: Head) -> np.ndarray:
+    """Return a head's weights on the text tokens in each frame, float32 ``[F, N]``.
+
+    Args:
+        model: the checkpoint.
+        prompt: of the line.
+        codes: of its frames, int64 ``[F, 16]``, 1 or more.
+        start: the position of its first text token.
+        head: whose weights.
+    """
+    trailing = torch.cat((prompt.text_rows, prompt.pad.expand(len(codes), -1)))[: len(codes) - 1]
+    frames = embed_frames(model, codes[:-1].to(model.device), model.code_tables()) + trailing
+    inputs = torch.cat((prompt.embeds, frames))[None]
+    seen: list[torch.Tensor] = []
+    attention = model.talker.model.layers[head.layer].self_attn
+    hook = attention.register_forward_hook(lambda module, given, out: seen.append(out[1][0, head.head]))
+    positions = torch.arange(inputs.shape[1], device=model.device)
+    try:
+        with eager_attention(model):
+            model.talker.model(
+                inputs_embeds=inputs,
+                attention_mask=torch.ones(inputs.shape[:2], dtype=torch.long, device=model.device),
+                position_ids=positions.expand(3, 1, -1),
+                cache_position=positions,
+                use_cache=False,
+            )
+    finally:
+        hook.remove()
+    return seen[0][prompt.length - 1 :, start : start + prompt.text_tokens].float().cpu().numpy()
+
+
+@contextmanager
+def eager_attention(model: Model) -> Iterator[None]:
+    """Let upstream's talker compute its attention in the open, for the length of the ``with``."""
+    config = model.talker.model.config
+    before = config._attn_implementation
+    config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
