@@ -35,6 +35,7 @@ class Dialogue:
         joined: the track, float32 ``[T]``.
         sample_rate: in Hz.
         srt: of the track.
+        starts: the first sample of each line in the track.
     """
 
     script: Script
@@ -43,6 +44,7 @@ class Dialogue:
     joined: np.ndarray
     sample_rate: int
     srt: str
+    starts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,8 @@ def assemble(script: Script, asked: list[Line], spoken: Sequence[Spoken], reques
         if one.report.ended != ERROR
         for caption in captions_of(start, one, request.sentences)
     ]
-    return Dialogue(script, asked, spoken, joined, rate, to_srt(captions))
+    starts = tuple(start for start, _ in spans)
+    return Dialogue(script, asked, spoken, joined, rate, to_srt(captions), starts)
 
 
 def captions_of(start: int, spoken: Spoken, sentences: bool) -> list[Caption]:

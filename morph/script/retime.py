@@ -34,7 +34,8 @@ def retime(spoken: Spoken, by: Stretch) -> Spoken:
     waveform = stretch(spoken.waveform, spoken.sample_rate, by)
     spans = tuple(_move(span, by.speed, len(waveform)) for span in spoken.spans)
     report = replace(spoken.report, seconds=len(waveform) / spoken.sample_rate)
-    return replace(spoken, waveform=waveform, spans=spans, report=report)
+    speed = spoken.speed * by.speed
+    return replace(spoken, waveform=waveform, spans=spans, report=report, speed=speed)
 
 
 def _move(span: PieceSpan, speed: float, length: int) -> PieceSpan:

@@ -112,6 +112,7 @@ class Spoken:
         spans: its pieces in order; together they cover the waveform, but for its pauses.
         engine: which engine made it, why and in which way, as one line for reports.
         take: which take of the line it is, where a word check kept another than the first (see ``take_seed``).
+        speed: how much faster than it was decoded it is heard (``script/retime.py``).
     """
 
     waveform: np.ndarray
@@ -120,6 +121,7 @@ class Spoken:
     spans: tuple[PieceSpan, ...] = ()
     engine: str = ""
     take: int = 1
+    speed: float = 1.0
 
 
 def check_complete(lines: Sequence[Line]) -> None:

@@ -105,8 +105,8 @@ def test_a_character_of_several_tokens_has_the_time_of_all() -> None:
         ([(0, 0.1)], [("One", 1.25, 5), ("two", 5, 10)]),  # before the first word
         ([(0.3, 0.5)], [("One", 0, 3.75), ("two", 6.25, 10)]),  # where one ends and the other begins
         ([(0.7, 0.8)], [("One", 0, 5), ("two", 5, 8.75)]),  # at the end
-        ([(0.44, 0.6)], [("One", 0, 5), ("two", 7.5, 10)]),  # a pause; most of the word is behind it
-        ([(0.6, 0.76)], [("One", 0, 5), ("two", 5, 7.5)]),  # a pause; most of the word is before it
+        ([(0.44, 0.66)], [("One", 0, 5), ("two", 8.25, 10)]),  # a pause; most of the word is behind it
+        ([(0.54, 0.75)], [("One", 0, 5), ("two", 5, 6.75)]),  # a pause; most of the word is before it
         ([(0.44, 0.53)], [("One", 0, 5), ("two", 5, 10)]),  # too short for a pause
         ([(0.39, 0.81)], [("One", 0, 4.875), ("two", 5, 10)]),  # it is too quiet to tell
     ],

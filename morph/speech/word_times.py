@@ -1,0 +1,89 @@
+"""The words of lines that were spoken, with their times: from the traces of their pieces (``words/timing.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...postprocess.ends import MARGIN_S, quiet_spans
+from ..model.model import Model
+from ..model.tokens import TextIds
+from ..words.captions import LineWords
+from ..words.path import token_path
+from ..words.timing import PiecePath, WordTime, line_words, retime_words, shift_words
+from ..words.trace import Trace
+from .lines import PieceSpan, Spoken
+
+
+def check_word_times(model: Model) -> None:
+    """Raise ValueError for a checkpoint whose lines have no word times."""
+    if model.alignment is None:
+        raise ValueError(
+            f"{model.name} has no attention head that is known to follow the text, so its words have no times: "
+            "choose another checkpoint, or do without them"
+        )
+    model.texts.spans("")
+
+
+def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
+    """Return the words of a line and when they are heard in its waveform, in order.
+
+    None are known of a line without a trace: it failed, was kept before there were any, or is another program's.
+
+    Args:
+        model: the checkpoint that has spoken it.
+        spoken: the line, at any speed.
+
+    Raises:
+        ValueError: as ``check_word_times``; for a trace of another text.
+    """
+    check_word_times(model)
+    assert model.alignment is not None
+    speed, seconds = spoken.speed, len(spoken.waveform) / spoken.sample_rate
+    traced = [(span, span.trace) for span in spoken.spans if span.trace is not None]
+    if not traced or len(traced) < len(spoken.spans):
+        return ()
+    pieces = [_piece_path(model.texts, spoken, span, trace) for span, trace in traced]
+    words = line_words(str(spoken.report.text), pieces, seconds * speed, model.alignment.lead_s)
+    return retime_words(words, speed)
+
+
+def track_words(model: Model, spoken: Sequence[Spoken], starts: Sequence[int]) -> list[LineWords]:
+    """Return the words of lines that are heard in one track.
+
+    Args:
+        model: the checkpoint that has spoken them.
+        spoken: the lines.
+        starts: the first sample of each in the track.
+
+    Raises:
+        ValueError: as ``word_times``.
+    """
+    return [
+        LineWords(shift_words(word_times(model, one), start / one.sample_rate), one.report.name)
+        for one, start in zip(spoken, starts, strict=True)
+    ]
+
+
+def _piece_path(texts: TextIds, spoken: Spoken, span: PieceSpan, trace: Trace) -> PiecePath:
+    """Return a piece with the way through its text, at the speed at which it was decoded."""
+    rate, speed = spoken.sample_rate, spoken.speed
+    tokens = tuple(texts.spans(span.text))
+    seen = trace.tokens >= 0
+    path = token_path((trace.tokens * seen).tolist(), (trace.weights * seen).tolist(), len(tokens))
+    cut_s = span.trimmed / rate
+    start_s = span.start / rate * speed - cut_s
+    return PiecePath(span.text, tokens, tuple(path), start_s, _quiet(spoken, span, cut_s))
+
+
+def _quiet(spoken: Spoken, span: PieceSpan, cut_s: float) -> tuple[tuple[float, float], ...]:
+    """Return where a piece is quiet, in seconds from its first frame at the speed at which it was decoded.
+
+    Weak sounds at the edges of speech are as quiet: MARGIN_S beside it counts as speech.
+    """
+    waveform, second = spoken.waveform[span.start : span.end], spoken.speed / spoken.sample_rate
+    quiet = []
+    for start, end in quiet_spans(waveform, spoken.sample_rate):
+        first = cut_s + start * second + (MARGIN_S if start else -cut_s)
+        last = cut_s + end * second - (MARGIN_S if end < len(waveform) else 0.0)
+        quiet.append((first, max(first, last)))
+    return tuple(quiet)
