@@ -21,10 +21,10 @@ from ..text.english.words import DIGITS, ORDINALS, TEENS, TENS
 
 SAME = 3  # words in a row that are the same in both texts again
 UNSAID = 4  # what a written word costs that nothing is spoken for
+BEAM = 40  # matches that are less likely by so much than the likeliest so far are given up
 END = "\0"  # behind both texts: no word is this
-MOST_COLUMNS = 600  # spoken words that are compared at a time: of a list of figures, where none are the same
 EQUAL, SURE, LIKELY, POSSIBLE, MAYBE, BEGIN = 6.0, 4.0, 3.0, 2.0, 1.0, 0.5
-MOST_REMEMBERED = 4096  # pairs of words
+MOST_REMEMBERED = 16384  # pairs of words
 
 ROMAN = re.compile(r"[IVXLCDM]+\b")
 DATE = re.compile(r"\d[/.-]\d")
@@ -72,13 +72,12 @@ LARGE = {
 }  # and the digits that a number has at least
 
 
-def owners(written: Sequence[str], spoken: Sequence[str], most: int = MOST_COLUMNS) -> list[int]:
+def owners(written: Sequence[str], spoken: Sequence[str]) -> list[int]:
     """Return for each spoken word the index of the written word that it belongs to; indexes never go back.
 
     Args:
         written: the words of the text, at least one if anything is spoken.
         spoken: the words that were spoken for it, or the first of them.
-        most: spoken words that are compared at a time where many in a row are not as they were written, 2 or more.
     """
     ours, theirs = ([*map(word_key, words), *[END] * SAME] for words in (written, spoken))
     places = _places(theirs)
@@ -91,7 +90,7 @@ def owners(written: Sequence[str], spoken: Sequence[str], most: int = MOST_COLUM
             row += 1
             continue
         rows, columns = _next_same(ours, places, row, column)
-        block = _shares(written[row : row + rows], spoken[column : column + columns], most)
+        block = _shares(written[row : row + rows], spoken[column : column + columns])
         owner += [max(0, row + share) for share in block]
         row += rows
     return owner
@@ -132,49 +131,59 @@ def _next_same(
     return best
 
 
-def _shares(written: Sequence[str], spoken: Sequence[str], most: int) -> list[int]:
-    """Return for each spoken word of a block its written word; -1, the one before the block, if it has none."""
+def _shares(written: Sequence[str], spoken: Sequence[str]) -> list[int]:
+    """Return for each spoken word of a block its written word; -1, the one before the block, if it has none.
+
+    All pairs together are the likeliest. Going through the spoken words, a score is kept for each written word that the
+    last one may belong to, and how it came there.
+    """
     if len(written) < 2 or not spoken:
         return [len(written) - 1] * len(spoken)
-    shares: list[int] = []
-    row = 0
-    while len(spoken) - len(shares) > most:
-        part = _align(written[row : row + most], spoken[len(shares) :][:most], False)
-        middle = part[most // 2]
-        sure = part.index(middle) or most // 2  # up to a written word's first one
-        shares += [row + share for share in part[:sure]]
-        row += middle
-    return [*shares, *(row + share for share in _align(written[row:], spoken[len(shares) :], True))]
-
-
-def _align(written: Sequence[str], spoken: Sequence[str], to_end: bool) -> list[int]:
-    """Return for each spoken word the index of its written word, so that all pairs together are the likeliest.
-
-    ``to_end``: these are the last written words that anything is spoken for.
-    """
-    rows = range(len(written))
-    scores = [likeness_first(written[row], spoken[0]) - UNSAID * row for row in rows]
-    came: list[list[int]] = [[0] * len(written)]
+    low = 0  # the first written word of those
+    scores = [
+        likeness_first(one, spoken[0]) - UNSAID * row for row, one in enumerate(written[: BEAM // UNSAID])
+    ]
+    came = [(low, [0] * len(scores))]
     for before, word in pairwise(spoken):
-        new, origin = [], []
-        reach, source = float("-inf"), 0  # the best way into a row from one before it
-        for row in rows:
-            stay = scores[row] + likeness_behind(written[row], before, word)
-            enter = reach + likeness_first(written[row], word)
-            new.append(max(stay, enter))
-            origin.append(row if stay > enter else source)  # what fits none belongs to the word before
-            reach -= UNSAID
-            if scores[row] >= reach:
-                reach, source = scores[row], row
-        scores = new
-        came.append(origin)
-    unsaid = UNSAID if to_end else 0
-    row = max(rows, key=lambda last: (scores[last] - unsaid * (len(written) - 1 - last), last))
+        low, scores = _likely(low, scores)
+        reachable = written[low : low + len(scores) + BEAM // UNSAID]
+        scores, origins = _step(reachable, scores, before, word)
+        came.append((low, [low + origin for origin in origins]))
+    last = len(written) - 1 - low
+    row = low + max(range(len(scores)), key=lambda index: scores[index] - UNSAID * (last - index))
     way = []
-    for origin in reversed(came):
+    for first, rows in reversed(came):
         way.append(row)
-        row = origin[row]
+        row = rows[row - first]
     return way[::-1]
+
+
+def _likely(low: int, scores: list[float]) -> tuple[int, list[float]]:
+    """Return scores without those that are given up at both ends, and the row of the first one."""
+    least = max(scores) - BEAM
+    kept = [index for index, score in enumerate(scores) if score >= least]
+    return low + kept[0], scores[kept[0] : kept[-1] + 1]
+
+
+def _step(
+    written: Sequence[str], scores: Sequence[float], before: str, word: str
+) -> tuple[list[float], list[int]]:
+    """Return the score of each written word for the next spoken one, and from which one it comes best.
+
+    ``before``: the spoken word before it, which has ``scores``: for the first written words.
+    """
+    new, origins = [], []
+    reach, source = float("-inf"), 0  # the best way into a word from one before it
+    for row, one in enumerate(written):
+        own = scores[row] if row < len(scores) else float("-inf")
+        stay = own + likeness_behind(one, before, word)
+        enter = reach + likeness_first(one, word)
+        new.append(max(stay, enter))
+        origins.append(row if stay > enter else source)  # what fits none belongs to the word before
+        reach -= UNSAID
+        if own >= reach:
+            reach, source = own, row
+    return new, origins
 
 
 @lru_cache(MOST_REMEMBERED)
@@ -203,6 +212,7 @@ def likeness_first(written: str, spoken: str) -> float:
     return likeness(written, spoken) + (BEGIN if ours.startswith(begin) else 0.0)
 
 
+@lru_cache(MOST_REMEMBERED)
 def likeness_behind(written: str, before: str, spoken: str) -> float:
     """Return the likeness of a spoken word behind another one of the same written word: figures are read in order."""
     first, second = (VALUES.get(word_key(word)) for word in (before, spoken))
