@@ -114,8 +114,8 @@ def _piece_times(piece: PiecePath, lead_s: float) -> list[Times]:
     times = []
     for word in find_words(piece.text):
         first, last = said_span(word, piece.text)
-        own = (max(0.0, time + lead_s) for time in (starts[first], ends[last - 1]))
-        start, end = _without_quiet(*own, piece.quiet)
+        start, end = (max(0.0, time + lead_s) for time in (starts[first], ends[last - 1]))
+        start, end = _without_quiet(start, end, piece.quiet)
         times.append((start + piece.start_s, end + piece.start_s))
     return times
 
