@@ -15,7 +15,7 @@ import numpy as np
 
 from ..options import FRAME_RATE
 from .match import owners
-from .written import find_words, said_span
+from .written import WrittenWord, find_words, said_span
 
 # Shorter quiet may be that before a t or a k. Of 0.12 to 0.2 s and none, this gave the best times on 102 lines of the
 # demo voice against a recogniser's (2026-11-28).
@@ -93,19 +93,29 @@ def line_words(
         lead_s: how long before it is heard a word is spoken in the paths; below 0 if after it. It belongs to the
             checkpoint, as the head that the paths are from.
     """
-    written = find_words(text)
-    spoken = [(piece, word) for piece in pieces for word in find_words(piece.text)]
-    own = owners([word.text for word in written], [word.text for _, word in spoken])
-    said = [times for piece in pieces for times in _piece_times(piece, lead_s)]
-    whole: list[Times | None] = [None] * len(written)
-    for index, (start, end) in zip(own, said, strict=True):
-        before = whole[index]
-        whole[index] = (start, end) if before is None else (before[0], max(before[1], end))
+    written, whole = match_words(text, pieces, lead_s)
     times = _in_order(whole, seconds)
     return tuple(
         WordTime(word.text, start, end, word.first, word.last)
         for word, (start, end) in zip(written, times, strict=True)
     )
+
+
+def match_words(
+    text: str, pieces: Sequence[PiecePath], lead_s: float
+) -> tuple[list[WrittenWord], list[Times | None]]:
+    """Return the words of a text, and when each is heard by the paths alone; None where nothing was spoken for it.
+
+    Arguments are those of ``line_words``; ``text`` may go on behind what the pieces are of.
+    """
+    written = find_words(text)
+    spoken = [word.text for piece in pieces for word in find_words(piece.text)]
+    said = [times for piece in pieces for times in _piece_times(piece, lead_s)]
+    whole: list[Times | None] = [None] * len(written)
+    for index, (start, end) in zip(owners([word.text for word in written], spoken), said, strict=True):
+        before = whole[index]
+        whole[index] = (start, end) if before is None else (before[0], max(before[1], end))
+    return written, whole
 
 
 def _piece_times(piece: PiecePath, lead_s: float) -> list[Times]:

@@ -1,0 +1,101 @@
+"""The words of a line while it is spoken, each soon after it has ended: for captions that are shown with the sound.
+
+These times are by the paths alone, without the sound. The words of the complete line (``line_words``) have finer ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..options import FRAME_RATE
+from .path import Path
+from .timing import PiecePath, Times, WordTime, match_words
+from .trace import Trace
+from .written import WrittenWord, find_words
+
+BEHIND_FRAMES = 4  # later frames do not change where the path was so long ago, but where words are left out
+# Of the text that a piece may be of: figures have fewer characters than their words, and addresses may have more.
+LOOKED_AT, AND_MORE = 4, 400
+
+
+class LiveWords:
+    """Finds the words of one line, frame by frame.
+
+    Args:
+        text: of the line, as far as it is known.
+        spans: which characters of a piece's text its tokens are (``TextIds.spans``).
+        lead_s: see ``line_words``.
+    """
+
+    def __init__(self, text: str, spans: Callable[[str], Sequence[tuple[int, int]]], lead_s: float = 0.0):
+        self._text, self._spans, self._lead_s = text, spans, lead_s
+        self._from = 0  # the words before it belong to pieces that have ended
+        self._given = 0  # how many of those behind it have been returned
+        self._end, self._last_s = 0, 0.0  # where the last of them ends in the text, and when
+        self._piece = -1
+        self._said, self._begin_s, self._frames = "", 0.0, 0  # of the current piece
+        self._path = Path()
+
+    def extend(self, text: str) -> None:
+        """Add what has come of the line's text since."""
+        self._text += text
+
+    def add(self, piece: int, said: str, begin_s: float, trace: Trace) -> list[WordTime]:
+        """Take the next frames of a piece; return the words that have ended and were not returned before.
+
+        Args:
+            piece: its index in the line; pieces come in order, and each has a frame.
+            said: its text as it is spoken; of one that comes late, what there is of it.
+            begin_s: where its first frame is in the line's sound; before 0 if silence was cut there.
+            trace: of these frames.
+        """
+        ended = self._end_piece() if piece != self._piece else []
+        if piece != self._piece:
+            self._piece, self._path, self._frames = piece, Path(), 0
+        self._said, self._begin_s = said, begin_s
+        for token, weight in zip(trace.tokens.tolist(), trace.weights.tolist(), strict=True):
+            self._path.take(max(0, token), weight if token >= 0 else 0.0)
+        self._frames += len(trace)
+        until_s = begin_s + (self._frames - BEHIND_FRAMES) / FRAME_RATE
+        return [*ended, *self._give(lambda times: times[1] <= until_s)]
+
+    def end(self, seconds: float) -> list[WordTime]:
+        """Return the rest of the words, none of them after the line's sound, which is ``seconds`` long."""
+        ended = self._end_piece()
+        rest = find_words(self._text[self._from :])
+        words = [*ended, *(self._word(word, None) for word in rest)]
+        return [
+            replace(word, start_s=min(word.start_s, seconds), end_s=min(word.end_s, seconds))
+            for word in words
+        ]
+
+    def _end_piece(self) -> list[WordTime]:
+        """Return the rest of the current piece's words; those of the next one are behind them."""
+        words = self._give(lambda _: True)
+        self._from, self._given = self._end, 0
+        return words
+
+    def _give(self, has_ended: Callable[[Times], bool]) -> list[WordTime]:
+        """Return the words of the current piece that have ended, with those before them that nothing is spoken for."""
+        if self._piece < 0:
+            return []
+        tokens = tuple(self._spans(self._said))
+        path = tuple(min(token, len(tokens) - 1) for token in self._path.tokens())
+        piece = PiecePath(self._said, tokens, path, self._begin_s)
+        text = self._text[self._from :][: LOOKED_AT * len(self._said) + AND_MORE]
+        written, whole = match_words(text, [piece], self._lead_s)
+        last = self._given
+        for index, times in enumerate(whole[self._given :], start=self._given + 1):
+            if times is not None and not has_ended(times):
+                break
+            last = index if times is not None else last
+        new = range(self._given, last)
+        self._given = last
+        return [self._word(written[index], whole[index]) for index in new]
+
+    def _word(self, word: WrittenWord, times: Times | None) -> WordTime:
+        start, end = times or (self._last_s, self._last_s)
+        start = max(start, self._last_s)
+        self._end, self._last_s = self._from + word.last, max(start, end)
+        return WordTime(word.text, start, self._last_s, self._from + word.first, self._end)
