@@ -30,7 +30,9 @@ from ..runtime.kept_threads import Job
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import cut_line, normalizer_of, piece_limit
 from ..speech.report import describe
+from ..speech.word_times import check_word_times, word_times
 from ..synthesizer import Synthesizer
+from ..words.timing import WordTime
 from .fitting import most_rows
 from .key import common_key, line_key
 from .line_state import LineState
@@ -159,6 +161,12 @@ class Batch:
         """Raise BatchClosed in a forked process, where no thread would speak."""
         if self._process != os.getpid():
             raise BatchClosed("the batch was made before this process was forked: create another here")
+
+    def check_words(self) -> None:
+        check_word_times(self.synthesizer.model)
+
+    def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
+        return word_times(self.synthesizer.model, spoken)
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         return describe(self.synthesizer.model, spoken, options, elapsed_s)

@@ -17,6 +17,7 @@ from ..options import GenerateOptions
 from ..runtime.bell import Bell
 from ..speech.lines import Line, Spoken, say_why
 from ..text.duration import likely_frames
+from ..words.timing import WordTime
 from .batch import Batch, is_final
 from .queue import BatchClosed, BatchStatus, Busy
 from .speech import Chunk, Delivery, Outcome, Speech
@@ -147,6 +148,12 @@ class Fleet:
             sum(one.parked for one in each),
             sum(one.silent for one in each),
         )
+
+    def check_words(self) -> None:
+        self._first.check_words()
+
+    def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
+        return self._first.words(spoken)
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         return self._first.describe(spoken, options, elapsed_s)

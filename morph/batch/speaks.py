@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ..options import GenerateOptions
 from ..speech.lines import Line, Spoken
+from ..words.timing import WordTime
 from .speech import Delivery, Speech
 
 
@@ -46,6 +47,19 @@ class Speaks(Checks, Protocol):
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
         """Queue lines together, as ``speak``: those that get rows begin with the same frame."""
+
+    def check_words(self) -> None:
+        """Raise ValueError if it says of no line when its words are heard."""
+
+    def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
+        """Return when the words of a line are heard in its waveform, at any speed; () if it is not known.
+
+        Args:
+            spoken: a line of its own, also one that was kept.
+
+        Raises:
+            ValueError: as ``check_words``.
+        """
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         """Return a report of lines for people; ``elapsed_s`` is the wall-clock time of all."""

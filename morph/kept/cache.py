@@ -14,7 +14,7 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from ..speech.pieces import text_as_spoken
 from ..speech.takes import ENDS
 from ..text.normalize import SpokenText
 from ..text.pauses import without_pauses
+from ..words.timing import read_words
 from ..words.trace import Trace
 
 T = TypeVar("T")
@@ -234,6 +235,7 @@ def _pack(kept: Kept) -> bytes:
         "traces": [
             [span.trimmed, span.trace.to_lists()] if span.trace is not None else None for span in spoken.spans
         ],
+        "words": [astuple(word) for word in spoken.words],
         "frames": report.frames,
         "ended": report.ended,
         "pieces": report.pieces,
@@ -284,7 +286,8 @@ def _unpack(content: bytes, line: Line) -> Kept | None:
     spans = tuple(
         PieceSpan(*span, *trace) for span, trace in zip(facts["spans"], _traces(facts), strict=True)
     )
-    spoken = Spoken(waveform, facts["sample_rate"], report, spans, facts["engine"])
+    words = read_words(facts.get("words", ()))
+    spoken = Spoken(waveform, facts["sample_rate"], report, spans, facts["engine"], words=words)
     return Kept(spoken, facts["retries"])
 
 

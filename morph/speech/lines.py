@@ -14,6 +14,7 @@ from ..text.encoding import check_encodable
 from ..text.pauses import check_spoken
 from ..voice.prompt import check_language, check_streams_text
 from ..voice.voice import Voice, check_voice
+from ..words.timing import WordTime
 from ..words.trace import Trace
 from .takes import ERROR
 
@@ -113,6 +114,7 @@ class Spoken:
         engine: which engine made it, why and in which way, as one line for reports.
         take: which take of the line it is, where a word check kept another than the first (see ``take_seed``).
         speed: how much faster than it was decoded it is heard (``script/retime.py``).
+        words: where who spoke it says when each is heard, as a server does: at speed 1. Elsewhere the traces say it.
     """
 
     waveform: np.ndarray
@@ -122,6 +124,7 @@ class Spoken:
     engine: str = ""
     take: int = 1
     speed: float = 1.0
+    words: tuple[WordTime, ...] = ()
 
 
 def check_complete(lines: Sequence[Line]) -> None:

@@ -17,11 +17,16 @@ from .lines import PieceSpan, Spoken
 def check_word_times(model: Model) -> None:
     """Raise ValueError for a checkpoint whose lines have no word times."""
     if model.alignment is None:
-        raise ValueError(
-            f"{model.name} has no attention head that is known to follow the text, so its words have no times: "
-            "choose another checkpoint, or do without them"
-        )
+        raise ValueError(no_word_times(model.name))
     model.texts.spans("")
+
+
+def no_word_times(name: str) -> str:
+    """Return what is said of a checkpoint of this name without an alignment head."""
+    return (
+        f"{name} has no attention head that is known to follow the text, so its words have no times: find one with the "
+        "command check --alignment, choose another checkpoint, or do without them"
+    )
 
 
 def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:

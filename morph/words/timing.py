@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -193,6 +194,16 @@ def _in_order(times: Sequence[Times | None], seconds: float) -> list[Times]:
 def shift_words(words: Iterable[WordTime], by_s: float) -> tuple[WordTime, ...]:
     """Return words as they are heard where their line begins ``by_s`` seconds later."""
     return tuple(replace(word, start_s=word.start_s + by_s, end_s=word.end_s + by_s) for word in words)
+
+
+def read_words(rows: Iterable[Sequence[Any]]) -> tuple[WordTime, ...]:
+    """Return words from a file's: each the values of a ``WordTime``; ValueError or TypeError for other things."""
+    words = tuple(WordTime(*row) for row in rows)
+    for word in words:
+        places = (word.first_char, word.last_char)
+        if not isinstance(word.text, str) or not all(type(place) is int and place >= 0 for place in places):
+            raise ValueError(f"{word!r:.80} is no word: give its text, times and place")
+    return words
 
 
 def retime_words(words: Iterable[WordTime], speed: float) -> tuple[WordTime, ...]:

@@ -19,14 +19,17 @@ from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
 from ..terminal.parser import examples
 from ..terminal.sound import write_whole
+from ..terminal.words import read_words_options, write_words
 from . import script
 from .clone import read_words
 
 if TYPE_CHECKING:
-    from ...morph.script.dub import Dub
+    from ...morph.batch.speaks import Speaks
+    from ...morph.script.dub import Dub, Placed
     from ...morph.text.scripts.captions import DubLine
     from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
+    from ...morph.words.captions import LineWords
 
 FILES = (".srt", ".vtt")
 EPILOG = examples("film.srt --speaker michael", "film.srt --cast ANNA=heart --max-speed 1.4 --overrun 0.3")
@@ -74,6 +77,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ..scripts.opened import opened
 
     text, limits = read_words(options.file), FitLimits(options.max_speed, options.overrun, options.speak_over)
+    captions = read_words_options(options)
     read_captions(text)  # faults are found before a model is loaded
     names = partial(check_names, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
@@ -83,7 +87,11 @@ def run(options: argparse.Namespace, console: Console) -> None:
         job = speak_into(saved, ready, (plain(dubbed), lines), options, console)
         dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], limits)
         console.note(dub.summary)
-        script.finish(job, write_dub(dub, options), console)
+        written = write_dub(dub, options)
+        if captions is not None:
+            write_words(options.words, [words_of(one, ready.speaks) for one in dub.placed], captions)
+            written.append(options.words)
+        script.finish(job, written, console)
 
 
 def check_names(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
@@ -98,6 +106,16 @@ def plain(dubbed: Sequence[DubLine]) -> Script:
     from ...morph.text.scripts.script import Script
 
     return Script(tuple(replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed))
+
+
+def words_of(placed: Placed, speaks: Speaks) -> LineWords:
+    """Return when the words of a caption are heard in the track."""
+    from ...morph.words.captions import LineWords
+    from ...morph.words.timing import shift_words
+
+    spoken = placed.spoken
+    words = shift_words(speaks.words(spoken), placed.start / spoken.sample_rate)
+    return LineWords(words, spoken.report.name)
 
 
 def write_dub(dub: Dub, options: argparse.Namespace) -> list[Path]:

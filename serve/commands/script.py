@@ -22,6 +22,7 @@ from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
 from ..terminal.parser import examples
 from ..terminal.sound import to_s16, write_whole
+from ..terminal.words import add_words, read_words_options, write_words
 from .clone import read_words
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ...morph.text.scripts.script import Script
     from ...morph.text.scripts.subtitles import Caption
     from ...morph.voice.cast import Cast
+    from ...morph.words.captions import CaptionOptions, LineWords
+    from ...morph.words.timing import WordTime
     from ..scripts.line_list import LineList
 
 EPILOG = examples(
@@ -93,6 +96,7 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     arguments.add_voice(parser)
     arguments.add_settings(parser)
     arguments.add_word_check(parser)
+    add_words(parser)
     arguments.add_model(parser)
 
 
@@ -100,10 +104,13 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_line(parser, options)
     if options.out is None:
         options.out = Path(options.file.stem)
-    written = (*outputs(options), options.out / MANIFEST, options.out / NEW_LINES)
+    if options.words and options.words.resolve() in map(Path.resolve, outputs(options)):
+        parser.error(f"{options.words} has the subtitles: choose another file with --words")
+    made = [*outputs(options), *filter(None, (options.words,))]
+    written = (*made, options.out / MANIFEST, options.out / NEW_LINES)
     arguments.check_sources(parser, (options.file, options.reference), written)
     if not (options.out / MANIFEST).exists():  # what is there is not of an earlier run
-        for path in filter(Path.exists, outputs(options)):
+        for path in filter(Path.exists, made):
             parser.error(f"{path} is no earlier run's: choose another folder with --out, or move it away")
     here = ("checkpoint", "reference")
     if given := [name for name in here if getattr(options, name) and options.server]:
@@ -114,13 +121,13 @@ def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, then write the track; the paths of track and subtitles go to stdout."""
     from ..scripts.opened import opened
 
-    text = read_words(options.file)
+    text, captions = read_words(options.file), read_words_options(options)
     check_file(options.file, text)
     names = partial(check_named_lines, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
         read = read_named_lines(text, ready.cast, ready.speaks.languages, options)
         job = speak_into(saved, ready, read, options, console)
-        finish(job, write_track(job), console)
+        finish(job, write_track(job, captions), console)
 
 
 def finish(job: Job, written: Sequence[Path], console: Console) -> None:
@@ -182,30 +189,35 @@ def parse_named_lines(
     return LineList(script, {line.name: line.name for line in script.lines})
 
 
-def write_track(job: Job) -> list[Path]:
-    """Write the track from the lines' files, and its subtitles; return their paths."""
+def write_track(job: Job, wanted: CaptionOptions | None = None) -> list[Path]:
+    """Write the track from the lines' files, its subtitles and, as they are wanted, its words; return the paths."""
     from ...morph.text.scripts.subtitles import to_srt, to_vtt
 
     track, srt, vtt = outputs(job.options)
-    captions = write_samples(job, track)
-    write_whole(srt, to_srt(captions).encode())
-    write_whole(vtt, to_vtt(captions).encode())
-    return [track, srt, vtt]
+    made = write_samples(job, track)
+    write_whole(srt, to_srt(made.captions).encode())
+    write_whole(vtt, to_vtt(made.captions).encode())
+    if wanted is None:
+        return [track, srt, vtt]
+    write_words(job.options.words, made.words, wanted)
+    return [track, srt, vtt, job.options.words]
 
 
-def write_samples(job: Job, path: Path) -> list[Caption]:
-    """Write lines and silences into a sound file, one line in memory at a time; return the captions."""
+def write_samples(job: Job, path: Path) -> Track:
+    """Write lines and silences into a sound file, one line in memory at a time; return its captions and words."""
     from ...morph.script.dialogue import spacing_of
     from ...postprocess.join import silences
 
     rate = job.opened.speaks.rate
     lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.plans) - 1, rate)
     with open_track(path, rate, job.options.sentence_subtitles) as track:
+        if job.options.words is not None:
+            track.words_of = job.opened.speaks.words
         for one, silence in zip(job.plans, [lead, *gaps], strict=True):
             track.add_silence(silence)
             track.add(job.read(one))
         track.add_silence(tail)
-    return track.captions
+    return track
 
 
 @contextlib.contextmanager
@@ -237,20 +249,28 @@ class Track:
         rate: of it, in Hz.
         whole: its samples are whole numbers of 16 bits.
         sentences: whether each sentence has a caption, rather than each line.
+        words_of: returns when the words of a line are heard in it; None: nobody asks.
     """
 
     write: Callable[[np.ndarray], None]
     rate: int
     whole: bool
     sentences: bool = False
+    words_of: Callable[[Spoken], Sequence[WordTime]] | None = None
     samples: int = 0
     captions: list[Caption] = field(default_factory=list)
+    words: list[LineWords] = field(default_factory=list)
 
     def add(self, spoken: Spoken) -> None:
-        """Add a line, and its captions."""
+        """Add a line, its captions, and its words."""
         from ...morph.script.dialogue import captions_of
+        from ...morph.words.captions import LineWords
+        from ...morph.words.timing import shift_words
 
         self.captions += captions_of(self.samples, spoken, self.sentences)
+        if self.words_of is not None:
+            words = shift_words(self.words_of(spoken), self.samples / self.rate)
+            self.words.append(LineWords(words, spoken.report.name))
         self.add_samples(spoken.waveform)
 
     def add_silence(self, samples: int) -> None:

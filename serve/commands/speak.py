@@ -20,6 +20,7 @@ from ..terminal.engine import load_synthesizer, make_check, make_settings, make_
 from ..terminal.parser import examples
 from ..terminal.player import find_device, playing
 from ..terminal.sound import STREAMED, encode, stream_header, to_s16, write_sound
+from ..terminal.words import add_words, read_words_options, write_words
 
 if TYPE_CHECKING:
     from ...morph.kept.word_check import WordCheck
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_voice(parser)
     arguments.add_settings(parser)
     arguments.add_word_check(parser)
+    add_words(parser)
     arguments.add_model(parser)
 
 
@@ -84,9 +86,9 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         options.out = arguments.free_output(parser, arguments.sound_file, file)
     elif options.out != STDOUT and options.format not in (None, options.out.suffix[1:].lower()):
         parser.error(f"--format {options.format} and --out {options.out} differ: leave one out")
-    if isinstance(options.out, Path):
-        arguments.check_sources(parser, (options.reference,), (options.out,))
-        arguments.check_new(parser, (options.out,), options.overwrite)
+    written = [path for path in (options.out, options.words) if isinstance(path, Path)]
+    arguments.check_sources(parser, (options.reference,), written)
+    arguments.check_new(parser, written, options.overwrite)
 
 
 def check_play(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -105,11 +107,14 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.out == STDOUT:
         console.check_sound()
     device = find_device() if options.play else None
-    recording, words = read_reference(options), make_check(options)
+    captions, recording, ear = read_words_options(options), read_reference(options), make_check(options)
     synthesizer = load_synthesizer(options, console)
     from ...morph.speech.lines import Line
     from ...morph.speech.report import describe
+    from ...morph.speech.word_times import check_word_times, track_words
 
+    if captions is not None:
+        check_word_times(synthesizer.model)
     text = options.text if not options.stdin else stdin_text()
     voice = make_voice(synthesizer.model, options, recording)
     line = Line(text, voice, options.language, options.seed, options.instruct, layout=options.layout)
@@ -119,15 +124,19 @@ def run(options: argparse.Namespace, console: Console) -> None:
         if is_heard(options):
             spoken = speak_live(synthesizer, line, settings, sink, console)
         else:
-            spoken = speak_complete(synthesizer, line, settings, words, console)
+            spoken = speak_complete(synthesizer, line, settings, ear, console)
             if options.out == STDOUT:
                 sink(encode(spoken.waveform, spoken.sample_rate, f".{options.format}"))
     if isinstance(options.out, Path):
         write_sound(options.out.absolute(), spoken.waveform, spoken.sample_rate)
+    if captions is not None:
+        write_words(options.words, track_words(synthesizer.model, [spoken], [0]), captions)
     elapsed = time.perf_counter() - started
     console.note(describe(synthesizer.model, [spoken], settings, elapsed))
     if isinstance(options.out, Path):
         console.result(options.out.absolute())
+    if captions is not None and options.out != STDOUT:
+        console.result(options.words.absolute())
 
 
 def is_heard(options: argparse.Namespace) -> bool:
@@ -151,7 +160,7 @@ def open_sink(options: argparse.Namespace, device: Any, rate: int, console: Cons
 
 
 def speak_complete(
-    synthesizer: Synthesizer, line: Line, settings: GenerateOptions, words: WordCheck | None, console: Console
+    synthesizer: Synthesizer, line: Line, settings: GenerateOptions, ear: WordCheck | None, console: Console
 ) -> Spoken:
     """Return a line that nobody hears while it is made, as the word check leaves it."""
     from ...morph.batch.batch import Batch
@@ -162,7 +171,7 @@ def speak_complete(
         if isinstance(line.text, str):
             listener = Listener(show or Listener.on_frame)
             with Batch(synthesizer, settings.batch_size, linger_s=None) as speaks:
-                return speak_lines(speaks, [line], settings, Once(check=words), listener)[0]
+                return speak_lines(speaks, [line], settings, Once(check=ear), listener)[0]
         with stream_line(synthesizer, line, settings, show) as stream:
             deque(stream, maxlen=0)
             return stream.spoken[0]

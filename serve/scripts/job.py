@@ -103,6 +103,8 @@ def speak_into(
             folder cannot be written.
     """
     script, lines = read
+    if options.words is not None:
+        opened.speaks.check_words()
     for line in lines:
         opened.speaks.check(line, opened.settings)
     job = Job(opened, script, lines, make_plans(script, lines, opened.facts), saved, options)

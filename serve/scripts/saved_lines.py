@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,9 +123,16 @@ class SavedLines:
             "report": asdict(spoken.report),
             "engine": spoken.engine,
             "spans": [write_span(span) for span in spoken.spans],
+            **self._more_of(spoken),
         }
         with (self.folder / NEW_LINES).open("a", encoding="utf-8") as file:
             file.write(json.dumps([plan.key, self.entries[plan.key]]) + "\n")
+
+    @staticmethod
+    def _more_of(spoken: Spoken) -> dict[str, Any]:
+        """Return what few lines have: their speed, and the words that a server told."""
+        speed = {} if spoken.speed == 1 else {"speed": spoken.speed}
+        return speed | ({"words": [astuple(word) for word in spoken.words]} if spoken.words else {})
 
     def read(self, key: str, rate: int) -> Spoken:
         """Return a line that is spoken; a file that was edited by hand counts as it is.
@@ -134,6 +141,7 @@ class SavedLines:
             ValueError: for a file that cannot be read, or has another rate.
         """
         from ...morph.speech.lines import Spoken
+        from ...morph.words.timing import read_words
 
         path = self._find(key)
         if path is None:
@@ -145,7 +153,11 @@ class SavedLines:
         entry, report = self.entries[key], self.report(key)
         whole = len(waveform) == round(report.seconds * rate)  # else it was edited: its pieces are elsewhere
         spans = tuple(map(read_span, entry.get("spans", ()))) if whole else ()
-        return Spoken(waveform, rate, replace(report, seconds=len(waveform) / rate), spans, entry["engine"])
+        words = read_words(entry.get("words", ())) if whole else ()
+        report = replace(report, seconds=len(waveform) / rate)
+        return Spoken(
+            waveform, rate, report, spans, entry["engine"], speed=entry.get("speed", 1.0), words=words
+        )
 
     def report(self, key: str) -> LineReport:
         """Return how a line went."""
@@ -196,15 +208,21 @@ def read_span(span: Mapping[str, Any]) -> PieceSpan:
 
 def check_entry(entry: Any) -> dict[str, Any]:
     """Return the entry of a line; ValueError, KeyError or TypeError for what is none."""
+    from ...morph.words.timing import read_words
+
     report = read_report(entry["report"])
+    words = read_words(entry.get("words", ()))
+    if not 0 < entry.get("speed", 1.0) < MOST:
+        raise ValueError("its speed is out of its limits")
     spans = [read_span(span) for span in entry.get("spans", ())]
     texts = [entry["file"], entry["engine"], report.name, report.text, report.ended]
     texts += [report.spoken, report.error]
     numbers = [report.frames, report.seconds, report.pieces, report.takes]
     numbers += [place for span in spans for place in (span.start, span.end, span.trimmed)]
+    numbers += [word.end_s for word in words]
     if (heard := report.heard) is not None:
         texts, numbers = [*texts, heard.text], [*numbers, heard.errors, heard.words, heard.takes]
-    for text in (*texts, *report.notes, *(span.text for span in spans)):
+    for text in (*texts, *report.notes, *(one.text for one in (*spans, *words))):
         str.encode(text)  # TypeError for another thing, ValueError for half a character
     if not all(0 <= number < MOST for number in numbers):  # NaN compares false
         raise ValueError("a number is out of its limits")

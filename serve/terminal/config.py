@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...morph.words.head import AlignmentHead
+
+SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads")  # of the talker
 
 
 @dataclass(frozen=True)
@@ -14,23 +20,29 @@ class CheckpointConfig:
         name: of its folder.
         speakers: its preset speakers, as in ``Model``.
         languages: as in ``Model``.
+        alignment: as in ``Model``.
     """
 
     name: str
     speakers: tuple[str, ...]
     languages: tuple[str, ...]
+    alignment: AlignmentHead | None = None
 
 
 def read_config(path: Path) -> CheckpointConfig | None:
     """Return what the config in a checkpoint's folder says; None if it is damaged, which loading it explains."""
     from ...morph.checkpoint.json_file import read_object
+    from ...morph.checkpoint.profile import read_alignment
     from ...morph.model.model import list_languages
+    from ...morph.words.head import TalkerShape
 
     try:
         talker = read_object(path / "config.json")["talker_config"]
         speakers, languages = talker["spk_id"], talker["codec_language_id"]
+        shape = TalkerShape(*(talker[name] for name in SHAPE))
+        alignment = read_alignment(path, shape)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if not isinstance(speakers, dict) or not isinstance(languages, dict):
         return None
-    return CheckpointConfig(path.resolve().name, tuple(speakers), tuple(list_languages(languages)))
+    return CheckpointConfig(path.resolve().name, tuple(speakers), tuple(list_languages(languages)), alignment)

@@ -72,12 +72,15 @@ def check_request(path: Path, options: argparse.Namespace) -> None:
 
 
 def check_names(config: CheckpointConfig, options: argparse.Namespace) -> None:
-    """Raise ValueError for a language, a speaker or a voice of the cast that is unknown to a checkpoint."""
+    """Raise ValueError for a language, a speaker, a voice of the cast or words' times that a checkpoint has not."""
+    from ...morph.speech.word_times import no_word_times
     from ...morph.voice.prompt import known_language
     from ...morph.voice.voice import known_speaker
 
     if "language" in options:
         known_language(options.language, config.languages, config.name)
+    if getattr(options, "words", None) is not None and config.alignment is None:
+        raise ValueError(no_word_times(config.name))
     if getattr(options, "speaker", None) is not None:
         known_speaker(options.speaker, config.speakers, config.name)
     speakers = [speaker.casefold() for speaker in config.speakers]

@@ -1,0 +1,60 @@
+"""The option ``--words``: a file with the times of the words, of any command that writes sound."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .arguments import writable_file
+from .sound import write_whole
+
+if TYPE_CHECKING:
+    from ...morph.words.captions import CaptionOptions, LineWords
+
+ENDINGS = (".srt", ".vtt", ".json", ".ass")  # of morph/words/captions.py, which needs numpy
+UNITS = ("word", "phrase", "sentence")
+
+
+def add_words(parser: argparse.ArgumentParser) -> None:
+    """Add the options that write when each word is heard."""
+    group = parser.add_argument_group("words")
+    group.add_argument(
+        "--words",
+        type=words_file,
+        metavar="FILE",
+        help="also write when each word is heard, in the sound that is written: .srt, .vtt (words light up), .json, or "
+        ".ass (karaoke; needs pysubs2); none: no such file",
+    )
+    group.add_argument(
+        "--words-by",
+        choices=UNITS,
+        default="phrase",
+        help="what a caption of that file has; a phrase has at most 42 characters",
+    )
+
+
+def words_file(word: str) -> Path:
+    """Read the path of a file of words, for argparse."""
+    if Path(word).suffix.lower() not in ENDINGS:
+        raise argparse.ArgumentTypeError(f"{word} does not end in one of {', '.join(ENDINGS)}: rename it")
+    return writable_file(word)
+
+
+def read_words_options(options: argparse.Namespace) -> CaptionOptions | None:
+    """Return how the words are written, None if they are not; ValueError if the format lacks its package."""
+    from ...morph.words.captions import CaptionOptions, write_captions
+
+    if options.words is None:
+        return None
+    wanted = CaptionOptions(options.words.suffix[1:].lower(), options.words_by)
+    write_captions((), wanted)  # before minutes of rendering
+    return wanted
+
+
+def write_words(path: Path, lines: Sequence[LineWords], wanted: CaptionOptions) -> None:
+    """Write the words of lines, at their times in the sound; ValueError if the file cannot be written."""
+    from ...morph.words.captions import write_captions
+
+    write_whole(path, write_captions(lines, wanted).encode())
