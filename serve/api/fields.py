@@ -20,7 +20,8 @@ from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
 
 Schema = dict[str, Any]
 
-STREAM_FORMATS = ("audio", "sse", "multipart")
+STREAM_FORMATS = ("audio", "sse", "multipart", "json")
+COMPLETE_FORMATS = ("multipart", "json")  # of these, those whose sound is made complete
 LAYOUTS = ("sentence", "token")
 MOST_SEED = 2**64 - 1
 LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
@@ -90,12 +91,17 @@ SCHEMAS: dict[str, Schema] = {
     "response_format": _choice("of the sound", tuple(FORMATS), "mp3"),
     "stream_format": _choice(
         "the bytes as they are made, or server-sent events; multipart: the sound is made complete, and the answer's "
-        "parts are JSON that tells the progress, the file, and JSON that tells how it went",
+        "parts are JSON that tells the progress, the file, and JSON that tells how it went; json: one object, with the "
+        "complete file as base64 in audio",
         STREAM_FORMATS,
         "audio",
     ),
     "speed": _number("of the speech, at the same pitch", LOWEST_SPEED, HIGHEST_SPEED, default=1),
     "stream": _switch("false: one file with its true length, which is made complete; not with sse"),
+    "return_timestamps": _switch(
+        "true tells when each word is heard: with sse in events speech.audio.timestamps, with multipart and json in "
+        "timestamps; not for checkpoints without an alignment head"
+    ),
     "event_interval": _number(
         "with sse: the shortest time between two events, in seconds; with multipart: the time between two parts that "
         "tell the progress (0: none do)",

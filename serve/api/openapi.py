@@ -23,6 +23,32 @@ ERROR: Schema = {
     "required": ["error"],
     "properties": {"error": {"type": "object", "required": list(TOLD), "properties": TOLD}},
 }
+WORD: Schema = {
+    "type": "object",
+    "required": ["word", "start_time", "end_time", "first_char", "last_char"],
+    "properties": {
+        "word": TEXT,
+        "start_time": {
+            "type": "number",
+            "description": "seconds from the beginning of the sound that is sent",
+        },
+        "end_time": {"type": "number"},
+        "first_char": {"type": "integer", "description": "where it is in the input, in Unicode characters"},
+        "last_char": {"type": "integer", "description": "the character after its last one"},
+    },
+}
+# With stream_format json; with multipart the last part has the same without the audio.
+TOLD_ANSWER: Schema = {
+    "type": "object",
+    "required": ["audio", "audio_format", "usage", "report"],
+    "properties": {
+        "audio": {"type": "string", "description": "the file as base64"},
+        "audio_format": {"type": "string", "description": "its media type"},
+        "timestamps": {"type": "array", "items": WORD, "description": "with return_timestamps"},
+        "usage": {"type": "object"},
+        "report": {"type": "object"},
+    },
+}
 HEADERS = {
     "x-request-id": "the client's own, or another",
     "x-speech-seed": "of the line",
@@ -54,7 +80,10 @@ DETAILS: dict[tuple[str, str], dict[str, Any]] = {
             "200": {
                 "description": "The sound, or events with it.",
                 "headers": {name: {"description": about, "schema": TEXT} for name, about in HEADERS.items()},
-                "content": dict.fromkeys((*FORMATS.values(), "text/event-stream"), BINARY),
+                "content": {
+                    **dict.fromkeys((*FORMATS.values(), "text/event-stream", "multipart/mixed"), BINARY),
+                    "application/json": {"schema": TOLD_ANSWER},
+                },
             }
         },
     },

@@ -9,10 +9,19 @@ from typing import Any
 
 from ...morph.model.model import Model
 from ...morph.options import GenerateOptions, Sampling
+from ...morph.speech.word_times import check_word_times
 from ...morph.text.encoding import check_encodable, join_halves
 from ...morph.text.pauses import check_spoken, read_pauses
 from .errors import ApiError
-from .fields import LONGEST_INSTRUCTIONS, SAMPLING_SCHEMAS, SCHEMAS, SUBTALKER, TOKEN_SCHEMAS, Schema
+from .fields import (
+    COMPLETE_FORMATS,
+    LONGEST_INSTRUCTIONS,
+    SAMPLING_SCHEMAS,
+    SCHEMAS,
+    SUBTALKER,
+    TOKEN_SCHEMAS,
+    Schema,
+)
 from .options import Limits
 
 RANDOM_SEEDS = 2**32
@@ -39,6 +48,7 @@ class Settings:
         speed: of the sound that is sent, 0.25..4.
         ignored: fields of the request that this checkpoint cannot follow.
         complete: whether the sound is wanted at its end only.
+        timestamps: whether it is wanted when each word is heard.
     """
 
     voice: str | None
@@ -50,6 +60,7 @@ class Settings:
     speed: float = 1.0
     ignored: tuple[str, ...] = ()
     complete: bool = False
+    timestamps: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,20 +115,39 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
     stream_format, stream = _value(fields, "stream_format"), _value(fields, "stream")
     if stream_format == "sse" and stream is False:
         raise _bad("stream", "stream is false and stream_format is sse: events are a stream, leave one out")
-    if stream_format == "multipart" and stream is True:
+    if stream_format in COMPLETE_FORMATS and stream is True:
         raise _bad(
-            "stream", "stream is true and stream_format is multipart, which is complete: leave one out"
+            "stream", f"stream is true and stream_format is {stream_format}, which is complete: leave one out"
         )
     interval_s = _value(fields, "event_interval", unit="seconds") or 0.0
-    if interval_s and stream_format == "audio":
+    if interval_s and stream_format in ("audio", "json"):
         raise _bad(
             "event_interval", "event_interval is for events: leave it out, or set stream_format to sse"
         )
     settings = read_settings(fields, rules, "mp3")
     if interval_s:
         settings = replace(settings, generate=replace(settings.generate, chunk_frames=SELDOM_CHUNKS))
-    settings = replace(settings, complete=stream is False or stream_format == "multipart")
+    is_complete, timestamps = stream is False or stream_format in COMPLETE_FORMATS, _timestamps(fields, rules)
+    settings = replace(settings, complete=is_complete, timestamps=timestamps)
     return SpeechRequest(text, settings, stream_format, interval_s)
+
+
+def _timestamps(fields: Mapping[str, Any], rules: Rules) -> bool:
+    """Return whether the times of words are wanted; ApiError 400 where nothing tells or has them."""
+    name = "return_timestamps"
+    if not _value(fields, name):
+        return False
+    if _value(fields, "stream_format") == "audio":
+        raise _bad(
+            name,
+            "return_timestamps is true and stream_format is audio, which has sound only: set stream_format to json, "
+            "sse or multipart",
+        )
+    try:
+        check_word_times(rules.model)
+    except ValueError as error:
+        raise _bad(name, str(error)) from error
+    return True
 
 
 def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settings:

@@ -103,7 +103,7 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_overwrite(parser)
     parser.add_argument("--format", choices=speak.KINDS, help="of the sound with --out -; default: wav")
-    unused = ("check_words", "speaker", "reference", "describe", "transcript", "instruct")
+    unused = ("check_words", "words", "speaker", "reference", "describe", "transcript", "instruct")
     parser.set_defaults(stdin=False, layout=arguments.LAYOUTS[0], play=False, **dict.fromkeys(unused))
     arguments.add_settings(parser)
     arguments.add_model(parser)

@@ -19,6 +19,7 @@ import soundfile
 from ...morph.options import FRAME_RATE
 from ...morph.voice.file import save_voice
 from ...morph.voice.voice import Voice
+from ...morph.words.timing import WordTime
 from ...postprocess.ends import trim_ends
 from ...postprocess.rates import resample
 from .facts import SAMPLE_RATE, ServerFacts, read_facts
@@ -26,7 +27,16 @@ from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
 from .parts import JSON, read_parts
 from .payload import Job, uploaded_name
 from .servers import Server
-from .told import MOST_FRAMES, Fields, LineTold, check_rate, header_number, parse, read_report
+from .told import (
+    MOST_FRAMES,
+    Fields,
+    LineTold,
+    check_rate,
+    header_number,
+    parse,
+    read_report,
+    read_timestamps,
+)
 
 CONNECT_S = 10.0
 SILENT_S = 600.0  # without a byte: a line may wait for a row at the server
@@ -156,6 +166,7 @@ class Connection:
         """Return the line of a stream of events; ValueError for one that is none."""
         self._check_rate(answer.headers.get(RATE_HEADER), job)
         parts: list[np.ndarray] = []
+        words: tuple[WordTime, ...] = ()
         size = 0
         async for said in _events(answer):
             event = Fields(said)
@@ -167,8 +178,12 @@ class Connection:
                     raise ValueError("the line does not end")
                 parts.append(pcm * TO_FLOAT)
                 await hearer.on_sound(parts[-1])
+            elif kind == "speech.audio.timestamps":
+                after_s = words[-1].end_s if words else 0.0
+                words += read_timestamps(event.values.get("timestamps"), str(job.line.text), after_s)
             elif kind == "speech.audio.done":
-                return Answer(_join(parts), job.sample_rate, read_report(event.values.get("report")))
+                told = replace(read_report(event.values.get("report")), words=words)
+                return Answer(_join(parts), job.sample_rate, told)
             else:
                 raise of_status(self._server, 500, event.values, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
@@ -187,7 +202,9 @@ class Connection:
             if kind == "speech.audio.progress":
                 hearer.on_frames(*(told.whole(name, 0, MOST_FRAMES) for name in ("frames", "expected")))
             elif kind == "speech.audio.done":
-                return Answer(sound, job.sample_rate, read_report(told.values.get("report")))
+                words = read_timestamps(told.values.get("timestamps"), str(job.line.text))
+                report = replace(read_report(told.values.get("report")), words=words)
+                return Answer(sound, job.sample_rate, report)
             else:
                 raise of_status(self._server, 500, told.values, {})
         raise Failure(self._server, "broke off the line before its end", LATER)

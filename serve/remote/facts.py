@@ -44,6 +44,7 @@ class ServerFacts:
         sends_parts: whether answers may be a sound that is made complete, between parts that say how it goes.
         most_lines: how many requests it takes at once.
         follows_instructions: whether its checkpoint does; ours ignores them otherwise.
+        tells_words: whether answers may say when each word is heard.
     """
 
     server: Server
@@ -61,6 +62,7 @@ class ServerFacts:
     sends_parts: bool = False
     most_lines: int = MOST_LINES
     follows_instructions: bool = True
+    tells_words: bool = False
 
     @property
     def is_ours(self) -> bool:
@@ -126,6 +128,7 @@ def _our_facts(server: Server, names: tuple[str, ...], status: Fields) -> Server
         sends_parts=PARTS in status.names("stream_formats"),
         most_lines=status.whole("most_lines", 1, MOST_AT_ONCE, MOST_LINES),
         follows_instructions=status.truth("follows_instructions", True),
+        tells_words=status.truth("word_times", False),
     )
 
 

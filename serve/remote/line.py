@@ -127,7 +127,7 @@ class RemoteLine:
             takes=take,
             notes=told.notes,
         )
-        return Spoken(waveform, rate, report, engine=" · ".join(told.made_by))
+        return Spoken(waveform, rate, report, engine=" · ".join(told.made_by), words=told.words)
 
 
 def rank(spoken: Spoken) -> int:

@@ -33,6 +33,7 @@ class Job:
         interval_s: the shortest time between two events, in seconds; 0 where somebody listens.
         complete: whether our server makes the sound complete, and tells the progress before.
         sample_rate: of the stream, in Hz, as the server says of itself.
+        with_words: whether it is asked when each word is heard.
     """
 
     line: Line
@@ -43,13 +44,15 @@ class Job:
     interval_s: float = 0.0
     complete: bool = False
     sample_rate: int = SAMPLE_RATE
+    with_words: bool = False
 
     @property
     def request(self) -> dict[str, Any]:
         """The JSON that is sent: ``body``, and what does not change the line."""
         complete = {"stream_format": PARTS} if self.complete else {}
         interval = {"event_interval": self.interval_s} if self.interval_s else {}
-        return {**self.body, **complete, **interval}
+        words = {"return_timestamps": True} if self.with_words else {}
+        return {**self.body, **complete, **interval, **words}
 
     @property
     def streams(self) -> bool:
@@ -95,7 +98,7 @@ def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: boo
         body["voice"], upload = uploaded_name(voice), voice
     if instruct := line.instruct or voice.instruct:
         body["instructions"] = instruct
-    return Job(line, body, upload, sample_rate=facts.sample_rate)
+    return Job(line, body, upload, sample_rate=facts.sample_rate, with_words=facts.tells_words)
 
 
 def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:

@@ -19,6 +19,7 @@ from ...morph.options import AUTO_ROWS, GenerateOptions
 from ...morph.speech.lines import Line, Spoken
 from ...morph.speech.report import compose, engines_of
 from ...morph.speech.takes import may_improve
+from ...morph.words.timing import WordTime, retime_words
 from .attempts import Attempts
 from .connection import connect
 from .facts import PUBLISHED_LANGUAGES, ServerFacts
@@ -106,6 +107,17 @@ class RemoteSpeaks:
     ) -> list[Speech]:
         """See ``Speaks``; errors as ``speak``."""
         return [self.speak(line, options, delivery) for line, delivery in zip(lines, deliveries, strict=True)]
+
+    def check_words(self) -> None:
+        if not self.facts.tells_words:
+            raise ValueError(
+                f"server {self.facts} does not say when words are heard: start this pack's server there with "
+                "a checkpoint that has an alignment head (the demo voice has one), or do without them"
+            )
+
+    def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
+        self.check_words()
+        return retime_words(spoken.words, spoken.speed)
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         flight = f"server {self.facts}, up to {self.in_flight} lines in flight"

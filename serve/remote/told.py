@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...morph.speech.takes import ENDS, STOPPED
+from ...morph.words.timing import WordTime
 from ..plain_text import is_plain, one_line
 
 DEEPEST = 50  # levels of lists and objects; an OpenAPI document has about 15
@@ -23,6 +24,8 @@ LONGEST_TEXT = 400_000  # of a line as it is spoken: figures are longer as words
 MOST_NAMES = 10_000
 MOST_FRAMES = 10**7  # nine days
 MOST_PIECES = 10**6
+MOST_WORDS = LONGEST_TEXT
+MOST_S = 10**6  # of a line, in seconds
 LOWEST_RATE, HIGHEST_RATE = 8000, 192_000  # Hz
 MOST_DIGITS = 12  # of a number in a header
 NEEDED: Any = object()  # the default of a field that must be there
@@ -124,6 +127,13 @@ class Fields:
         """Return a whole number in these limits."""
         return _whole(self._get(name, default), name, low, high)
 
+    def seconds(self, name: str) -> float:
+        """Return a time in a line's sound."""
+        said = self._get(name, NEEDED)
+        if type(said) not in (int, float) or not 0 <= said <= MOST_S:  # NaN compares false
+            raise ValueError(f"{name} is {reprlib.repr(said)}, not a time in seconds")
+        return float(said)
+
     def truth(self, name: str, default: bool = NEEDED) -> bool:
         """Return true or false."""
         said = self._get(name, default)
@@ -153,6 +163,7 @@ class LineTold:
         spoken: the text as it was spoken; "" if that is the text itself.
         notes: sentences for the user.
         made_by: the engine and its settings.
+        words: when each is heard.
     """
 
     ended: str = ""
@@ -161,6 +172,7 @@ class LineTold:
     spoken: str = ""
     notes: tuple[str, ...] = ()
     made_by: tuple[str, ...] = ()
+    words: tuple[WordTime, ...] = ()
 
 
 def read_report(said: Any) -> LineTold:
@@ -177,3 +189,26 @@ def read_report(said: Any) -> LineTold:
         report.all_words("notes"),
         report.all_words("made_by"),
     )
+
+
+def read_timestamps(said: Any, text: str, after_s: float = 0.0) -> tuple[WordTime, ...]:
+    """Return the words of a line, or the next of them; ValueError for what are none.
+
+    Args:
+        said: a list; None for none.
+        text: of the line.
+        after_s: when the last word before them has ended.
+    """
+    listed = [] if said is None else said
+    if not isinstance(listed, list) or len(listed) > MOST_WORDS:
+        raise ValueError(f"timestamps is {reprlib.repr(said)}, not a list of at most {MOST_WORDS}")
+    words = []
+    for word in map(Fields, listed):
+        first = word.whole("first_char", 0, len(text))
+        last = word.whole("last_char", first, len(text))
+        start_s, end_s = word.seconds("start_time"), word.seconds("end_time")
+        if not after_s <= start_s <= end_s:
+            raise ValueError(f"a word runs from {start_s} to {end_s} s behind one that ends at {after_s} s")
+        words.append(WordTime(word.words("word", LONGEST_TEXT), start_s, end_s, first, last))
+        after_s = end_s
+    return tuple(words)

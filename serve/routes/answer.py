@@ -1,4 +1,4 @@
-"""The answer to ``POST /v1/audio/speech``: a stream of bytes, server-sent events, one file, or a file between parts."""
+"""The answer to ``POST /v1/audio/speech``: a stream of bytes, events, one file, a file between parts or in JSON."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ log = logging.getLogger(__name__)
 CLIENT_LEFT = 499  # in the metrics only
 GOODBYE_S = 5.0  # for the client to be told that its time is over
 TAKES = 2  # of a file, where nobody has heard the first one
-TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART}
+TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART, "json": "application/json"}
 SHARE_FOR_ANOTHER = 0.9  # of the time that is left; the first take is sent in the rest
 
 
 @dataclass(frozen=True)
 class _Take:
-    """One take of a file: the file, and how it went."""
+    """One take of a file: the file, how it went, and what is told of it in JSON."""
 
     whole: Whole
     report: LineReport
+    told: dict[str, Any]
 
 
 class SpeechAnswer:
@@ -57,6 +58,7 @@ class SpeechAnswer:
         self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
         self._started = False
         self._held = bytearray()  # of the sound, until the next event is due
+        self._words: list[dict[str, Any]] = []  # that have ended, until then
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,10 +121,12 @@ class SpeechAnswer:
             async for part in reading:
                 is_first = not self._started
                 await self._start(send)
+                self._words += reading.take_timestamps()
                 await self._add_audio(send, encoder.add(part))
                 self._count(len(part), is_first)  # behind it: a client waits for its first sound
             note_end(self._metrics, reading.report, settings.seed)
             await self._start(send)
+            self._words += reading.take_timestamps()
             await self._add_audio(send, encoder.finish(), complete=True)
             if self._asked.sse:
                 await self._send_event(send, "speech.audio.done", self._told(reading))
@@ -133,7 +137,10 @@ class SpeechAnswer:
         settings = self._asked.settings
         report = report_of(reading, self._speaker.describe(settings.generate))
         report["ignored"] = list(settings.ignored)
-        return {"usage": usage_of(reading), "report": report}
+        timestamps = {}
+        if reading.has_timestamps and settings.complete:
+            timestamps["timestamps"] = reading.take_timestamps()
+        return {**timestamps, "usage": usage_of(reading), "report": report}
 
     async def _start(self, send: Send) -> None:
         """Send the headers, once there is something to send: until then errors have a status of their own."""
@@ -158,11 +165,14 @@ class SpeechAnswer:
         }
 
     async def _add_audio(self, send: Send, data: bytes, complete: bool = False) -> None:
-        """Send bytes of the sound, with those that were held; or hold them, if no event is due yet."""
+        """Send bytes of the sound, with those that were held and the words in them; or hold them, if none is due."""
         self._held += data
         now = time.perf_counter()
         if complete or now - self._sent_at >= self._asked.interval_s:
             ready, self._held, self._sent_at = bytes(self._held), bytearray(), now
+            words, self._words = self._words, []
+            if words:
+                await self._send_event(send, "speech.audio.timestamps", {"timestamps": words})
             await self._send_audio(send, ready)
 
     async def _send_audio(self, send: Send, data: bytes) -> None:
@@ -222,9 +232,18 @@ class SpeechAnswer:
                 break
             took = again
         self._count(took.whole.samples, is_first=True)
-        headers = self._headers() | {"x-speech-ended": took.report.ended}
+        headers, content = self._headers(TOLD_AS.get(self._asked.way)), took.whole.content
+        if self._asked.way == "json":
+            content = self._as_json(took)
         self._started = True
-        await Response(took.whole.content, headers=headers)(scope, receive, send)
+        headers["x-speech-ended"] = took.report.ended
+        await Response(content, headers=headers)(scope, receive, send)
+
+    def _as_json(self, took: _Take) -> bytes:
+        """Return a take as JSON; the first fields are those of Kokoro-FastAPI's captioned speech."""
+        audio = base64.b64encode(took.whole.content).decode()
+        kind = FORMATS[self._asked.settings.audio]
+        return json.dumps({"audio": audio, "audio_format": kind, **took.told}).encode()
 
     async def _try_again(self) -> _Take | None:
         """Return another take; None if it cannot be made, or not in the time that is left: the first one is there."""
@@ -244,7 +263,7 @@ class SpeechAnswer:
             await reading.wait_end()
             whole = await self._speaker.encode(reading, settings.audio)
             note_end(self._metrics, reading.report, settings.seed)
-            return _Take(whole, reading.report)
+            return _Take(whole, reading.report, self._told(reading) if self._asked.way == "json" else {})
 
 
 async def _left(receive: Receive) -> None:

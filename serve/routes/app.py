@@ -215,6 +215,7 @@ class Handlers:
                 "most_lines": self._options.most_lines(status.rows),
                 "fields": FIELDS,
                 "stream_formats": STREAM_FORMATS,
+                "word_times": model.alignment is not None,
                 "can_clone": model.can_clone,
                 "most_characters": self._options.limits.characters,
                 "most_voice_bytes": self._options.limits.voice_bytes,

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import anyio.to_thread
 import numpy as np
@@ -25,7 +26,8 @@ from ...morph.engine import Engine
 from ...morph.model.model import Model
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions
 from ...morph.runtime.collector import Pauses
-from ...morph.speech.lines import Line, LineReport
+from ...morph.speech.lines import Line, LineReport, Spoken
+from ...morph.speech.piece import concatenate
 from ...morph.speech.report import describe_groups
 from ...morph.synthesizer import Synthesizer
 from ...morph.voice.voice import Voice
@@ -34,6 +36,7 @@ from ..api.options import ServerOptions
 from ..api.request import Rules, Settings
 from ..audio.speed import changed_length, open_speed
 from ..audio.whole import Whole, encode_whole
+from .timestamps import Timestamps
 from .voices import VoiceBook
 from .warming import ahead_of, encode_all, speak_alone, speak_complete, speak_together
 
@@ -92,9 +95,18 @@ class Reading:
         others: all that are in their ``with``.
         sample_rate: of the model, in Hz.
         speed: of the sound that is given out.
+        timestamps: tell when its words are heard; None: nobody asks.
     """
 
-    def __init__(self, news: News, others: set[Reading], sample_rate: int, speed: float) -> None:
+    def __init__(
+        self,
+        news: News,
+        others: set[Reading],
+        sample_rate: int,
+        speed: float,
+        timestamps: Timestamps | None = None,
+    ) -> None:
+        self._timestamps = timestamps
         self._all, self._news, self._others = news, asyncio.Event(), others
         self._sample_rate, self._speed = sample_rate, speed
         self._speech: Speech | None = None
@@ -140,6 +152,8 @@ class Reading:
                     chunk = self._read.take()
                 except Exception as error:
                     raise as_api_error(error) from error
+                if self._timestamps is not None:
+                    self._timestamps.add(chunk)
                 if chunk is None:
                     for part in _parts(speed.finish()):
                         yield part
@@ -183,7 +197,19 @@ class Reading:
             sounds = [chunk.samples for chunk in self._read]
         except Exception as error:
             raise as_api_error(error) from error
+        if self._timestamps is not None:
+            waveform, report = concatenate(sounds), self._read.report
+            self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans))
         return encode_whole(sounds, self._sample_rate, self._speed, name)
+
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether it tells when its words are heard."""
+        return self._timestamps is not None
+
+    def take_timestamps(self) -> list[dict[str, Any]]:
+        """Return the words that have ended since the last call, and when; of a complete line after ``encode``."""
+        return [] if self._timestamps is None else self._timestamps.take()
 
     @property
     def report(self) -> LineReport:
@@ -364,7 +390,8 @@ class Speaker:
         line = Line(text, voice, settings.language, settings.seed, instruct, layout=layout)
         if self._is_ending:
             raise shutting_down()
-        reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed)
+        wanted = Timestamps(self.model, str(text), settings.speed) if settings.timestamps else None
+        reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed, wanted)
         try:
             delivery = Delivery(live=not settings.complete, keep=False, on_change=reading.tell)
             speech = self._batch.speak(line, settings.generate, delivery)

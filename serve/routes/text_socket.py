@@ -30,8 +30,9 @@ from .speaker import Reading, Speaker
 log = logging.getLogger(__name__)
 
 CONFIG = "session.config"
+OF_REQUESTS = ("input", "stream", "stream_format", "event_interval", "return_timestamps")
 CONFIG_FIELDS = (
-    *(name for name in FIELDS if name not in ("input", "stream", "stream_format", "event_interval")),
+    *(name for name in FIELDS if name not in OF_REQUESTS),
     *("type", "layout", "api_key"),
 )
 NORMAL, INTERNAL, POLICY = 1000, 1011, 1008  # close codes

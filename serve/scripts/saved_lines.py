@@ -202,8 +202,9 @@ def read_span(span: Mapping[str, Any]) -> PieceSpan:
     from ...morph.speech.lines import PieceSpan
     from ...morph.words.trace import Trace
 
-    trace = None if span.get("trace") is None else Trace.from_lists(span["trace"])
-    return PieceSpan(**{**span, "trace": trace})
+    known = {**span}
+    trace = known.pop("trace", None)
+    return PieceSpan(**known, trace=None if trace is None else Trace.from_lists(trace))
 
 
 def check_entry(entry: Any) -> dict[str, Any]:

@@ -8,13 +8,16 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import uvicorn
+from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.api.options import ServerOptions
@@ -22,6 +25,7 @@ from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes.app import create_app
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 
+from lab.random_checkpoint import write_checkpoint
 from tests.morph.conftest import checkpoint, load, one_thread, recording
 from tests.patience import PATIENCE, wait_until
 
@@ -112,6 +116,22 @@ def serve(make_speaker) -> Callable[..., Client]:
 def client(load, long_words) -> Iterator[Client]:
     """A server in this process with the default options, for all tests."""
     speaker = ready_speaker(load("tiny", "custom_voice"), ServerOptions(rows=8))
+    yield Client(create_app(speaker, ServerOptions()), speaker)
+    speaker.close()
+
+
+@pytest.fixture(scope="session")
+def headed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that names an alignment head: the words of its lines have times."""
+    path = write_checkpoint(tmp_path_factory.mktemp("headed") / "headed", "tiny", "custom_voice")
+    (path / "morph.json").write_text('{"alignment": {"layer": 1, "head": 3}}')
+    return path
+
+
+@pytest.fixture(scope="session")
+def telling(headed: Path, long_words) -> Iterator[Client]:
+    """A server of it, for all tests."""
+    speaker = ready_speaker(load_model(headed, LoadOptions("fp32", "sdpa")), ServerOptions())
     yield Client(create_app(speaker, ServerOptions()), speaker)
     speaker.close()
 

@@ -499,6 +499,11 @@ ENTRY = {
         *({**ENTRY, "report": {**ENTRY["report"], "notes": one}} for one in (5, [5])),
         *({**ENTRY, "report": {**ENTRY["report"], "heard": one}} for one in (5, {}, {**HEARD, "text": 5})),
         *({**ENTRY, "spans": one} for one in (5, [5], [{"text": "Yes."}])),
+        *(
+            {**ENTRY, "words": one}
+            for one in (5, [5], [["Yes.", 1, 0, 0, 4]], [[5, 0, 1, 0, 4]], [["Yes.", 0, 1, 0]])
+        ),
+        *({**ENTRY, "speed": one} for one in (0, "1")),
         {**ENTRY, "report": {**ENTRY["report"], "text": "\ud83d"}},
         *(None, [], "entry", 5),
     ],

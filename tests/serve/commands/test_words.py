@@ -13,22 +13,12 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.words import captions
 from qwen3_tts_morph.serve.terminal import words
 
-from lab.random_checkpoint import write_checkpoint
-
 SCRIPT = """\
 [pause 0.5]
 SERENA: Good morning, all.
 [speed 1.5] RYAN: It is five.
 Nobody else was there.
 """
-
-
-@pytest.fixture(scope="session")
-def headed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint whose words have times."""
-    path = write_checkpoint(tmp_path_factory.mktemp("checkpoints") / "headed", "tiny", "custom_voice")
-    (path / "morph.json").write_text('{"alignment": {"layer": 1, "head": 3}}')
-    return path
 
 
 @pytest.fixture
@@ -114,5 +104,5 @@ def test_what_cannot_be_written_is_refused(
 
 
 def test_the_formats_are_those_of_captions() -> None:
-    assert words.ENDINGS == tuple(f".{name}" for name in captions.FORMATS)
+    assert tuple(f".{name}" for name in captions.FORMATS) == words.ENDINGS
     assert words.UNITS == captions.UNITS
