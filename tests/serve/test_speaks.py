@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,11 +31,15 @@ from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
 from qwen3_tts_morph.morph.kept.word_check import WordCheck
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.script.retime import retime
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.word_times import word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.morph.words.timing import WordTime
+from qwen3_tts_morph.postprocess.stretch import Stretch
 from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
@@ -127,8 +133,8 @@ def devices(load, second, long_words) -> Way:
     return local(load("tiny", "custom_voice"), second)
 
 
-@pytest.fixture
-def server(client: Client) -> Iterator[Way]:
+@contextmanager
+def at(client: Client) -> Iterator[Way]:
     model, speaker = client.speaker.model, client.speaker
     with listening(client.app) as url:
         facts = ask_server(Server("studio", url))
@@ -141,6 +147,28 @@ def server(client: Client) -> Iterator[Way]:
             ["SEQ_GROUPS 5", model.summary(), "server studio"],
             late=False,
         )
+
+
+@pytest.fixture
+def server(client: Client) -> Iterator[Way]:
+    with at(client) as way:
+        yield way
+
+
+@pytest.fixture(scope="module")
+def tellers(headed: Path) -> list[Model]:
+    """The models of two devices, with an alignment head."""
+    return [load_model(headed, LoadOptions("fp32", "sdpa")) for _ in range(2)]
+
+
+@pytest.fixture(params=["device", "devices", "server"])
+def teller(tellers: list[Model], telling: Client, request) -> Iterator[Way]:
+    """The ways that say when words are heard."""
+    if request.param == "server":
+        with at(telling) as way:
+            yield way
+    else:
+        yield local(*tellers[: 1 if request.param == "device" else 2])
 
 
 async def nothing() -> AsyncIterator[bytes]:
@@ -361,6 +389,43 @@ def test_words_are_checked_and_other_takes_are_spoken_and_kept(way: Way, tmp_pat
     assert sorted(ready) == [0, 1], "other takes are not heard one by one"
     assert way.made() == before and once.cache.size().lines == 4
     assert [one.waveform.tobytes() for one in again] == [one.waveform.tobytes() for one in made]
+
+
+def times_of(words: Sequence[WordTime]) -> np.ndarray:
+    return np.array([(word.start_s, word.end_s) for word in words])
+
+
+def test_words_have_times_also_of_kept_lines_and_at_another_speed(
+    teller: Way, tellers: list[Model], tmp_path
+) -> None:
+    line, options = (
+        teller.line("This is a word. [pause 0.2] It costs $5, and\nno more.", 3),
+        teller.options(4),
+    )
+    once = Once(LineCache(tmp_path / "lines", 10**8))
+    [ours] = render_lines(Synthesizer(tellers[0]), [line], options)
+    wanted = word_times(tellers[0], ours)
+    with teller.open(2) as speaks:
+        speaks.check_words()
+        [made], [kept] = (speak_lines(speaks, [line], options, once) for _ in range(2))
+        live = speaks.speak(line, options)
+        assert len(heard(live)) == len(made.waveform) == len(ours.waveform) and kept.report.from_before
+        for spoken in (made, kept):
+            assert np.abs(times_of(speaks.words(spoken)) - times_of(wanted)).max() < 0.002
+            assert [replace(one, start_s=0, end_s=0) for one in speaks.words(spoken)] == [
+                replace(one, start_s=0, end_s=0) for one in wanted
+            ]
+        faster = speaks.words(retime(made, Stretch(speed=2.0)))
+        assert np.abs(times_of(faster) * 2 - times_of(wanted)).max() < 0.05
+        while_made = speaks.words(live.result())
+    assert [one.text for one in while_made] == [str(word.text) for word in wanted]
+    assert np.diff(times_of(while_made).ravel()).min() >= 0
+    assert while_made[-1].end_s <= len(made.waveform) / 24000
+
+
+def test_what_says_no_word_times_says_so_before_a_line_is_spoken(way: Way) -> None:
+    with way.open(1) as speaks, pytest.raises(ValueError, match=r"words .*, or do without them"):
+        speaks.check_words()
 
 
 def test_the_chunks_of_a_line_are_its_sound_also_if_it_is_heard_later(way: Way) -> None:

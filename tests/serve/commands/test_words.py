@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pysubs2
 import pytest
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 import soundfile
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.words import captions
 from qwen3_tts_morph.serve.terminal import words
+
+from tests.serve.conftest import Client, listening
 
 SCRIPT = """\
 [pause 0.5]
@@ -78,6 +82,25 @@ def test_a_dub_is_written_with_its_words(run: Callable, short: list[str], tmp_pa
     assert done.code == 0 and done.lines[-1] == str(tmp_path / "w.srt"), done.err
     shown = pysubs2.load(str(tmp_path / "w.srt"))
     assert [one.text for one in shown] == ["Good", "morning."] and shown[0].start >= 1000
+
+
+def test_a_server_tells_the_same_words(
+    run: Callable, short: list[str], tmp_path: Path, telling: Client, client: Client
+) -> None:
+    (tmp_path / "scene.txt").write_text(SCRIPT, encoding="utf-8")
+    assert run("script", "scene.txt", "--words", "here.json", "--out", "here", *short).code == 0
+    command = ("script", "scene.txt", "--words", "there.json", "--out", "there", *short[2:], "--server")
+    with listening(telling.app) as url:
+        for _ in range(2):  # the second run speaks nothing
+            done = run(*command, url)
+            assert done.code == 0, done.err
+    here, there = (read(tmp_path / name) for name in ("here.json", "there.json"))
+    assert [one["word"] for one in here] == [one["word"] for one in there]
+    for one, other in zip(here, there, strict=True):
+        assert [one["start"], one["end"]] == pytest.approx([other["start"], other["end"]], abs=0.003)
+    with listening(client.app) as url:
+        done = run(*command, url, "--again")
+    assert done.code == 2 and "does not say when words are heard" in done.err
 
 
 @pytest.mark.parametrize("command", ["speak", "script", "dub"])
