@@ -223,7 +223,8 @@ def check_entry(entry: Any) -> dict[str, Any]:
     numbers += [word.end_s for word in words]
     if (heard := report.heard) is not None:
         texts, numbers = [*texts, heard.text], [*numbers, heard.errors, heard.words, heard.takes]
-    for text in (*texts, *report.notes, *(one.text for one in (*spans, *words))):
+    texts += [*report.notes, *(span.text for span in spans), *(word.text for word in words)]
+    for text in texts:
         str.encode(text)  # TypeError for another thing, ValueError for half a character
     if not all(0 <= number < MOST for number in numbers):  # NaN compares false
         raise ValueError("a number is out of its limits")

@@ -121,6 +121,14 @@ def done(**report: Any) -> dict[str, Any]:
     return {"type": "speech.audio.done", "report": {**REPORT, **report}}
 
 
+def words(*times: Any, **more: Any) -> dict[str, Any]:
+    told = [
+        {"word": "Hello", "start_time": start, "end_time": end, "first_char": 0, "last_char": 5, **more}
+        for start, end in times
+    ]
+    return {"type": "speech.audio.timestamps", "timestamps": told}
+
+
 def sentence(caught: pytest.ExceptionInfo) -> str:
     """The message: one line without control characters that names the server."""
     said = str(caught.value)
@@ -137,6 +145,13 @@ def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
     [one] = render(ask_server(server), ONCE, [LINE])
     assert one.report.notes == ("a [2J ]0;title gnorw 31m note",)
     assert one.engine.isprintable() and one.report.spoken.isprintable()
+    told = [words((0, 0.01)), delta(), words((0.01, 0.02), word=f"a{ESCAPES}"), words(), done()]
+    liar.speak = lambda: stream(told)
+    [one] = render(ask_server(server), ONCE, [LINE])
+    assert [(word.text, word.end_s) for word in one.words] == [
+        ("Hello", 0.01),
+        ("a [2J ]0;title gnorw 31m", 0.02),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -171,6 +186,12 @@ def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
         ([delta(), done(frames=-1)], "frames is -1"),
         ([delta(), done(frames=10**400)], "frames is 1000"),
         ([delta(), done(pieces=None)], "pieces is None"),
+        ([words((0, 1)), words((0.5, 2)), delta(), done()], "from 0.5 to 2.0 s behind one that ends at 1.0"),
+        ([words((2, 1)), delta(), done()], "a word runs from 2.0 to 1.0 s"),
+        ([words((0, float("nan"))), delta(), done()], "end_time is nan, not a time in seconds"),
+        ([words((0, 1), last_char=99)], "last_char is 99, not a whole number from 0 to 12"),
+        ([words((0, 1), word=5)], "word is 5, not a text"),
+        ([{"type": "speech.audio.timestamps", "timestamps": 5}], "timestamps is 5, not a list"),
         ([{"type": "error", "error": {"message": f"no{ESCAPES}"}}], "failed at the line (500): no [2J"),
         ([{"type": f"{ESCAPES}"}], "failed at the line (500)"),
     ],
