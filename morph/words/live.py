@@ -84,7 +84,7 @@ class LiveWords:
         path = tuple(min(token, len(tokens) - 1) for token in self._path.tokens())
         piece = PiecePath(self._said, tokens, path, self._begin_s)
         text = self._text[self._from :][: LOOKED_AT * len(self._said) + AND_MORE]
-        written, whole = match_words(text, [piece], self._lead_s)
+        written, whole = match_words(text, [piece], self._lead_s, goes_on=True)
         last = self._given
         for index, times in enumerate(whole[self._given :], start=self._given + 1):
             if times is not None and not has_ended(times):

@@ -72,13 +72,15 @@ LARGE = {
 }  # and the digits that a number has at least
 
 
-def owners(written: Sequence[str], spoken: Sequence[str]) -> list[int]:
+def owners(written: Sequence[str], spoken: Sequence[str], goes_on: bool = False) -> list[int]:
     """Return for each spoken word the index of the written word that it belongs to; indexes never go back.
 
     Args:
         written: the words of the text, at least one if anything is spoken.
         spoken: the words that were spoken for it, or the first of them.
+        goes_on: whether more will be spoken for it: the last spoken words are then no likelier of the last written ones.
     """
+    unsaid = 0 if goes_on else UNSAID
     ours, theirs = ([*map(word_key, words), *[END] * SAME] for words in (written, spoken))
     places = _places(theirs)
     owner: list[int] = []
@@ -90,7 +92,10 @@ def owners(written: Sequence[str], spoken: Sequence[str]) -> list[int]:
             row += 1
             continue
         rows, columns = _next_same(ours, places, row, column)
-        block = _shares(written[row : row + rows], spoken[column : column + columns])
+        is_end = column + columns == len(spoken)
+        block = _shares(
+            written[row : row + rows], spoken[column : column + columns], unsaid if is_end else UNSAID
+        )
         owner += [max(0, row + share) for share in block]
         row += rows
     return owner
@@ -131,11 +136,11 @@ def _next_same(
     return best
 
 
-def _shares(written: Sequence[str], spoken: Sequence[str]) -> list[int]:
+def _shares(written: Sequence[str], spoken: Sequence[str], unsaid: float) -> list[int]:
     """Return for each spoken word of a block its written word; -1, the one before the block, if it has none.
 
     All pairs together are the likeliest. Going through the spoken words, a score is kept for each written word that the
-    last one may belong to, and how it came there.
+    last one may belong to, and how it came there. ``unsaid``: what each written word behind the last spoken one costs.
     """
     if len(written) < 2 or not spoken:
         return [len(written) - 1] * len(spoken)
@@ -150,7 +155,7 @@ def _shares(written: Sequence[str], spoken: Sequence[str]) -> list[int]:
         scores, origins = _step(reachable, scores, before, word)
         came.append((low, [low + origin for origin in origins]))
     last = len(written) - 1 - low
-    row = low + max(range(len(scores)), key=lambda index: scores[index] - UNSAID * (last - index))
+    row = low + max(range(len(scores)), key=lambda index: scores[index] - unsaid * (last - index))
     way = []
     for first, rows in reversed(came):
         way.append(row)

@@ -103,17 +103,18 @@ def line_words(
 
 
 def match_words(
-    text: str, pieces: Sequence[PiecePath], lead_s: float
+    text: str, pieces: Sequence[PiecePath], lead_s: float, goes_on: bool = False
 ) -> tuple[list[WrittenWord], list[Times | None]]:
     """Return the words of a text, and when each is heard by the paths alone; None where nothing was spoken for it.
 
-    Arguments are those of ``line_words``; ``text`` may go on behind what the pieces are of.
+    Arguments are those of ``line_words``; ``goes_on``: whether ``text`` may go on behind what the pieces are of.
     """
     written = find_words(text)
     spoken = [word.text for piece in pieces for word in find_words(piece.text)]
     said = [times for piece in pieces for times in _piece_times(piece, lead_s)]
     whole: list[Times | None] = [None] * len(written)
-    for index, (start, end) in zip(owners([word.text for word in written], spoken), said, strict=True):
+    own = owners([word.text for word in written], spoken, goes_on)
+    for index, (start, end) in zip(own, said, strict=True):
         before = whole[index]
         whole[index] = (start, end) if before is None else (before[0], max(before[1], end))
     return written, whole

@@ -58,6 +58,13 @@ def test_pieces_follow_one_another_and_what_is_not_spoken_has_no_length() -> Non
     assert [text[word.first_char : word.last_char] for word in words] == [word.text for word in words]
 
 
+def test_figures_at_the_end_of_a_piece_stay_with_their_word() -> None:
+    live = LiveWords("At 10:30. Then Dr. Lee went home to his tea.", spans)
+    words = live.add(0, "At ten thirty.", 0.0, trace([0, 0, 1, 1, 2, 2]))
+    words += live.add(1, "Then Doctor Lee went home to his tea.", 1.0, trace([0, 0, 1, 1, 2, 2, 2, 2, 2, 2]))
+    assert shown(words)[:4] == [("At", 0, 2), ("10:30.", 2, 5.71), ("Then", 12.5, 14.5), ("Dr.", 14.5, 16.5)]
+
+
 def test_text_that_comes_word_by_word() -> None:
     live, said, words = LiveWords("", spans), "", []
     for word in ["Some", " words", " come", " late"]:
