@@ -112,7 +112,7 @@ async function speak() {
   quiet()
   if (!server.status) throw new Gone("The server does not answer: your text is still here, try again in a moment.")
   const hears = await loudspeaker.open(rate())
-  const mine = start(new Speaking(wanted, loudspeaker, rate()))
+  const mine = start(new Speaking(wanted, loudspeaker, server.facts))
   say("Getting ready")
   setTimeout(() => running === mine && !mine.first && server.attempt(() => server.look()), SOON_MS)
   try {

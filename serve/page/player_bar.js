@@ -1,5 +1,6 @@
 // The player: its buttons, its position, and the waveform.
 import { at } from "./fields.js"
+import { HeardText } from "./heard.js"
 import { PEAK_S } from "./track.js"
 
 const BAR = 4 // pixels from one bar of the waveform to the next
@@ -13,7 +14,7 @@ const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seco
 export class PlayerBar {
   /** ``loudspeaker`` is the page's; ``onPlay`` is called before a sound begins, for others to be silent. */
   constructor(loudspeaker, onPlay) {
-    Object.assign(this, { loudspeaker, onPlay, track: undefined })
+    Object.assign(this, { loudspeaker, onPlay, track: undefined, heard: new HeardText() })
     at("play").addEventListener("click", () => this.toggle())
     at("replay").addEventListener("click", () => this.begin(0))
     at("seek").addEventListener("input", () => this.seek(Number(at("seek").value)))
@@ -27,6 +28,7 @@ export class PlayerBar {
   show(track) {
     if (this.track && this.track !== track) this.track.pause()
     this.track = track
+    this.heard.show(track)
     this.follow()
   }
 
@@ -81,6 +83,7 @@ export class PlayerBar {
     at("seek").setAttribute("aria-valuetext", `${position.toFixed(1)} of ${seconds.toFixed(1)} seconds`)
     const shown = `${clock(position)} / ${clock(seconds)}`
     if (at("time").textContent !== shown) at("time").textContent = shown
+    this.heard.update(position)
     this.draw()
   }
 

@@ -8,15 +8,18 @@ export const bytesOf = (audio) => Uint8Array.from(atob(audio), (char) => char.ch
 
 /** One request on its way. ``onSound(speaking)`` is called when the first sound has come, ``onPart`` for each part. */
 export class Speaking {
-  constructor(wanted, loudspeaker, rate) {
+  constructor(wanted, loudspeaker, facts) {
     Object.assign(this, { ...wanted, ended: "broken", began: performance.now() })
     this.abort = new AbortController()
-    this.track = new Track(loudspeaker, rate)
+    this.track = new Track(loudspeaker, facts.sample_rate)
+    this.track.text = wanted.fields.input
+    this.tellsWords = Boolean(facts.word_times)
     this.least = Infinity // requests that waited at any time since
   }
 
   async run(onSound, onPart) {
     const fields = { ...this.fields, response_format: "pcm", stream_format: "sse" }
+    if (this.tellsWords) fields.return_timestamps = true
     try {
       const answer = await postSpeech(jsonOf(fields, this.seed), this.abort.signal)
       this.seed = answer.headers.get("x-speech-seed")
@@ -39,6 +42,8 @@ export class Speaking {
         onSound(this)
       }
       onPart(this)
+    } else if (event.timestamps) {
+      this.track.words.push(...event.timestamps)
     } else if (event.report) {
       this.ended = event.report.ended
     }

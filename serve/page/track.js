@@ -25,11 +25,13 @@ export class Loudspeaker {
   }
 }
 
-/** A StreamPlayer that knows how to pause and seek, and the peaks of its waveform. */
+/** A StreamPlayer that knows how to pause and seek, the peaks of its waveform, its text and when words are heard. */
 export class Track extends StreamPlayer {
   constructor(loudspeaker, rate) {
     super(loudspeaker.context, loudspeaker.gain, rate)
     this.stoppedAt = 0
+    this.text = ""
+    this.words = []
     this.peaks = []
     this.inPeak = 0 // samples that the last peak has of its own
   }

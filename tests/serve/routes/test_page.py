@@ -153,6 +153,28 @@ def test_a_take_is_paused_moved_and_heard_again(page: Page) -> None:
     expect(page.locator("#seed")).not_to_have_value("")
 
 
+def test_words_light_up_as_they_are_heard(open_page, telling: Client) -> None:
+    text = "Good morning, 😀 all of you. [pause 0.2] Then $5"
+    with listening(telling.app) as address:
+        page = open_page(address)
+        assert page.locator("#heard").is_hidden()
+        speak(page, text)
+        heard = page.locator("#heard")
+        assert heard.inner_text() == text
+        words = ["Good", "morning, 😀", "all", "of", "you.", "Then", "$5"]
+        assert page.locator("#heard span").all_inner_texts() == words
+        page.evaluate("document.getElementById('play').classList.contains('sounds') && play.click()")
+        length = float(page.locator("#seek").get_attribute("max"))
+        page.locator("#seek").fill(str(length))
+        expect(page.locator("#heard .lit")).to_have_count(len(words))
+        page.locator("#replay").click()
+        page.locator("#play").click()
+        page.locator("#seek").fill("0")
+        assert page.locator("#heard .lit").count() < len(words)
+        results = Axe().run(page)
+        assert results.violations_count == 0, results.generate_report()
+
+
 def test_without_a_sound_device_it_speaks_and_says_so(open_page, url) -> None:
     """As Firefox does there: the context stays suspended, and its promise is never kept."""
     page = open_page(url, NO_DEVICE)

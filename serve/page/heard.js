@@ -1,0 +1,59 @@
+// The text of a take, whose words light up as they are heard.
+import { at } from "./fields.js"
+
+/** The text below the waveform. Times are those of a track's ``words``; there is none where it has none. */
+export class HeardText {
+  constructor() {
+    this.show()
+  }
+
+  /** Show the text of a track, or nothing. */
+  show(track) {
+    this.track = track
+    this.words = [] // those that are shown, as elements
+    this.lit = 0 // how many of them have begun
+    this.now = undefined // the one that is heard
+    this.letters = [...(track?.text ?? "")] // places in the text are those of Unicode characters
+    this.rest = document.createTextNode("")
+    at("heard").replaceChildren(this.rest)
+    this.end = 0 // of the last word that is shown
+  }
+
+  /** Show the words that have come, and light up those that have begun at a time in seconds. */
+  update(seconds) {
+    const words = this.track?.words ?? []
+    at("heard").hidden = words.length === 0
+    if (words.length === 0) return
+    for (const word of words.slice(this.words.length)) this.add(word)
+    while (this.lit < words.length && words[this.lit].start_time <= seconds) this.light(this.lit++, true)
+    while (this.lit > 0 && words[this.lit - 1].start_time > seconds) this.light(--this.lit, false)
+    this.mark(seconds < words[this.lit - 1]?.end_time ? this.words[this.lit - 1] : undefined)
+  }
+
+  add(word) {
+    const shown = Object.assign(document.createElement("span"), { textContent: this.part(word.first_char, word.last_char) })
+    this.rest.before(this.part(this.end, word.first_char), shown)
+    this.end = word.last_char
+    this.rest.data = this.part(this.end)
+    this.words.push(shown)
+  }
+
+  part(from, to) {
+    return this.letters.slice(from, to).join("")
+  }
+
+  light(index, on) {
+    this.words[index].classList.toggle("lit", on)
+  }
+
+  /** Mark the word that is heard now, and keep it in sight. */
+  mark(word) {
+    if (word === this.now) return
+    this.now?.classList.remove("now")
+    this.now = word
+    if (!word) return
+    word.classList.add("now")
+    const [box, top] = [at("heard"), word.offsetTop - at("heard").offsetTop]
+    if (top < box.scrollTop || top + word.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = top
+  }
+}
