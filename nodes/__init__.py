@@ -9,6 +9,7 @@ from .models.remote import RemoteModel
 from .models.word_check import WordCheckSettings
 from .saving.save import SaveSpeech, SpeechFromFile
 from .saving.subtitles import SaveSubtitles
+from .saving.word_captions import WordCaptions
 from .sound.audio import JoinAudio, SmoothNormalize
 from .sound.speed_pitch import SpeedPitch
 from .speaking.cast import Cast, WholeCast
@@ -45,6 +46,7 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     WordCheckSettings,
     SpeedPitch,
     DubCaptions,
+    WordCaptions,
 )
 
 

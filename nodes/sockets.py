@@ -10,4 +10,5 @@ ModelSocket = io.Custom("MORPH_TTS_MODEL")  # memory.ManagedModel, or remote.Ser
 VoiceSocket = io.Custom("MORPH_TTS_VOICE")  # morph.voice.Voice
 SamplingSocket = io.Custom("MORPH_TTS_SAMPLING")  # morph.options.Sampling
 WordCheckSocket = io.Custom("MORPH_TTS_WORD_CHECK")  # morph.kept.word_check.WordCheck
+WordsSocket = io.Custom("MORPH_TTS_WORDS")  # sound.words.SpokenWords
 CastSocket = io.Custom("MORPH_TTS_CAST")  # dict: name -> morph.voice.Voice

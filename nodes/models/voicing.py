@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
     from ...morph.kept.once import Once
+    from ...morph.model.model import Model
     from ...morph.options import GenerateOptions
     from ...morph.script.dialogue import Dialogue, ScriptRequest
     from ...morph.script.dub import Dub, DubRequest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ...morph.speech.lines import Line, Spoken
     from ..page.live import PagePlayer
     from ..page.progress import Progress
+    from ..sound.words import SpokenWords
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,13 @@ class Voicing:
         speaks: the engine.
         options: how lines are spoken.
         once: kept lines, and a word check.
+        model: which knows when the words of its lines are heard; None: a server, whose lines have no word times.
     """
 
     speaks: Speaks
     options: GenerateOptions
     once: Once
+    model: Model | None = None
 
     def speak_line(self, line: Line, progress: Progress, page: PagePlayer) -> Spoken:
         """Speak one line; where somebody listens, while it is heard."""
@@ -67,6 +71,12 @@ class Voicing:
 
         listener = Listener(progress, progress.say)
         return render_dub(self.speaks, request, self.options, self.once, listener)
+
+    def words(self, spoken: Sequence[Spoken]) -> SpokenWords:
+        """Return the words of lines that were spoken here; see ``words_of``."""
+        from ..sound.words import words_of
+
+        return words_of(self.model, spoken)
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
         """Return the report of lines that took ``elapsed_s`` seconds."""

@@ -15,10 +15,15 @@ from ...postprocess.pcm import to_s16
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
+    from ...morph.words.captions import LineWords
 
 KEY = "morph_clips"  # in the ui of a node's output; ComfyUI's own "audio" needs a widget of that name
 LONGEST_NAME = 40  # characters of a name or of the words in a file's name
 MOST_BYTES = 100  # of the same in UTF-8: file systems allow 255 for the whole name
+
+
+ShownWord = tuple[str, float, float]
+"""A word with the space before it, and when it starts and ends, in seconds of its recording."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +36,7 @@ class Clip:
         name: the character or the setting, or "".
         text: its words.
         problems: what went wrong.
+        words: which the page lights up as they are heard: as they are shown one behind the other, with their times.
     """
 
     waveform: np.ndarray
@@ -38,10 +44,11 @@ class Clip:
     name: str
     text: str
     problems: tuple[str, ...] = ()
+    words: tuple[ShownWord, ...] = ()
 
 
-def to_clip(spoken: Spoken, name: str = "") -> Clip:
-    """Return a spoken line as a clip, under its character's name or the ``name`` given."""
+def to_clip(spoken: Spoken, name: str = "", words: LineWords | None = None) -> Clip:
+    """Return a spoken line as a clip, under its character's name or the ``name`` given; ``words``: in its own sound."""
     from ...morph.speech.joined import HEARD_OTHERWISE, WHAT_HAPPENED
     from ...morph.text.pauses import without_pauses
 
@@ -50,7 +57,16 @@ def to_clip(spoken: Spoken, name: str = "") -> Clip:
     if report.heard is not None and not report.heard.passed:
         problems.append(HEARD_OTHERWISE)
     text = without_pauses(report.text)
-    return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, tuple(problems))
+    lit = show_words(words) if words else ()
+    return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, tuple(problems), lit)
+
+
+def show_words(line: LineWords) -> tuple[ShownWord, ...]:
+    """Return the words of a line for the page."""
+    from ...morph.words.captions import Cue
+
+    parts = zip(Cue(line.words).parts if line.words else (), line.words, strict=True)
+    return tuple((part, round(word.start_s, 3), round(word.end_s, 3)) for part, word in parts)
 
 
 def show(text: str, clips: Sequence[Clip], compare: bool = False, report: str = "") -> dict[str, Any]:
@@ -90,7 +106,14 @@ def write_clips(clips: Sequence[Clip], folder: Path) -> list[dict[str, Any]]:
 def list_clip(clip: Clip, file: dict[str, str]) -> dict[str, Any]:
     """Return what the page needs to list a clip; ``file``: where it is, as ComfyUI's ``/view`` takes it."""
     seconds = clip.waveform.shape[-1] / clip.sample_rate
-    return {**file, "name": clip.name, "text": clip.text, "seconds": seconds, "problems": list(clip.problems)}
+    shown = {
+        **file,
+        "name": clip.name,
+        "text": clip.text,
+        "seconds": seconds,
+        "problems": list(clip.problems),
+    }
+    return {**shown, "words": list(clip.words)} if clip.words else shown
 
 
 def file_name(number: int, name: str, text: str, suffix: str = ".flac") -> str:

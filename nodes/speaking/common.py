@@ -6,12 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from comfy_api.latest import io
+
 from ...morph.options import DECODINGS, NORMALIZE, GenerateOptions
 from ...morph.text.scripts.script import ScriptError
 from .. import inputs
 from ..models.linked import check_model, check_word_check
+from ..page.clips import Clip, to_clip
+from ..schema import output
+from ..sockets import WordsSocket
 from ..sound.audio_io import Audio, to_audio
 from ..sound.facts import Facts
+from ..sound.words import SpokenWords
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
@@ -57,6 +63,21 @@ def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:
     return [
         to_audio(one.waveform, one.sample_rate, [known]) for one, known in zip(spoken, facts, strict=True)
     ]
+
+
+def to_clips(spoken: Sequence[Spoken], words: SpokenWords) -> list[Clip]:
+    """Return each line as a clip with its words, which are at their times in its own sound."""
+    return [to_clip(one, words=line) for one, line in zip(spoken, words.lines, strict=True)]
+
+
+def words_output(sound: str, many: bool = False) -> io.Output:
+    """Return the last output of a node that speaks; ``sound``: what the words' times are of."""
+    return output(
+        WordsSocket,
+        "words",
+        f"The words with the times at which they are heard in {sound}. Connect to Word Captions.",
+        many=many,
+    )
 
 
 @contextmanager

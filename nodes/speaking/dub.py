@@ -17,14 +17,22 @@ from .. import inputs
 from ..models.linked import check_cast, check_voice
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
-from ..page.clips import Clip, show, to_clip
+from ..page.clips import Clip, show
 from ..page.progress import show_progress
 from ..schema import output, schema
 from ..sockets import VoiceSocket
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from .characters import find_characters
-from .common import check_speaking, judge_speaking, options_of, plain_errors, to_audios
+from .common import (
+    check_speaking,
+    judge_speaking,
+    options_of,
+    plain_errors,
+    to_audios,
+    to_clips,
+    words_output,
+)
 from .kept_lines import once_of
 
 if TYPE_CHECKING:
@@ -136,6 +144,7 @@ class DubCaptions(io.ComfyNode):
                     "report",
                     "What does not fit, the speeds and the track's length, then how each line ended.",
                 ),
+                words_output("the track"),
             ],
             hidden=[io.Hidden.unique_id],
             is_output_node=True,
@@ -190,12 +199,15 @@ class DubCaptions(io.ComfyNode):
             spoken = [one.spoken for one in dub.placed]
             facts = facts_of_dub(dub, options, voicing.speaks.name)
             described = voicing.describe(spoken, elapsed)
+            words = voicing.words(spoken)
             parts = [dub.summary, described, characters.describe_found(), describe_seeds(facts)]
-            report = "\n\n".join(filter(None, parts))
+            report = "\n\n".join(filter(None, [*parts, words.describe()]))
         said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
-        shown = show(said, [to_fitted_clip(one) for one in dub.placed], report=report)
+        clips = [mark_fit(clip, one) for clip, one in zip(to_clips(spoken, words), dub.placed, strict=True)]
+        shown = show(said, clips, report=report)
         track = to_audio(dub.track, dub.sample_rate, facts)
-        return io.NodeOutput(to_audios(spoken, facts), track, dub.srt, dub.misfits, report, ui=shown)
+        heard = words.at([one.start for one in dub.placed], dub.sample_rate)
+        return io.NodeOutput(to_audios(spoken, facts), track, dub.srt, dub.misfits, report, heard, ui=shown)
 
 
 def check_named(captions: str, characters: Cast) -> None:
@@ -217,11 +229,10 @@ def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict
     return {**speakers, NARRATOR.upper(): voice}
 
 
-def to_fitted_clip(placed: Placed) -> Clip:
-    """Return a caption's speech as a clip that says whether it fits."""
+def mark_fit(clip: Clip, placed: Placed) -> Clip:
+    """Return the clip of a caption's speech as one that says whether it fits."""
     from ...morph.script.dub import DOES_NOT_FIT
 
-    clip = to_clip(placed.spoken)
     return clip if placed.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
 
 

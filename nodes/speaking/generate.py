@@ -13,12 +13,13 @@ from .. import inputs
 from ..models.linked import check_voice
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
-from ..page.clips import show, to_clip
+from ..page.clips import show
 from ..page.live import announce
 from ..page.progress import show_progress
 from ..schema import output, schema
 from ..sound.facts import Facts, describe_seeds, facts_of_line
-from .common import check_speaking, judge_speaking, options_of, to_audios
+from ..sound.words import SpokenWords
+from .common import check_speaking, judge_speaking, options_of, to_audios, to_clips, words_output
 from .kept_lines import once_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class GenerateSpeech(io.ComfyNode):
                     "Any problems, then duration, RTF and ms per frame, then model, SEQ_GROUPS and engine.",
                     many=True,
                 ),
+                words_output("the speech", many=True),
             ],
             hidden=[io.Hidden.unique_id],
             is_input_list=True,
@@ -108,16 +110,17 @@ class GenerateSpeech(io.ComfyNode):
         for number, take in enumerate(takes, start=1):
             check_take(take, "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
         spoken = [cls.speak(take) for take in takes]
-        lines, facts, reports, outcomes = (list(part) for part in zip(*spoken, strict=True))
-        return io.NodeOutput(
-            to_audios(lines, facts),
-            reports,
-            ui=show("\n".join(outcomes), [to_clip(line) for line in lines], report="\n\n".join(reports)),
-        )
+        lines, facts, reports, outcomes, words = (list(part) for part in zip(*spoken, strict=True))
+        clips = [to_clips([line], own)[0] for line, own in zip(lines, words, strict=True)]
+        shown = show("\n".join(outcomes), clips, report="\n\n".join(reports))
+        return io.NodeOutput(to_audios(lines, facts), reports, words, ui=shown)
 
     @classmethod
-    def speak(cls, take: dict[str, Any]) -> tuple[Spoken, Facts, str, str]:
-        """Return one spoken text, its facts, its report, and the report's first lines; ``take``: the node's inputs."""
+    def speak(cls, take: dict[str, Any]) -> tuple[Spoken, Facts, str, str, SpokenWords]:
+        """Return one spoken text, its facts, its report, the report's first lines, and its words.
+
+        ``take``: the node's inputs.
+        """
         from ...morph.speech.lines import Line
         from ...morph.speech.report import outcome
 
@@ -133,8 +136,10 @@ class GenerateSpeech(io.ComfyNode):
             spoken = voicing.speak_line(line, progress, page)
             elapsed = time.perf_counter() - started
             facts = facts_of_line(line, spoken, options, voicing.speaks.name)
-            report = f"{voicing.describe([spoken], elapsed)}\n\n{describe_seeds([facts])}"
-        return spoken, facts, report, outcome([spoken], elapsed)
+            words = voicing.words([spoken])
+            parts = [voicing.describe([spoken], elapsed), describe_seeds([facts]), words.describe()]
+            report = "\n\n".join(filter(None, parts))
+        return spoken, facts, report, outcome([spoken], elapsed), words
 
 
 def check_take(take: Mapping[str, Any], name: str) -> None:

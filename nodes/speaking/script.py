@@ -14,14 +14,22 @@ from .. import inputs
 from ..models.linked import check_cast
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
-from ..page.clips import show, to_clip
+from ..page.clips import show
 from ..page.live import announce
 from ..page.progress import show_progress
 from ..schema import output, schema
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from .characters import find_characters
-from .common import check_speaking, judge_speaking, options_of, plain_errors, to_audios
+from .common import (
+    check_speaking,
+    judge_speaking,
+    options_of,
+    plain_errors,
+    to_audios,
+    to_clips,
+    words_output,
+)
 from .kept_lines import once_of
 
 if TYPE_CHECKING:
@@ -96,6 +104,7 @@ class RenderScript(io.ComfyNode):
                     "report",
                     "Any problems, then duration, RTF and ms per frame, then how each line ended.",
                 ),
+                words_output("the joined audio"),
             ],
             hidden=[io.Hidden.unique_id],
             is_output_node=True,
@@ -141,13 +150,13 @@ class RenderScript(io.ComfyNode):
             elapsed = time.perf_counter() - started
             facts = facts_of_script(dialogue, options, voicing.speaks.name)
             described = voicing.describe(dialogue.lines, elapsed)
-            report = "\n\n".join(
-                filter(None, [described, characters.describe_found(), describe_seeds(facts)])
-            )
+            words = voicing.words(dialogue.lines)
+            parts = [described, characters.describe_found(), describe_seeds(facts), words.describe()]
+            report = "\n\n".join(filter(None, parts))
         joined = to_audio(dialogue.joined, dialogue.sample_rate, facts)
-        clips = [to_clip(line) for line in dialogue.lines]
-        said = show(outcome(dialogue.lines, elapsed), clips, report=report)
-        return io.NodeOutput(to_audios(dialogue.lines, facts), joined, dialogue.srt, report, ui=said)
+        said = show(outcome(dialogue.lines, elapsed), to_clips(dialogue.lines, words), report=report)
+        heard = words.at(dialogue.starts, dialogue.sample_rate)
+        return io.NodeOutput(to_audios(dialogue.lines, facts), joined, dialogue.srt, report, heard, ui=said)
 
 
 def facts_of_script(dialogue: Dialogue, options: GenerateOptions, checkpoint: str) -> list[Facts]:

@@ -1,9 +1,11 @@
 // A list of a node's recordings on the node itself: play, who or which setting, the words, the length, what went wrong.
 // Recordings of the same words (a Sweep) are compared: another one goes on at the same moment, blind if wanted.
+// Below the list are the words of the one that plays, where they have times (lit_words.js).
 import { app } from "../../../scripts/app.js"
 import * as sound from "./clip_sound.js"
 import { keep, keyIn, keyOf, recall, remember } from "./clip_store.js"
 import { addElement, giveRoom, keepEvents, make, MARGIN, takeRoom } from "./elements.js"
+import { LINE, LitWords, STYLE as LIT_STYLE } from "./lit_words.js"
 import { allNodes, extend, PREFIX, widgetOf } from "./nodes.js"
 import { isHere, runOf } from "./runs.js"
 import { say } from "./words.js"
@@ -15,6 +17,8 @@ const FOLDED = ["MorphTTSSaveSpeech"] // their lists begin folded: the node that
 const WIDGET = "speech_clips" // name of the widget; no input has this name
 const ROW = 26, MOST_ROWS = 6 // pixels; more rows scroll
 const PADDING = 4 // pixels
+const MOST_LIT = 3 // lines of words; more scroll
+const NO_WORDS = []
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 const STEPS = 1000 // of the slider
 const UNDO_MS = 2000 // an undo builds all nodes again: sound goes on if its node is back within this time
@@ -47,7 +51,9 @@ class ClipList {
   constructor(folds) {
     Object.assign(this, { node: undefined, clips: [], players: [], compare: false, folds, folded: folds })
     this.element = make("div", "morph-clips")
-    keepEvents(this.element, () => this.rows)
+    this.lit = new LitWords((moment) => this.playFrom(moment))
+    this.lit.element.dataset.captureWheel = "true" // as for the rows
+    keepEvents(this.element, ({ target }) => (this.lit.element.contains(target) ? this.lit.element : this.rows))
   }
 
   fill(clips, compare) {
@@ -65,7 +71,12 @@ class ClipList {
   get height() {
     const rows = this.folded ? 0 : this.compare + Math.min(this.clips.length, MOST_ROWS)
     const lines = this.isAlone ? 1 : 1 + rows
-    return ROW * lines + 2 * (PADDING + MARGIN)
+    return ROW * lines + this.hasWords * (LINE * MOST_LIT + PADDING) + 2 * (PADDING + MARGIN)
+  }
+
+  /** Whether words with times are shown: of the recording that plays, or of the first one. */
+  get hasWords() {
+    return !this.folded && this.clips.some((clip) => clip.words?.length)
   }
 
   /** Whether there is one clip: then its row has the slider, and there is no head. */
@@ -86,7 +97,9 @@ class ClipList {
     this.rows.hidden = this.folded && !this.isAlone
     this.rows.dataset.captureWheel = "true" // Nodes 2.0: the wheel scrolls what has been clicked
     this.players = this.order.map((index, place) => this.row(this.clips[index], index, place))
-    this.element.replaceChildren(...parts, this.rows)
+    if (this.hasWords) parts.push(this.rows, this.lit.element)
+    else parts.push(this.rows)
+    this.element.replaceChildren(...parts)
     this.status.textContent = this.status.title = this.blind ? this.question : this.verdict || say("Switching keeps the position.")
     this.show()
   }
@@ -178,6 +191,16 @@ class ClipList {
     const usable = this.current !== undefined && sound.isOwner(this)
     this.slider.disabled = !usable
     if (usable) this.slider.value = (STEPS * sound.position()) / this.clips[this.current].seconds
+    if (this.hasWords) this.follow()
+  }
+
+  /** Light up the words, and go on while they are heard. */
+  follow() {
+    cancelAnimationFrame(this.frame)
+    const plays = this.current !== undefined && sound.isOwner(this)
+    this.lit.fill(this.clips[this.current ?? 0].words ?? NO_WORDS)
+    this.lit.light(plays ? sound.position() : undefined)
+    if (sound.plays(this)) this.frame = requestAnimationFrame(() => this.follow())
   }
 
   // Playing
@@ -200,6 +223,15 @@ class ClipList {
     const goesOn = sound.isOwner(this) && before === index && from !== 0
     const works = await (goesOn ? sound.resumeClip() : sound.playClip(this, address(this.clips[index]), from))
     if (!works && this.current === index) this.fail(index)
+    this.show()
+  }
+
+  /** Play the recording whose words are shown from a moment on. */
+  async playFrom(moment) {
+    const index = this.current ?? 0
+    if (!sound.isOwner(this) || this.current !== index) return this.play(index, moment)
+    sound.seek(moment)
+    if (!sound.plays(this) && !(await sound.resumeClip())) this.fail(index)
     this.show()
   }
 
@@ -351,12 +383,13 @@ const STYLE = `
   .morph-clip-words { flex: 1; opacity: .8; }
   .morph-clips-wrong { color: var(--error-text, #f44); opacity: 1; }
   .morph-clip-time { flex: none; margin-left: auto; opacity: .8; font-variant-numeric: tabular-nums; }
+  .morph-clips .morph-lit { flex: none; box-sizing: border-box; height: ${LINE * MOST_LIT}px; margin: ${PADDING}px 4px 0; }
   .morph-clip-current { background: color-mix(in srgb, currentColor 12%, transparent); border-radius: 4px; }`
 
 app.registerExtension({
   name: "MorphTTS.Clips",
   setup() {
-    document.head.append(make("style", "", STYLE))
+    document.head.append(make("style", "", STYLE + LIT_STYLE))
     sound.listenToOthers()
   },
   afterConfigureGraph: restore,

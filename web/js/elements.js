@@ -13,7 +13,10 @@ export function make(kind, name, text = "", title = "") {
   return element
 }
 
-/** Keep the page from taking these events: keys are its shortcuts, a press drags the node, the wheel zooms. */
+/**
+ * Keep the page from taking these events: keys are its shortcuts, a press drags the node, the wheel zooms.
+ * ``scrolled`` returns what an event of the wheel would scroll.
+ */
 export function keepEvents(element, scrolled) {
   for (const kind of ["keydown", "keyup"])
     element.addEventListener(kind, (event) => {
@@ -21,7 +24,7 @@ export function keepEvents(element, scrolled) {
     })
   for (const kind of ["pointerdown", "dblclick"]) element.addEventListener(kind, (event) => event.stopPropagation())
   element.addEventListener("wheel", (event) => {
-    const { scrollHeight, clientHeight } = scrolled()
+    const { scrollHeight, clientHeight } = scrolled(event)
     if (scrollHeight > clientHeight) event.stopPropagation()
     else app.canvas.processMouseWheel(event) // zoom, as elsewhere on the node
   })

@@ -11,6 +11,7 @@ const COLORS = {
   MORPH_TTS_CAST: "#2DD4BF",
   MORPH_TTS_SAMPLING: "#F472B6",
   MORPH_TTS_WORD_CHECK: "#A3E635",
+  MORPH_TTS_WORDS: "#38BDF8",
 }
 
 /** Remove the progress texts from the pack's nodes: frontend 1.32.9 would show "loading" until the next run. */

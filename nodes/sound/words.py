@@ -1,0 +1,77 @@
+"""The words of spoken lines, with their times: the value of the words socket, and what is said where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...morph.words.captions import LineWords
+from ...morph.words.timing import shift_words
+
+if TYPE_CHECKING:
+    from ...morph.model.model import Model
+    from ...morph.speech.lines import Spoken
+
+AT_A_SERVER = "they come from a model of this computer: connect Load Qwen3-TTS Model"
+NONE_SPOKEN = "no line was spoken: see the report"
+
+
+@dataclass(frozen=True)
+class SpokenWords:
+    """The value of the words socket.
+
+    Args:
+        lines: each with its words at their times in one sound; those of a line that was not spoken are missing.
+        missing: why there is not a word, and what to do; "" if there is one.
+    """
+
+    lines: tuple[LineWords, ...]
+    missing: str = ""
+
+    @classmethod
+    def none(cls, spoken: Sequence[Spoken], why: str) -> SpokenWords:
+        """Return that of lines whose words have no times."""
+        return cls(tuple(LineWords((), one.report.name) for one in spoken), why)
+
+    def at(self, starts: Sequence[int], rate: int) -> SpokenWords:
+        """Return the words as they are heard in a track in which each line begins at its own sample of ``starts``."""
+        lines = tuple(
+            LineWords(shift_words(line.words, start / rate), line.name)
+            for line, start in zip(self.lines, starts, strict=True)
+        )
+        return SpokenWords(lines, self.missing)
+
+    def describe(self) -> str:
+        """Return the line of a report that says why there are none; "" if there are words."""
+        return f"No word times: {self.missing}." if self.missing else ""
+
+
+def words_of(model: Model | None, spoken: Sequence[Spoken]) -> SpokenWords:
+    """Return the words of lines, each line's at their times in its own sound.
+
+    Args:
+        model: the checkpoint that has spoken them; None: a server has.
+        spoken: the lines, at their final speed.
+    """
+    from ...morph.speech.word_times import check_word_times, word_times
+
+    if model is None:
+        return SpokenWords.none(spoken, AT_A_SERVER)
+    try:
+        check_word_times(model)
+    except ValueError as error:
+        return SpokenWords.none(spoken, str(error))
+    lines = tuple(LineWords(word_times(model, one), one.report.name) for one in spoken)
+    return SpokenWords(lines, "" if any(line.words for line in lines) else NONE_SPOKEN)
+
+
+def check_words(value: object) -> SpokenWords:
+    """Return the value of a words input; ValueError for anything else, and where it has no word."""
+    if not isinstance(value, SpokenWords):
+        raise ValueError(
+            f"words is {repr(value)[:40]}: connect the words of Generate Speech, Render Script or Dub Captions"
+        )
+    if value.missing:
+        raise ValueError(f"words is empty: {value.missing}")
+    return value
