@@ -19,6 +19,7 @@ from ..speech.lines import Spoken
 from ..speech.progress import OnFrame
 from ..synthesizer import Synthesizer
 from ..text.scripts.script import Script
+from ..words.timing import WordTime, retime_words
 from .dialogue import Dialogue, ScriptRequest, amplify, assemble, read_script, spacing_of
 from .retime import retiming_of
 
@@ -133,6 +134,12 @@ class Player(Protocol):
     def play(self, samples: np.ndarray) -> None:
         """Play samples, float ``[n]``."""
 
+    def show_words(self, line: int, words: Sequence[WordTime]) -> None:
+        """Say when the words of a line are heard, in seconds from its beginning; ``line``: counts calls of ``begin``.
+
+        A line may not have begun yet, or be heard already.
+        """
+
 
 class ScenePlayer:
     """Plays a script while it is made, in the order of its lines.
@@ -140,10 +147,13 @@ class ScenePlayer:
     Args:
         scene: the script, of which nothing was heard yet.
         player: plays it.
+        words: returns the words of a line, as it was spoken; None: the player gets none.
     """
 
-    def __init__(self, scene: Scene, player: Player):
-        self._scene, self._player = scene, player
+    def __init__(
+        self, scene: Scene, player: Player, words: Callable[[Spoken], Sequence[WordTime]] | None = None
+    ):
+        self._scene, self._player, self._words = scene, player, words
         self._heard: dict[int, list[np.ndarray]] = {}  # as far as it was played
         self._complete: dict[int, np.ndarray] = {}  # lines that are heard when they are complete
 
@@ -161,6 +171,9 @@ class ScenePlayer:
             self._play(index, samples)
 
     def _end(self, index: int, spoken: Spoken) -> None:
+        if self._words is not None and spoken.report.takes == 1:  # another take is not what was heard
+            speed = retiming_of(self._scene.lines[index]).speed
+            self._player.show_words(index, retime_words(self._words(spoken), speed))
         if self._scene.needs_all(index):
             self._complete[index] = spoken.waveform
             self._play_complete(index)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ...morph.script.dub import Dub, DubRequest
     from ...morph.script.scene import ScenePlayer
     from ...morph.speech.lines import Line, Spoken
+    from ...morph.words.timing import WordTime
     from ..page.live import PagePlayer
     from ..page.progress import Progress
     from ..sound.words import SpokenWords
@@ -42,7 +43,7 @@ class Voicing:
         from ...morph.text.scripts.script import Script, ScriptLine
 
         script = Script((ScriptLine(1, line.name, str(line.text)),))
-        player = ScenePlayer(Scene(script, 0.0, self.speaks.rate), page)
+        player = ScenePlayer(Scene(script, 0.0, self.speaks.rate), page, self._words_of_one)
         spoken = self._speak([line], progress, player)
         player.finish(spoken)
         return spoken[0]
@@ -53,7 +54,7 @@ class Voicing:
         from ...morph.script.scene import Scene, ScenePlayer
 
         parsed, lines = read_script(self.speaks, request, self.options)
-        player = ScenePlayer(Scene(parsed, request.gap_s, self.speaks.rate), page)
+        player = ScenePlayer(Scene(parsed, request.gap_s, self.speaks.rate), page, self._words_of_one)
         dialogue = assemble(parsed, lines, self._speak(lines, progress, player), request)
         player.finish(dialogue.lines)
         return dialogue
@@ -77,6 +78,9 @@ class Voicing:
         from ..sound.words import words_of
 
         return words_of(self.model, spoken)
+
+    def _words_of_one(self, spoken: Spoken) -> tuple[WordTime, ...]:
+        return self.words([spoken]).lines[0].words
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
         """Return the report of lines that took ``elapsed_s`` seconds."""

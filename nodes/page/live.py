@@ -11,14 +11,18 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from aiohttp import web
 
 from ...postprocess.pcm import to_s16
+from .clips import show_words
+
+if TYPE_CHECKING:
+    from ...morph.words.timing import WordTime
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +213,16 @@ class PagePlayer:
         said = {"stream": self._speech.id, "line": self._lines, "start": self._speech.samples}
         self._store.tell(self._speech, "morph.speech.line", {**said, "name": name, "text": text})
         self._lines += 1
+
+    def show_words(self, line: int, words: Sequence[WordTime]) -> None:
+        """Let the words of a line light up while they are heard; ``line``: how many began before it."""
+        from ...morph.words.captions import LineWords
+
+        if self._store is None or self._speech is None or not words:
+            return
+        shown = show_words(LineWords(tuple(words)))
+        said = {"stream": self._speech.id, "line": line, "words": shown}
+        self._store.tell(self._speech, "morph.speech.words", said)
 
     def play(self, samples: np.ndarray) -> None:
         """Play samples, float ``[n]``."""

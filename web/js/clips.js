@@ -18,6 +18,7 @@ const WIDGET = "speech_clips" // name of the widget; no input has this name
 const ROW = 26, MOST_ROWS = 6 // pixels; more rows scroll
 const PADDING = 4 // pixels
 const MOST_LIT = 3 // lines of words; more scroll
+const PER_LIT = 40 // characters that a narrow node has in one
 const NO_WORDS = []
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 const STEPS = 1000 // of the slider
@@ -71,12 +72,14 @@ class ClipList {
   get height() {
     const rows = this.folded ? 0 : this.compare + Math.min(this.clips.length, MOST_ROWS)
     const lines = this.isAlone ? 1 : 1 + rows
-    return ROW * lines + this.hasWords * (LINE * MOST_LIT + PADDING) + 2 * (PADDING + MARGIN)
+    const words = this.litLines && LINE * this.litLines + PADDING
+    return ROW * lines + words + 2 * (PADDING + MARGIN)
   }
 
-  /** Whether words with times are shown: of the recording that plays, or of the first one. */
-  get hasWords() {
-    return !this.folded && this.clips.some((clip) => clip.words?.length)
+  /** How many lines of words are shown: of the recording that plays, or of the first one; 0 if none have times. */
+  get litLines() {
+    const longest = Math.max(...this.clips.map((clip) => (clip.words?.length ? clip.text.length : 0)))
+    return this.folded ? 0 : Math.min(MOST_LIT, Math.ceil(longest / PER_LIT))
   }
 
   /** Whether there is one clip: then its row has the slider, and there is no head. */
@@ -97,9 +100,8 @@ class ClipList {
     this.rows.hidden = this.folded && !this.isAlone
     this.rows.dataset.captureWheel = "true" // Nodes 2.0: the wheel scrolls what has been clicked
     this.players = this.order.map((index, place) => this.row(this.clips[index], index, place))
-    if (this.hasWords) parts.push(this.rows, this.lit.element)
-    else parts.push(this.rows)
-    this.element.replaceChildren(...parts)
+    this.lit.element.style.height = `${LINE * this.litLines}px`
+    this.element.replaceChildren(...parts, this.rows, ...(this.litLines ? [this.lit.element] : []))
     this.status.textContent = this.status.title = this.blind ? this.question : this.verdict || say("Switching keeps the position.")
     this.show()
   }
@@ -191,7 +193,7 @@ class ClipList {
     const usable = this.current !== undefined && sound.isOwner(this)
     this.slider.disabled = !usable
     if (usable) this.slider.value = (STEPS * sound.position()) / this.clips[this.current].seconds
-    if (this.hasWords) this.follow()
+    if (this.litLines) this.follow()
   }
 
   /** Light up the words, and go on while they are heard. */
@@ -383,7 +385,7 @@ const STYLE = `
   .morph-clip-words { flex: 1; opacity: .8; }
   .morph-clips-wrong { color: var(--error-text, #f44); opacity: 1; }
   .morph-clip-time { flex: none; margin-left: auto; opacity: .8; font-variant-numeric: tabular-nums; }
-  .morph-clips .morph-lit { flex: none; box-sizing: border-box; height: ${LINE * MOST_LIT}px; margin: ${PADDING}px 4px 0; }
+  .morph-clips .morph-lit { flex: none; margin: ${PADDING}px 4px 0; }
   .morph-clip-current { background: color-mix(in srgb, currentColor 12%, transparent); border-radius: 4px; }`
 
 app.registerExtension({

@@ -1,6 +1,7 @@
 // Words that light up as they are heard; a click on one plays from there. The list of recordings shows them, and the
 // player of speech that is being made.
 import { make } from "./elements.js"
+import { say } from "./words.js"
 
 export const LINE = 18 // pixels
 
@@ -8,7 +9,7 @@ export const LINE = 18 // pixels
 export class LitWords {
   /** ``play`` is called with the moment at which a word that was clicked begins, in seconds. */
   constructor(play) {
-    this.element = make("div", "morph-lit")
+    this.element = make("div", "morph-lit", "", say("Click a word to play from there"))
     this.element.onclick = ({ target }) => {
       const word = this.words[target.dataset.word]
       if (word) play(word[1])

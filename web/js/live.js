@@ -3,6 +3,7 @@
 // (clips.js). A page setting turns it off or sets the volume.
 import { app } from "../../../scripts/app.js"
 import { stopClips } from "./clips.js"
+import { LitWords } from "./lit_words.js"
 import { addElement, giveRoom, MARGIN, takeRoom } from "./elements.js"
 import { findNode, widgetOf } from "./nodes.js"
 import { openSound, StreamPlayer } from "./player.js"
@@ -13,9 +14,10 @@ const ON = "MorphTTS.LiveSound", VOLUME = "MorphTTS.LiveVolume"
 const ROUTE = "/morph/speech"
 const WIDGET = "live_speech" // name of the widget; no input has this name
 const ENDS = ["execution_error", "execution_interrupted"]
-const REFRESH = 100 // milliseconds between updates of the player's text
+const REFRESH = 50 // milliseconds between updates of the player's text
 const HEIGHT = 34 // pixels
 const REFUSAL_HEIGHT = 84
+const NO_WORDS = []
 const SPEAKING = ["MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSweep"] // heard while they run
 
 const runs = new Map() // stream id -> Run
@@ -95,7 +97,8 @@ function time(seconds) {
 class Run {
   constructor({ stream, node, prompt_id, sample_rate }) {
     Object.assign(this, { id: stream, nodeId: node, promptId: prompt_id })
-    this.lines = [] // {start, name, text}
+    this.lines = [] // {line, start, name, text}; line is its number
+    this.words = new Map() // by the number of their line, where they have times: they come when it is complete
     const context = audio(sample_rate)
     this.player = new StreamPlayer(context, gain, sample_rate, last?.player)
     this.element = document.createElement("div")
@@ -103,7 +106,8 @@ class Run {
     this.button = document.createElement("button")
     this.button.onclick = () => this.toggle()
     this.label = document.createElement("span")
-    this.element.append(this.button, this.label)
+    this.lit = new LitWords((moment) => this.playFrom(moment))
+    this.element.append(this.button, this.label, this.lit.element)
     this.timer = setInterval(() => this.show(), REFRESH)
     last = this
   }
@@ -171,6 +175,15 @@ class Run {
     this.show()
   }
 
+  /** Play from a word of the line that is heard, or was heard last. */
+  playFrom(moment) {
+    const { player } = this
+    const from = this.line.start + Math.round(moment * player.sampleRate)
+    if (!player.playing) this.toggle() // others fall silent
+    player.begin(undefined, from)
+    this.show()
+  }
+
   cancel() {
     this.cancelled = true
     this.abort?.abort()
@@ -195,10 +208,16 @@ class Run {
     this.button.textContent = player.playing && !this.blocked ? "■" : "▶"
     this.button.title = this.blocked ? say("Hear it") : player.playing ? say("Stop") : say("Play again")
     this.button.setAttribute("aria-label", this.button.title)
-    const words = this.line ? [this.line.name, this.line.text].filter(Boolean).join(": ") : ""
-    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to hear") : words
+    const { line } = this
+    const words = line ? [line.name, line.text].filter(Boolean).join(": ") : ""
+    const lit = this.cancelled || this.blocked ? undefined : this.words.get(line?.line)
+    const shown = lit ? line.name && `${line.name}:` : words
+    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to hear") : shown
     this.label.textContent = `${time(player.position)} / ${time(total)}${player.ended ? "" : " …"}  ${state}`
     this.label.title = words
+    this.label.classList.toggle("morph-live-short", Boolean(lit))
+    this.lit.fill(lit ?? NO_WORDS)
+    if (lit) this.lit.light(player.position - line.start / player.sampleRate)
     this.giveWay()
   }
 
@@ -310,6 +329,9 @@ function addStyle() {
     .morph-live button { all: unset; cursor: pointer; width: 16px; text-align: center; }
     .morph-live button:focus-visible { outline: 1px solid currentColor; }
     .morph-live span { overflow: hidden; white-space: nowrap; text-overflow: ellipsis; }
+    .morph-live .morph-live-short { flex: none; max-width: 50%; }
+    .morph-live .morph-lit { flex: 1 1 0; min-width: 0; overflow-x: hidden; white-space: nowrap; }
+    .morph-live .morph-lit:empty { display: none; }
     .morph-live-refused { height: ${REFUSAL_HEIGHT - 2 * MARGIN}px; align-items: start; padding: 6px 8px; }
     .morph-live-refused span { white-space: normal; overflow-y: auto; max-height: 100%; }
     .morph-live-bar { position: fixed; left: 50%; bottom: 64px; transform: translateX(-50%); width: min(480px, 90vw);
@@ -337,6 +359,7 @@ app.registerExtension({
     addStyle()
     api.addEventListener("morph.speech", ({ detail }) => start(detail))
     api.addEventListener("morph.speech.line", ({ detail }) => runs.get(detail.stream)?.lines.push(detail))
+    api.addEventListener("morph.speech.words", ({ detail }) => runs.get(detail.stream)?.words.set(detail.line, detail.words))
     api.addEventListener("status", () => ask())
     api.addEventListener("reconnected", resume)
     api.addEventListener("executing", tellRefusal)

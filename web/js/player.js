@@ -29,16 +29,21 @@ export class StreamPlayer {
     this.begin(before)
   }
 
-  /** Play from the first sample on. */
-  begin(before) {
+  /** Play from a sample on, by default the first. */
+  begin(before, from = 0) {
     this.before = before
     this.silence()
     this.origin = null // the context's time of sample 0
-    this.played = 0 // samples that have been scheduled
+    this.played = from // samples that have been scheduled, or are left out
+    this.from = from
     this.underruns = 0
     this.stopped = false
     this.sources = new Set()
-    for (const chunk of this.chunks ?? []) this.schedule(chunk)
+    let start = 0
+    for (const chunk of this.chunks ?? []) {
+      if (start + chunk.length > from) this.schedule(chunk.subarray(Math.max(0, from - start)))
+      start += chunk.length
+    }
   }
 
   /** Take bytes as they arrive. */
@@ -96,8 +101,9 @@ export class StreamPlayer {
 
   /** Seconds of sound that have been heard. */
   get position() {
-    if (this.origin === null) return 0
-    return Math.min(Math.max(0, this.context.currentTime - this.origin), this.played / this.sampleRate)
+    const first = this.from / this.sampleRate
+    if (this.origin === null) return first
+    return Math.min(Math.max(first, this.context.currentTime - this.origin), this.played / this.sampleRate)
   }
 
   /** Whether sound is heard now, or more is to come. */

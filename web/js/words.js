@@ -6,6 +6,7 @@ const CHINESE = {
   "Play all in order": "按顺序全部播放",
   "Play {0}": "播放 {0}",
   "Pause": "暂停",
+  "Click a word to play from there": "点击一个词，从该处播放",
   "Hear it": "播放",
   "Stop": "停止",
   "Play again": "重新播放",
