@@ -107,7 +107,7 @@ class ManagedModel:
     def open(self, options: GenerateOptions, once: Once) -> Iterator[Voicing]:
         """Yield what speaks with the models on their devices; errors as ``use``, and for models that differ."""
         with on_devices(self.models) as ready, open_engine(ready, options.batch_size) as speaks:
-            yield Voicing(speaks, options, once, ready[0].model)
+            yield Voicing(speaks, options, once)
 
     def speakers(self) -> list[str]:
         """Return the names of the checkpoint's speakers."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
     from ...morph.kept.once import Once
-    from ...morph.model.model import Model
     from ...morph.options import GenerateOptions
     from ...morph.script.dialogue import Dialogue, ScriptRequest
     from ...morph.script.dub import Dub, DubRequest
@@ -29,13 +28,11 @@ class Voicing:
         speaks: the engine.
         options: how lines are spoken.
         once: kept lines, and a word check.
-        model: which knows when the words of its lines are heard; None: a server, whose lines have no word times.
     """
 
     speaks: Speaks
     options: GenerateOptions
     once: Once
-    model: Model | None = None
 
     def speak_line(self, line: Line, progress: Progress, page: PagePlayer) -> Spoken:
         """Speak one line; where somebody listens, while it is heard."""
@@ -77,7 +74,7 @@ class Voicing:
         """Return the words of lines that were spoken here; see ``words_of``."""
         from ..sound.words import words_of
 
-        return words_of(self.model, spoken)
+        return words_of(self.speaks, spoken)
 
     def _words_of_one(self, spoken: Spoken) -> tuple[WordTime, ...]:
         return self.words([spoken]).lines[0].words

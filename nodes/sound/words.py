@@ -10,10 +10,9 @@ from ...morph.words.captions import LineWords
 from ...morph.words.timing import shift_words
 
 if TYPE_CHECKING:
-    from ...morph.model.model import Model
+    from ...morph.batch.speaks import Speaks
     from ...morph.speech.lines import Spoken
 
-AT_A_SERVER = "they come from a model of this computer: connect Load Qwen3-TTS Model"
 NONE_SPOKEN = "no line was spoken: see the report"
 
 
@@ -47,22 +46,18 @@ class SpokenWords:
         return f"No word times: {self.missing}." if self.missing else ""
 
 
-def words_of(model: Model | None, spoken: Sequence[Spoken]) -> SpokenWords:
+def words_of(speaks: Speaks, spoken: Sequence[Spoken]) -> SpokenWords:
     """Return the words of lines, each line's at their times in its own sound.
 
     Args:
-        model: the checkpoint that has spoken them; None: a server has.
+        speaks: has spoken them.
         spoken: the lines, at their final speed.
     """
-    from ...morph.speech.word_times import check_word_times, word_times
-
-    if model is None:
-        return SpokenWords.none(spoken, AT_A_SERVER)
     try:
-        check_word_times(model)
+        speaks.check_words()
     except ValueError as error:
         return SpokenWords.none(spoken, str(error))
-    lines = tuple(LineWords(word_times(model, one), one.report.name) for one in spoken)
+    lines = tuple(LineWords(speaks.words(one), one.report.name) for one in spoken)
     return SpokenWords(lines, "" if any(line.words for line in lines) else NONE_SPOKEN)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pysubs2
 import pytest
 import soundfile
 from qwen3_tts_morph.morph.voice.file import load_voice
@@ -223,6 +224,10 @@ def test_every_template_opens_readable_in_a_usual_window(
     assert wrong == {}
 
 
+LAST_OUTPUTS = """() => window.app.graph.nodes
+  .filter((node) => /GenerateSpeech|RenderScript|Dub/.test(node.type)).map((node) => node.outputs.at(-1).name)"""
+
+
 @pytest.mark.parametrize(
     "opened", [pytest.param("0.3.75", marks=pytest.mark.slow), "Nodes 2.0"], indirect=True
 )
@@ -232,6 +237,7 @@ def test_workflows_of_0_1_0_open_with_their_links_and_values(opened: Opened) -> 
         workflow = json.loads(path.read_text(encoding="utf-8"))
         report = opened.page.load(workflow)
         assert report["missing"] == [] and report["links"] == len(workflow["links"]), path.stem
+        assert set(opened.page.page.evaluate(LAST_OUTPUTS)) <= {"words"}, "new outputs are added at the end"
         muted = {node["id"] for node in workflow["nodes"] if node["mode"] != 0}
         live = {link[0] for link in workflow["links"] if link[1] not in muted}
         for node in workflow["nodes"]:
@@ -405,6 +411,28 @@ def test_captions_are_dubbed_at_their_times_and_the_one_that_is_too_long_is_list
         assert np.array_equal(track[begin : begin + len(clip)], clip)
     assert re.search(r"Caption 5 \(00:00:10,500, .*\) is [\d.]+ s too long at speed 1.25", shown(result, dub))
     assert f"The track is {len(track) / RATE:.3f} s long." in shown(result, dub)
+
+
+def test_the_words_of_a_script_are_karaoke_beside_its_track(
+    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
+) -> None:
+    graph = convert(read_workflow("Karaoke captions"))
+    result = run(server, graph)
+    script = only(graph, "MorphTTSRenderScript")
+    [track] = samples(result, after(graph, script, 1, "MorphTTSSaveSpeech"))
+    said = shown(result, only(graph, "MorphTTSWordCaptions"))
+    [name] = re.findall(r"^saved (karaoke_\d{5}\.ass)$", said, re.M)
+    captions = pysubs2.load(str(base_dir / "output" / name))
+    written = re.findall(r"^[A-Z]+: (.+)$", graph[script]["inputs"]["script"], re.M)
+    assert [one.plaintext for one in captions] == written
+    begin = 0
+    for one, clip in zip(captions, result.outputs[script]["morph_clips"], strict=True):
+        end = begin + clip["seconds"]
+        assert begin - 0.01 <= one.start / 1000 < one.end / 1000 <= end + 0.01
+        lengths = [int(length) for length in re.findall(r"\\k(\d+)", one.text)]
+        assert sum(lengths) * 10 == one.end - one.start and len(lengths) > len(one.plaintext.split())
+        begin = end + LINE_GAP
+    assert begin - LINE_GAP == pytest.approx(len(track) / RATE, abs=0.01)
 
 
 def is_heard(line: np.ndarray) -> np.ndarray:

@@ -304,6 +304,48 @@ def test_a_real_player_goes_on_in_another_clip_falls_silent_for_others_and_says_
     assert page.problems() == []
 
 
+WORDS = [["One", 0.0, 0.3], [" two,", 0.4, 0.6], [" three", 1.0, 1.2]]
+LIST = """([kind, clips]) => {
+  window.app.graph.nodes.find((node) => node.type === kind).onExecuted({morph_clips: clips})
+}"""
+# The words, the one that is heard now, and how many have been.
+LIT = """() => {
+  const lit = document.querySelector('.morph-lit')
+  const now = [...lit.querySelectorAll('.morph-lit-now')].map((word) => word.textContent)
+  return [lit.textContent, now, lit.querySelectorAll('.morph-lit-heard').length]
+}"""
+
+
+@pytest.mark.parametrize("page", BOTH_PAGES, indirect=True)
+def test_words_light_up_as_they_are_heard_and_a_click_plays_from_there(
+    page: ComfyPage, screenshots: Path
+) -> None:
+    page.load(read_workflow("1 Start here - preset speakers"))
+    clip = {
+        "filename": "a.flac", "subfolder": "", "type": "temp", "name": "", "text": "One two, three",
+        "seconds": 1.5, "problems": [],
+    }  # fmt: skip
+    page.page.evaluate(LIST, [SPEECH, [{**clip, "words": WORDS}]])
+    page.page.locator(".morph-lit-word").nth(2).wait_for(state="attached")
+    assert page.page.evaluate(LIT) == ["One two, three", [], 0]
+    click(page, ".morph-lit-word", 1)
+    page.page.wait_for_function(f"() => ({LIT})()[1][0] === 'two,'")
+    assert page.page.evaluate(LIT)[2] == 2 and page.page.evaluate(PLAYED)[-1][1] == 0.4
+    page.screenshot(screenshots / "words light up.png")
+    page.page.evaluate("() => { window.__audio.currentTime = 0.7 }")
+    page.page.wait_for_function(f"() => !({LIT})()[1].length")
+    click(page, ".morph-lit-word", 0)
+    page.page.wait_for_function(f"() => ({LIT})()[1][0] === 'One'")
+    assert len(page.page.evaluate(PLAYED)) == 1, "the same sound goes on"
+    page.page.evaluate("() => window.__audio.finish()")
+    click(page, ".morph-lit-word", 2)
+    assert page.page.evaluate(PLAYED)[-1][1] == 1.0
+
+    page.page.evaluate(LIST, [SPEECH, [clip]])
+    page.page.wait_for_function("() => !document.querySelector('.morph-lit')")
+    assert page.page.evaluate(ROWS_COUNT) == 1 and page.problems() == []
+
+
 def test_files_say_which_line_failed(server: ComfyServer, model_folders: Path, base_dir: Path) -> None:
     graphs.place_checkpoints(model_folders)
     graphs.place_recordings(base_dir / "input")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,7 @@ from qwen3_tts_morph.morph.speech.pieces import LinePieces
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.scripts.script import ScriptError
 from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.words.timing import WordTime
 
 from tests.morph.batch.test_stream import ENGINES, wait_until_free
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
@@ -214,6 +216,10 @@ class Tape:
     def __init__(self) -> None:
         self.parts: list[np.ndarray] = []
         self.begun: list[tuple[str, str, int]] = []
+        self.words: dict[int, Sequence[WordTime]] = {}
+
+    def show_words(self, line: int, words: Sequence[WordTime]) -> None:
+        self.words[line] = words
 
     def begin(self, name: str, text: str) -> None:
         self.begun.append((name, text, len(self.sound)))
@@ -256,6 +262,26 @@ def test_lines_with_speed_pitch_and_gain_are_played_as_they_are_in_the_track(spe
     text = "ANNA: [speed 1.25] Hello there.\nBOB: [gain -6] It is late.\nANNA: [pitch -3] Yes.\nBOB: No."
     scene, tape = play(speaks, ScriptRequest(text, cast))
     assert tape.sound.tobytes() == scene.joined.tobytes() and len(tape.begun) == 4
+
+
+def test_the_player_gets_the_words_of_lines_at_their_speed_but_not_of_another_take(speaks, cast) -> None:
+    script = ScriptRequest("ANNA: Hello there.\nBOB: [speed 2] It is late.\nANNA: Yes.", cast)
+    parsed, lines = read_script(speaks, script, SHORT)
+    tape = Tape()
+    player = ScenePlayer(
+        Scene(parsed, 0, speaks.rate), tape, lambda spoken: [WordTime(spoken.report.text, 1.0, 2.0, 0, 1)]
+    )
+    hears = player.listen(Listener())
+    spoken = speak_lines(speaks, lines, SHORT)
+    spoken[2] = replace(spoken[2], report=replace(spoken[2].report, takes=2))
+    for index, line in enumerate(spoken):
+        hears.on_line(index, line)
+    assert {
+        line: [(one.text, one.start_s, one.end_s) for one in words] for line, words in tape.words.items()
+    } == {
+        0: [("Hello there.", 1.0, 2.0)],
+        1: [("It is late.", 0.5, 1.0)],
+    }
 
 
 def test_a_line_with_speed_is_played_when_it_is_complete(cast) -> None:

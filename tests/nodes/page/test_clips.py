@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import soundfile
+from qwen3_tts_morph.morph.words.captions import LineWords
+from qwen3_tts_morph.morph.words.timing import WordTime
 from qwen3_tts_morph.postprocess.pcm import to_s16
 
 from tests.nodes.package import load
@@ -55,6 +57,22 @@ def test_clips_are_written_as_they_are_heard(tmp_path: Path) -> None:
         path = tmp_path / one["subfolder"] / one["filename"]
         samples, rate = soundfile.read(path, dtype="int16")
         assert rate == 24000 and np.array_equal(samples, to_s16(clip.waveform))
+
+
+def test_a_clip_with_words_lists_them_as_they_are_shown_with_their_times(tmp_path: Path) -> None:
+    own = (
+        WordTime("Hi,", 0.0, 0.10001, 0, 3),
+        WordTime("\u4f60", 0.2, 0.3, 4, 5),
+        WordTime("\u597d", 0.3, 0.4, 5, 6),
+    )
+    lit = clips.show_words(LineWords(own, "Ben"))
+    assert lit == (("Hi,", 0.0, 0.1), (" \u4f60", 0.2, 0.3), ("\u597d", 0.3, 0.4))
+    wave = np.zeros(9600, dtype=np.float32)
+    listed = clips.write_clips(
+        [clips.Clip(wave, 24000, "", "", (), lit), clips.Clip(wave, 24000, "", "")], tmp_path
+    )
+    assert listed[0]["words"] == list(lit) and "words" not in listed[1]
+    assert clips.show_words(LineWords(())) == ()
 
 
 def test_a_node_shows_a_text_its_clips_and_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

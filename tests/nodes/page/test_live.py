@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
+from qwen3_tts_morph.morph.words.timing import WordTime
 from qwen3_tts_morph.serve.api import request_checks
 
 from tests.nodes.package import load
@@ -117,6 +118,20 @@ async def fetch(session: ClientSession, http: TestServer, stream: str, start: in
     async with session.get(http.make_url(f"/speech/{stream}"), params={"from": start}) as answer:
         assert answer.status == 200 and answer.headers["Cache-Control"] == "no-store"
         return await answer.read()
+
+
+def test_the_words_of_a_line_are_told_to_the_page_that_hears_it() -> None:
+    async def scenario(store, http, comfy) -> None:
+        store.listen(PAGE, True)
+        with store.announce("5", 24000) as speech:
+            player = live.PagePlayer(store, speech)
+            player.show_words(1, (WordTime("Hi,", 0.0, 0.2, 0, 3), WordTime("you.", 0.25, 0.5, 4, 8)))
+            player.show_words(2, ())
+        live.PagePlayer(None, None).show_words(0, (WordTime("Hi", 0.0, 0.2, 0, 2),))
+        told = {"stream": speech.id, "line": 1, "words": (("Hi,", 0.0, 0.2), (" you.", 0.25, 0.5))}
+        assert comfy.sent[1:] == [("morph.speech.words", told, PAGE)]
+
+    serve(scenario)
 
 
 def test_two_hundred_listeners_who_leave_at_random_leave_nothing_behind() -> None:
