@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...postprocess.ends import MARGIN_S, quiet_spans
 from ..model.model import Model
 from ..model.tokens import TextIds
@@ -81,14 +83,21 @@ def _piece_path(texts: TextIds, spoken: Spoken, span: PieceSpan, trace: Trace) -
 
 
 def _quiet(spoken: Spoken, span: PieceSpan, cut_s: float) -> tuple[tuple[float, float], ...]:
-    """Return where a piece is quiet, in seconds from its first frame at the speed at which it was decoded.
+    """Return where a piece is quiet, in seconds from its first frame at the speed at which it was decoded."""
+    quiet = quiet_times(spoken.waveform[span.start : span.end], spoken.sample_rate)
+    return tuple(
+        (cut_s + start * spoken.speed if start else 0.0, cut_s + end * spoken.speed) for start, end in quiet
+    )
+
+
+def quiet_times(waveform: np.ndarray, sample_rate: int) -> list[tuple[float, float]]:
+    """Return where words are not heard in a sound, in seconds, in order.
 
     Weak sounds at the edges of speech are as quiet: MARGIN_S beside it counts as speech.
     """
-    waveform, second = spoken.waveform[span.start : span.end], spoken.speed / spoken.sample_rate
     quiet = []
-    for start, end in quiet_spans(waveform, spoken.sample_rate):
-        first = cut_s + start * second + (MARGIN_S if start else -cut_s)
-        last = cut_s + end * second - (MARGIN_S if end < len(waveform) else 0.0)
+    for start, end in quiet_spans(waveform, sample_rate):
+        first = start / sample_rate + (MARGIN_S if start else 0.0)
+        last = end / sample_rate - (MARGIN_S if end < len(waveform) else 0.0)
         quiet.append((first, max(first, last)))
-    return tuple(quiet)
+    return quiet

@@ -127,7 +127,7 @@ def _piece_times(piece: PiecePath, lead_s: float) -> list[Times]:
     for word in find_words(piece.text):
         first, last = said_span(word, piece.text)
         start, end = (max(0.0, time + lead_s) for time in (starts[first], ends[last - 1]))
-        start, end = _without_quiet(start, end, piece.quiet)
+        start, end = without_quiet(start, end, piece.quiet)
         times.append((start + piece.start_s, end + piece.start_s))
     return times
 
@@ -159,7 +159,7 @@ def _filled(times: Iterable[float]) -> list[float]:
     return filled
 
 
-def _without_quiet(start: float, end: float, quiet: Iterable[Times]) -> Times:
+def without_quiet(start: float, end: float, quiet: Iterable[Times]) -> Times:
     """Return a spoken word's times without the quiet at its ends, and without what is behind a pause in it.
 
     Of a word on both sides of a long quiet, most of it is on its own side: the tokens are exact to a frame or two only.

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from ...morph.batch.speech import Chunk
 from ...morph.model.model import Model
 from ...morph.speech.lines import Spoken
-from ...morph.speech.word_times import check_word_times, word_times
+from ...morph.speech.word_times import check_word_times, quiet_times, word_times
 from ...morph.words.live import LiveWords
-from ...morph.words.timing import WordTime
+from ...morph.words.timing import WordTime, without_quiet
 
 DIGITS = 3  # milliseconds
+LOOKED_AT_S = 5.0  # of the sound so far, for the silence before a word
 
 
 class Timestamps:
@@ -32,6 +36,7 @@ class Timestamps:
         assert model.alignment is not None
         self._model, self._speed = model, speed
         self._live = LiveWords(text, model.texts.spans, model.alignment.lead_s)
+        self._sound = np.zeros(0, dtype=np.float32)  # the last LOOKED_AT_S
         self._samples = 0
         self._ended: list[WordTime] = []
 
@@ -41,14 +46,23 @@ class Timestamps:
             self._ended += self._live.end(self._heard_s)
             return
         self._samples = chunk.start + len(chunk.samples)
+        looked_at = round(LOOKED_AT_S * self._model.sample_rate)
+        self._sound = np.concatenate((self._sound, chunk.samples))[-looked_at:]
         if (said := chunk.words) is None:
             return
         ended = self._live.add(said.piece, said.text, said.begin / self._model.sample_rate, said.trace)
-        # Silence that is held back may be cut.
-        now_s = self._heard_s
-        self._ended += [
-            replace(one, start_s=min(one.start_s, now_s), end_s=min(one.end_s, now_s)) for one in ended
-        ]
+        self._ended += self._heard(ended) if ended else ()
+
+    def _heard(self, words: Sequence[WordTime]) -> list[WordTime]:
+        """Return words without the quiet around them, and within the sound so far: silence that is held may be cut."""
+        rate, now_s = self._model.sample_rate, self._heard_s
+        begin_s = now_s - len(self._sound) / rate
+        quiet = [(begin_s + start, begin_s + end) for start, end in quiet_times(self._sound, rate)]
+        heard = []
+        for word in words:
+            start_s, end_s = without_quiet(word.start_s, word.end_s, quiet)
+            heard.append(replace(word, start_s=min(start_s, now_s), end_s=min(max(start_s, end_s), now_s)))
+        return heard
 
     @property
     def _heard_s(self) -> float:
