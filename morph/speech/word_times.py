@@ -27,7 +27,8 @@ def no_word_times(name: str) -> str:
     """Return what is said of a checkpoint of this name without an alignment head."""
     return (
         f"{name} has no attention head that is known to follow the text, so its words have no times: find one with the "
-        "command check --alignment, choose another checkpoint, or do without them"
+        "command check --alignment and write the line that it prints into the checkpoint's morph.json, choose another "
+        "checkpoint, or do without them"
     )
 
 

@@ -78,7 +78,7 @@ def owners(written: Sequence[str], spoken: Sequence[str], goes_on: bool = False)
     Args:
         written: the words of the text, at least one if anything is spoken.
         spoken: the words that were spoken for it, or the first of them.
-        goes_on: whether more will be spoken for it: the last spoken words are then no likelier of the last written ones.
+        goes_on: whether more will be spoken for it: then the last spoken words need not be of the last written ones.
     """
     unsaid = 0 if goes_on else UNSAID
     ours, theirs = ([*map(word_key, words), *[END] * SAME] for words in (written, spoken))

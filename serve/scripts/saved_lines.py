@@ -202,9 +202,9 @@ def read_span(span: Mapping[str, Any]) -> PieceSpan:
     from ...morph.speech.lines import PieceSpan
     from ...morph.words.trace import Trace
 
-    known = {**span}
-    trace = known.pop("trace", None)
-    return PieceSpan(**known, trace=None if trace is None else Trace.from_lists(trace))
+    facts = dict(span)
+    lists = facts.pop("trace", None)
+    return PieceSpan(**facts, trace=None if lists is None else Trace.from_lists(lists))
 
 
 def check_entry(entry: Any) -> dict[str, Any]:
