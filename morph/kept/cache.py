@@ -283,21 +283,21 @@ def _unpack(content: bytes, line: Line) -> Kept | None:
         text.notes,
         from_before=True,
     )
-    spans = tuple(
-        PieceSpan(*span, *trace) for span, trace in zip(facts["spans"], _traces(facts), strict=True)
-    )
+    traces = facts.get("traces") or [None] * len(facts["spans"])
+    spans = tuple(_span(*one) for one in zip(facts["spans"], traces, strict=True))
     words = read_words(facts.get("words", ()))
     spoken = Spoken(waveform, facts["sample_rate"], report, spans, facts["engine"], words=words)
     return Kept(spoken, facts["retries"])
 
 
-def _traces(facts: dict[str, Any]) -> list[tuple[Trace | None, int]]:
-    """Return each piece's trace, and what was trimmed off its start; files of before word times have none."""
-    kept = facts.get("traces") or [None] * len(facts["spans"])
-    traces = [(None, 0) if one is None else (Trace.from_lists(one[1]), one[0]) for one in kept]
-    if not all(type(trimmed) is int and 0 <= trimmed < MOST for _, trimmed in traces):
+def _span(place: list[Any], traced: list[Any] | None) -> PieceSpan:
+    """Return a piece, with its trace and what was trimmed off its start, where that was kept."""
+    if traced is None:
+        return PieceSpan(*place)
+    trimmed, lists = traced
+    if type(trimmed) is not int or not 0 <= trimmed < MOST:
         raise ValueError("a number of it is out of range")
-    return traces
+    return PieceSpan(*place, trace=Trace.from_lists(lists), trimmed=trimmed)
 
 
 def _check(waveform: np.ndarray, facts: dict[str, Any]) -> None:
