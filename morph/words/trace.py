@@ -13,6 +13,7 @@ import numpy as np
 REPORTED = 3
 NO_TOKEN = -1
 SCALE = 1 << 20
+MOST_TOKENS = 1 << 24
 SHARES, SHARE_DIGITS = ("weights", "mass"), 5
 
 
@@ -54,15 +55,17 @@ class Trace:
     @classmethod
     def from_lists(cls, lists: Mapping[str, Sequence[Any]]) -> Trace:
         """Return what ``to_lists`` made lists of; ValueError, TypeError or KeyError for other things."""
-        tokens = np.array(lists["tokens"], dtype=np.int32)
-        weights, mass = (np.array(lists[name], dtype=np.float32) for name in SHARES)
-        if tokens.ndim != 1 or weights.shape != tokens.shape or mass.shape != tokens.shape:
+        tokens, *shares = (np.asarray(lists[name]) for name in ("tokens", *SHARES))
+        if tokens.ndim != 1 or any(one.shape != tokens.shape for one in shares):
             raise ValueError("a trace has lists of different lengths")
-        if (tokens < NO_TOKEN).any() or not all(
-            ((one >= 0) & (one <= 1.001)).all() for one in (weights, mass)
+        if tokens.size and (
+            tokens.dtype != np.int64 or not NO_TOKEN <= tokens.min() <= tokens.max() < MOST_TOKENS
         ):
-            raise ValueError("a number of a trace is out of range")
-        return cls(tokens, weights, mass)
+            raise ValueError("a token of a trace is out of range")
+        weights, mass = (one.astype(np.float32) for one in shares)
+        if not all(((one >= 0) & (one <= 1.001)).all() for one in (weights, mass)):
+            raise ValueError("a share of a trace is out of range")
+        return cls(tokens.astype(np.int32), weights, mass)
 
     def part(self, begin: int = 0, end: int | None = None) -> Trace:
         """Return that of some of the frames."""

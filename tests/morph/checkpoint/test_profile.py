@@ -8,8 +8,9 @@ import shutil
 import pytest
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.profile import read_profile
+from qwen3_tts_morph.morph.checkpoint.profile import read_alignment, read_profile
 from qwen3_tts_morph.morph.text.profile import TextProfile
+from qwen3_tts_morph.morph.words.head import AlignmentHead, TalkerShape
 
 from lab.training.export import PROFILE
 
@@ -72,3 +73,45 @@ def test_a_folder_named_like_the_profile_is_refused(tmp_path):
     (tmp_path / "morph.json").mkdir()
     with pytest.raises(ValueError, match=r"morph\.json is not a file"):
         read_profile(tmp_path)
+
+
+SHAPE, KNOWN = TalkerShape(64, 3, 4), TalkerShape(1024, 28, 16)
+
+
+def test_the_alignment_head_is_the_profiles_else_that_of_the_shape(tmp_path):
+    assert read_alignment(tmp_path, SHAPE) is None
+    assert read_alignment(written(tmp_path, "{}"), KNOWN) == AlignmentHead(6, 5, is_tried=False)
+    written(tmp_path, '{"longest_piece": 120, "alignment": {"layer": 2, "head": 3, "lead_ms": -40}}')
+    assert read_alignment(tmp_path, SHAPE) == AlignmentHead(2, 3, -0.04)
+    assert read_profile(tmp_path) == TextProfile(120)
+    assert read_alignment(written(tmp_path, '{"alignment": null}'), KNOWN) is None
+
+
+def test_a_loaded_model_has_its_checkpoints_head(checkpoint, tmp_path, load):
+    assert load("tiny", "base").alignment is None
+    path = shutil.copytree(checkpoint("tiny", "base"), tmp_path / "mine")
+    written(path, '{"alignment": {"layer": 0, "head": 1}}')
+    assert load_model(path).alignment == AlignmentHead(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        (5, "alignment is 5: write its layer"),
+        ({"layer": 1}, "write its layer, its head"),
+        ({"layer": 1, "head": 0, "odd": 1}, "write its layer, its head"),
+        ({"layer": -1, "head": 0}, "layer is -1: choose a whole number"),
+        ({"layer": 1, "head": True}, "head is True"),
+        ({"layer": 3, "head": 0}, "layer 3 head 0, and the talker has 3 layers of 4 heads"),
+        ({"layer": 0, "head": 4}, "layer 0 head 4, and"),
+        ({"layer": 1, "head": 0, "lead_ms": "1"}, "lead_ms is '1': write a number"),
+        ({"layer": 1, "head": 0, "lead_ms": 5000}, "choose -1 to 1 second"),
+    ],
+)
+def test_a_damaged_head_is_refused_with_checkpoint_and_field(tmp_path, given, cause):
+    (tmp_path / "mine").mkdir()
+    path = written(tmp_path / "mine", json.dumps({"alignment": given}))
+    with pytest.raises(
+        ValueError, match=rf"checkpoint mine has a damaged morph\.json \(.*{cause}.*correct it"
+    ):
+        read_alignment(path, SHAPE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from qwen3_tts_morph.morph.kept.cache import CacheSize, DamagedLine, Kept, LineC
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, PieceSpan, Spoken
 from qwen3_tts_morph.morph.text.normalize import SpokenText
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.morph.words.trace import Trace
 from safetensors import safe_open
 from safetensors.numpy import save
 
@@ -56,6 +58,31 @@ def test_name_and_text_are_those_of_the_line_that_asks(cache) -> None:
     other = Line("It costs five dollars.", VOICE, name="BEN")
     report = cache.find(key("a"), other).spoken.report
     assert (report.name, report.text, report.spoken, report.notes) == ("BEN", other.text, "", TEXT.notes)
+
+
+def test_the_trace_of_a_piece_is_kept_and_lines_without_one_are_found(cache) -> None:
+    trace = Trace(np.array([0, 2, -1]), np.array([0.5, 0.25, 0.0]), np.array([0.75, 0.5, 0.0]))
+    first, second = spoken().spans
+    cache.keep(key("a"), Kept(replace(spoken(), spans=(replace(first, trace=trace, trimmed=12), second)), 3))
+    kept, other = cache.find(key("a"), LINE).spoken.spans
+    assert kept == first and kept.trimmed == 12 and kept.trace.to_lists() == trace.to_lists()
+    assert other == second and other.trace is None
+    content = rewritten(cache, key("a"), lambda facts: facts.pop("traces"))
+    assert b"traces" not in content
+    assert [span.trace for span in cache.find(key("a"), LINE).spoken.spans] == [None, None]
+
+
+def rewritten(cache: LineCache, name: str, change: Callable[[dict], object]) -> bytes:
+    """Change the facts of a kept line, as another version of the program would have written them."""
+    path = cache.folder / f"{name}{line_cache.LINE}"
+    with safe_open(path, "np") as file:
+        metadata, waveform = file.metadata(), file.get_tensor("waveform")
+    facts = json.loads(metadata["line"])
+    change(facts)
+    words = json.dumps(facts)
+    digest = hashlib.sha256(words.encode() + b"\0" + waveform.tobytes()).hexdigest()
+    path.write_bytes(save({"waveform": waveform}, {**metadata, "line": words, "sha256": digest}))
+    return path.read_bytes()
 
 
 def flip(content: bytes) -> bytes:

@@ -504,6 +504,7 @@ ENTRY = {
             for one in (5, [5], [["Yes.", 1, 0, 0, 4]], [[5, 0, 1, 0, 4]], [["Yes.", 0, 1, 0]])
         ),
         *({**ENTRY, "speed": one} for one in (0, "1")),
+        *({**ENTRY, "spans": [{**ENTRY["spans"][0], "trace": one}]} for one in (5, [5], {"tokens": [1]})),
         {**ENTRY, "report": {**ENTRY["report"], "text": "\ud83d"}},
         *(None, [], "entry", 5),
     ],

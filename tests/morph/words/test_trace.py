@@ -1,0 +1,62 @@
+"""What engines report of the alignment head, as a trace, and as lists in files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.morph.words.head import AlignmentHead, TalkerShape, published_head
+from qwen3_tts_morph.morph.words.trace import NO_TOKEN, SCALE, Trace
+
+NUMBERS = np.array([[NO_TOKEN, 0, 0], [1, SCALE // 2, SCALE], [4, SCALE // 4, SCALE // 2]])
+
+
+def test_reported_numbers_are_a_trace() -> None:
+    trace = Trace.from_numbers(NUMBERS)
+    assert trace.tokens.tolist() == [NO_TOKEN, 0, 3]
+    assert trace.weights.tolist() == [0, 0.5, 0.25] and trace.mass.tolist() == [0, 1, 0.5]
+    joined = Trace.join([trace.part(0, 1), trace.part(1)])
+    assert len(trace) == 3 and joined.to_lists() == trace.to_lists()
+
+
+def test_where_nothing_is_reported_there_is_no_trace() -> None:
+    assert Trace.from_numbers(np.zeros((5, 3), dtype=np.int64)) is None
+    assert Trace.from_numbers(NUMBERS[:0]) is None
+
+
+def test_a_trace_comes_back_from_lists() -> None:
+    trace = Trace.from_numbers(NUMBERS)
+    back = Trace.from_lists(json.loads(json.dumps(trace.to_lists())))
+    for name in ("tokens", "weights", "mass"):
+        one, other = getattr(back, name), getattr(trace, name)
+        assert one.dtype == other.dtype and np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"tokens": [0]},
+        {"tokens": [0, 1, -2]},
+        {"tokens": [0, 1, 2**40]},
+        {"tokens": [0, 1, 10**30]},
+        {"tokens": [0, 1, 1.5]},
+        {"tokens": "abc"},
+        {"weights": [0, 1, 2]},
+        {"mass": [0, 1, float("nan")]},
+        {"mass": [0, 1, "x"]},
+        {"mass": 5},
+    ],
+)
+def test_other_lists_are_refused(damage: dict) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        Trace.from_lists({**Trace.from_numbers(NUMBERS).to_lists(), **damage})
+
+
+def test_published_talkers_have_a_head_that_we_have_not_tried() -> None:
+    heads = {
+        name: published_head(TalkerShape(width, 28, 16)) for name, width in (("0.6B", 1024), ("1.7B", 2048))
+    }
+    assert heads == {"0.6B": AlignmentHead(6, 5, is_tried=False), "1.7B": AlignmentHead(3, 0, is_tried=False)}
+    assert published_head(TalkerShape(384, 6, 6)) is None
+    assert heads["0.6B"].describe() == "layer 6 head 5 (published, not tried by us)"
