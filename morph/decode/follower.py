@@ -61,9 +61,14 @@ class Follower:
             -1, (-1, cos.shape[1])
         )
         query = attention.q_norm(states[:, self.head.head])
-        first, second = query.chunk(2, dim=-1)
-        query = query * cos + torch.cat((-second, first), dim=-1) * sin
+        query = turn(query, cos, sin)
         own = keys[:, self.head.head // (states.shape[1] // keys.shape[1])]
         seen = torch.arange(own.shape[1], device=own.device)[None] >= padding[:, None]
         shift = torch.stack((padding, torch.zeros_like(padding)), dim=1)
         return token_on(query, own, self.spans + shift, seen)
+
+
+def turn(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Apply RoPE, as upstream does: all ``[..., D]``."""
+    first, second = heads.chunk(2, dim=-1)
+    return heads * cos + torch.cat((-second, first), dim=-1) * sin

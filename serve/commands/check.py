@@ -2,7 +2,8 @@
 
 Compared are our codes at 15 groups with upstream's, the kernels with torch operations where there is a GPU, and a
 stream with the complete line. The report names the checkpoint's folder, packages and devices, and nothing else of the
-machine. The exit code is 1 if something failed.
+machine. The exit code is 1 if something failed. With ``--alignment`` the attention head that follows the text is looked
+for instead, and the exit code is 1 if there is none.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ Found = tuple[str, str, dict[str, Any]]
 Test = Callable[[Any, Any, int], Found]
 
 SPEED_GROUPS = (15, 5)
+SHOWN_HEADS = 4
 PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "flash-attn", "numpy", "soundfile")
 # Two ways to compute samples differ by rounding: in float32 the difference is 80 dB below them or more. In bf16 the
 # difference of upstream's own samples to its float32 ones is only 15 to 18 dB below (docs/codec.md).
@@ -71,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=FRAMES,
         help="how many frames of 80 ms are compared",
     )
+    parser.add_argument(
+        "--alignment",
+        action="store_true",
+        help="test nothing: find the attention head that follows the text, and print its line for morph.json",
+    )
     parser.add_argument("--text", default=TEXT, help="what is spoken; default: an English sentence")
     parser.add_argument("--language", default="auto", help="of the text, one of the checkpoint's")
     arguments.add_voice(parser)
@@ -79,6 +86,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_line(parser, options)
+    if options.alignment:
+        return
     if options.out is None:
         file = Path("qwen3-tts-morph-check.md")
         options.out = arguments.free_output(parser, arguments.writable_file, file, ".json")
@@ -95,6 +104,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     synthesizer = load_synthesizer(options, console)
     line = make_line(synthesizer.model, options, recording, seed=0)
     check_line(synthesizer.model, line)  # in each test it would be the test that fails
+    if options.alignment:
+        return find_alignment(synthesizer, line, console)
     findings = []
     with quietly(), console.progress("tests") as show:
         for what, test in TESTS.items():
@@ -110,6 +121,22 @@ def run(options: argparse.Namespace, console: Console) -> int:
     console.note(report.as_markdown())
     console.result(options.out.absolute())
     return 1 if any(one.outcome == FAILED for one in findings) else 0
+
+
+def find_alignment(synthesizer: Synthesizer, line: Line, console: Console) -> int:
+    """Say which head follows the text; its line for morph.json goes to stdout."""
+    from ...morph.options import GenerateOptions
+    from ...morph.study.alignment import score_heads
+
+    with quietly():
+        best, *others = score_heads(synthesizer, line, GenerateOptions())
+    for one in (best, *others[: SHOWN_HEADS - 1]):
+        console.note(one.describe())
+    if not best.is_sure:
+        console.note("No head follows the text: words get no times with this checkpoint.")
+        return 1
+    console.result(json.dumps({"alignment": {"layer": best.layer, "head": best.head}})[1:-1])
+    return 0
 
 
 def run_test(what: str, test: Test, synthesizer: Synthesizer, line: Line, frames: int) -> Finding:

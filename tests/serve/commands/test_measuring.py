@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.study import parity
+from qwen3_tts_morph.morph.study import alignment, parity
+from qwen3_tts_morph.morph.study.alignment import HeadScore
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.commands import check, speed
 from safetensors.torch import load_file, save_file
@@ -29,6 +30,20 @@ def test_a_good_checkpoint_passes_and_the_report_says_on_what(
     written = (tmp_path / "a.md").read_text("utf-8")
     assert "- **ok**: eager engine" in written and f"tiny-{kind} (0.6B" in written
     assert str(tmp_path) not in written + json.dumps(found)  # it goes into a public issue
+
+
+def test_the_line_for_morph_json_is_printed_or_that_no_head_follows_the_text(
+    run: Callable, checkpoints: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("check", "--alignment", "--text", "Yes.", "--checkpoint", checkpoints())
+    done = run(*words)
+    assert done.code == 1 and not done.lines and "No head follows the text" in done.err
+    best, other = HeadScore(1, 2, 0.97, 0.93, 0.8), HeadScore(0, 0, 0.4, 0.1, 0.5)
+    monkeypatch.setattr(alignment, "score_heads", lambda *_: [best, other])
+    done = run(*words)
+    assert done.code == 0 and json.loads(f"{{{done.lines[0]}}}") == {"alignment": {"layer": 1, "head": 2}}
+    assert "layer 1 head 2: 97% diagonal (the worst line 93%), 80% of its attention on the text" in done.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_codes_than_upstreams_fail(
