@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode import eager, predictor
 from qwen3_tts_morph.morph.decode.guard import Guard
@@ -12,6 +13,7 @@ from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.words.trace import Trace
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 2**64 - 1]
@@ -83,3 +85,15 @@ def assert_equal(ours, theirs) -> None:
     assert [one.ended for one in ours] == [one.ended for one in theirs]
     assert [one.codes.shape for one in ours] == [one.codes.shape for one in theirs]
     assert all(torch.equal(a.codes, b.codes) for a, b in zip(ours, theirs, strict=True))
+    for one, other in zip(ours, theirs, strict=True):
+        assert same_traces(one.trace, other.trace)
+
+
+def same_traces(one: Trace | None, other: Trace | None) -> bool:
+    """Return whether traces have the same tokens, and shares that differ by rounding; or there are none."""
+    if one is None or other is None:
+        return one is other
+    shares = (
+        np.allclose(getattr(one, name), getattr(other, name), atol=1e-5) for name in ("weights", "mass")
+    )
+    return one.tokens.tolist() == other.tokens.tolist() and all(shares)

@@ -120,7 +120,9 @@ def test_a_line_begins_again_where_the_model_was_moved(fresh, monkeypatch):
             for request, codes in zip(line_requests(prompts, seeds=SEEDS), heard, strict=True)
         ]
         made = engine.decode(fresh, requests, GenerateOptions(5, Sampling()))
-        assert all(np.array_equal(codes, one.codes) for codes, one in zip(heard, made, strict=True))
+        assert all(
+            np.array_equal(np.stack(codes)[:, :16], one.codes) for codes, one in zip(heard, made, strict=True)
+        )
         return made
 
     wanted = decode()

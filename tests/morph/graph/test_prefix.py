@@ -90,8 +90,8 @@ def test_a_line_that_is_heard_gets_its_first_codes_before_the_talkers_step(
             ),
         )
         assert_equal(decoder.decode(model, [request], GenerateOptions(seq_groups, Sampling())), [wanted])
-        assert np.array_equal(heard, wanted.codes)
-        assert launched == [(0, heard[0].tolist())], "once, before the first codes, which it gets"
+        assert np.array_equal(np.stack(heard)[:, :16], wanted.codes)
+        assert launched == [(0, heard[0][:16].tolist())], "once, before the first codes, which it gets"
     # The first line's frames run directly and are captured; then come the parts, each directly and captured.
     assert steps == ["decode", "decode", "predict", "advance", "predict", "advance"]
 
