@@ -297,7 +297,8 @@ def _span(place: list[Any], traced: list[Any] | None) -> PieceSpan:
     trimmed, lists = traced
     if type(trimmed) is not int or not 0 <= trimmed < MOST:
         raise ValueError("a number of it is out of range")
-    return PieceSpan(*place, trace=Trace.from_lists(lists), trimmed=trimmed)
+    text, start, end = place
+    return PieceSpan(text, start, end, Trace.from_lists(lists), trimmed)
 
 
 def _check(waveform: np.ndarray, facts: dict[str, Any]) -> None:

@@ -41,4 +41,4 @@ def retime(spoken: Spoken, by: Stretch) -> Spoken:
 def _move(span: PieceSpan, speed: float, length: int) -> PieceSpan:
     """Return a piece at its place in a waveform of ``length`` samples; ``speed`` made it that long."""
     start, end = (min(length, round(place / speed)) for place in (span.start, span.end))
-    return replace(span, start=start, end=end)
+    return replace(span, start=start, end=end, trimmed=round(span.trimmed / speed), speed=span.speed * speed)

@@ -92,7 +92,7 @@ class PieceSpan:
 
     Pauses are between the spans. Where two pieces are crossfaded, their spans overlap by the length of the fade.
     ``trace`` says which token of the text each frame of the piece is on, if the checkpoint has an alignment head; the
-    first frame begins ``trimmed`` samples before ``start``.
+    first frame begins ``trimmed`` samples before ``start``, and each takes 80 ms divided by ``speed``.
     """
 
     text: str
@@ -100,6 +100,7 @@ class PieceSpan:
     end: int
     trace: Trace | None = field(default=None, compare=False)
     trimmed: int = field(default=0, compare=False)
+    speed: float = field(default=1.0, compare=False)
 
 
 @dataclass(frozen=True)
