@@ -54,11 +54,13 @@ class Ear:
         ]
 
 
-def heard_in(path: Path, waveform: np.ndarray, sample_rate: int, ear: Ear) -> list[HeardWord]:
-    """Return what is heard in a line; it is kept beside the line's file."""
-    kept = path.with_suffix(".json")
+def hear_line(
+    ear: Ear, paths: Sequence[Path], pieces: Sequence[np.ndarray], sample_rate: int
+) -> list[HeardWord]:
+    """Return what is heard in a line, its pieces one after another; it is kept beside the first piece's file."""
+    kept = paths[0].with_suffix(".json" if len(paths) == 1 else ".joined.json")
     if not kept.is_file():
-        words = [asdict(word) for word in ear.hear(waveform, sample_rate)]
+        words = [asdict(word) for word in ear.hear(np.concatenate(pieces), sample_rate)]
         kept.write_text(json.dumps(words), encoding="utf-8")
     return [HeardWord(**word) for word in json.loads(kept.read_text(encoding="utf-8"))]
 
@@ -68,6 +70,6 @@ def plain(word: str) -> str:
     return re.sub(r"[^\w']|_", "", word.replace("\u2019", "'").lower())
 
 
-def same_words(asked: Sequence[str], heard: Sequence[HeardWord]) -> bool:
-    """Whether all words were heard, and no others."""
-    return [plain(word) for word in asked] == [plain(word.word) for word in heard]
+def join(words: Sequence[HeardWord]) -> str:
+    """Return what was heard as one text."""
+    return " ".join(word.word for word in words)

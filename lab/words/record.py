@@ -7,6 +7,7 @@ rows of weights. Lines are kept in a folder, one file each, and are not made aga
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,10 +22,18 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line
-from qwen3_tts_morph.morph.voice.prompt import REFERENCE_END_TOKENS, ROLE_TOKENS, Prompt, PromptBuilder, embed_frames
+from qwen3_tts_morph.morph.voice.prompt import (
+    REFERENCE_END_TOKENS,
+    ROLE_TOKENS,
+    Prompt,
+    PromptBuilder,
+    embed_frames,
+)
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-BATCH = 16  # lines that are spoken together
+BATCH = 32  # lines that are spoken together
+
+log = logging.getLogger("lab.words")
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,9 @@ class Recorded:
         """Keep the line in a file."""
         values = {name: getattr(self, name) for name in ("text", "voice", "seq_groups", "codes", "ended")}
         unfinished = path.with_suffix(".part.npz")
-        np.savez_compressed(unfinished, rows=self.rows.astype(np.float16), waveform=_as_int16(self.waveform), **values)
+        np.savez_compressed(
+            unfinished, rows=self.rows.astype(np.float16), waveform=_as_int16(self.waveform), **values
+        )
         unfinished.replace(path)
 
     @classmethod
@@ -98,14 +109,18 @@ def _as_int16(waveform: np.ndarray) -> np.ndarray:
     return (waveform.clip(-1, 1) * 32767).round().astype(np.int16)
 
 
-def record(model: Model, asked: Sequence[Asked], head: Head, folder: Path) -> list[Path]:
-    """Speak the lines that the folder lacks, and return the files of all. ``options`` are the same for all lines."""
+def record(model: Model, lines: Sequence[Sequence[Asked]], head: Head, folder: Path) -> list[list[Path]]:
+    """Speak the pieces that the folder lacks, and return the files of all lines; all have the same ``options``."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{one.key(model, head)}.npz" for one in asked]
-    missing = [pair for pair in zip(asked, paths, strict=True) if not pair[1].is_file()]
+    paths = [[folder / f"{one.key(model, head)}.npz" for one in line] for line in lines]
+    files = dict(
+        zip((path for own in paths for path in own), (one for line in lines for one in line), strict=True)
+    )
+    missing = [(one, path) for path, one in files.items() if not path.is_file()]
     missing.sort(key=lambda pair: -len(pair[0].text))  # lines of a batch end together
     for begin in range(0, len(missing), BATCH):
         _record_batch(model, missing[begin : begin + BATCH], head)
+        log.info("%d pieces of %d spoken", min(begin + BATCH, len(missing)), len(missing))
     return paths
 
 
@@ -123,8 +138,15 @@ def _record_batch(model: Model, batch: Sequence[tuple[Asked, Path]], head: Head)
     for (one, path), prompt, made in zip(batch, prompts, decode(model, requests, options), strict=True):
         rows = attend(model, prompt, made.codes, text_start(model, prompt, one.voice), head)
         waveform = decode_waveform(model, made.codes)
-        voice = f"{one.voice.kind} {one.voice.name}"
-        Recorded(one.text, voice, options.seq_groups, made.codes.numpy(), rows, waveform, made.ended).write(path)
+        voice = voice_name(one.voice)
+        Recorded(one.text, voice, options.seq_groups, made.codes.numpy(), rows, waveform, made.ended).write(
+            path
+        )
+
+
+def voice_name(voice: Voice) -> str:
+    """Return the name of a voice and how it speaks."""
+    return f"{voice.kind} {voice.name}"
 
 
 def text_start(model: Model, prompt: Prompt, voice: Voice) -> int:
@@ -134,7 +156,9 @@ def text_start(model: Model, prompt: Prompt, voice: Voice) -> int:
     if voice.kind != "icl":
         return prompt.length - 2 - prompt.text_tokens
     assert voice.ref_codes is not None
-    spoken = len(model.tokenize_turn("assistant", voice.transcript or "")[0]) - ROLE_TOKENS - REFERENCE_END_TOKENS
+    spoken = (
+        len(model.tokenize_turn("assistant", voice.transcript or "")[0]) - ROLE_TOKENS - REFERENCE_END_TOKENS
+    )
     return prompt.length - 1 - len(voice.ref_codes) + spoken
 
 

@@ -30,7 +30,7 @@ class Path:
         self._grow(count)
 
     def take(self, token: int, weight: float) -> None:
-        """Take a frame: the token that the head looked at most, and its weight (0 to 1)."""
+        """Take a frame: the token that the head looked at most, and its weight (0 to 1); no token: -1."""
         self._grow(token + 1)
         tokens = np.arange(len(self._scores))
         steps, scores = self._step(tokens)
@@ -40,9 +40,9 @@ class Path:
             nearest = int(self._scores[: token - widest].argmax())
             if self._scores[nearest] - JUMP > scores[token]:
                 scores[token], before[token] = self._scores[nearest] - JUMP, nearest
-        scores[token] += weight
-        scores[token + 1 : token + 2] += NEIGHBOURS * weight
-        scores[max(token - 1, 0) : token] += NEIGHBOURS * weight
+        if token >= 0:
+            scores[max(token - 1, 0) : token + 2] += NEIGHBOURS * weight
+            scores[token] += (1 - NEIGHBOURS) * weight
         self._scores = scores
         self._before.append(before)
 
@@ -72,15 +72,16 @@ def token_path(tokens: Sequence[int], weights: Sequence[float], count: int) -> l
     """Return which text token is spoken in each frame; it never goes back, and tokens may be left out.
 
     Args:
-        tokens: that the head looked at most, in each frame, from 0.
+        tokens: that the head looked at most, in each frame, from 0; -1 where it saw none.
         weights: of each, 0 to 1.
         count: of the line's text tokens, 1 or more.
 
     Raises:
         ValueError: for lengths that differ, and for a token that the text does not have.
     """
-    if tokens and not (0 <= min(tokens) and max(tokens) < count):
-        raise ValueError(f"token {max(tokens)} is looked at in a text of {count}: the trace is of another text")
+    beyond = [token for token in tokens if not -1 <= token < count]
+    if beyond:
+        raise ValueError(f"token {beyond[0]} is looked at in a text of {count}: give the trace of this text")
     path = Path(count)
     for token, weight in zip(tokens, weights, strict=True):
         path.take(int(token), float(weight))

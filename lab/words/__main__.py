@@ -1,0 +1,159 @@
+"""The times of words, and words that went wrong, by the talker's alignment head, against a recogniser.
+
+    python -m lab.words times FOLDER                            # held-out lines and paragraphs, presets and clones
+    python -m lab.words guard FOLDER                            # the same, and lines that go wrong
+    python -m lab.words guard FOLDER --lines stock1 hot --part development
+
+The demo voice speaks on the CPU, whisper-base hears (``lab.judges.asr``). FOLDER keeps every line and what was heard in
+it: the same command goes on where it was stopped. Rows go to ``lab/benchmarks/results`` (tables ``word_times`` and
+``word_faults``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import parse_groups
+from qwen3_tts_morph.morph.voice.voice import Voice
+
+from ..benchmarks.origin import add_output
+from ..benchmarks.results import PartRow, save_rows
+from .edited import COUNTS, KINDS, doubled_lines, edit, retrace
+from .faults import FaultsRow, Judged, guard_piece, how_heard, judge, summarise_faults
+from .heard import Ear, HeardWord, hear_line, join
+from .lines import GOOD, PARTS, WRONG, Speakers, good_lines, wrong_lines
+from .record import Asked, Head, Recorded, record, voice_name
+from .times import TimesRow, start_errors, summarise_times
+
+HEAD = Head(1, 0)  # of the demo voice
+ALL = (*GOOD, *WRONG, *KINDS)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What speaks and what hears.
+
+    Args:
+        model: the checkpoint.
+        ear: the recogniser.
+        folder: of the lines.
+        asked: the options of the command.
+    """
+
+    model: Model
+    ear: Ear
+    folder: Path
+    asked: argparse.Namespace
+
+    def times(self) -> list[TimesRow]:
+        """Measure the starts of words."""
+        return [row for name in GOOD for groups in self.asked.seq_groups for row in self._times(name, groups)]
+
+    def _times(self, name: str, groups: int) -> list[TimesRow]:
+        voices = Speakers.of(self.model).voices
+        lines = good_lines(self.asked.part, name, groups, self.asked.count, voices)
+        kinds = ["presets" if line[0].voice.kind == "preset" else "clones" for line in lines]
+        spoken = self.speak(lines)
+        errors = [start_errors(pieces, heard, self.model.texts.backend) for pieces, heard in spoken]
+        return [
+            TimesRow(
+                *self._part("word_times", name),
+                kind,
+                groups,
+                **summarise_times([one for one, own in zip(errors, kinds, strict=True) if own == kind]),
+            )
+            for kind in dict.fromkeys(kinds)
+        ]
+
+    def faults(self) -> list[FaultsRow]:
+        """Measure the guard."""
+        return [row for name in self.asked.lines for row in self._faults(name)]
+
+    def _faults(self, name: str) -> list[FaultsRow]:
+        voices = Speakers.of(self.model).voices
+        part, count = self.asked.part, self.asked.count
+        if name in KINDS:
+            return [self._edited(name, words, voices) for words in COUNTS]
+        if name in GOOD:
+            sets = [good_lines(part, name, groups, count, voices) for groups in self.asked.seq_groups]
+        else:
+            sets = [wrong_lines(self.model, part, name, count, voices)]
+        rows = []
+        for lines in sets:
+            judged = [judge(*one, self.model.texts.backend) for one in self.speak(lines)]
+            groups = lines[0][0].options.seq_groups
+            rows.append(FaultsRow(*self._part("word_faults", name), groups, **summarise_faults(judged)))
+        return rows
+
+    def _edited(self, kind: str, words: int, voices: Sequence[Voice]) -> FaultsRow:
+        """Measure the guard on lines that do not say their text."""
+        groups = self.asked.seq_groups[0]
+        lines = good_lines(self.asked.part, GOOD[0], groups, self.asked.count, voices)
+        rng = random.Random(words)
+        if kind == "repeated":
+            files = record(self.model, doubled_lines(lines, words), HEAD, self.folder)
+            pairs = [(Recorded.read(path), one.text) for [path], [one] in zip(files, lines, strict=True)]
+        else:
+            right = [one for [one], heard in self.speak(lines) if how_heard(one.text, join(heard)) == "right"]
+            pairs = [(one, edit(one.text, kind, words, rng)) for one in right]
+        known = {voice_name(voice): voice for voice in voices}
+        judged = []
+        for one, text in pairs:
+            line = retrace(self.model, one, text, known, HEAD)
+            judged.append(Judged("broken", tuple(guard_piece(line, self.model.texts.backend))))
+        return FaultsRow(*self._part("word_faults", f"{kind} {words}"), groups, **summarise_faults(judged))
+
+    def speak(self, lines: Sequence[Sequence[Asked]]) -> list[tuple[list[Recorded], list[HeardWord]]]:
+        """Return the pieces of lines, and what was heard in each line."""
+        spoken = []
+        for paths in record(self.model, lines, HEAD, self.folder):
+            pieces = [Recorded.read(path) for path in paths]
+            waves = [piece.waveform for piece in pieces]
+            spoken.append((pieces, hear_line(self.ear, paths, waves, self.model.sample_rate)))
+        return spoken
+
+    def _part(self, table: str, name: str) -> tuple[str, str, str, str, str, int, str]:
+        precision = str(self.model.dtype).removeprefix("torch.")
+        return table, "morph", self.model.name, "eager", precision, 1, f"{self.asked.part} {name}"
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m lab.words", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("measure", choices=("times", "guard"))
+    parser.add_argument("folder", type=Path, help="keeps lines and what was heard; it is created")
+    parser.add_argument("--part", choices=PARTS, default="held_out")
+    parser.add_argument("--lines", nargs="+", choices=ALL, default=ALL, help="for guard")
+    parser.add_argument("--seq-groups", type=parse_groups, default=[5, 15], help="of good lines, as 5,15")
+    parser.add_argument("--count", type=int, help="only the first lines of each kind")
+    add_output(parser)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Speak, hear, compare, print and store the rows."""
+    asked = parse(arguments)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("lab.words").setLevel(logging.INFO)
+    torch.set_num_threads(1)
+    model = load_model(demo_voice())
+    ear = Ear(Path(tempfile.gettempdir()) / "whisper-base")
+    bench = Bench(model, ear, asked.folder, asked)
+    rows: Sequence[PartRow] = bench.times() if asked.measure == "times" else bench.faults()
+    for row in rows:
+        print({name: value for name, value in row.flat().items() if value is not None})
+    save_rows(rows, torch.device("cpu"), asked)
+
+
+if __name__ == "__main__":
+    main()

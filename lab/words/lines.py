@@ -1,0 +1,107 @@
+"""What is spoken: everyday lines and paragraphs that no training has seen, presets and clones; and lines that go wrong.
+
+``development`` is where thresholds were chosen; all figures are of ``held_out``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import soundfile
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.morph.text.split import split_text
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+
+from pack import ROOT
+
+from ..benchmarks.quality.lines import read_texts
+from ..training.corpus.paragraphs import paragraphs
+from .record import Asked
+
+PARTS = {"development": "lab/benchmarks/word_check/lines.txt", "held_out": "lab/training/corpus/held_out.txt"}
+RECORDINGS = ("austen-0870", "austen-0880")
+LONGEST = 99  # characters of a piece: the demo voice's limit, with room for a full stop
+SENTENCES, PARAGRAPHS = 100, 20
+WORDS, MORE_WORDS = (60, 80), (100, 140)  # of a paragraph; of one that is spoken in one piece
+GOOD = ("sentences", "paragraphs")
+# How lines are made to go wrong: few groups with stock heads; sampling that is cold, hot or greedy; long pieces.
+WRONG = ("stock1", "stock2", "stock3", "cold", "hot", "greedy", "long")
+
+
+@dataclass(frozen=True)
+class Speakers:
+    """Presets and clones in turn."""
+
+    voices: tuple[Voice, ...]
+
+    @classmethod
+    def of(cls, model: Model) -> Speakers:
+        """Return the checkpoint's presets, and as many clones (x-vector) of other recordings."""
+        presets = [preset_voice(model, name) for name in model.speakers]
+        clones = []
+        for name in RECORDINGS:
+            waveform, rate = soundfile.read(ROOT / "tests" / "data" / f"{name}.flac", dtype="float32")
+            clones.append(clone_voice(model, waveform, rate, CloneOptions(name=name)))
+        return cls(tuple(voice for pair in zip(presets, clones * 2, strict=False) for voice in pair))
+
+
+def read_part(part: str) -> list[str]:
+    """Return a part's sentences."""
+    return [line for line in read_texts(ROOT / PARTS[part]) if not line.startswith("#")]
+
+
+def good_lines(
+    part: str, name: str, groups: int, count: int | None, voices: Sequence[Voice]
+) -> list[list[Asked]]:
+    """Return lines at the checkpoint's own settings, each as its pieces; ``name`` is one of GOOD."""
+    sentences, options = read_part(part), GenerateOptions(seq_groups=groups)
+    texts = sentences[:SENTENCES] if name == "sentences" else paragraphs(sentences, PARAGRAPHS, WORDS, 0)
+    seed = 1000 if name == "sentences" else 3000
+    lines, number = [], 0
+    for index, text in enumerate(texts[:count]):
+        pieces = cut(text)
+        voice = voices[index % len(voices)]
+        lines.append([Asked(piece, voice, seed + number + k, options) for k, piece in enumerate(pieces)])
+        number += len(pieces)
+    return lines
+
+
+def wrong_lines(
+    model: Model, part: str, name: str, count: int | None, voices: Sequence[Voice]
+) -> list[list[Asked]]:
+    """Return lines that often go wrong, each as one piece; ``name`` is one of WRONG."""
+    sentences = read_part(part)[SENTENCES:]
+    texts = paragraphs(sentences, PARAGRAPHS // 2, MORE_WORDS, 3) if name == "long" else sentences
+    options = wrong_options(name, model.sampling)
+    seed = 7000 + 1000 * WRONG.index(name)
+    return [
+        [Asked(said(text), voices[index % len(voices)], seed + index, options)]
+        for index, text in enumerate(texts[:count])
+    ]
+
+
+def wrong_options(name: str, own: Sampling) -> GenerateOptions:
+    """Return how lines of this name are spoken; ``own`` is the checkpoint's sampling."""
+    if name.startswith("stock"):
+        return GenerateOptions(seq_groups=int(name[-1]), tail="stock")
+    changes = {"cold": {"temperature": 0.2}, "hot": {"temperature": 1.3, "top_k": 0, "top_p": 1.0}}
+    if name == "greedy":
+        changes[name] = {"do_sample": False}
+    both = {who: replace(getattr(own, who), **changes.get(name, {})) for who in ("talker", "subtalker")}
+    return GenerateOptions(sampling=replace(own, **both))
+
+
+def said(text: str) -> str:
+    """Return a text as it is spoken."""
+    normalizer = Normalizer("en")
+    return normalizer.close(normalizer.write_out(text).text)
+
+
+def cut(text: str) -> list[str]:
+    """Return the pieces in which a text is spoken."""
+    normalizer = Normalizer("en")
+    return [normalizer.close(piece) for piece in split_text(normalizer.write_out(text).text, LONGEST)]

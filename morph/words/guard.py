@@ -1,0 +1,186 @@
+"""Words that a line skips, says twice or invents, seen while it is spoken in what an attention head looks at.
+
+The head looks at the token that is spoken. In a line that is said well it sees nearly all tokens, one after another,
+with nearly all of its weight. A frame in which it looks elsewhere is alone: it looks ahead at a word like the one that
+is spoken. So a line has gone elsewhere only where the weight of such frames adds up, with none between them that goes
+on from the current word.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+KINDS = ("skipped", "repeated", "invented")
+SEEN = 0.1  # the least weight of a token that the head has seen
+SURE = 0.3  # the least weight of a frame that moves the line
+NEAR = 2  # words by which a line goes on at once
+MOVED = 2.0  # the weight, in frames, that shows that a line has gone elsewhere
+SAID = 1.2  # and that a word was said, so that a line that goes back from it says others twice
+GAP = 3  # tokens in a row that the head has not seen: in lines that are said well it passes over one, at most two
+LEFT = 2  # tokens that it has not seen at the end of a line
+# How much weight the last frames may lack, each 1 at most: nothing of the text is spoken. A pause in a line has less.
+# Behind a line's last word there is silence, up to 0.8 s after a reference.
+FRAMES, LOST = 12, 6.5
+END_FRAMES, END_LOST = 20, 16.0
+HELD = 25  # frames in a row on one word: longer than one is spoken, with the pause behind it
+
+
+@dataclass(frozen=True)
+class WordFault:
+    """What went wrong with the words of a line.
+
+    Args:
+        kind: one of KINDS.
+        first: the first text token of the words that were skipped or said twice; of the word after which others were
+            invented.
+        end: the token after their last one.
+        frame: in which it was noticed, from 0; the number of frames for what only the end shows.
+    """
+
+    kind: str
+    first: int
+    end: int
+    frame: int
+
+
+class WordGuard:
+    """Follows the words of one line.
+
+    Args:
+        words: the text tokens of each word, first and end (excluded), in order and without punctuation. Where text
+            comes late, ``add`` more.
+    """
+
+    def __init__(self, words: Sequence[tuple[int, int]]):
+        self._words: list[tuple[int, int]] = []
+        self._owner: list[int] = []  # the word of each token; what is between two words belongs to the second
+        self._tokens: list[int] = []  # those of words
+        self._seen: list[bool] = []  # each token
+        self._said: list[float] = []  # the weight that each word has had
+        self.add(words)
+        self._frames = 0
+        self._at = 0  # the word that is spoken
+        self._held = 0  # frames in a row on it
+        self._checked = 0  # how many of ``_tokens`` are behind the line, and told if they were skipped
+        self._windows = (_Window(FRAMES, LOST), _Window(END_FRAMES, END_LOST))
+        self._is_lost = False
+        self._begin = self._last = -1  # the words elsewhere that the head looks at,
+        self._weight = 0.0  # and the weight of these frames
+
+    def add(self, words: Sequence[tuple[int, int]]) -> None:
+        """Add words of the text."""
+        for first, end in words:
+            self._owner += [len(self._words)] * (end - len(self._owner))
+            self._seen += [False] * (end - len(self._seen))
+            self._tokens += range(first, end)
+            self._words.append((first, end))
+            self._said.append(0.0)
+
+    def take(self, token: int, weight: float) -> WordFault | None:
+        """Take a frame; return what it shows to have gone wrong.
+
+        Args:
+            token: that the head looked at most, -1 if it saw none.
+            weight: of that token, 0 to 1.
+        """
+        self._frames += 1
+        self._held += 1
+        token = min(token, len(self._owner) - 1)  # punctuation behind the last word
+        if token >= 0 and weight >= SEEN:
+            self._seen[token] = True
+        if self._loses(weight):
+            return self._fault("invented", self._at, self._at)
+        if token < 0 or weight < SURE:
+            return None
+        word = self._owner[token]
+        if not self._at <= word <= self._at + NEAR:
+            return self._look_elsewhere(word, weight)
+        self._go_on(word, weight)
+        return self._skipped(self._words[max(word - NEAR, 0)][0], GAP)
+
+    def end(self) -> list[WordFault]:
+        """Return the words that were not said by the end of a line that ended by itself."""
+        faults = []
+        while fault := self._skipped(len(self._owner), GAP):
+            faults.append(fault)
+        left = [token for token in self._tokens[self._checked :] if not self._seen[token]]
+        if len(left) >= LEFT:
+            faults.append(self._fault("skipped", self._owner[left[0]], self._owner[left[-1]]))
+        return faults
+
+    def _loses(self, weight: float) -> bool:
+        """Return whether the line has just lost its text, or holds a word that nobody speaks so long."""
+        inside, behind = (window.lacks(1 - weight) for window in self._windows)
+        is_last = self._at == len(self._words) - 1
+        was_lost, self._is_lost = self._is_lost, behind if is_last else inside
+        return (self._is_lost and not was_lost) or (self._held == HELD and not is_last)
+
+    def _go_on(self, word: int, weight: float) -> None:
+        if word != self._at:
+            self._at, self._held = word, 0
+        self._said[word] += weight
+        self._begin, self._weight = -1, 0.0
+
+    def _look_elsewhere(self, word: int, weight: float) -> WordFault | None:
+        if self._begin < 0 or not self._last <= word <= self._last + NEAR:
+            self._begin, self._weight = word, 0.0
+        self._last = word
+        self._weight += weight
+        return self._jump() if self._weight >= MOVED else None
+
+    def _jump(self) -> WordFault | None:
+        """Go to where the head looks; return the words between that were not said, or are said twice."""
+        before, begin, last, weight = self._at, self._begin, self._last, self._weight
+        self._go_on(last, weight / (last - begin + 1))
+        if begin > before:
+            return self._skipped(self._words[begin][0], GAP)
+        if self._said[before] >= SAID and self._said[begin]:
+            return self._fault("repeated", begin, before)
+        return None
+
+    def _skipped(self, end: int, least: int) -> WordFault | None:
+        """Return the next words before token ``end`` of which the head has not seen ``least`` tokens in a row."""
+        start = index = self._checked
+        while index < len(self._tokens) and self._tokens[index] < end:
+            if self._seen[self._tokens[index]]:
+                if index - start >= least:
+                    break
+                self._checked = start = index + 1
+            index += 1
+        else:
+            if index - start < least:
+                return None
+        self._checked = index
+        return self._fault("skipped", self._owner[self._tokens[start]], self._owner[self._tokens[index - 1]])
+
+    def _fault(self, kind: str, first: int, last: int) -> WordFault:
+        return WordFault(kind, self._words[first][0], self._words[last][1], self._frames)
+
+
+class _Window:
+    """The sum of the last numbers, and whether it is too high."""
+
+    def __init__(self, count: int, limit: float):
+        self._limit, self._sum = limit, 0.0
+        self._numbers = deque((0.0,) * count, count)
+
+    def lacks(self, number: float) -> bool:
+        """Add a number; return whether the sum has reached the limit."""
+        self._sum += number - self._numbers[0]
+        self._numbers.append(number)
+        return self._sum >= self._limit
+
+
+def word_faults(
+    tokens: Sequence[int], weights: Sequence[float], words: Sequence[tuple[int, int]], ended: bool = True
+) -> list[WordFault]:
+    """Return all that went wrong with the words of a line; the arguments are those of ``WordGuard``.
+
+    ``ended``: whether it ended by itself, so that all of its words should have been said.
+    """
+    guard = WordGuard(words)
+    taken = (guard.take(*frame) for frame in zip(tokens, weights, strict=True))
+    faults = [fault for fault in taken if fault is not None]
+    return faults + (guard.end() if ended else [])
