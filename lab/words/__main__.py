@@ -30,8 +30,8 @@ from ..benchmarks.origin import add_output
 from ..benchmarks.results import PartRow, save_rows
 from .edited import COUNTS, KINDS, doubled_lines, edit, retrace
 from .faults import FaultsRow, Judged, guard_piece, how_heard, judge, summarise_faults
-from .heard import Ear, HeardWord, hear_line, join
-from .lines import GOOD, PARTS, WRONG, Speakers, good_lines, wrong_lines
+from .heard import Ear, HeardWord, Hears, hear_line, join
+from .lines import GOOD, PARTS, WRONG, good_lines, read_voices, wrong_lines
 from .record import Asked, Head, Recorded, record, voice_name
 from .times import TimesRow, start_errors, summarise_times
 
@@ -46,12 +46,14 @@ class Bench:
     Args:
         model: the checkpoint.
         ear: the recogniser.
+        voices: who speaks, in turn.
         folder: of the lines.
         asked: the options of the command.
     """
 
     model: Model
-    ear: Ear
+    ear: Hears
+    voices: Sequence[Voice]
     folder: Path
     asked: argparse.Namespace
 
@@ -60,8 +62,7 @@ class Bench:
         return [row for name in GOOD for groups in self.asked.seq_groups for row in self._times(name, groups)]
 
     def _times(self, name: str, groups: int) -> list[TimesRow]:
-        voices = Speakers.of(self.model).voices
-        lines = good_lines(self.asked.part, name, groups, self.asked.count, voices)
+        lines = good_lines(self.asked.part, name, groups, self.asked.count, self.voices)
         kinds = ["presets" if line[0].voice.kind == "preset" else "clones" for line in lines]
         spoken = self.speak(lines)
         errors = [start_errors(pieces, heard, self.model.texts.backend) for pieces, heard in spoken]
@@ -80,10 +81,9 @@ class Bench:
         return [row for name in self.asked.lines for row in self._faults(name)]
 
     def _faults(self, name: str) -> list[FaultsRow]:
-        voices = Speakers.of(self.model).voices
-        part, count = self.asked.part, self.asked.count
+        voices, part, count = self.voices, self.asked.part, self.asked.count
         if name in KINDS:
-            return [self._edited(name, words, voices) for words in COUNTS]
+            return [self._edited(name, words) for words in COUNTS]
         if name in GOOD:
             sets = [good_lines(part, name, groups, count, voices) for groups in self.asked.seq_groups]
         else:
@@ -95,10 +95,10 @@ class Bench:
             rows.append(FaultsRow(*self._part("word_faults", name), groups, **summarise_faults(judged)))
         return rows
 
-    def _edited(self, kind: str, words: int, voices: Sequence[Voice]) -> FaultsRow:
+    def _edited(self, kind: str, words: int) -> FaultsRow:
         """Measure the guard on lines that do not say their text."""
         groups = self.asked.seq_groups[0]
-        lines = good_lines(self.asked.part, GOOD[0], groups, self.asked.count, voices)
+        lines = good_lines(self.asked.part, GOOD[0], groups, self.asked.count, self.voices)
         rng = random.Random(words)
         if kind == "repeated":
             files = record(self.model, doubled_lines(lines, words), HEAD, self.folder)
@@ -106,7 +106,7 @@ class Bench:
         else:
             right = [one for [one], heard in self.speak(lines) if how_heard(one.text, join(heard)) == "right"]
             pairs = [(one, edit(one.text, kind, words, rng)) for one in right]
-        known = {voice_name(voice): voice for voice in voices}
+        known = {voice_name(voice): voice for voice in self.voices}
         judged = []
         for one, text in pairs:
             line = retrace(self.model, one, text, known, HEAD)
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     model = load_model(demo_voice())
     ear = Ear(Path(tempfile.gettempdir()) / "whisper-base")
-    bench = Bench(model, ear, asked.folder, asked)
+    bench = Bench(model, ear, read_voices(model), asked.folder, asked)
     rows: Sequence[PartRow] = bench.times() if asked.measure == "times" else bench.faults()
     for row in rows:
         print({name: value for name, value in row.flat().items() if value is not None})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from qwen3_tts_morph.postprocess.rates import resample
@@ -24,6 +24,13 @@ class HeardWord:
     word: str
     start: float
     end: float
+
+
+class Hears(Protocol):
+    """Hears words and their times."""
+
+    def hear(self, waveform: np.ndarray, sample_rate: int) -> list[HeardWord]:
+        """Return the words of a waveform, float32 ``[T]``."""
 
 
 class Ear:
@@ -55,7 +62,7 @@ class Ear:
 
 
 def hear_line(
-    ear: Ear, paths: Sequence[Path], pieces: Sequence[np.ndarray], sample_rate: int
+    ear: Hears, paths: Sequence[Path], pieces: Sequence[np.ndarray], sample_rate: int
 ) -> list[HeardWord]:
     """Return what is heard in a line, its pieces one after another; it is kept beside the first piece's file."""
     kept = paths[0].with_suffix(".json" if len(paths) == 1 else ".joined.json")

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import cycle
 
 import soundfile
 from qwen3_tts_morph.morph.model.model import Model
@@ -32,26 +33,21 @@ GOOD = ("sentences", "paragraphs")
 WRONG = ("stock1", "stock2", "stock3", "cold", "hot", "greedy", "long")
 
 
-@dataclass(frozen=True)
-class Speakers:
-    """Presets and clones in turn."""
-
-    voices: tuple[Voice, ...]
-
-    @classmethod
-    def of(cls, model: Model) -> Speakers:
-        """Return the checkpoint's presets, and as many clones (x-vector) of other recordings."""
-        presets = [preset_voice(model, name) for name in model.speakers]
-        clones = []
-        for name in RECORDINGS:
-            waveform, rate = soundfile.read(ROOT / "tests" / "data" / f"{name}.flac", dtype="float32")
-            clones.append(clone_voice(model, waveform, rate, CloneOptions(name=name)))
-        return cls(tuple(voice for pair in zip(presets, clones * 2, strict=False) for voice in pair))
+def read_voices(model: Model) -> list[Voice]:
+    """Return the checkpoint's presets, and clones (x-vector) of the recordings, in turn."""
+    clones = []
+    for name in RECORDINGS:
+        waveform, rate = soundfile.read(ROOT / "tests" / "data" / f"{name}.flac", dtype="float32")
+        clones.append(clone_voice(model, waveform, rate, CloneOptions(name=name)))
+    presets = [preset_voice(model, name) for name in model.speakers]
+    return [voice for pair in zip(presets, cycle(clones), strict=False) for voice in pair]
 
 
 def read_part(part: str) -> list[str]:
-    """Return a part's sentences."""
-    return [line for line in read_texts(ROOT / PARTS[part]) if not line.startswith("#")]
+    """Return a part's sentences: none is in both parts."""
+    texts = {name: read_texts(ROOT / file) for name, file in PARTS.items()}
+    other = texts["held_out"] if part == "development" else []
+    return [line for line in texts[part] if not line.startswith("#") and line not in other]
 
 
 def good_lines(

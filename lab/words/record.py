@@ -190,7 +190,9 @@ def attend(model: Model, prompt: Prompt, codes: torch.Tensor, start: int, head: 
             )
     finally:
         hook.remove()
-    return seen[0][prompt.length - 1 :, start : start + prompt.text_tokens].float().cpu().numpy()
+    seen_text = seen[0][prompt.length - 1 :, start : start + prompt.text_tokens].float().cpu()
+    unseen = prompt.text_tokens - seen_text.shape[1]  # of a trailing text, behind the line's last frame
+    return torch.nn.functional.pad(seen_text, (0, unseen)).numpy()
 
 
 @contextmanager

@@ -115,7 +115,9 @@ class WordGuard:
         inside, behind = (window.lacks(1 - weight) for window in self._windows)
         is_last = self._at == len(self._words) - 1
         was_lost, self._is_lost = self._is_lost, behind if is_last else inside
-        return (self._is_lost and not was_lost) or (self._held == HELD and not is_last)
+        if self._is_lost:
+            return not was_lost
+        return self._held == HELD and not is_last
 
     def _go_on(self, word: int, weight: float) -> None:
         if word != self._at:

@@ -56,11 +56,15 @@ class Path:
         return path[::-1]
 
     def _step(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best step to each token that is not a jump, and the path's score with it; a tie stays."""
+        """Return the best step to each token that is not a jump, and the path's score with it.
+
+        Of equal ones it is the wider: where nothing tells, a path stays on a token as long as it can.
+        """
         padded = np.concatenate((np.full(len(STEP_COSTS) - 1, -np.inf), self._scores))
-        reached = np.lib.stride_tricks.sliding_window_view(padded, len(STEP_COSTS))[:, ::-1] - STEP_COSTS
-        steps = reached.argmax(1)
-        return steps, reached[tokens, steps]
+        # Column k: from the token that is len - 1 - k before.
+        reached = np.lib.stride_tricks.sliding_window_view(padded, len(STEP_COSTS)) - STEP_COSTS[::-1]
+        columns = reached.argmax(1)
+        return len(STEP_COSTS) - 1 - columns, reached[tokens, columns]
 
     def _grow(self, count: int) -> None:
         more = count - len(self._scores)

@@ -1,0 +1,205 @@
+"""The laboratory's measurements of word times and of the guard, on a tiny checkpoint that does not follow its text."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+
+from lab.random_checkpoint import write_checkpoint
+from lab.words.__main__ import Bench, parse
+from lab.words.edited import double, edit
+from lab.words.faults import Judged, how_heard, summarise_faults
+from lab.words.heard import HeardWord, hear_line
+from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
+from lab.words.record import Asked, Head, Recorded, record
+from lab.words.times import start_errors, summarise_times
+from lab.words.tokens import said_tokens
+
+RATE, FRAMES = 24000, 9
+HEAD = Head(1, 0)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    folder = write_checkpoint(tmp_path_factory.mktemp("checkpoints") / "tiny", "tiny", "base")
+    model = load_model(folder, LoadOptions(precision="fp32"))
+    model.sampling = dataclasses.replace(model.sampling, max_new_tokens=FRAMES + 1)
+    return model
+
+
+@pytest.fixture(scope="module")
+def voices(model: Model) -> dict[str, Voice]:
+    noise = np.random.default_rng(0).normal(0, 0.1, 2 * RATE).astype(np.float32)
+    icl = CloneOptions("icl", "A tone.", name="other")
+    return {
+        "x_vector": clone_voice(model, noise, RATE, CloneOptions(name="one")),
+        "icl": clone_voice(model, noise, RATE, icl),
+    }
+
+
+class Ear:
+    """Hears the words of what ``said`` gives it, a tenth of a second each."""
+
+    def __init__(self, *lines: str):
+        self.lines, self.heard = list(lines), 0
+
+    def hear(self, waveform: np.ndarray, sample_rate: int) -> list[HeardWord]:
+        self.heard += 1
+        words = self.lines.pop(0).split()
+        return [HeardWord(word, index / 10, (index + 1) / 10) for index, word in enumerate(words)]
+
+
+def ask(voice: Voice, text: str = "Not a single minute, she said.") -> Asked:
+    return Asked(text, voice, 3, GenerateOptions(seq_groups=1))
+
+
+def spoken(tokens: list[int], text: str = "One two.", count: int = 3) -> Recorded:
+    rows = np.full((len(tokens), count), 0.01, dtype=np.float32)
+    rows[np.arange(len(tokens)), tokens] = 0.9
+    codes = np.zeros((len(tokens), 16), dtype=np.int64)
+    return Recorded(text, "preset a", 15, codes, rows, np.zeros(10, dtype=np.float32), "eos")
+
+
+class Words:
+    """A tokenizer with a token for each word and each full stop."""
+
+    def encode(self, text: str, add_special_tokens: bool) -> argparse.Namespace:
+        ends = [index for index, letter in enumerate(text) if letter in " ."] + [len(text)]
+        starts = [0, *ends[:-1]]
+        return argparse.Namespace(offsets=[one for one in zip(starts, ends, strict=True) if one[0] < one[1]])
+
+
+def test_a_line_is_spoken_once_and_kept_with_what_its_head_sees(model, voices, tmp_path) -> None:
+    [[path]] = record(model, [[ask(voices["x_vector"])]], HEAD, tmp_path)
+    first = Recorded.read(path)
+    made = path.stat().st_mtime_ns
+    assert record(model, [[ask(voices["x_vector"])]], HEAD, tmp_path) == [[path]]
+    assert path.stat().st_mtime_ns == made
+    tokens = len(model.texts.plain(first.text))
+    assert first.rows.shape == (len(first.codes), tokens) and first.voice == "x_vector one"
+    assert len(first.waveform) == len(first.codes) * RATE * 0.08
+    assert (first.rows.sum(1) <= 1.01).all() and model.attention != "eager"
+
+
+def test_the_text_of_a_clone_trails_so_a_frame_sees_one_token_more(model, voices, tmp_path) -> None:
+    [[path]] = record(model, [[ask(voices["x_vector"])]], HEAD, tmp_path)
+    rows = Recorded.read(path).rows[:FRAMES]
+    seen = np.tril(np.ones(rows.shape, dtype=bool))
+    assert (rows[~seen] == 0).all() and (rows[seen] > 0).all()
+
+
+def test_the_text_of_a_clone_with_its_transcript_is_behind_the_recordings_text(
+    model, voices, tmp_path
+) -> None:
+    [[path]] = record(model, [[ask(voices["icl"])]], HEAD, tmp_path)
+    rows = Recorded.read(path).rows
+    before = len(model.texts.plain(voices["icl"].transcript))
+    seen = len(voices["icl"].ref_codes) + 1 - before  # the others trail
+    assert [(row > 0).sum() for row in rows[:2]] == [seen, seen + 1]
+
+
+def test_words_are_found_in_tokens_without_their_punctuation() -> None:
+    assert said_tokens(Words(), "One two. Three.") == [(0, 1), (1, 2), (3, 4)]
+
+
+def test_starts_are_compared_where_all_words_were_heard() -> None:
+    line = spoken([0, 0, 0, 1, 1, 2])
+    late, without = start_errors([line, line], Ear("one two one two").hear(line.waveform, RATE), Words())
+    assert np.allclose(late, [0.1 - 0.24, 0.2 - 0.48, 0.3 - 0.72]) and without == 0
+    assert start_errors([line], Ear("one too").hear(line.waveform, RATE), Words()) is None
+    figures = summarise_times([(np.array([0.1, -0.3, 0.1]), 1), None])
+    assert (figures["spoken"], figures["compared"], figures["words"], figures["without_time"]) == (2, 1, 3, 1)
+    assert (figures["lead_ms"], figures["median_ms"], figures["near_percent"]) == (100, 100, 66.67)
+    with pytest.raises(ValueError, match="no line was heard"):
+        summarise_times([None])
+
+
+@pytest.mark.parametrize(
+    ("heard", "kind"),
+    [
+        ("Not a single minute, she said", "right"),
+        ("not a single minit she said", "other"),
+        ("not a minute she said", "other"),
+        ("not a she said", "broken"),
+        ("not a single minute not a single minute she said", "broken"),
+    ],
+)
+def test_lines_are_broken_where_words_in_a_row_are_missing_or_added(heard: str, kind: str) -> None:
+    assert how_heard("Not a single minute, she said.", heard) == kind
+
+
+def test_a_row_counts_alarms_and_what_was_found() -> None:
+    fault = argparse.Namespace(kind="skipped")
+    lines = [
+        Judged("right", ()),
+        Judged("right", (fault,)),
+        Judged("broken", (fault, fault)),
+        Judged("other", ()),
+    ]
+    figures = summarise_faults(lines)
+    assert [figures[name] for name in ("spoken", "right", "alarms", "broken", "found", "other", "skipped")] == [
+        4, 2, 1, 1, 1, 1, 3,
+    ]  # fmt: skip
+
+
+def test_a_text_is_edited_by_whole_words() -> None:
+    text = "One two three four five six."
+    for count in (1, 2, 3):
+        rng = random.Random(count)
+        assert len(edit(text, "skipped", count, rng).split()) == 6 + count
+        assert edit(text, "cut", count, rng).startswith("One two three four five six ")
+        assert len(edit(text, "invented", count, rng).split()) == 6 - count
+        assert len(double(text, count, rng).split()) == 6 + count
+
+
+def test_development_and_held_out_lines_have_nothing_in_common(model, voices) -> None:
+    texts = {part: set(read_part(part)) for part in PARTS}
+    assert not set.intersection(*texts.values())
+    own = list(voices.values())
+    for name in GOOD:
+        lines = good_lines("held_out", name, 5, 3, own)
+        assert len(lines) == 3 and len({one.seed for line in lines for one in line}) == sum(map(len, lines))
+    assert all(len(wrong_lines(model, "held_out", name, 2, own)) == 2 for name in WRONG)
+
+
+def test_what_was_heard_is_kept(tmp_path) -> None:
+    ear, wave = Ear("one two", "three"), np.zeros(100, dtype=np.float32)
+    paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    first = hear_line(ear, paths, [wave, wave], RATE)
+    assert hear_line(ear, paths, [wave, wave], RATE) == first and ear.heard == 1
+    assert hear_line(ear, paths[:1], [wave], RATE)[0].word == "three"
+
+
+def test_the_command_measures_times_and_the_guard(model, voices, tmp_path) -> None:
+    asked = parse(
+        [
+            "guard",
+            str(tmp_path),
+            "--lines",
+            "sentences",
+            "stock1",
+            "skipped",
+            "--count",
+            "1",
+            "--seq-groups",
+            "1",
+        ]
+    )
+    sentence = good_lines("held_out", "sentences", 1, 1, [voices["x_vector"]])[0][0].text
+    ear = Ear(sentence, sentence, sentence)
+    bench = Bench(model, ear, [voices["x_vector"]], tmp_path, asked)
+    rows = [row.flat() for row in bench.faults()]
+    assert [row["lines"] for row in rows] == [
+        "held_out sentences", "held_out stock1", "held_out skipped 1", "held_out skipped 2", "held_out skipped 3",
+    ]  # fmt: skip
+    assert rows[0]["right"] == 1 and rows[1]["seq_groups"] == 1 and rows[2]["broken"] == 1
+    assert all(row["table"] == "word_faults" and row["spoken"] == 1 for row in rows)

@@ -1,0 +1,54 @@
+"""The path of a line through its text tokens."""
+
+from __future__ import annotations
+
+import pytest
+from qwen3_tts_morph.morph.words.path import Path, token_path
+
+
+def sure(*tokens: int) -> list[int]:
+    return token_path(tokens, [1.0] * len(tokens), 20)
+
+
+def test_a_line_that_is_said_in_order_is_its_own_path() -> None:
+    assert sure(0, 0, 1, 2, 2, 4, 5, 5) == [0, 0, 1, 2, 2, 4, 5, 5]
+
+
+@pytest.mark.parametrize("other", [0, 9])
+def test_a_frame_that_looks_elsewhere_does_not_move_the_path(other: int) -> None:
+    assert sure(0, 1, 2, 3, other, 4, 5, 6) in ([0, 1, 2, 3, 3, 4, 5, 6], [0, 1, 2, 3, 4, 4, 5, 6])
+
+
+def test_a_path_never_goes_back_where_words_are_said_twice() -> None:
+    path = sure(0, 1, 2, 3, 4, 2, 3, 4, 5)
+    assert path == sorted(path) and path[0] == 0 and path[-1] == 5
+
+
+def test_words_that_are_left_out_have_no_frame() -> None:
+    assert sure(0, 0, 1, 12, 12, 13, 14) == [0, 0, 1, 12, 12, 13, 14]
+
+
+def test_weights_decide_where_frames_disagree() -> None:
+    assert token_path([0, 1, 9, 1, 2], [1, 1, 0.2, 0.9, 1], 10) == [0, 1, 1, 1, 2]
+
+
+def test_frames_that_see_no_token_stay() -> None:
+    assert token_path([-1, 0, 1, -1, 2], [0.0, 1, 1, 0.0, 1], 3)[1:] == [0, 1, 1, 2]
+
+
+def test_the_path_is_known_while_more_text_comes() -> None:
+    path = Path()
+    for count, token in enumerate([0, 1, 2, 3], 1):
+        path.take(token, 1.0)
+        assert path.tokens() == list(range(count))
+
+
+def test_a_line_without_frames_has_no_path() -> None:
+    assert token_path([], [], 3) == []
+
+
+def test_the_trace_of_another_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="token 3 is looked at in a text of 3"):
+        token_path([0, 3], [1, 1], 3)
+    with pytest.raises(ValueError):
+        token_path([0, 1], [1], 3)
