@@ -67,7 +67,8 @@ class WordGuard:
         self._windows = (_Window(FRAMES, LOST), _Window(END_FRAMES, END_LOST))
         self._is_lost = False
         self._begin = self._last = -1  # the words elsewhere that the head looks at,
-        self._weight = 0.0  # and the weight of these frames
+        self._weight = 0.0  # the weight of these frames,
+        self._places: set[int] = set()  # and their tokens: who speaks moves on
 
     def add(self, words: Sequence[tuple[int, int]]) -> None:
         """Add words of the text."""
@@ -96,7 +97,7 @@ class WordGuard:
             return None
         word = self._owner[token]
         if not self._at <= word <= self._at + NEAR:
-            return self._look_elsewhere(word, weight)
+            return self._look_elsewhere(token, weight)
         self._go_on(word, weight)
         return self._skipped(self._words[max(word - NEAR, 0)][0], GAP)
 
@@ -125,12 +126,14 @@ class WordGuard:
         self._said[word] += weight
         self._begin, self._weight = -1, 0.0
 
-    def _look_elsewhere(self, word: int, weight: float) -> WordFault | None:
+    def _look_elsewhere(self, token: int, weight: float) -> WordFault | None:
+        word = self._owner[token]
         if self._begin < 0 or not self._last <= word <= self._last + NEAR:
-            self._begin, self._weight = word, 0.0
+            self._begin, self._weight, self._places = word, 0.0, set()
         self._last = word
         self._weight += weight
-        return self._jump() if self._weight >= MOVED else None
+        self._places.add(token)
+        return self._jump() if self._weight >= MOVED and len(self._places) > 1 else None
 
     def _jump(self) -> WordFault | None:
         """Go to where the head looks; return the words between that were not said, or are said twice."""
