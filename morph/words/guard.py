@@ -36,24 +36,29 @@ class WordFault:
         first: the first text token of the words that were skipped or said twice; of the word after which others were
             invented.
         end: the token after their last one.
-        frame: in which it was noticed, from 0; the number of frames for what only the end shows.
+        frames: how many the line had when it was noticed.
     """
 
     kind: str
     first: int
     end: int
-    frame: int
+    frames: int
 
 
 class WordGuard:
     """Follows the words of one line.
 
     Args:
-        words: the text tokens of each word, first and end (excluded), in order and without punctuation. Where text
-            comes late, ``add`` more.
+        words: the text tokens of each word, first and end (excluded), in order and without punctuation; 1 or more.
+            Where text comes late, ``add`` more.
+
+    Raises:
+        ValueError: for a line without words.
     """
 
     def __init__(self, words: Sequence[tuple[int, int]]):
+        if not words:
+            raise ValueError("a line without words cannot be followed: leave it out")
         self._words: list[tuple[int, int]] = []
         self._owner: list[int] = []  # the word of each token; what is between two words belongs to the second
         self._tokens: list[int] = []  # those of words
@@ -88,23 +93,23 @@ class WordGuard:
         """
         self._frames += 1
         self._held += 1
-        token = min(token, len(self._owner) - 1)  # punctuation behind the last word
-        if token >= 0 and weight >= SEEN:
+        if 0 <= token < len(self._seen) and weight >= SEEN:
             self._seen[token] = True
         if self._loses(weight):
             return self._fault("invented", self._at, self._at)
+        token = min(token, len(self._owner) - 1)  # punctuation behind the last word
         if token < 0 or weight < SURE:
             return None
         word = self._owner[token]
         if not self._at <= word <= self._at + NEAR:
             return self._look_elsewhere(token, weight)
         self._go_on(word, weight)
-        return self._skipped(self._words[max(word - NEAR, 0)][0], GAP)
+        return self._skipped(self._words[max(word - NEAR, 0)][0])
 
     def end(self) -> list[WordFault]:
         """Return the words that were not said by the end of a line that ended by itself."""
         faults = []
-        while fault := self._skipped(len(self._owner), GAP):
+        while fault := self._skipped(len(self._owner)):
             faults.append(fault)
         left = [token for token in self._tokens[self._checked :] if not self._seen[token]]
         if len(left) >= LEFT:
@@ -140,22 +145,22 @@ class WordGuard:
         before, begin, last, weight = self._at, self._begin, self._last, self._weight
         self._go_on(last, weight / (last - begin + 1))
         if begin > before:
-            return self._skipped(self._words[begin][0], GAP)
+            return self._skipped(self._words[begin][0])
         if self._said[before] >= SAID and self._said[begin]:
             return self._fault("repeated", begin, before)
         return None
 
-    def _skipped(self, end: int, least: int) -> WordFault | None:
-        """Return the next words before token ``end`` of which the head has not seen ``least`` tokens in a row."""
+    def _skipped(self, end: int) -> WordFault | None:
+        """Return the next words before token ``end`` of which the head has not seen GAP tokens in a row."""
         start = index = self._checked
         while index < len(self._tokens) and self._tokens[index] < end:
             if self._seen[self._tokens[index]]:
-                if index - start >= least:
+                if index - start >= GAP:
                     break
                 self._checked = start = index + 1
             index += 1
         else:
-            if index - start < least:
+            if index - start < GAP:
                 return None
         self._checked = index
         return self._fault("skipped", self._owner[self._tokens[start]], self._owner[self._tokens[index - 1]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from qwen3_tts_morph.morph.words.guard import FRAMES, WordFault, WordGuard, word_faults
 
 WORDS = [(2 * word, 2 * word + 2) for word in range(10)]
@@ -39,12 +40,25 @@ def test_skipped_words_are_told_soon_and_once() -> None:
     line = said(0, 1, 2, 6, 7, 8, 9)
     [fault] = faults(line)
     assert spans([fault]) == [("skipped", 6, 12)]
-    assert fault.frame <= len(said(0, 1, 2, 6))
+    assert fault.frames <= len(said(0, 1, 2, 6))
 
 
 def test_a_line_that_ends_early_skips_the_rest_only_if_it_ended_by_itself() -> None:
     assert spans(faults(said(0, 1, 2, 3, 4, 5, 6))) == [("skipped", 14, 20)]
     assert faults(said(0, 1, 2, 3), ended=False) == []
+
+
+def test_a_full_stop_at_the_end_does_not_say_the_last_word() -> None:
+    assert spans(faults([*said(*range(9)), 20, 20, 21])) == [("skipped", 18, 20)]
+
+
+def test_a_word_in_the_silence_at_the_end_is_not_said_twice() -> None:
+    assert faults([*said(*range(10)), 20, 4, 4, 4, 4, 20]) == []
+
+
+def test_a_line_without_words_is_refused() -> None:
+    with pytest.raises(ValueError, match="leave it out"):
+        WordGuard([])
 
 
 def test_words_that_are_said_twice() -> None:
