@@ -83,7 +83,7 @@ def how_heard(asked: str, heard: str) -> str:
     return "broken" if longest >= FEW else "other"
 
 
-def summarise_faults(lines: Sequence[Judged]) -> dict[str, int]:
+def summarise_faults(lines: Sequence[Judged]) -> dict[str, Any]:
     """Return a row's figures from its lines."""
     heard = {name: [one for one in lines if one.heard == name] for name in ("right", "broken", "other")}
     found = {name: sum(bool(one.faults) for one in own) for name, own in heard.items()}

@@ -75,7 +75,7 @@ def start_errors(
     return np.array([word.start for word in heard][1:]) - np.array(starts[1:]), missing
 
 
-def summarise_times(errors: Sequence[tuple[np.ndarray, int] | None]) -> dict[str, float]:
+def summarise_times(errors: Sequence[tuple[np.ndarray, int] | None]) -> dict[str, Any]:
     """Return a row's figures from the errors of its lines."""
     compared = [one for one in errors if one is not None]
     late = 1000 * np.concatenate([np.zeros(0), *(one[0] for one in compared)])

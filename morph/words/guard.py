@@ -17,7 +17,7 @@ SEEN = 0.1  # the least weight of a token that the head has seen
 SURE = 0.3  # the least weight of a frame that moves the line
 NEAR = 2  # words by which a line goes on at once
 MOVED = 2.0  # the weight, in frames, that shows that a line has gone elsewhere
-SAID = 1.2  # and that a word was said, so that a line that goes back from it says others twice
+AGAIN = 1.5  # of it on tokens that were said before: the line says words twice
 GAP = 3  # tokens in a row that the head has not seen: in lines that are said well it passes over one, at most two
 LEFT = 2  # tokens that it has not seen at the end of a line
 # How much weight the last frames may lack, each 1 at most: nothing of the text is spoken. A pause in a line has less.
@@ -62,8 +62,7 @@ class WordGuard:
         self._words: list[tuple[int, int]] = []
         self._owner: list[int] = []  # the word of each token; what is between two words belongs to the second
         self._tokens: list[int] = []  # those of words
-        self._seen: list[bool] = []  # each token
-        self._said: list[float] = []  # the weight that each word has had
+        self._best: list[float] = []  # the highest weight that each token has had
         self.add(words)
         self._frames = 0
         self._at = 0  # the word that is spoken
@@ -72,17 +71,18 @@ class WordGuard:
         self._windows = (_Window(FRAMES, LOST), _Window(END_FRAMES, END_LOST))
         self._is_lost = False
         self._begin = self._last = -1  # the words elsewhere that the head looks at,
-        self._weight = 0.0  # the weight of these frames,
-        self._places: set[int] = set()  # and their tokens: who speaks moves on
+        self._weight = self._again = (
+            0.0  # the weight of these frames, and of those whose token was said before,
+        )
+        self._places: dict[int, bool] = {}  # and for each token whether it was
 
     def add(self, words: Sequence[tuple[int, int]]) -> None:
         """Add words of the text."""
         for first, end in words:
             self._owner += [len(self._words)] * (end - len(self._owner))
-            self._seen += [False] * (end - len(self._seen))
+            self._best += [0.0] * (end - len(self._best))
             self._tokens += range(first, end)
             self._words.append((first, end))
-            self._said.append(0.0)
 
     def take(self, token: int, weight: float) -> WordFault | None:
         """Take a frame; return what it shows to have gone wrong.
@@ -93,17 +93,20 @@ class WordGuard:
         """
         self._frames += 1
         self._held += 1
-        if 0 <= token < len(self._seen) and weight >= SEEN:
-            self._seen[token] = True
-        if self._loses(weight):
-            return self._fault("invented", self._at, self._at)
-        token = min(token, len(self._owner) - 1)  # punctuation behind the last word
-        if token < 0 or weight < SURE:
-            return None
+        fault = self._fault("invented", self._at, self._at) if self._loses(weight) else None
+        if token >= 0 and weight >= SURE:
+            fault = self._follow(token, weight) or fault
+        if 0 <= token < len(self._best):  # else it is punctuation behind the last word
+            self._best[token] = max(self._best[token], weight)
+        return fault
+
+    def _follow(self, token: int, weight: float) -> WordFault | None:
+        """Go on to a token, or note that the head looks elsewhere."""
+        token = min(token, len(self._owner) - 1)
         word = self._owner[token]
         if not self._at <= word <= self._at + NEAR:
             return self._look_elsewhere(token, weight)
-        self._go_on(word, weight)
+        self._go_on(word)
         return self._skipped(self._words[max(word - NEAR, 0)][0])
 
     def end(self) -> list[WordFault]:
@@ -111,7 +114,7 @@ class WordGuard:
         faults = []
         while fault := self._skipped(len(self._owner)):
             faults.append(fault)
-        left = [token for token in self._tokens[self._checked :] if not self._seen[token]]
+        left = [token for token in self._tokens[self._checked :] if self._best[token] < SEEN]
         if len(left) >= LEFT:
             faults.append(self._fault("skipped", self._owner[left[0]], self._owner[left[-1]]))
         return faults
@@ -125,36 +128,36 @@ class WordGuard:
             return not was_lost
         return self._held == HELD and not is_last
 
-    def _go_on(self, word: int, weight: float) -> None:
+    def _go_on(self, word: int) -> None:
         if word != self._at:
             self._at, self._held = word, 0
-        self._said[word] += weight
-        self._begin, self._weight = -1, 0.0
+        self._begin = -1
 
     def _look_elsewhere(self, token: int, weight: float) -> WordFault | None:
         word = self._owner[token]
-        if self._begin < 0 or not self._last <= word <= self._last + NEAR:
-            self._begin, self._weight, self._places = word, 0.0, set()
-        self._last = word
+        if self._begin < 0 or abs(word - self._last) > NEAR:
+            self._begin, self._weight, self._again, self._places = word, 0.0, 0.0, {}
+        self._begin, self._last = min(self._begin, word), word
         self._weight += weight
-        self._places.add(token)
+        if self._places.setdefault(token, self._best[token] >= SURE):
+            self._again += weight
+        # Who speaks moves on: to look at one token says nothing.
         return self._jump() if self._weight >= MOVED and len(self._places) > 1 else None
 
     def _jump(self) -> WordFault | None:
         """Go to where the head looks; return the words between that were not said, or are said twice."""
-        before, begin, last, weight = self._at, self._begin, self._last, self._weight
-        self._go_on(last, weight / (last - begin + 1))
+        before, begin, last = self._at, self._begin, self._last
+        self._go_on(last)
         if begin > before:
             return self._skipped(self._words[begin][0])
-        if self._said[before] >= SAID and self._said[begin]:
-            return self._fault("repeated", begin, before)
-        return None
+        said = sum(self._places.values())
+        return self._fault("repeated", begin, before) if said > 1 and self._again >= AGAIN else None
 
     def _skipped(self, end: int) -> WordFault | None:
         """Return the next words before token ``end`` of which the head has not seen GAP tokens in a row."""
         start = index = self._checked
         while index < len(self._tokens) and self._tokens[index] < end:
-            if self._seen[self._tokens[index]]:
+            if self._best[self._tokens[index]] >= SEEN:
                 if index - start >= GAP:
                     break
                 self._checked = start = index + 1
