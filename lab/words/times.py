@@ -16,6 +16,8 @@ from .record import Recorded
 from .tokens import said_tokens
 
 NEAR_S = 0.2
+STEP_S, QUIET_DB = 0.01, -35.0  # under the loudest step: quiet
+SAMPLE_RATE = 24000
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,25 @@ def word_frames(line: Recorded, words: Sequence[tuple[int, int]]) -> tuple[np.nd
     return edges[:, 0], int((edges[:, 0] == edges[:, 1]).sum())
 
 
+def after_quiet(starts: Sequence[float], waveform: np.ndarray, sample_rate: int) -> list[float]:
+    """Return starts in seconds; one that is in a quiet place is moved to its end, as no word begins in a pause."""
+    size = round(STEP_S * sample_rate)
+    steps = waveform[: len(waveform) // size * size].reshape(-1, size)
+    power = np.square(steps, dtype=np.float64).mean(axis=1)
+    loud = np.flatnonzero(power >= power.max() * 10 ** (QUIET_DB / 10))
+    moved = []
+    for start in starts:
+        later = loud[np.searchsorted(loud, round(start / STEP_S)) :]
+        moved.append(max(start, float(later[0]) * STEP_S) if len(later) else start)
+    return moved
+
+
 def start_errors(
     pieces: Sequence[Recorded], heard: Sequence[HeardWord], tokenizer: Any
 ) -> tuple[np.ndarray, int] | None:
     """Return heard minus reported starts of a line's words but the first, in seconds, and the words without a frame.
+
+    A start in a quiet place counts from its end, as in captions.
 
     None if the recogniser did not hear all words, or heard others.
     """
@@ -72,6 +89,7 @@ def start_errors(
         frames, missing = frames + len(piece.codes), missing + without
     if [plain(word) for word in texts] != [plain(word.word) for word in heard]:
         return None
+    starts = after_quiet(starts, np.concatenate([piece.waveform for piece in pieces]), SAMPLE_RATE)
     return np.array([word.start for word in heard][1:]) - np.array(starts[1:]), missing
 
 

@@ -21,7 +21,7 @@ from lab.words.faults import Judged, how_heard, summarise_faults
 from lab.words.heard import HeardWord, hear_line
 from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
 from lab.words.record import Asked, Head, Recorded, record
-from lab.words.times import start_errors, summarise_times
+from lab.words.times import after_quiet, start_errors, summarise_times
 from lab.words.tokens import said_tokens
 
 RATE, FRAMES = 24000, 9
@@ -66,7 +66,7 @@ def spoken(tokens: list[int], text: str = "One two.", count: int = 3) -> Recorde
     rows = np.full((len(tokens), count), 0.01, dtype=np.float32)
     rows[np.arange(len(tokens)), tokens] = 0.9
     codes = np.zeros((len(tokens), 16), dtype=np.int64)
-    return Recorded(text, "preset a", 15, codes, rows, np.zeros(10, dtype=np.float32), "eos")
+    return Recorded(text, "preset a", 15, codes, rows, np.ones(len(tokens) * 1920, dtype=np.float32), "eos")
 
 
 class Words:
@@ -109,6 +109,11 @@ def test_the_text_of_a_clone_with_its_transcript_is_behind_the_recordings_text(
 
 def test_words_are_found_in_tokens_without_their_punctuation() -> None:
     assert said_tokens(Words(), "One two. Three.") == [(0, 1), (1, 2), (3, 4)]
+
+
+def test_a_start_in_a_pause_counts_from_its_end() -> None:
+    wave = np.concatenate([np.full(RATE, level, dtype=np.float32) for level in (0.5, 0.0, 0.5, 0.0)])
+    assert after_quiet([0.3, 1.2, 2.5, 3.5], wave, RATE) == [0.3, 2.0, 2.5, 3.5]
 
 
 def test_starts_are_compared_where_all_words_were_heard() -> None:
