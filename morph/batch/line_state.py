@@ -162,9 +162,11 @@ class LineState(TurnLine):
     @property
     def may_ask(self) -> bool:
         """Whether it may have ended, or want a row: not one that is heard and has a row, or complete and in work."""
+        takes = self.takes  # it is asked of every line before every frame: so no other property is
         if self.is_live:
-            return not self.takes.decoding
-        return not self.is_busy or self._waiting > 0 or bool(self.takes.again)
+            return not takes.decoding
+        in_work = takes.decoding or takes.in_codec
+        return not in_work or bool(takes.again) or takes.given < len(self.parts.pieces)
 
     @property
     def _is_complete(self) -> bool:

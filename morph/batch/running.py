@@ -112,7 +112,7 @@ class Running:
             self.follow()  # first: the engine makes room for the lines that are there
             engine.decode(model, self, self._options, self._on_frame, choice)
             self._turns.send(self._heard)
-            self._park(always=True)  # readers are not waited for: others need the model
+            self._let_go(always=True)  # readers are not waited for: others need the model
         finally:
             self._queue.end()
 
@@ -156,11 +156,9 @@ class Running:
         self._hear()
         if most := self._complete_now:
             self._shared.whole.run(most)
-        self._leave()
-        self._park()
-        self._admit()
+        idle = [*self._let_go(), *self._admit()]
         self._note_standing([line for line in followed if line.may_starve])
-        for line in self._lines.values():
+        for line in idle:
             if line.may_ask:
                 for piece, request in line.next_requests():
                     self._add(line, piece, request)
@@ -225,13 +223,26 @@ class Running:
             if not line.is_live and line.speech.is_heard:
                 line.hear()
 
-    def _leave(self) -> None:
-        """Release the lines that have ended."""
-        ended = [line for line in self._lines.values() if line.may_ask and line.is_done]
+    def _let_go(self, always: bool = False) -> list[LineState]:
+        """Release the lines that have ended, and park those that need no row; return those that may still ask for one.
+
+        ``always``: park every line that has none, even if its reader wants more by now.
+        """
+        is_over = self._queue.turn_left_s == 0.0
+        if is_over:
+            self._withdraw()
+        idle = self._leave([line for line in self._lines.values() if line.may_ask])
+        parted = [line for line in idle if self._park(line, is_over, always)]
+        return self._leave(idle) if parted else idle
+
+    def _leave(self, lines: Sequence[LineState]) -> list[LineState]:
+        """Release those of these lines that have ended; return the others that are still spoken."""
+        ended = [line for line in lines if line.number in self._lines and line.is_done]
         for line in ended:
             self._release(line)
         for line in ended:  # all are released first: a reader who has all of its line may look at the status
             line.finish()
+        return [line for line in lines if line.number in self._lines]
 
     def _release(self, line: LineState) -> None:
         if line.begun:
@@ -239,27 +250,23 @@ class Running:
         del self._lines[line.number]
         self._queue.counts.speaking = len(self._lines)
 
-    def _park(self, always: bool = False) -> None:
-        """Take the lines out of the batch that need no row for now: ``_needs_no_row``.
+    def _park(self, line: LineState, is_over: bool, always: bool) -> bool:
+        """Take a line out of the batch if it needs no row for now; return whether it was looked at.
 
         Such a line has no row in the engine; between two pieces it has no state in the codec either, so the rest of its
         piece is sent at once. What is kept for a slow reader is that, and the codes of its other pieces; a reader that
-        wants more gets all that is made. ``always``: every line, even if its reader wants more by now.
+        wants more gets all that is made.
         """
-        is_over = self._queue.turn_left_s == 0.0
-        if is_over:
-            self._withdraw()
-        for line in [line for line in self._lines.values() if not line.is_busy]:
-            if line.is_done or not (always or self._needs_no_row(line, is_over)):
-                continue
-            if line.in_codec or line.begun:
-                self._turns.finish_piece(line)
-            while line.chunks.has_codes and line.wants_rows and not line.is_full:
-                self._turns.finish_piece(line)
-            if not line.is_done:
-                self._release(line)
-                self._queue.park(line.waiting, line)
-        self._leave()
+        if line.is_busy or not (always or self._needs_no_row(line, is_over)):
+            return False
+        if line.in_codec or line.begun:
+            self._turns.finish_piece(line)
+        while line.chunks.has_codes and line.wants_rows and not line.is_full:
+            self._turns.finish_piece(line)
+        if not line.is_done:
+            self._release(line)
+            self._queue.park(line.waiting, line)
+        return True
 
     def _withdraw(self) -> None:
         """Take back the pieces that wait for a row: it is the turn of another group."""
@@ -271,16 +278,18 @@ class Running:
         """Return whether a line waits: for text, for another turn of its group, or for a reader of what is decoded."""
         return (is_over or line.lacks_text) if line.wants_rows else line.speech.is_full
 
-    def _admit(self) -> None:
-        """Take waiting lines; while others play only a few per frame, because prompts take time."""
-        playing = len(self._heard)
+    def _admit(self) -> list[LineState]:
+        """Take waiting lines, which are returned; while others play only a few per frame: prompts take time."""
+        playing, opened = len(self._heard), list[LineState]()
         self._wave += 1
         most = min(self._settings.rows, playing + NEWCOMERS) if playing else self._settings.rows
         while playing < most and (one := self._queue.take(self._group)) is not None:
-            line = self._open(one)
-            playing += line is not None and (line.is_live or playing > 0)
+            if (line := self._open(one)) is not None:
+                opened.append(line)
+                playing += line.is_live or playing > 0
             # The queue counts those that have begun.
             self._queue.counts.speaking = len(self._lines)
+        return opened
 
     def _open(self, one: Waiting) -> LineState | None:
         self._count += 1
@@ -318,8 +327,7 @@ class Running:
         if self._shared.whole.run():
             return
         self._turns.send(self._heard, hurry=True)
-        self._leave()
-        self._park()
+        self._let_go()
         self._speed.rest()
         if len(self._lines) < lines:  # a row is free: look who waits
             return

@@ -677,7 +677,9 @@ def test_a_reader_who_takes_chunks_while_the_batch_ends_gets_all(
     """The lines of a batch that ends are parked one after another, and meanwhile a reader may want more."""
     slow, finish_piece, park = [], CodecTurns.finish_piece, Running._park
     monkeypatch.setattr(  # no line is parked before the batch ends
-        Running, "_park", lambda decoding, always=False: park(decoding, True) if always else None
+        Running,
+        "_park",
+        lambda decoding, line, is_over, always: always and park(decoding, line, is_over, True),
     )
     line = replace(parked, text=" ".join(["word " * 7 + "ends here."]))
 
