@@ -59,7 +59,10 @@ class Bench:
 
     def times(self) -> list[TimesRow]:
         """Measure the starts of words."""
-        return [row for name in GOOD for groups in self.asked.seq_groups for row in self._times(name, groups)]
+        names = [name for name in GOOD if name in self.asked.lines]
+        return [
+            row for name in names for groups in self.asked.seq_groups for row in self._times(name, groups)
+        ]
 
     def _times(self, name: str, groups: int) -> list[TimesRow]:
         lines = good_lines(self.asked.part, name, groups, self.asked.count, self.voices)
@@ -133,7 +136,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("measure", choices=("times", "guard"))
     parser.add_argument("folder", type=Path, help="keeps lines and what was heard; it is created")
     parser.add_argument("--part", choices=PARTS, default="held_out")
-    parser.add_argument("--lines", nargs="+", choices=ALL, default=ALL, help="for guard")
+    parser.add_argument("--lines", nargs="+", choices=ALL, default=ALL, help="times: of good ones only")
     parser.add_argument("--seq-groups", type=parse_groups, default=[5, 15], help="of good lines, as 5,15")
     parser.add_argument("--count", type=int, help="only the first lines of each kind")
     add_output(parser)

@@ -104,7 +104,7 @@ def summarise_times(errors: Sequence[tuple[np.ndarray, int] | None]) -> dict[str
         "spoken": len(errors),
         "compared": len(compared),
         "words": len(late),
-        "lead_ms": round(float(np.median(late)), 1),
+        "lead_ms": round(float(np.median(late)), 1) + 0.0,  # no -0.0
         "median_ms": round(float(np.median(far)), 1),
         "p95_ms": round(float(np.quantile(far, 0.95)), 1),
         "worst_ms": round(float(far.max()), 1),
