@@ -22,6 +22,8 @@ DECODINGS = ("crossbar", LOSSLESS)
 TAILS = ("auto", "stock")
 WEIGHTS = ("full", "int8")
 NORMALIZE = ("auto", "off")
+IGNORE, END_AT_ONCE = "ignore", "end"
+WRONG_WORDS = (IGNORE, "retry", END_AT_ONCE)
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0  # beyond them logits are not finite, or all alike
 LEAST_PENALTY, MOST_PENALTY = 0.1, 10.0
 MOST_LINES = 512  # decoded together
@@ -172,9 +174,12 @@ class GenerateOptions:
         decoding: "crossbar" keeps the crossbar's samples. "lossless" had the distribution of 15 ``seq_groups`` in fewer
             passes, but saved no time: it sets ``seq_groups`` to 15 (docs/knob.md says why).
         tail: "auto" uses the checkpoint's trained tail if it has one for this SEQ_GROUPS; "stock" never does.
-        retries: how often a piece that went wrong (silent, ended too early, ran on, looped) is spoken again, each
-            time with the next seed; 0 to 10.
+        retries: how often a piece that went wrong (silent, ended too early, ran on, looped; ``wrong_words``) is spoken
+            again, each time with the next seed; 0 to 10.
         normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them; "off" never.
+        wrong_words: what happens where the alignment head shows that words are skipped, said twice or invented
+            (docs/words.md). "ignore": nothing. "retry": the piece counts as one that went wrong. "end": so too, and it
+            ends when that is noticed, also in a stream. Checkpoints without such a head refuse all but "ignore".
         chunk_frames: for streams, the frames of a line's first chunks; the last number repeats. 1 to 300 each.
         trim_ends: cut the silence at both ends of a line, but for 40 ms (``postprocess/ends.py``). Pauses stay.
     """
@@ -189,12 +194,14 @@ class GenerateOptions:
     tail: str = "auto"
     retries: int = 1
     normalize: str = "auto"
+    wrong_words: str = IGNORE
     chunk_frames: tuple[int, ...] = (1, 1, 2, 4, 8, 12)
     trim_ends: bool = False
 
     def __post_init__(self) -> None:
         _keep_plain(self)
         check_choice("normalize", self.normalize, NORMALIZE)
+        check_choice("wrong_words", self.wrong_words, WRONG_WORDS)
         if not is_whole(self.retries, 0, MOST_RETRIES):
             raise ValueError(f"retries is {self.retries!r}: choose a whole number from 0 to {MOST_RETRIES}")
         check_seq_groups(self.seq_groups)

@@ -16,6 +16,7 @@ from ..morph.options import (
     MOST_RETRIES,
     NORMALIZE,
     PREDICTED_GROUPS,
+    WRONG_WORDS,
     GenerateOptions,
     check_choice,
 )
@@ -165,6 +166,19 @@ def normalize_text() -> io.Input:
         "auto: writes out numbers, dates, prices and all-caps words as English words for checkpoints that cannot "
         "read them (the demo voice). Published checkpoints read them, so their text is left unchanged. The report "
         f"shows the text as spoken. off: leaves the text unchanged. Default: {GenerateOptions.normalize}.",
+        optional=True,
+    )
+
+
+def wrong_words() -> io.Input:
+    return choice(
+        "wrong_words",
+        WRONG_WORDS,
+        GenerateOptions.wrong_words,
+        "What to do where the model is seen to skip, repeat or invent words (its attention follows the text). ignore: "
+        "nothing. retry: the speech counts as failed and is retried. end: also stops it as soon as that is seen. "
+        "Words that are only badly spoken need the Word Check node. Needs a checkpoint with a known alignment head. "
+        f"Default: {GenerateOptions.wrong_words}.",
         optional=True,
     )
 

@@ -1,11 +1,10 @@
-"""Which tokens of a text each of its words is."""
+"""Which tokens of a text each of its words is, by the checkpoint's tokenizer alone."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-SAID = re.compile(r"[^\W_](?:\S*[^\W_])?")  # a word between spaces, without the punctuation around it
+from qwen3_tts_morph.morph.words import said
 
 
 def said_tokens(tokenizer: Any, text: str) -> list[tuple[int, int]]:
@@ -13,13 +12,4 @@ def said_tokens(tokenizer: Any, text: str) -> list[tuple[int, int]]:
 
     ``tokenizer``: of the ``tokenizers`` library, the checkpoint's.
     """
-    offsets = tokenizer.encode(text, add_special_tokens=False).offsets
-    words = []
-    for match in SAID.finditer(text):
-        own = [
-            index
-            for index, (begin, end) in enumerate(offsets)
-            if begin < match.end() and end > match.start() and text[begin:end].strip()
-        ]
-        words.append((own[0], own[-1] + 1))
-    return words
+    return said.said_tokens(text, tokenizer.encode(text, add_special_tokens=False).offsets)

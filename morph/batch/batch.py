@@ -31,6 +31,7 @@ from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import cut_line, normalizer_of, piece_limit
 from ..speech.report import describe
 from ..speech.word_times import check_word_times, word_times
+from ..speech.wrong_words import check_followed
 from ..synthesizer import Synthesizer
 from ..words.timing import WordTime
 from .fitting import most_rows
@@ -55,6 +56,7 @@ class SynthesizerChecks:
 
     def check(self, line: Line, options: GenerateOptions) -> None:
         check_line(self._model, line)
+        check_followed(self._model, options)
 
 
 class Batch:

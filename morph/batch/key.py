@@ -60,7 +60,7 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
             "engine": [choice.engine, choice.codec],
-            "decoding": [options.seq_groups, options.tail, options.guard],
+            "decoding": [options.seq_groups, options.tail, options.guard, options.wrong_words],
             "sampling": asdict(options.sampling or model.sampling),
             "joining": [options.crossfade_ms, options.trim_ends],
         }

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..decode.decoded import BROKEN, Decoded
+from ..decode.decoded import ALIGNMENT, BROKEN, Decoded
 from ..decode.request import LineRequest
 from ..model.finite import NotFinite, of_voice
-from ..options import FRAME_RATE
-from ..speech.joined import assemble, warn_of
+from ..options import END_AT_ONCE, FRAME_RATE
+from ..speech.joined import assemble, note_of, warn_of
 from ..speech.late_text import LateLine, SentenceLine, TokenLine
 from ..speech.lines import LineReport, Spoken
 from ..speech.piece import Making, Piece
 from ..speech.pieces import LinePieces, expected_of, text_as_spoken
-from ..speech.takes import CAP, WRONG, Take, judge_end
+from ..speech.takes import CAP, WORDS, WRONG, Take
 from ..speech.whole_text import WholeLine
+from ..speech.wrong_words import follow_words
 from ..voice.prompt import PromptBuilder
+from ..words.trace import frame_of
 from .codec.line import TurnLine
 from .codec.line_chunks import NO_CODES, LineChunks
 from .codec.pacing import ChunkSizes, Speed
@@ -56,16 +58,20 @@ class Sent:
 
     Args:
         frames, samples: so far.
-        ends: how the pieces went that are sent completely.
+        ends: how the pieces went that are sent completely, and for people which of their words went wrong.
         stopped: one of ``takes.STOPPED``, where the line is over before its end.
         error: why, of one that failed.
     """
 
     frames: int = 0
     samples: int = 0
-    ends: list[str] = field(default_factory=list)
+    ends: list[tuple[str, str]] = field(default_factory=list)
     stopped: str | None = None
     error: BaseException | None = None
+
+    def note(self, take: Take) -> None:
+        """Note how a piece went that is sent completely."""
+        self.ends.append((take.ended, take.wrong))
 
 
 class Takes:
@@ -300,10 +306,15 @@ class LineState(TurnLine):
         elif self.is_live and (most := self.parts.sampling.line_frames) is not None and takes.number == 1:
             request.guard.max_frames = min(request.guard.max_frames, most - takes.coded)
         codes = piece.making.codes
+        words = None
+        if self.speech.options.wrong_words == END_AT_ONCE and text is None:
+            words = follow_words(self.parts.model, piece.text)
 
         def note(frame: np.ndarray) -> None:
             codes.append(frame)
             progress.done += 1
+            if words is not None and words.take(*frame_of(frame[ALIGNMENT:])) is not None:
+                request.guard.ordered = WORDS
 
         def end(ended: str) -> None:
             self._end_piece(piece, ended)
@@ -363,8 +374,8 @@ class LineState(TurnLine):
 
     def _judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray) -> None:
         """Keep the better one of this take and those before."""
-        number, rate = self.takes.number, self.parts.model.sample_rate
-        take = Take(decoded, wave, judge_end(piece.text, decoded, wave, rate), number)
+        number = self.takes.number
+        take = self.parts.judge(piece, decoded, wave, number)
         if piece.take is not None and not take.better_than(piece.take):
             take = replace(piece.take, number=number)
         piece.take = take
@@ -420,11 +431,12 @@ class LineState(TurnLine):
         if self.speech.delivery.keep:
             self._judge(piece, decoded, wave)
         else:
-            self._sent.ends.append(judge_end(piece.text, decoded, wave, self.parts.model.sample_rate))
+            heard = self.parts.judge(piece, decoded, wave)
+            self._sent.note(heard)
             piece.making = Making()
             return
         assert piece.take is not None
-        self._sent.ends.append(piece.take.ended)
+        self._sent.note(piece.take)
         if self.chunks.is_cut:
             self._leave_out(CAP)
         if self.chunks.ended:
@@ -497,8 +509,8 @@ class LineState(TurnLine):
             str(line.text),
             self._sent.frames,
             self._sent.samples / parts.model.sample_rate,
-            ended=self._sent.stopped or next((end for end in self._sent.ends if end in WRONG), "eos"),
+            ended=self._sent.stopped or next((end for end, _ in self._sent.ends if end in WRONG), "eos"),
             pieces=len(parts.pieces),
             spoken=text_as_spoken(line, parts.said),
-            notes=parts.said.notes,
+            notes=(*parts.said.notes, *(note_of(wrong) for _, wrong in self._sent.ends if wrong)),
         )

@@ -10,6 +10,7 @@ from ..options import GenerateOptions
 from ..runtime.bell import Bell
 from ..speech.lines import Line, Spoken, check_complete, check_lines
 from ..speech.progress import OnFrame
+from ..speech.wrong_words import check_followed
 from ..synthesizer import Synthesizer
 from .batch import Batch
 from .fitting import stream_rows
@@ -45,6 +46,7 @@ def render_lines(
     options = options or GenerateOptions()
     check_complete(lines)
     check_lines(synthesizer.model, lines)
+    check_followed(synthesizer.model, options)
     if on_phase is not None:
         on_phase(f"speaking {len(lines)} line{'' if len(lines) == 1 else 's'}")
     bell = Bell()
@@ -111,6 +113,7 @@ def stream_lines(
     """
     options = options or GenerateOptions()
     check_lines(synthesizer.model, lines)
+    check_followed(synthesizer.model, options)
     return SpeechStream(synthesizer, lines, options, on_frame, in_turn)
 
 

@@ -24,17 +24,21 @@ class Guard:
     Args:
         max_frames: the line's cap.
         detect_loops: whether to look for loops.
+        ordered: why the line is to end with its next frame, if somebody else has found a reason.
     """
 
     max_frames: int
     detect_loops: bool = True
     frames: int = 0
+    ordered: str | None = None
     _recent: deque[int] = field(default_factory=lambda: deque(maxlen=LONGEST_PERIOD))
     _agreed: int = 0
 
     def add(self, code: int) -> str | None:
-        """Take a finished frame's group 0 code; return why the line must end now ("cap", "loop"), or None."""
+        """Take a frame's group 0 code; return why the line must end now ("cap", "loop", or as ordered), or None."""
         self.frames += 1
+        if self.ordered is not None:
+            return self.ordered
         if self.detect_loops and self._loops(code):
             return "loop"
         return "cap" if self.frames >= self.max_frames else None

@@ -21,6 +21,7 @@ from .takes import CAP, WRONG, Take
 log = logging.getLogger(__name__)
 
 WHAT_HAPPENED = {
+    "words": "has wrong words",
     "cap": "ran into its limit",
     "loop": "repeated itself",
     "early": "ended before its text can have been spoken",
@@ -57,13 +58,18 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
         pieces=count,
         spoken=text_as_spoken(line, parts.said),
         takes=max((take.number for _, take in own), default=1),
-        notes=parts.said.notes,
+        notes=(*parts.said.notes, *(note_of(take.wrong) for _, take in own if take.wrong)),
     )
     spans = tuple(
         PieceSpan(piece.text, place.start, place.end, take.decoded.trace, place.trimmed)
         for (piece, take), place in zip(own, places, strict=True)
     )
     return Spoken(waveform, rate, report, spans, engine)
+
+
+def note_of(wrong: str) -> str:
+    """Return a sentence for the user about words that went wrong."""
+    return f"Wrong words: {wrong}."
 
 
 def warn_of(report: LineReport) -> None:

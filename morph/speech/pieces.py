@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from ..decode.decoded import Decoded
 from ..decode.guard import Guard
 from ..decode.request import LineRequest
 from ..model.model import Model
-from ..options import GenerateOptions, Sampling
+from ..options import IGNORE, GenerateOptions, Sampling
 from ..text.duration import expected_frames, held_frames, longest_frames, shortest_frames
 from ..text.normalize import Normalizer, SpokenText
 from ..text.pauses import read_pauses, without_pauses
@@ -16,7 +19,8 @@ from ..text.split import split_text
 from ..voice.prompt import Prompt, PromptBuilder
 from .lines import Line
 from .piece import Piece
-from .takes import CAP, WRONG
+from .takes import CAP, ENDS, WORDS, WRONG, Take, judge_end
+from .wrong_words import wrong_words
 
 
 @dataclass
@@ -83,6 +87,14 @@ class LinePieces:
         """Return a fresh request for a take of a piece."""
         guard = guard_line(piece.prompt, self.options, self.sampling)
         return LineRequest(piece.prompt, guard, piece.seed_of(take), sampling=self.sampling)
+
+    def judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1) -> Take:
+        """Return a take of a piece with how it ended, and which words went wrong if that is all."""
+        ended = judge_end(piece.text, decoded, wave, self.model.sample_rate)
+        if self.options.wrong_words == IGNORE or ended not in (ENDS[0], WORDS):
+            return Take(decoded, wave, ended, number)
+        wrong = wrong_words(self.model, piece.text, decoded)
+        return Take(decoded, wave, WORDS if wrong else ended, number, wrong)
 
     def wrong(self) -> list[Piece]:
         """Return the pieces whose takes went wrong and that another seed may mend.

@@ -14,6 +14,7 @@ from .takes import ERROR, WRONG
 
 ENDINGS = {
     "eos": "complete",
+    "words": "HAS WRONG WORDS: try another seed",
     "cap": "RAN INTO ITS LIMIT and was ended: try another seed, or a higher max seconds",
     "loop": "REPEATED ITSELF and was ended: try another seed",
     "early": "ENDED TOO EARLY for its text: try another seed",

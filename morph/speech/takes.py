@@ -11,12 +11,12 @@ from ..options import Sampling
 from ..text.duration import shortest_frames
 
 # How a take can end, best first. A take that is cut off contains more of its text than one that ends early.
-ENDS = ("eos", "cap", "loop", "early", "silent")
+ENDS = ("eos", "words", "cap", "loop", "early", "silent")
 WRONG = ENDS[1:]
 # How a line of a stream can end otherwise: by its reader, or because the source of its text failed.
 STOPPED = ("cancelled", "failed")
 ERROR = "error"  # of a line that could not be made, where the others were
-CAP = ENDS[1]
+CAP, WORDS = "cap", "words"
 SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; the demo voice's silence has -60 dBFS
 WINDOW_S = 0.05
 SCANNED = 10  # windows at a time
@@ -29,15 +29,18 @@ class Take:
     Args:
         decoded: its codes, and how decoding ended.
         waveform: float32 ``[T]``.
-        ended: one of ENDS: "eos" by itself, "cap" ran into its limit, "loop" repeated itself, "early" ended before
-            its text can have been spoken, "silent" has no sound. Or one of STOPPED.
+        ended: one of ENDS: "eos" by itself, "words" said other words than its text, "cap" ran into its limit, "loop"
+            repeated itself, "early" ended before its text can have been spoken, "silent" has no sound. Or one of
+            STOPPED.
         number: how often the piece had been spoken by then, from 1.
+        wrong: which words went wrong, for people; "" if none did, or it ended otherwise.
     """
 
     decoded: Decoded
     waveform: np.ndarray
     ended: str
     number: int = 1
+    wrong: str = ""
 
     def better_than(self, other: Take) -> bool:
         """Return whether it ended better than the other; if both ended the same way, the earlier one is kept."""
@@ -49,7 +52,7 @@ class Take:
         decoded = self.decoded
         trace = None if decoded.trace is None else decoded.trace.part(0, frames)
         codes = Decoded(decoded.codes[:frames], CAP, trace)
-        return replace(self, decoded=codes, waveform=self.waveform[:samples], ended=CAP)
+        return replace(self, decoded=codes, waveform=self.waveform[:samples], ended=CAP, wrong="")
 
 
 def may_improve(ended: str, sampling: Sampling | None) -> bool:

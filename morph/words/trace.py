@@ -17,6 +17,12 @@ MOST_TOKENS = 1 << 24
 SHARES, SHARE_DIGITS = ("weights", "mass"), 5
 
 
+def frame_of(numbers: np.ndarray) -> tuple[int, float]:
+    """Return the token and the weight of one frame, from what engines reported of it, int64 ``[REPORTED]``."""
+    token, weight, _ = numbers.tolist()
+    return (token - 1 if token > 0 else NO_TOKEN), weight / SCALE
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """Which of its text tokens each frame of a piece is on, of T frames in their order.

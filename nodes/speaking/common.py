@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 OPTIONS = {
     **{
         name: name
-        for name in ("seq_groups", "sampling", "batch_size", "split_chars", "guard", "decoding", "retries")
+        for name in (
+            "seq_groups",
+            "sampling",
+            "batch_size",
+            "split_chars",
+            "guard",
+            "decoding",
+            "retries",
+            "wrong_words",
+        )
     },
     "normalize_text": "normalize",
     "trim_silence": "trim_ends",

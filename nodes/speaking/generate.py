@@ -72,6 +72,7 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.trim_silence(),
                 inputs.advanced(inputs.reuse_lines()),
                 inputs.word_check(),
+                inputs.advanced(inputs.wrong_words()),
             ],
             outputs=[
                 output(io.Audio, "audio", "The speech: mono, 24 kHz.", many=True),

@@ -89,6 +89,7 @@ class RenderScript(io.ComfyNode):
                     "line. Default: off.",
                     optional=True,
                 ),
+                inputs.advanced(inputs.wrong_words()),
             ],
             outputs=[
                 output(

@@ -13,6 +13,7 @@ from ...morph.options import (
     NORMALIZE,
     PREDICTED_GROUPS,
     TAILS,
+    WRONG_WORDS,
     GenerateOptions,
 )
 from ..audio.encoders import FORMATS
@@ -124,6 +125,12 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "tail": _choice("what predicts the groups beyond seq_groups", TAILS, GenerateOptions.tail),
     "normalize_text": _choice("whether figures are written out", NORMALIZE, GenerateOptions.normalize),
+    "wrong_words": _choice(
+        "where the model is seen to skip, repeat or invent words: retry says that the line went wrong, end also ends "
+        "it; not for checkpoints without an alignment head",
+        WRONG_WORDS,
+        GenerateOptions.wrong_words,
+    ),
     "trim_silence": _switch("true cuts the silence at both ends"),
     "split_chars": _whole(
         "the longest piece of a long text, in characters",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...morph.model.model import Model
-from ...morph.options import GenerateOptions, Sampling
+from ...morph.options import IGNORE, GenerateOptions, Sampling
 from ...morph.speech.word_times import check_word_times
 from ...morph.text.encoding import check_encodable, join_halves
 from ...morph.text.pauses import check_spoken, read_pauses
@@ -135,6 +135,8 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
 def _timestamps(fields: Mapping[str, Any], rules: Rules) -> bool:
     """Return whether the times of words are wanted; ApiError 400 where nothing tells or has them."""
     name = "return_timestamps"
+    if _value(fields, "wrong_words") != IGNORE:
+        _check_followed("wrong_words", rules)
     if not _value(fields, name):
         return False
     if _value(fields, "stream_format") == "audio":
@@ -143,11 +145,16 @@ def _timestamps(fields: Mapping[str, Any], rules: Rules) -> bool:
             "return_timestamps is true and stream_format is audio, which has sound only: set stream_format to json, "
             "sse or multipart",
         )
+    _check_followed(name, rules)
+    return True
+
+
+def _check_followed(name: str, rules: Rules) -> None:
+    """Raise ApiError 400 for a field that needs to know which words are spoken, where nothing tells it."""
     try:
         check_word_times(rules.model)
     except ValueError as error:
         raise _bad(name, str(error)) from error
-    return True
 
 
 def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settings:
@@ -309,6 +316,7 @@ def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
         tail=_value(fields, "tail"),
         retries=0,
         normalize=_value(fields, "normalize_text"),
+        wrong_words=_value(fields, "wrong_words"),
         trim_ends=bool(_value(fields, "trim_silence")),
     )
 

@@ -5,6 +5,7 @@ const MOST = 20 // takes
 const MOST_S = 1200 // of sound that all of them hold; the newest is always kept
 const ENDS = {
   eos: ["complete", ""],
+  words: ["wrong words", "Some of its words are wrong: try another seed."],
   cap: ["cut at its limit", "It ran into its limit: try another seed."],
   loop: ["repeated itself", "It repeated itself and was ended: try another seed."],
   early: ["ended too early", "It ended before all was spoken: try another seed."],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...morph.model.model import SIZE_NAMES
-from ...morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
+from ...morph.options import IGNORE, PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
 from ...morph.speech.lines import Line
 from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import check_spoken, read_pauses
@@ -109,6 +109,10 @@ def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> Non
         )
     if not options.guard:
         raise ValueError(f"guard is off and server {facts} always guards its lines: turn it on")
+    if options.wrong_words != IGNORE and not facts.tells_words:
+        raise ValueError(
+            f"wrong_words is {options.wrong_words} and server {facts} does not know which words are spoken: set ignore"
+        )
     if not 0 < options.split_chars <= LONGEST_SPLIT:
         raise ValueError(
             f"split_chars is {options.split_chars} and server {facts} takes 40 to {LONGEST_SPLIT}: change it"
@@ -143,6 +147,8 @@ def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
         "trim_silence": options.trim_ends,
         "split_chars": options.split_chars,
     }
+    if options.wrong_words != IGNORE:  # servers of before do not know the field
+        body["wrong_words"] = options.wrong_words
     if options.sampling is not None:
         body["sampling"] = sampling_fields(options.sampling)
     return body
@@ -228,6 +234,10 @@ def _refuse_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> No
         raise ValueError(
             f"SEQ_GROUPS is {options.seq_groups} and server {facts} only has the exact algorithm: set "
             f"{PREDICTED_GROUPS}"
+        )
+    if options.wrong_words != IGNORE:
+        raise ValueError(
+            f"wrong_words is {options.wrong_words} and server {facts} does not know which words are spoken: set ignore"
         )
     if any(read_pauses(str(line.text)).pauses_s):
         raise ValueError(f"server {facts} knows no [pause]: remove it from the text")

@@ -38,6 +38,7 @@ ENGINES = ("auto", "eager", "graph")
 WEIGHTS = ("full", "int8")
 TAILS = ("auto", "stock")
 DECODINGS = ("crossbar", "lossless")
+WRONG_WORDS = ("ignore", "retry", "end")
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
@@ -263,6 +264,8 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
         default=1,
         help="how often speech that went wrong is spoken again",
     )
+    follows = "where the model is seen to skip, repeat or invent words: retry speaks again, end also ends it at once"
+    add_choice(group, "--wrong-words", WRONG_WORDS, follows)
     add_switch(group, "--trim-ends", "cut the silence at both ends of a line")
     group.add_argument(
         "--temperature",

@@ -18,7 +18,6 @@ import pytest
 import torch
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
-from qwen3_tts_morph.morph.batch import line_state
 from qwen3_tts_morph.morph.batch import speech as speech_module
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.fleet import Fleet
@@ -335,11 +334,11 @@ def test_a_piece_that_went_wrong_is_spoken_again_and_the_better_take_stays(
 ) -> None:
     """Of takes that are alike the first one."""
     line, options = way.line(f"{wrong} wrong.", 7), way.options(20)
-    monkeypatch.setattr(line_state, "judge_end", lambda *_: "eos")
+    monkeypatch.setattr(pieces, "judge_end", lambda *_: "eos")
     with way.open(2) as speaks:
         by_itself = [speaks.speak(replace(line, seed=seed), options).result().waveform for seed in (7, 8)]
         ends = iter(["early"] * wrong)
-        monkeypatch.setattr(line_state, "judge_end", lambda *_: next(ends, "eos"))
+        monkeypatch.setattr(pieces, "judge_end", lambda *_: next(ends, "eos"))
         speech = speaks.speak(line, replace(options, retries=2))
         assert alike(heard(speech), by_itself[0]), "the first take is heard"
         spoken = speech.result()

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch import line_state, speech
+from qwen3_tts_morph.morph.batch import speech
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
 from qwen3_tts_morph.morph.batch.speech import QUEUED_FRAMES, Chunk
 from qwen3_tts_morph.morph.batch.stream import SpeechStream, render_lines, stream_line, stream_lines
@@ -100,13 +100,13 @@ def check_equal(chunks: list[Chunk], stream: SpeechStream, whole: list) -> None:
 
 def codes_of(monkeypatch) -> list:
     """Note the codes of every piece that is judged."""
-    judged, original = [], line_state.judge_end
+    judged, original = [], pieces.judge_end
 
     def judge(text, decoded, *arguments):
         judged.append(decoded)
         return original(text, decoded, *arguments)
 
-    monkeypatch.setattr(line_state, "judge_end", judge)
+    monkeypatch.setattr(pieces, "judge_end", judge)
     return judged
 
 

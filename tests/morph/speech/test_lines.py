@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch import line_state
 from qwen3_tts_morph.morph.batch.line_state import LineState
 from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech import pieces as render
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.piece import Piece
@@ -282,7 +282,7 @@ class Endings:
 @pytest.fixture
 def free_judge(monkeypatch):
     """A random model's speech has any length, so a take is judged only by how decoding ended."""
-    monkeypatch.setattr(line_state, "judge_end", lambda text, decoded, *_: decoded.ended)
+    monkeypatch.setattr(pieces, "judge_end", lambda text, decoded, *_: decoded.ended)
 
 
 LONG_ENOUGH = Sampling(max_new_tokens=1000)
@@ -424,9 +424,9 @@ def test_the_largest_seed_works_for_several_pieces(synthesizer, voice) -> None:
 def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_restored(
     load, recording, monkeypatch
 ) -> None:
-    model, seen, judge = load("tiny", "base"), [], line_state.judge_end
+    model, seen, judge = load("tiny", "base"), [], pieces.judge_end
     monkeypatch.setattr(
-        line_state, "judge_end", lambda *given: (seen.append(torch.get_num_threads()), judge(*given))[1]
+        pieces, "judge_end", lambda *given: (seen.append(torch.get_num_threads()), judge(*given))[1]
     )
     before = torch.get_num_threads()
     torch.set_num_threads(3)

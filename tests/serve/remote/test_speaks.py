@@ -248,14 +248,14 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
 
 
 def test_another_take_is_made_complete(facts: ServerFacts, client: Client, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.batch import line_state
+    from qwen3_tts_morph.morph.speech import pieces
 
     sent: list[dict[str, Any]] = []
     read, ends = app_module.read_request, iter(["silent"])
     monkeypatch.setattr(
         app_module, "read_request", lambda body, rules: sent.append(body) or read(body, rules)
     )
-    monkeypatch.setattr(line_state, "judge_end", lambda *_: next(ends, "eos"))
+    monkeypatch.setattr(pieces, "judge_end", lambda *_: next(ends, "eos"))
     with RemoteSpeaks(facts) as speaks:
         speech = speaks.speak(ryan(client), replace(SHORT, retries=1))
         assert len(samples_of(speech)) and speech.result().report.takes == 2

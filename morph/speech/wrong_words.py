@@ -1,0 +1,68 @@
+"""Words of a piece that were skipped, said twice or invented, as its trace shows them; in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..decode.decoded import Decoded
+from ..model.model import Model
+from ..options import IGNORE, GenerateOptions
+from ..words.guard import WordFault, WordGuard, word_faults
+from ..words.said import said_tokens
+from .word_times import check_word_times
+
+MOST_NAMED = 3  # faults of a piece that are told
+LONGEST_QUOTE = 60  # characters
+TELLING = {
+    "skipped": "did not say {}",
+    "repeated": "said {} again",
+    "invented": "said something else after {}",
+}
+
+
+def check_followed(model: Model, options: GenerateOptions) -> None:
+    """Raise ValueError for options that need to know which words are spoken, of a checkpoint that does not tell it."""
+    if options.wrong_words == IGNORE:
+        return
+    try:
+        check_word_times(model)
+    except ValueError as error:
+        raise ValueError(f"wrong_words is {options.wrong_words}: {error}, with wrong_words ignore") from error
+
+
+def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
+    """Return what went wrong with the words of a take of ``text``, such as "did not say 'on the bridge'"; or "".
+
+    Nothing is known without an alignment head, and of texts whose words have no spaces between them: there the guard
+    was not measured.
+    """
+    if decoded.trace is None or model.texts.backend is None:
+        return ""
+    spans = model.texts.spans(text)
+    if not (words := said_tokens(text, spans)):
+        return ""
+    trace = decoded.trace
+    faults = word_faults(trace.tokens.tolist(), trace.weights.tolist(), words, decoded.ended == "eos")
+    return describe_faults(text, spans, faults)
+
+
+def follow_words(model: Model, text: str) -> WordGuard | None:
+    """Return what follows the words of a piece while it is spoken; None where nothing is known of them."""
+    if model.alignment is None or model.texts.backend is None:
+        return None
+    words = said_tokens(text, model.texts.spans(text))
+    return WordGuard(words) if words else None
+
+
+def describe_faults(text: str, spans: Sequence[tuple[int, int]], faults: Sequence[WordFault]) -> str:
+    """Return faults in words. ``spans``: the characters of each token of the text."""
+    told = [
+        TELLING[one.kind].format(_quote(text[spans[one.first][0] : spans[one.end - 1][1]]))
+        for one in faults[:MOST_NAMED]
+    ]
+    return ", ".join([*told, *(["and more"] if len(faults) > MOST_NAMED else [])])
+
+
+def _quote(words: str) -> str:
+    words = " ".join(words.split())
+    return repr(words if len(words) <= LONGEST_QUOTE else words[: LONGEST_QUOTE - 3] + "...")
