@@ -23,6 +23,7 @@ import torch
 import triton
 from qwen3_tts_morph.morph.kernels import frame
 from qwen3_tts_morph.morph.kernels.plan import Plan, has_gluon
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -66,7 +67,7 @@ def launches(case: FrameCase, plan: Plan) -> list[Any]:
 
     meta = torch.device("meta")
     shape, window = SHAPES[case.shape], case.window
-    weights = random_weights(shape, meta, case.dtype)
+    weights = replace(random_weights(shape, meta, case.dtype), alignment=AlignmentHead(0, 0))
     if case.int8:
         weights = quantize_weights(weights)
     slots = random_slots(shape, weights, case.batch, window, [window // 2] * case.batch, SAMPLING)

@@ -51,6 +51,33 @@ def load_keys(cache_keys, slots, end, D: tl.constexpr):
     return tl.load(cache_keys + pointers, mask=(slots < end)[:, None], other=0.0)
 
 
+@triton.jit
+def add_keys(query, keys, slots, newest, first, after, best, total, mass, highest, place):
+    """Add positions to a running softmax, and to the text's share of it.
+
+    Args:
+        query: float32 ``[1, D]``, scaled for powers of two.
+        keys: those of positions ``slots``, ``[BLOCK, D]``.
+        newest, first, after: the last position that is seen, the text's first, and the one after its last.
+        best, total: the largest score and the sum of weights so far.
+        mass: the sum of the text's weights.
+        highest, place: the largest score of a text token, and its position.
+    """
+    scores = tl.sum(query * keys.to(tl.float32), axis=1)
+    scores = tl.where(slots <= newest, scores, float("-inf"))
+    is_text = (slots >= first) & (slots < after)
+    higher = tl.maximum(best, tl.max(scores, axis=0))
+    weights = tl.exp2(scores - higher)
+    old = tl.exp2(best - higher)
+    total = total * old + tl.sum(weights, axis=0)
+    mass = mass * old + tl.sum(tl.where(is_text, weights, 0.0), axis=0)
+    texts = tl.where(is_text, scores, float("-inf"))
+    found = tl.max(texts, axis=0)
+    nearest = tl.min(tl.where(is_text & (texts == found), slots, FAR), axis=0)
+    place = tl.where(found > highest, nearest, place)
+    return higher, total, mass, tl.maximum(highest, found), place
+
+
 @triton.jit(do_not_specialize=["line_stride", "window", "span_stride", "out_stride", "before_stride", "head"])
 def find_token(
     qkv, gain, eps, cos, sin, cache_keys, line_stride, positions, window, spans, span_stride, out, out_stride,
@@ -89,27 +116,19 @@ def find_token(
     one = tl.arange(0, 1)
     query = rotated(qkv + row * QKV + head * D + one, one == 0, gain, eps, cos, sin, newest + one, D)
     query = query * (LOG2_E * D**-0.5)
-    start, place = newest * 0, newest * 0
-    total, mass = start.to(tl.float32), start.to(tl.float32)
-    best, highest = total - float("inf"), total - float("inf")
+    place = newest * 0
+    total = place.to(tl.float32)
+    best, mass, highest = total - float("inf"), total, total - float("inf")
+    best, total, mass, highest, place = add_keys(
+        query, keys, slots, newest, first, after, best, total, mass, highest, place
+    )
+    start = newest * 0 + BLOCK
     while start <= newest:
         slots = start + tl.arange(0, BLOCK)
-        if start > 0:
-            keys = load_keys(cache_keys, slots, newest + 1, D)
-        scores = tl.sum(query * keys.to(tl.float32), axis=1)
-        scores = tl.where(slots <= newest, scores, float("-inf"))
-        is_text = (slots >= first) & (slots < after)
-        higher = tl.maximum(best, tl.max(scores, axis=0))
-        weights = tl.exp2(scores - higher)
-        old = tl.exp2(best - higher)
-        total = total * old + tl.sum(weights, axis=0)
-        mass = mass * old + tl.sum(tl.where(is_text, weights, 0.0), axis=0)
-        texts = tl.where(is_text, scores, float("-inf"))
-        found = tl.max(texts, axis=0)
-        nearest = tl.min(tl.where(is_text & (texts == found), slots, FAR), axis=0)
-        place = tl.where(found > highest, nearest, place)
-        highest = tl.maximum(highest, found)
-        best = higher
+        keys = load_keys(cache_keys, slots, newest + 1, D)
+        best, total, mass, highest, place = add_keys(
+            query, keys, slots, newest, first, after, best, total, mass, highest, place
+        )
         start += BLOCK
     seen = highest > float("-inf")
     weight = tl.where(seen, tl.exp2(highest - best) / total, 0.0)
