@@ -32,7 +32,8 @@ class LiveWords:
         self._text, self._spans, self._lead_s = text, spans, lead_s
         self._from = 0  # the words before it belong to pieces that have ended
         self._given = 0  # how many of those behind it have been returned
-        self._end, self._last_s = 0, 0.0  # where the last of them ends in the text, and when
+        self._last: WrittenWord | None = None  # of them, with its place in the text
+        self._last_s = 0.0  # when it ends
         self._piece = -1
         self._said, self._begin_s, self._frames = "", 0.0, 0  # of the current piece
         self._path = Path()
@@ -63,7 +64,7 @@ class LiveWords:
     def end(self, seconds: float) -> list[WordTime]:
         """Return the rest of the words, none of them after the line's sound, which is ``seconds`` long."""
         ended = self._end_piece()
-        rest = find_words(self._text[self._from :])
+        rest = find_words(self._text[self._from :])[self._given :]
         words = [*ended, *(self._word(word, None) for word in rest)]
         return [
             replace(word, start_s=min(word.start_s, seconds), end_s=min(word.end_s, seconds))
@@ -73,7 +74,9 @@ class LiveWords:
     def _end_piece(self) -> list[WordTime]:
         """Return the rest of the current piece's words; those of the next one are behind them."""
         words = self._give(lambda _: True)
-        self._from, self._given = self._end, 0
+        if (last := self._last) is not None:
+            is_number = any(char.isdigit() for char in last.text)  # which may go on in the next piece
+            self._from, self._given = (last.first, 1) if is_number else (last.last, 0)
         return words
 
     def _give(self, has_ended: Callable[[Times], bool]) -> list[WordTime]:
@@ -97,5 +100,6 @@ class LiveWords:
     def _word(self, word: WrittenWord, times: Times | None) -> WordTime:
         start, end = times or (self._last_s, self._last_s)
         start = max(start, self._last_s)
-        self._end, self._last_s = self._from + word.last, max(start, end)
-        return WordTime(word.text, start, self._last_s, self._from + word.first, self._end)
+        first, last = self._from + word.first, self._from + word.last
+        self._last, self._last_s = WrittenWord(word.text, first, last), max(start, end)
+        return WordTime(word.text, start, self._last_s, first, last)

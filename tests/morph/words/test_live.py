@@ -65,6 +65,17 @@ def test_figures_at_the_end_of_a_piece_stay_with_their_word() -> None:
     assert shown(words)[:4] == [("At", 0, 2), ("10:30.", 2, 5.71), ("Then", 12.5, 14.5), ("Dr.", 14.5, 16.5)]
 
 
+def test_the_word_behind_a_number_that_is_spoken_in_two_pieces_has_its_own_time() -> None:
+    live = LiveWords("She paid 1,250 euros for it. 12 more.", spans)
+    words = live.add(0, "She paid one thousand", 0.0, trace([0, 0, 1, 1, 2, 2, 3, 3]))
+    words += live.add(1, "two hundred fifty euros for it.", 1.0, trace([0, 1, 1, 2, 3, 3, 4, 4, 5]))
+    words += live.add(2, "Twelve more.", 2.0, trace([0, 0, 1, 1]))
+    assert shown([*words, *live.end(9)]) == [
+        *(("She", 0, 2), ("paid", 2, 4), ("1,250", 4, 8), ("euros", 16.5, 18.5)),
+        *(("for", 18.5, 20.5), ("it.", 20.5, 21.17), ("12", 25, 27), ("more.", 27, 28.6)),
+    ]
+
+
 def test_text_that_comes_word_by_word() -> None:
     live, said, words = LiveWords("", spans), "", []
     for word in ["Some", " words", " come", " late"]:
