@@ -19,7 +19,7 @@ from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
 from ..terminal.parser import examples
 from ..terminal.sound import write_whole
-from ..terminal.words import read_words_options, write_words
+from ..terminal.words import read_words_options, tell_missing, write_words
 from . import script
 from .clone import read_words
 
@@ -89,7 +89,9 @@ def run(options: argparse.Namespace, console: Console) -> None:
         console.note(dub.summary)
         written = write_dub(dub, options)
         if captions is not None:
-            write_words(options.words, [words_of(one, ready.speaks) for one in dub.placed], captions)
+            words = [words_of(one, ready.speaks) for one in dub.placed]
+            write_words(options.words, words, captions)
+            tell_missing(words, console)
             written.append(options.words)
         script.finish(job, written, console)
 

@@ -22,7 +22,7 @@ from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
 from ..terminal.parser import examples
 from ..terminal.sound import to_s16, write_whole
-from ..terminal.words import add_words, read_words_options, write_words
+from ..terminal.words import add_words, read_words_options, tell_missing, write_words
 from .clone import read_words
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
         read = read_named_lines(text, ready.cast, ready.speaks.languages, options)
         job = speak_into(saved, ready, read, options, console)
-        finish(job, write_track(job, captions), console)
+        finish(job, write_track(job, console, captions), console)
 
 
 def finish(job: Job, written: Sequence[Path], console: Console) -> None:
@@ -189,7 +189,7 @@ def parse_named_lines(
     return LineList(script, {line.name: line.name for line in script.lines})
 
 
-def write_track(job: Job, wanted: CaptionOptions | None = None) -> list[Path]:
+def write_track(job: Job, console: Console, wanted: CaptionOptions | None) -> list[Path]:
     """Write the track from the lines' files, its subtitles and, as they are wanted, its words; return the paths."""
     from ...morph.text.scripts.subtitles import to_srt, to_vtt
 
@@ -200,6 +200,7 @@ def write_track(job: Job, wanted: CaptionOptions | None = None) -> list[Path]:
     if wanted is None:
         return [track, srt, vtt]
     write_words(job.options.words, made.words, wanted)
+    tell_missing(made.words, console)
     return [track, srt, vtt, job.options.words]
 
 

@@ -12,6 +12,7 @@ from .sound import write_whole
 
 if TYPE_CHECKING:
     from ...morph.words.captions import CaptionOptions, LineWords
+    from .console import Console
 
 ENDINGS = (".srt", ".vtt", ".json", ".ass")  # of morph/words/captions.py, which needs numpy
 UNITS = ("word", "phrase", "sentence")
@@ -51,6 +52,15 @@ def read_words_options(options: argparse.Namespace) -> CaptionOptions | None:
     wanted = CaptionOptions(options.words.suffix[1:].lower(), options.words_by)
     write_captions((), wanted)  # before minutes of rendering
     return wanted
+
+
+def tell_missing(lines: Sequence[LineWords], console: Console) -> None:
+    """Say how many lines of a track have no words."""
+    if count := sum(not line.words for line in lines):
+        console.note(
+            f"{count} of {len(lines)} lines have no word times: an earlier version of the program spoke them, or their "
+            "files were edited; --again speaks all lines again"
+        )
 
 
 def write_words(path: Path, lines: Sequence[LineWords], wanted: CaptionOptions) -> None:

@@ -72,6 +72,11 @@ def test_a_track_is_written_with_its_words_also_from_saved_lines(
     assert longer.code == 0 and len(spoken) == 3, longer.err
     vtt = (tmp_path / "w.vtt").read_text(encoding="utf-8")
     assert "<v serena>Good" in vtt and vtt.count(" --> ") == 3
+    first_line = next((tmp_path / "scene").glob("0001*.wav"))
+    soundfile.write(first_line, soundfile.read(first_line)[0][:-100], 24000)
+    edited = run(*command)
+    assert edited.code == 0 and "1 of 3 lines have no word times" in edited.err
+    assert [one["word"] for one in read(tmp_path / "w.json")] == [one["word"] for one in first[3:]]
     refused = run("script", "scene.txt", "--words", "scene/scene.srt", *short)
     assert refused.code == 2 and "has the subtitles: choose another file with --words" in refused.err
 
