@@ -69,7 +69,7 @@ const vueBox = (node) => document.querySelector(`[data-node-id="${node.id}"] tex
 /** Nodes 2.0 gives a node the height that its elements need, but takes it from the text box first. */
 async function giveVueRoom(node, kept) {
   for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame) // until it is drawn
-  const lost = kept - (vueBox(node)?.offsetHeight ?? kept)
+  const lost = kept - (vueBox(node)?.offsetHeight || kept) // 0: it is not drawn yet, or not shown
   if (lost > 0) node.setSize([node.size[0], node.size[1] + lost])
 }
 
