@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
     from ...morph.speech.lines import Spoken
 
-NONE_SPOKEN = "no line was spoken: see the report"
+WITHOUT = (
+    "a line has none if it could not be made, or if an earlier version of the pack kept it (Settings, Qwen3-TTS "
+    "Morph, remove kept lines)"
+)
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,11 @@ class SpokenWords:
         return SpokenWords(lines, self.missing)
 
     def describe(self) -> str:
-        """Return the line of a report that says why there are none; "" if there are words."""
-        return f"No word times: {self.missing}." if self.missing else ""
+        """Return the line of a report that says of which lines there are none, and why; "" if all have words."""
+        if self.missing:
+            return f"No word times: {self.missing}."
+        count = sum(not line.words for line in self.lines)
+        return f"No word times for {count} of {len(self.lines)} lines: {WITHOUT}." if count else ""
 
 
 def words_of(speaks: Speaks, spoken: Sequence[Spoken]) -> SpokenWords:
@@ -58,7 +64,9 @@ def words_of(speaks: Speaks, spoken: Sequence[Spoken]) -> SpokenWords:
     except ValueError as error:
         return SpokenWords.none(spoken, str(error))
     lines = tuple(LineWords(speaks.words(one), one.report.name) for one in spoken)
-    return SpokenWords(lines, "" if any(line.words for line in lines) else NONE_SPOKEN)
+    return SpokenWords(
+        lines, "" if any(line.words for line in lines) else f"no line has word times: {WITHOUT}"
+    )
 
 
 def check_words(value: object) -> SpokenWords:

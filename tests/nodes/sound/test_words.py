@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +38,8 @@ def line(name: str, *own: WordTime) -> SimpleNamespace:
 def test_words_are_at_the_times_of_their_lines_in_the_track() -> None:
     own = words.words_of(Told(), [line("ANN", *HELLO), line("BEN"), line("ANN", *HELLO)])
     assert own.lines == (LineWords(HELLO, "ANN"), LineWords((), "BEN"), LineWords(HELLO, "ANN"))
-    assert own.describe() == "" and words.check_words(own) is own
+    assert words.check_words(own) is own and words.words_of(Told(), [line("ANN", *HELLO)]).describe() == ""
+    assert own.describe() == f"No word times for 1 of 3 lines: {words.WITHOUT}."
     heard = own.at([0, 24000, 48000], 24000)
     assert [[(one.start_s, one.end_s) for one in each.words] for each in heard.lines] == [
         [(0.5, 0.75), (0.75, 1.25)],
@@ -54,7 +56,7 @@ def test_where_there_are_none_the_report_and_the_error_say_what_to_do() -> None:
     failed = words.words_of(Told(), [line("ANN"), line("BEN")])
     for given, message in (
         (none, f"words is empty: {why}"),
-        (failed, "words is empty: no line was spoken: see the report"),
+        (failed, f"words is empty: no line has word times: {re.escape(words.WITHOUT)}"),
         ("x", "words is 'x': connect the words of Generate Speech, Render Script or Dub Captions"),
         (None, "words is None: connect the words of .*"),
     ):
