@@ -22,6 +22,7 @@ SOUND = {
     "seq_groups": 6,
     "sampling": Sampling(subtalker=TokenSampling(top_k=7)),
     "guard": False,
+    "wrong_words": "retry",
     "crossfade_ms": 10.0,
     "decoding": "lossless",
     "tail": "stock",

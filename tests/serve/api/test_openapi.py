@@ -29,17 +29,17 @@ def test_the_document_has_every_route_and_every_field(client: Client) -> None:
     assert [one["name"] for one in document["paths"]["/v1/models/{id}"]["get"]["parameters"]] == ["id"]
 
 
-def test_what_the_document_says_of_values_is_true(client: Client) -> None:
+def test_what_the_document_says_of_values_is_true(telling: Client) -> None:
     """The ends of each range and every choice are taken; what lies beyond is refused."""
-    fields = client.get("/openapi.json").json()["components"]["schemas"]["Speech"]["properties"]
+    fields = telling.get("/openapi.json").json()["components"]["schemas"]["Speech"]["properties"]
     for name, schema in fields.items():
         if "maximum" in schema:
             more = {"stream_format": "sse"} if name == "event_interval" else {}
-            ends = [client.post(asked(**{**more, name: schema[end]})) for end in ("minimum", "maximum")]
-            beyond = client.post(asked(**{**more, name: schema["maximum"] + 1}))
+            ends = [telling.post(asked(**{**more, name: schema[end]})) for end in ("minimum", "maximum")]
+            beyond = telling.post(asked(**{**more, name: schema["maximum"] + 1}))
             assert [*(one.status_code for one in ends), beyond.status_code] == [200, 200, 400], name
         for choice in schema.get("enum", ()):
-            assert client.post(asked(**{name: choice})).status_code == 200, (name, choice)
+            assert telling.post(asked(**{name: choice})).status_code == 200, (name, choice)
 
 
 def test_a_key_is_told_and_not_asked_for_here(client: Client) -> None:

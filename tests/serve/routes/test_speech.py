@@ -470,19 +470,19 @@ def test_events_end_with_the_error(client: Client, monkeypatch) -> None:
 
 
 def test_a_file_that_went_wrong_is_spoken_again(client: Client, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.batch import line_state
+    from qwen3_tts_morph.morph.speech import pieces
 
     ends = iter(["silent", "eos"])
-    monkeypatch.setattr(line_state, "judge_end", lambda *_: next(ends))
+    monkeypatch.setattr(pieces, "judge_end", lambda *_: next(ends))
     response = client.post(asked(stream=False))
     assert response.headers["x-speech-ended"] == "eos" and response.headers["x-speech-seed"] == "4"
     assert next(ends, None) is None
 
 
 def test_a_file_stays_if_another_take_cannot_be_made(client: Client, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.batch import line_state
+    from qwen3_tts_morph.morph.speech import pieces
 
-    monkeypatch.setattr(line_state, "judge_end", lambda *_: "silent")
+    monkeypatch.setattr(pieces, "judge_end", lambda *_: "silent")
     speak, asked_for = client.speaker.speak, []
 
     async def busy(*given, **more):
@@ -498,9 +498,9 @@ def test_a_file_stays_if_another_take_cannot_be_made(client: Client, monkeypatch
 
 
 def test_a_file_stays_if_another_take_would_take_too_long(serve, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.batch import line_state
+    from qwen3_tts_morph.morph.speech import pieces
 
-    monkeypatch.setattr(line_state, "judge_end", lambda *_: "silent")
+    monkeypatch.setattr(pieces, "judge_end", lambda *_: "silent")
     monkeypatch.setattr(answer_module, "SHARE_FOR_ANOTHER", 0.01)
     client, asked_for = serve(ServerOptions(limits=Limits(seconds=60.0))), []
     speak = client.speaker.speak
