@@ -18,7 +18,7 @@ from qwen3_tts_morph.morph.speech.pieces import build_piece
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-from .record import Asked, Head, Recorded, attend, text_start
+from .record import Asked, Head, Recorded, attend
 
 KINDS = ("skipped", "cut", "invented", "repeated")
 COUNTS = (1, 2, 3)  # words
@@ -67,7 +67,6 @@ def doubled_lines(lines: Sequence[Sequence[Asked]], count: int) -> list[list[Ask
 @torch.inference_mode()
 def retrace(model: Model, line: Recorded, text: str, voices: Mapping[str, Voice], head: Head) -> Recorded:
     """Return a spoken line as if it were that of another text; ``voices``: by ``Recorded.voice``."""
-    voice = voices[line.voice]
-    prompt = build_piece(PromptBuilder(model), Line(text, voice), text)
-    rows = attend(model, prompt, torch.from_numpy(line.codes), text_start(model, prompt, voice), head)
+    prompt = build_piece(PromptBuilder(model), Line(text, voices[line.voice]), text)
+    rows = attend(model, prompt, torch.from_numpy(line.codes), head)
     return replace(line, text=text, rows=rows)

@@ -22,13 +22,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line
-from qwen3_tts_morph.morph.voice.prompt import (
-    REFERENCE_END_TOKENS,
-    ROLE_TOKENS,
-    Prompt,
-    PromptBuilder,
-    embed_frames,
-)
+from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder, embed_frames
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 BATCH = 32  # lines that are spoken together
@@ -136,7 +130,7 @@ def _record_batch(model: Model, batch: Sequence[tuple[Asked, Path]], head: Head)
         for prompt, line in zip(prompts, lines, strict=True)
     ]
     for (one, path), prompt, made in zip(batch, prompts, decode(model, requests, options), strict=True):
-        rows = attend(model, prompt, made.codes, text_start(model, prompt, one.voice), head)
+        rows = attend(model, prompt, made.codes, head)
         waveform = decode_waveform(model, made.codes)
         voice = voice_name(one.voice)
         Recorded(one.text, voice, options.seq_groups, made.codes.numpy(), rows, waveform, made.ended).write(
@@ -149,27 +143,13 @@ def voice_name(voice: Voice) -> str:
     return f"{voice.kind} {voice.name}"
 
 
-def text_start(model: Model, prompt: Prompt, voice: Voice) -> int:
-    """Return the position of a line's first text token; the others follow it, in all kinds of prompts."""
-    if voice.kind == "x_vector":
-        return prompt.length - 1
-    if voice.kind != "icl":
-        return prompt.length - 2 - prompt.text_tokens
-    assert voice.ref_codes is not None
-    spoken = (
-        len(model.tokenize_turn("assistant", voice.transcript or "")[0]) - ROLE_TOKENS - REFERENCE_END_TOKENS
-    )
-    return prompt.length - 1 - len(voice.ref_codes) + spoken
-
-
-def attend(model: Model, prompt: Prompt, codes: torch.Tensor, start: int, head: Head) -> np.ndarray:
+def attend(model: Model, prompt: Prompt, codes: torch.Tensor, head: Head) -> np.ndarray:
     """Return a head's weights on the text tokens in each frame, float32 ``[F, N]``.
 
     Args:
         model: the checkpoint.
         prompt: of the line.
         codes: of its frames, int64 ``[F, 16]``, 1 or more.
-        start: the position of its first text token.
         head: whose weights.
     """
     trailing = torch.cat((prompt.text_rows, prompt.pad.expand(len(codes), -1)))[: len(codes) - 1]
@@ -190,8 +170,9 @@ def attend(model: Model, prompt: Prompt, codes: torch.Tensor, start: int, head: 
             )
     finally:
         hook.remove()
-    seen_text = seen[0][prompt.length - 1 :, start : start + prompt.text_tokens].float().cpu()
-    unseen = prompt.text_tokens - seen_text.shape[1]  # of a trailing text, behind the line's last frame
+    start, count = prompt.text_span
+    seen_text = seen[0][prompt.length - 1 :, start : start + count].float().cpu()
+    unseen = count - seen_text.shape[1]  # of a trailing text, behind the line's last frame
     return torch.nn.functional.pad(seen_text, (0, unseen)).numpy()
 
 

@@ -11,7 +11,7 @@ from ..model.model import Model
 from ..model.tokens import TextIds
 from ..words.captions import LineWords
 from ..words.path import token_path
-from ..words.timing import PiecePath, WordTime, line_words, retime_words, shift_words
+from ..words.timing import PiecePath, WordTime, line_words, retime_words
 from ..words.trace import Trace
 from .lines import PieceSpan, Spoken
 
@@ -67,7 +67,7 @@ def track_words(model: Model, spoken: Sequence[Spoken], starts: Sequence[int]) -
         ValueError: as ``word_times``.
     """
     return [
-        LineWords(shift_words(word_times(model, one), start / one.sample_rate), one.report.name)
+        LineWords(word_times(model, one), one.report.name).at(start / one.sample_rate)
         for one, start in zip(spoken, starts, strict=True)
     ]
 

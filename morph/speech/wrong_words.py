@@ -36,22 +36,23 @@ def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
     Nothing is known without an alignment head, and of texts whose words have no spaces between them: there the guard
     was not measured.
     """
-    if decoded.trace is None or model.texts.backend is None:
+    spans, words = _find_words(model, text)
+    if (trace := decoded.trace) is None or not words:
         return ""
-    spans = model.texts.spans(text)
-    if not (words := said_tokens(text, spans)):
-        return ""
-    trace = decoded.trace
     faults = word_faults(trace.tokens.tolist(), trace.weights.tolist(), words, decoded.ended == "eos")
     return describe_faults(text, spans, faults)
 
 
 def follow_words(model: Model, text: str) -> WordGuard | None:
     """Return what follows the words of a piece while it is spoken; None where nothing is known of them."""
-    if model.alignment is None or model.texts.backend is None:
-        return None
-    words = said_tokens(text, model.texts.spans(text))
-    return WordGuard(words) if words else None
+    _, words = _find_words(model, text)
+    return WordGuard(words) if model.alignment is not None and words else None
+
+
+def _find_words(model: Model, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return the characters of each token of a text, and the tokens of each word; none where nothing knows them."""
+    spans = [] if model.texts.backend is None else model.texts.spans(text)
+    return spans, said_tokens(text, spans)
 
 
 def describe_faults(text: str, spans: Sequence[tuple[int, int]], faults: Sequence[WordFault]) -> str:

@@ -56,7 +56,7 @@ class HeadScore:
 
 
 def score_heads(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> list[HeadScore]:
-    """Speak a line TAKES times, and return how well each head of the talker follows its text, the best one first."""
+    """Speak a line TAKES times, and return how well each head of the talker follows its text, best first."""
     with synthesizer.session():
         found = [
             measure_heads(synthesizer.model, prompt, codes)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..text.scripts.subtitles import Caption, escape, timestamp, to_srt
 from ..text.split import Span, pack, parts_between, sentence_ends, split_span
-from .timing import WordTime
+from .timing import WordTime, shift_words
 
 FORMATS = ("srt", "vtt", "json", "ass")
 UNITS = ("word", "phrase", "sentence")
@@ -55,6 +55,10 @@ class LineWords:
 
     words: tuple[WordTime, ...]
     name: str = ""
+
+    def at(self, start_s: float) -> LineWords:
+        """Return the line as it is heard where its sound begins ``start_s`` seconds later."""
+        return LineWords(shift_words(self.words, start_s), self.name)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...morph.words.captions import LineWords
-from ...morph.words.timing import shift_words
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
@@ -38,10 +37,7 @@ class SpokenWords:
 
     def at(self, starts: Sequence[int], rate: int) -> SpokenWords:
         """Return the words as they are heard in a track in which each line begins at its own sample of ``starts``."""
-        lines = tuple(
-            LineWords(shift_words(line.words, start / rate), line.name)
-            for line, start in zip(self.lines, starts, strict=True)
-        )
+        lines = tuple(line.at(start / rate) for line, start in zip(self.lines, starts, strict=True))
         return SpokenWords(lines, self.missing)
 
     def describe(self) -> str:

@@ -135,8 +135,6 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
 def _timestamps(fields: Mapping[str, Any], rules: Rules) -> bool:
     """Return whether the times of words are wanted; ApiError 400 where nothing tells or has them."""
     name = "return_timestamps"
-    if _value(fields, "wrong_words") != IGNORE:
-        _check_followed("wrong_words", rules)
     if not _value(fields, name):
         return False
     if _value(fields, "stream_format") == "audio":
@@ -308,6 +306,8 @@ def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
     sampling = _sampling(fields.get("sampling"), rules.model.sampling)
     if longest := rules.limits.audio_seconds:
         sampling = replace(sampling, max_seconds=min(sampling.max_seconds or longest, longest))
+    if _value(fields, "wrong_words") != IGNORE:
+        _check_followed("wrong_words", rules)
     return GenerateOptions(
         _value(fields, "seq_groups") or rules.seq_groups,
         sampling,

@@ -113,11 +113,9 @@ def plain(dubbed: Sequence[DubLine]) -> Script:
 def words_of(placed: Placed, speaks: Speaks) -> LineWords:
     """Return when the words of a caption are heard in the track."""
     from ...morph.words.captions import LineWords
-    from ...morph.words.timing import shift_words
 
     spoken = placed.spoken
-    words = shift_words(speaks.words(spoken), placed.start / spoken.sample_rate)
-    return LineWords(words, spoken.report.name)
+    return LineWords(speaks.words(spoken), spoken.report.name).at(placed.start / spoken.sample_rate)
 
 
 def write_dub(dub: Dub, options: argparse.Namespace) -> list[Path]:

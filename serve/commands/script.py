@@ -257,7 +257,7 @@ class Track:
     rate: int
     whole: bool
     sentences: bool = False
-    words_of: Callable[[Spoken], Sequence[WordTime]] | None = None
+    words_of: Callable[[Spoken], tuple[WordTime, ...]] | None = None
     samples: int = 0
     captions: list[Caption] = field(default_factory=list)
     words: list[LineWords] = field(default_factory=list)
@@ -266,12 +266,11 @@ class Track:
         """Add a line, its captions, and its words."""
         from ...morph.script.dialogue import captions_of
         from ...morph.words.captions import LineWords
-        from ...morph.words.timing import shift_words
 
         self.captions += captions_of(self.samples, spoken, self.sentences)
         if self.words_of is not None:
-            words = shift_words(self.words_of(spoken), self.samples / self.rate)
-            self.words.append(LineWords(words, spoken.report.name))
+            words = LineWords(self.words_of(spoken), spoken.report.name)
+            self.words.append(words.at(self.samples / self.rate))
         self.add_samples(spoken.waveform)
 
     def add_silence(self, samples: int) -> None:

@@ -82,6 +82,10 @@ def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
         raise ValueError(f"a line's text is {type(line.text).__name__}, not a string: join it")
     check_spoken(line.text)
     check_encodable(line.instruct or "", "instruct")
+    if options.wrong_words != IGNORE and not facts.tells_words:
+        raise ValueError(
+            f"wrong_words is {options.wrong_words} and server {facts} does not know which words are spoken: set ignore"
+        )
     return _ours(facts, line, options, consent) if facts.is_ours else _foreign(facts, line, options, consent)
 
 
@@ -109,10 +113,6 @@ def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> Non
         )
     if not options.guard:
         raise ValueError(f"guard is off and server {facts} always guards its lines: turn it on")
-    if options.wrong_words != IGNORE and not facts.tells_words:
-        raise ValueError(
-            f"wrong_words is {options.wrong_words} and server {facts} does not know which words are spoken: set ignore"
-        )
     if not 0 < options.split_chars <= LONGEST_SPLIT:
         raise ValueError(
             f"split_chars is {options.split_chars} and server {facts} takes 40 to {LONGEST_SPLIT}: change it"
@@ -234,10 +234,6 @@ def _refuse_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> No
         raise ValueError(
             f"SEQ_GROUPS is {options.seq_groups} and server {facts} only has the exact algorithm: set "
             f"{PREDICTED_GROUPS}"
-        )
-    if options.wrong_words != IGNORE:
-        raise ValueError(
-            f"wrong_words is {options.wrong_words} and server {facts} does not know which words are spoken: set ignore"
         )
     if any(read_pauses(str(line.text)).pauses_s):
         raise ValueError(f"server {facts} knows no [pause]: remove it from the text")

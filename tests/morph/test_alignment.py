@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,8 +46,8 @@ def sequence(model: Model, prompt: Prompt, codes: torch.Tensor) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def attention(model: Model, prompt: Prompt, codes: torch.Tensor) -> torch.Tensor:
-    """Return the head's attention from the position of each frame, as upstream computes it: ``[T, P + T - 1]``."""
+def attentions(model: Model, prompt: Prompt, codes: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Return the attention of each layer as upstream computes it: ``[1, heads, P + T - 1, P + T - 1]``."""
     inputs = sequence(model, prompt, codes)[None]
     positions = torch.arange(inputs.shape[1])
     out = model.talker.model(
@@ -57,7 +58,12 @@ def attention(model: Model, prompt: Prompt, codes: torch.Tensor) -> torch.Tensor
         output_attentions=True,
         use_cache=False,
     )
-    return out.attentions[HEAD.layer][0, HEAD.head, prompt.length - 1 :]
+    return out.attentions
+
+
+def attention(model: Model, prompt: Prompt, codes: torch.Tensor) -> torch.Tensor:
+    """Return the head's attention from the position of each frame: ``[T, P + T - 1]``."""
+    return attentions(model, prompt, codes)[HEAD.layer][0, HEAD.head, prompt.length - 1 :]
 
 
 def first_token(model: Model, kind: str, recording, row: int, monkeypatch) -> int:

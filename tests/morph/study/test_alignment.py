@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 
-from tests.morph.test_alignment import sequence
+from tests.morph.test_alignment import attentions
 
 OPTIONS = GenerateOptions(1, Sampling(max_new_tokens=31))
 TEXT = "A line of a few words."
@@ -42,19 +42,10 @@ def test_the_attention_is_upstreams_of_all_layers(load) -> None:
     model, upstream = (load("tiny", "custom_voice", attention=way) for way in ("sdpa", "eager"))
     prompt = build_prompt(model, TEXT, preset_voice(model, "ryan"))
     codes = torch.randint(64, (9, 16), generator=torch.Generator().manual_seed(0))
-    inputs = sequence(upstream, prompt, codes)[None]
-    positions = torch.arange(inputs.shape[1])
-    out = upstream.talker.model(
-        inputs_embeds=inputs,
-        attention_mask=torch.ones(1, len(positions), dtype=torch.long),
-        position_ids=positions.expand(3, 1, -1),
-        cache_position=positions,
-        output_attentions=True,
-        use_cache=False,
-    )
+    wanted = attentions(upstream, prompt, codes)
     found = list(alignment.attention(model, prompt, codes))
-    assert len(found) == len(out.attentions) == 3
-    for ours, theirs in zip(found, out.attentions, strict=True):
+    assert len(found) == len(wanted) == 3
+    for ours, theirs in zip(found, wanted, strict=True):
         assert torch.allclose(ours, theirs[0, :, prompt.length - 1 :], atol=1e-5)
     assert not any(layer._forward_pre_hooks for layer in model.talker.model.layers)
 
