@@ -112,7 +112,8 @@ def test_files_and_modules_that_a_page_names_exist(page: Path) -> None:
 
 def test_every_page_is_in_the_index() -> None:
     index = read(ROOT / "docs" / "README.md")
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - {"README.md"}
     assert pages - set(LINK.findall(index)) == set()
 
 

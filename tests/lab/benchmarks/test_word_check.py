@@ -101,7 +101,7 @@ def test_200_different_lines_were_measured_with_the_nodes_defaults_and_the_bar_i
 
 def test_the_documentation_has_the_measured_table() -> None:
     document = json.loads(RESULTS.read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "everyday.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "log" / "everyday.md").read_text(encoding="utf-8")
     assert table(read_rows()) in page and document["date"] in page
 
 

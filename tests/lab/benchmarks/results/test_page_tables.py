@@ -12,7 +12,7 @@ from tests.lab.benchmarks.results.test_readme import BENCHMARKS, NUMBER, ROOT, c
 
 H200, H100, SERVER_H100 = "nvidia-h200", "nvidia-h100-80gb-hbm3", "nvidia-h100-server"
 ENGINES = {"Ray": "ray", "`serve": "server"}
-STREAMING, SERVER = "docs/streaming.md", "docs/server.md"
+STREAMING, SERVER, KNOB = "docs/log/streaming.md", "docs/log/server.md", "docs/log/knob.md"
 VOICES = {"x-vector": "x_vector", "preset": "preset", "ICL": "icl"}
 
 
@@ -158,7 +158,7 @@ def test_the_server(index: int, name: str, commit: str) -> None:
 
 
 def test_many_gpus() -> None:
-    lines = table("docs/many-gpus.md", "", "GPUs", "one, s of sound a second", "both", "times")
+    lines = table("docs/log/many-gpus.md", "", "GPUs", "one, s of sound a second", "both", "times")
     for label, gpu, one, both, times in lines:
         engine = next((name for start, name in ENGINES.items() if label.startswith(start)), "shared")
         commit = label.split(", ")[1]
@@ -227,7 +227,7 @@ def test_slabs_of_a_codecs_step() -> None:
 def test_the_papers_table() -> None:
     rows = {(row["strategy"], row["seq_groups"]): row for row in read_rows("ablation_demo_50")}
     keys = (("upstream", 15), ("tight-loop", 15), ("crossbar", 15), ("compiled", 15), ("chunked", 5))
-    for (label, ms), key in zip(table("docs/knob.md", "row", "ms per frame"), keys, strict=True):
+    for (label, ms), key in zip(table(KNOB, "row", "ms per frame"), keys, strict=True):
         check_cell(ms, rows[key]["eager_ms_per_frame"][0])
         if "DistillMOS" in label:
             check_cell(label, *rows[key]["against_exact"]["mos"])
@@ -244,7 +244,7 @@ def test_what_the_knob_says_of_200_lines() -> None:
     rows = {
         (row["strategy"], row["seq_groups"]): row["against_exact"]["mos"] for row in read_rows("quality_demo")
     }
-    said = after("docs/knob.md", "quality_demo.json`, DistillMOS): S = 5 with stock heads")
+    said = after(KNOB, "quality_demo.json`, DistillMOS): S = 5 with stock heads")
     keys = (("crossbar", 5), ("trained", 5), ("lossless", 1), ("lossless-trained", 1))
     figures = [NUMBER.findall(said)[3 * place : 3 * place + 3] for place in range(len(keys))]
     for cell, key in zip(figures, keys, strict=True):
@@ -261,8 +261,6 @@ def test_what_the_knob_says_was_better_by_chance() -> None:
         for row in read_rows("quality_demo_50")
         if (change := row["against_exact"][metric]) and (change[2] < 0 if metric == "wer" else change[1] > 0)
     ]
-    said = after("docs/knob.md", "so some intervals exclude 0 by chance.").partition(
-        "No setting can be better"
-    )[0]
+    said = after(KNOB, "so some intervals exclude 0 by chance.").partition("No setting can be better")[0]
     in_brackets = " ".join(re.findall(r"\((.*?)\)", said))
     check_cell(in_brackets, *(one for change in better for one in change))

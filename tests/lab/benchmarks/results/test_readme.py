@@ -81,7 +81,7 @@ def check_voice_table(page: str) -> set[tuple[str, int]]:
 
 
 def test_what_decoding_does_to_the_voice() -> None:
-    shown = check_voice_table("docs/knob.md")
+    shown = check_voice_table("docs/log/knob.md")
     assert {("crossbar", 11), ("upstream", 15)} <= shown, (
         "the table must also show rows that are off by chance"
     )
@@ -211,7 +211,8 @@ def test_attention_of_the_eager_engine() -> None:
 )
 def test_what_a_newcomer_says_first(titles: str, parts: tuple[str, ...], on_gpu: bool) -> None:
     rows = [row for row in read_rows("everyday") if row["machine"].startswith("NVIDIA") == on_gpu]
-    cells = table("docs/everyday.md", titles, "S", "lines", "wrong words %", "lines that went wrong")
+    page = "docs/log/everyday.md" if on_gpu else "docs/everyday.md"
+    cells = table(page, titles, "S", "lines", "wrong words %", "lines that went wrong")
     for line, part in zip(cells, parts, strict=True):
         own = [row for row in rows if (row["part"], row["seq_groups"]) == (part, int(line[1]))]
         check_cell(line[2], len(own))
