@@ -157,6 +157,49 @@ def test_the_server(index: int, name: str, commit: str) -> None:
         check_cell(wrong, row["underruns"], row["lost"], row["refused"])
 
 
+def test_the_server_on_two_h100s() -> None:
+    titles = ("model, requests a second, rows", "host", "lines", "p50, p95, p99, ms", "underruns, longest")
+    for label, host, lines, times, wrong in table(SERVER, *titles):
+        model, rate, rows, *commit = label.split(", ")
+        lease = f"lease {('first', 'second').index(host) + 1}, 2026-11-28"
+        made = commit[0] if commit else {"first": "9290b9e", "second": "9290b9e, traced"}[host]
+        row = only(SERVER_H100, model=model, rate=int(rate), rows=int(rows), host=lease, commit=made)
+        check_cell(lines, row["lines"])
+        check_cell(times, row["p50_ms"], row["p95_ms"], row["p99_ms"])
+        check_cell(wrong, row["underruns"], row["gap_ms"] or None)
+
+
+# Of the guide's table: rows of the log, (file, commit), by model and lines a second; on an H100 with gaps elsewhere.
+ON_H200 = {("0.6B", 1): "8228a35", ("0.6B", 20): "8228a35", ("0.6B", 100): "cf61777",
+           ("1.7B", 1): "88a9a13", ("1.7B", 20): "88a9a13"}  # fmt: skip
+ON_H100 = {("0.6B", 1): (H100, "62b5e97"), ("0.6B", 20): (H100, "073737a"),
+           ("0.6B", 100): (SERVER_H100, "9290b9e, traced"), ("1.7B", 20): (H100, "931d6c0"),
+           ("1.7B", 50): (SERVER_H100, "9290b9e, traced")}  # fmt: skip
+
+
+def longest(name: str, **wanted: Any) -> dict[str, Any]:
+    """Return the row of the longest run with these values."""
+    return max(find(name, **wanted), key=lambda row: row["seconds"])
+
+
+def test_how_many_rows_for_how_many_listeners() -> None:
+    lines = table("docs/server.md", "model", "lines a second", "listeners", "`--rows`", "GPU memory, GiB",
+                  "H200: first sound, ms", "H100: first sound, ms")  # fmt: skip
+    for model, rate, listeners, batch, memory, *times in lines:
+        key = (model, int(rate))
+        wanted = {"table": "server", "model": model, "rate": int(rate), "rows": int(batch)}
+        on_h200, on_h100 = ON_H200.get(key), ON_H100.get(key)
+        rows = [on_h200 and longest(H200, commit=on_h200, **wanted),
+                on_h100 and longest(on_h100[0], commit=on_h100[1], **wanted)]  # fmt: skip
+        assert all(bool(cell) == bool(row) for cell, row in zip(times, rows, strict=True))
+        measured = [row for row in rows if row]
+        check_cell(listeners, measured[0]["audio_seconds_per_second"])
+        check_cell(memory, measured[0]["gpu_mib_end"] / 1024)
+        for cell, row in zip(filter(None, times), measured, strict=True):
+            check_cell(cell, row["p50_ms"], row["p95_ms"])
+            assert (row["underruns"], row["lost"], row["refused"]) == (0, 0, 0)
+
+
 def test_many_gpus() -> None:
     lines = table("docs/log/many-gpus.md", "", "GPUs", "one, s of sound a second", "both", "times")
     for label, gpu, one, both, times in lines:
