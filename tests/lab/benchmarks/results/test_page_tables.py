@@ -130,6 +130,26 @@ def test_many_lines_of_today() -> None:
         check_cell(NUMBER.findall(underruns)[0], row["underruns"])
 
 
+# Of the guide's table: the files and commits of its devices.
+STREAMED = {"H200": (H200, {"commit": "1d78a06", "voice": "x_vector"}),
+            "H100": (H100, {"commit": "073737a", "voice": "x_vector"}),
+            "two CPU cores": ("intel-r-xeon-r-processor-2-threads", {"voice": "preset"})}  # fmt: skip
+
+
+def test_how_many_lines_at_once() -> None:
+    titles = ("device, model", "S", "lines at once", "first samples, ms",
+              "of a line that comes later, p50, p95", "ms per frame", "gaps")  # fmt: skip
+    for label, groups, count, first, later, ms, gaps in table("docs/streaming.md", *titles):
+        device, model = label.split(", ")
+        name, wanted = STREAMED[device]
+        model = model.removesuffix(" voice")
+        row = find(name, table="stream", model=model, seq_groups=int(groups), lines=int(count), **wanted)[0]
+        check_firsts(first, [row])
+        check_cell(later, row["arrival_p50_ms"], row["arrival_p95_ms"])
+        check_cell(ms, row["ms_per_frame"])
+        check_cell(gaps, row["underruns"])
+
+
 def test_a_stream_of_its_own_for_the_codec() -> None:
     lines = table(STREAMING, "12 frames of all lines, ms", "S", "frames", "codec", "one after the other",
                   "at the same time", "saved")  # fmt: skip
