@@ -235,6 +235,28 @@ def test_many_gpus() -> None:
         check_cell(times, second["times_one"])
 
 
+# Of the guide's table, by way and GPU: the engine, commit and rows of the log's.
+WAYS = {("`device` *all GPUs*", "H200"): ("shared", "88a9a13", 64), ("the same, a newer version", "H100"):
+        ("shared", "2baaf52", 64), ("`serve --devices`", "H100"): ("server", "2baaf52", 64),
+        ("`serve --ray`, 64 rows", "H100"): ("ray", "62b5e97", 64),
+        ("`serve --ray`, 32 rows", "H100"): ("ray", "62b5e97", 32)}  # fmt: skip
+
+
+def test_which_way_to_use_several_gpus() -> None:
+    titles = ("you want", "way", "GPUs", "one, s of sound a second", "two", "times")
+    for _, way, gpu, one, two, times in table("docs/many-gpus.md", *titles):
+        if gpu == "not measured":
+            assert (one, two, times) == ("", "", "")
+            continue
+        engine, commit, batch = WAYS[way, gpu]
+        wanted = {"table": "many", "engine": engine, "commit": commit, "batch": batch}
+        files = (H200,) if gpu == "H200" else (H100, SERVER_H100)
+        first, second = [row for name in files for row in find(name, **wanted)]
+        check_cell(one, first["audio_seconds_per_second"])
+        check_cell(two, second["audio_seconds_per_second"])
+        check_cell(times, second["times_one"])
+
+
 def test_prompts_and_frames_of_a_large_model() -> None:
     lines = table(
         "docs/kernels.md", "1.7B, ms (H200, 2026-11-24)", "held", "ring of 108 KB", "ring of 216 KB"
