@@ -103,6 +103,12 @@ def test_the_documentation_has_the_measured_table() -> None:
     document = json.loads(RESULTS.read_text(encoding="utf-8"))
     page = (ROOT / "docs" / "log" / "everyday.md").read_text(encoding="utf-8")
     assert table(read_rows()) in page and document["date"] in page
+    own = [one for one in read_rows() if Setting(one.most_errors, one.retakes) == DEFAULTS]
+    guide = (ROOT / "docs" / "everyday.md").read_text(encoding="utf-8")
+    assert f"{work(own):.2f} times the work" in guide
+    for name in (CHECKER, "whisper tiny.en"):
+        before, after = (f"{wrong(own, name, kept=kept):.2f}" for kept in (False, True))
+        assert f"from {before} to {after} %" in guide
 
 
 @pytest.mark.parametrize("name", OTHERS)

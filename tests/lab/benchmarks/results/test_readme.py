@@ -52,15 +52,14 @@ def check_change(cell: str, change: list[float], scale: float, less_is_worse: bo
     assert low <= 0 <= high or all(float(number) != 0 for number in NUMBER.findall(cell)), cell
 
 
-def check_voice_table(page: str) -> set[tuple[str, int]]:
-    """Check the page's table of the quality study; return the strategies and SEQ_GROUPS of its rows."""
+def check_voice_table(page: str, *before: str) -> set[tuple[str, int]]:
+    """Check a table of the quality study, from the columns after ``before``; return its strategies and SEQ_GROUPS."""
     rows, timed = (
         {(row["strategy"], row["seq_groups"]): row for row in read_rows(name)}
         for name in ("quality_demo_50", "quality_demo_50_2026_11_25")
     )
-    cells = table(
-        page, "", "S", "WER %", "WER, points", "speaker similarity", "DistillMOS", "captured, ms per frame"
-    )
+    titles = ("", "S", "WER %", "WER, points", "speaker similarity", "DistillMOS", "captured, ms per frame")
+    cells = [line[len(before) :] for line in table(page, *before, *titles)]
     label, seen = "", set()
     for line in cells:
         label = line[0] or label
@@ -86,6 +85,7 @@ def test_what_decoding_does_to_the_voice() -> None:
         "the table must also show rows that are off by chance"
     )
     assert len(check_voice_table("README.md")) == 4
+    assert check_voice_table("docs/knob.md", "you want") < shown
 
 
 def value(name: str, field: str, **wanted: Any) -> float | None:
@@ -211,8 +211,12 @@ def test_attention_of_the_eager_engine() -> None:
 )
 def test_what_a_newcomer_says_first(titles: str, parts: tuple[str, ...], on_gpu: bool) -> None:
     rows = [row for row in read_rows("everyday") if row["machine"].startswith("NVIDIA") == on_gpu]
-    page = "docs/log/everyday.md" if on_gpu else "docs/everyday.md"
-    cells = table(page, titles, "S", "lines", "wrong words %", "lines that went wrong")
+    columns = (titles, "S", "lines", "wrong words %", "lines that went wrong")
+    cells = (
+        table("docs/log/everyday.md", *columns)
+        if on_gpu
+        else table("docs/everyday.md", *columns, "what helps")
+    )
     for line, part in zip(cells, parts, strict=True):
         own = [row for row in rows if (row["part"], row["seq_groups"]) == (part, int(line[1]))]
         check_cell(line[2], len(own))
