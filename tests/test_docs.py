@@ -15,6 +15,10 @@ import pack
 
 ROOT = pack.ROOT
 LONGEST_README = 150
+# Pages that a user decides by: what was measured, when and on which commit is in docs/log/.
+GUIDES = ("server", "streaming", "many-gpus", "knob", "engines", "everyday")
+MOST_WORDS = 1200
+COMMIT = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,8}\b")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "demo_voice/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -85,6 +89,16 @@ def test_troubleshooting_quotes_the_programs_own_sentences() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(read(ROOT / "README.md").splitlines()) <= LONGEST_README
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_a_guide_is_short_and_leaves_commits_to_its_log(page: str) -> None:
+    text = read(ROOT / "docs" / f"{page}.md")
+    assert len(text.split()) <= MOST_WORDS, (
+        f"move what was measured to docs/log/{page}.md, details to another page"
+    )
+    assert COMMIT.findall(text) == []
+    assert f"](log/{page}.md" in text
 
 
 def test_the_readme_keeps_its_two_commands() -> None:

@@ -130,6 +130,24 @@ def test_time_of_a_frame_on_a_gpu(page: str, titles: tuple[str, ...], systems: t
             check_cell(cell, found)
 
 
+def test_which_engine() -> None:
+    titles = ("`engine`", "what `auto` takes it for", "choose it for",
+              "H200, 0.6B: ms per frame, S = 15, 5", "two CPU cores, demo voice: S = 15, 5")  # fmt: skip
+    cells = table("docs/engines.md", *titles)
+    for line, key in zip(cells, ("kernels", "int8", "torch", "eager"), strict=True):
+        system, engine, precision = FRAMES[key]
+        kind = {"table": "frames", "system": system, "engine": engine}
+        on_gpu, on_cpu = (
+            [value(name, "ms_per_frame", seq_groups=groups, **kind, **more) for groups in (15, 5)]
+            for name, more in (
+                ("nvidia-h200", {"model": "0.6B", "precision": precision}),
+                ("amd-epyc-2-threads", {}),
+            )
+        )
+        check_cell(line[3], *on_gpu)
+        check_cell(line[4], *on_cpu)
+
+
 def test_a_line_of_ten_seconds() -> None:
     kinds = [("kernels", 15, "bfloat16"), ("kernels", 5, "bfloat16"), ("kernels", 15, "int8"),
              ("graph", 15, "bfloat16"), ("graph", 5, "bfloat16")]  # fmt: skip
