@@ -20,6 +20,7 @@ from .speaking.script import RenderScript
 from .speaking.script_file import ScriptFromFile
 from .speaking.sweep import Sweep
 from .voices.library import LoadVoice, SaveVoice
+from .voices.trim import TrimRecording
 from .voices.voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice
 
 NODES: tuple[type[io.ComfyNode], ...] = (
@@ -47,6 +48,7 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     SpeedPitch,
     DubCaptions,
     WordCaptions,
+    TrimRecording,
 )
 
 

@@ -52,6 +52,21 @@ def prepare_reference(
     Raises:
         ValueError: if it is too short, silent or not finite, or too long with ``refuse_long``.
     """
+    channels = check_channels(waveform, sample_rate)
+    notes: list[str] = []
+    mono = to_mono(channels, notes)
+    mono = _shorten(_trim(mono, sample_rate, notes), sample_rate, refuse_long, notes)
+    _judge(mono, sample_rate, notes)
+    if sample_rate != target_rate:
+        import librosa  # slow to import, and decoding does not need it
+
+        mono = librosa.resample(mono, orig_sr=sample_rate, target_sr=target_rate)
+    mono = np.ascontiguousarray(mono / max(1.0, float(np.abs(mono).max())), dtype=np.float32)
+    return Reference(mono, tuple(notes))
+
+
+def check_channels(waveform: np.ndarray, sample_rate: int) -> np.ndarray:
+    """Return a recording, ``[T]`` or ``[C, T]``, as float32 ``[C, T]``; ValueError if it is too short or not finite."""
     channels = np.atleast_2d(np.asarray(waveform, dtype=np.float32))
     if channels.ndim != 2 or len(channels) == 0 or sample_rate <= 0:
         raise ValueError(
@@ -62,16 +77,12 @@ def prepare_reference(
         raise ValueError(f"reference is {seconds:.2f} s long: give at least {SHORTEST_S:.0f} s of speech")
     if not np.isfinite(channels).all():
         raise ValueError("reference contains NaN or infinite samples: record or convert it again")
-    notes: list[str] = []
-    mono = _mix_down(_center(_turn_down(channels, notes), notes), notes)
-    mono = _shorten(_trim(mono, sample_rate, notes), sample_rate, refuse_long, notes)
-    _judge(mono, sample_rate, notes)
-    if sample_rate != target_rate:
-        import librosa  # slow to import, and decoding does not need it
+    return channels
 
-        mono = librosa.resample(mono, orig_sr=sample_rate, target_sr=target_rate)
-    mono = np.ascontiguousarray(mono / max(1.0, float(np.abs(mono).max())), dtype=np.float32)
-    return Reference(mono, tuple(notes))
+
+def to_mono(channels: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Mix ``[C, T]`` down to ``[T]``, and repair what would spoil it; what was done is added to ``notes``."""
+    return _mix_down(_center(_turn_down(channels, notes), notes), notes)
 
 
 def _turn_down(channels: np.ndarray, notes: list[str]) -> np.ndarray:

@@ -68,6 +68,11 @@ NAME = _query("name", "what requests call the voice", required=True, minLength=1
 CONSENT = _query("consent", "true if the person whose voice it is has agreed", required=True, enum=["true"])
 REPLACE = _query("replace", "true to replace an uploaded voice of this name", enum=["true"])
 TRANSCRIPT = _query("transcript", "the words of the recording, for the manner of speaking too")
+PART = [
+    _query("start", "the second at which the part of the recording starts", type="number", minimum=0),
+    _query("end", "the second at which it ends; 0: the recording's end", type="number", minimum=0),
+    _query("best", "true for the best 3 to 12 s, in place of start and end", enum=["true"]),
+]
 # What a route's own code does not say, by method and path.
 DETAILS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/audio/speech"): {
@@ -92,7 +97,7 @@ DETAILS: dict[tuple[str, str], dict[str, Any]] = {
         "requestBody": {"required": True, "content": {"application/octet-stream": BINARY}},
     },
     ("POST", "/v1/audio/voices/clone"): {
-        "parameters": [NAME, CONSENT, TRANSCRIPT],
+        "parameters": [NAME, CONSENT, TRANSCRIPT, *PART],
         "requestBody": {"required": True, "content": {"audio/*": BINARY, "application/octet-stream": BINARY}},
     },
 }

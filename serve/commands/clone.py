@@ -19,15 +19,19 @@ if TYPE_CHECKING:
     from ...morph.voice.voice import Voice
 
 VOICE_FILE = ".safetensors"
+LATEST_S = 86_400.0  # of a recording
 EPILOG = examples(
     "recording.wav --name Anna",
     'recording.wav --transcript "What she says there." --name Anna',
     "recording.wav --transcribe --out anna.safetensors",
+    "recording.wav --best --transcribe --name Anna",
+    "recording.wav --start 4.2 --end 12.9 --name Anna",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", type=arguments.existing_file, help="one speaker, 1-30 s")
+    add_part(parser)
     words = parser.add_mutually_exclusive_group()
     words.add_argument(
         "--transcript",
@@ -54,6 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_model(parser)
 
 
+def add_part(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a part of the recording; a transcript is of that part."""
+    moment = arguments.number(0, LATEST_S)
+    parser.add_argument(
+        "--start",
+        type=moment,
+        metavar="S",
+        help="clone the recording from this second on; none: its beginning",
+    )
+    parser.add_argument("--end", type=moment, metavar="S", help="up to this second; none: its end")
+    arguments.add_switch(
+        parser, "--best", "clone its best 3 to 12 s, which are printed, in place of --start and --end"
+    )
+
+
 def add_saving(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where a voice is saved."""
     parser.add_argument(
@@ -74,6 +93,8 @@ def voice_file(word: str) -> Path:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    if options.best and (options.start is not None or options.end is not None):
+        parser.error("--best chooses the part itself: leave out --start and --end")
     if options.pad and not (options.transcript or options.transcript_file or options.transcribe):
         parser.error("--pad is for clones with a transcript: give the words of the recording")
 
@@ -90,12 +111,38 @@ def run(options: argparse.Namespace, console: Console) -> None:
     name = options.name or options.recording.stem
     folders = folders_of(options)
     path = choose_path(options, folders, name)
-    recording = read_recording(options.recording)
+    recording = cut_part(options, read_recording(options.recording), console)
     if options.transcribe:
         transcript = write_words(options.transcribe, folders, recording, console)
     clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
     voice = clone_voice(load_synthesizer(options, console).model, *recording, clone)  # its notes are logged
     save(voice, path, console)
+
+
+def cut_part(
+    options: argparse.Namespace, recording: tuple[np.ndarray, int], console: Console
+) -> tuple[np.ndarray, int]:
+    """Return the part of a recording that the options choose, and say which; else all of it, and if less is better.
+
+    Raises:
+        ValueError: if there is no such part.
+    """
+    from ...morph.voice.excerpt import better_part, choose, propose, tell
+    from ...morph.voice.measure import measure
+
+    waveform, rate = recording
+    measured = measure(waveform, rate)
+    if options.start is None and options.end is None and not options.best:
+        icl = bool(options.transcript or options.transcript_file or options.transcribe)
+        if part := better_part(measured, icl):
+            console.note(f"all {measured.seconds:.1f} s are taken; {part} make a better voice: add --best")
+        return recording
+    part = (
+        propose(measured) if options.best else choose(measured.seconds, options.start or 0, options.end or 0)
+    )
+    for line in tell(part, measured, waveform, rate):
+        console.note(line)
+    return part.cut(waveform, rate), rate
 
 
 def write_words(size: str, folders: Folders, recording: tuple[np.ndarray, int], console: Console) -> str:

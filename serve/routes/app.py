@@ -28,7 +28,7 @@ from ..api.options import Limits, ServerOptions
 from ..api.request import FIELDS, OPENAI_MODELS, check_model, read_request
 from .access_log import RequestLog
 from .answer import SpeechAnswer
-from .clone_route import MOST_BYTES, Cloner
+from .clone_route import MOST_BYTES, AskedPart, Cloner
 from .metrics import CONTENT_TYPE, Metrics
 from .speaker import Speaker
 from .text_socket import SpeechSocket
@@ -160,16 +160,19 @@ class Handlers:
         return JSONResponse({"id": name, "name": name, "kind": "uploaded"})
 
     async def clone_voice(self, request: Request) -> Response:
-        """Take the voice of a recording: ``?name=Anna&consent=true``, and ``transcript`` for her manner of speaking."""
+        """Take the voice of a recording: ``?name=Anna&consent=true``, and ``transcript`` for her manner of speaking.
+
+        ``start`` and ``end``, in seconds, or ``best=true``: of a part of it.
+        """
         kind = media_type(request)
         if kind != VOICE_TYPE and not kind.startswith("audio/"):
             raise ApiError(415, f"the content type is neither audio/... nor {VOICE_TYPE}: send a recording")
         check_consent(request)
         query, seconds = request.query_params, self._options.limits.idle_seconds
-        replaces = query.get("replace") == "true"
+        replaces, part = query.get("replace") == "true", AskedPart.read(query)
         async with self._cloner.place(query.get("name", ""), replaces) as name:
             content = await read_body(request, MOST_BYTES, seconds)
-            voice = await self._cloner.clone(name, content, query.get("transcript"), replaces)
+            voice = await self._cloner.clone(name, content, query.get("transcript"), replaces, part)
         return JSONResponse({"id": name, "name": name, "kind": "uploaded", "notes": list(voice.notes)})
 
     async def remove_voice(self, request: Request) -> Response:

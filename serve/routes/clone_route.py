@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio.to_thread
@@ -14,6 +14,8 @@ import numpy as np
 
 from ...morph.model.model import Model
 from ...morph.voice.create import CloneOptions, clone_voice
+from ...morph.voice.excerpt import choose, propose, tell
+from ...morph.voice.measure import measure
 from ...morph.voice.recording import LONGEST_READ_S
 from ...morph.voice.reference import Reference, prepare_reference
 from ...morph.voice.voice import Voice
@@ -27,6 +29,47 @@ AGAIN_S = "10"  # after which a client is to try again
 FORMATS = ("WAV", "WAVEX", "FLAC", "OGG", "MP3")  # libsndfile's names
 RATES = (4_000, 192_000)  # Hz
 MOST_CHANNELS = 2
+FIELDS = ("transcript", "start", "end")  # errors begin with their field
+
+
+@dataclass(frozen=True)
+class AskedPart:
+    """The part of a recording that a client asks for.
+
+    Args:
+        start_s, end_s: where it is, in seconds; 0 and 0: all of it.
+        best: the best part, in place of these.
+    """
+
+    start_s: float = 0.0
+    end_s: float = 0.0
+    best: bool = False
+
+    @staticmethod
+    def read(query: Mapping[str, str]) -> AskedPart:
+        """Return what ``?start=``, ``end=`` and ``best=true`` ask for; ApiError 400 for what is no number."""
+        start, end, best = _seconds(query, "start"), _seconds(query, "end"), query.get("best") == "true"
+        if best and (start or end):
+            raise ApiError(400, "best chooses the part itself: leave out start and end", "best")
+        return AskedPart(start, end, best)
+
+    def cut(self, waveform: np.ndarray, sample_rate: int) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Return the part of a recording, ``[C, T]``, and what is told of it; ValueError if there is none."""
+        if not (self.start_s or self.end_s or self.best):
+            return waveform, ()
+        measured = measure(waveform, sample_rate)
+        part = propose(measured) if self.best else choose(measured.seconds, self.start_s, self.end_s)
+        return part.cut(waveform, sample_rate), tuple(tell(part, measured, waveform, sample_rate))
+
+
+def _seconds(query: Mapping[str, str], name: str) -> float:
+    word = query.get(name) or "0"
+    with suppress(ValueError):
+        if 0 <= (seconds := float(word)) <= LONGEST_READ_S:
+            return seconds
+    raise ApiError(
+        400, f"{name} is {word[:20]!r}: send seconds, 0 to {LONGEST_READ_S:g}; only these are read", name
+    )
 
 
 class Cloner:
@@ -63,7 +106,9 @@ class Cloner:
         finally:
             self._at_once -= 1
 
-    async def clone(self, name: str, content: bytes, transcript: str | None, replaces: bool) -> Voice:
+    async def clone(
+        self, name: str, content: bytes, transcript: str | None, replaces: bool, part: AskedPart
+    ) -> Voice:
         """Return the voice of a recording, which requests can name from now on.
 
         Args:
@@ -71,23 +116,27 @@ class Cloner:
             content: of a sound file (``FORMATS``).
             transcript: what it says, to clone the manner of speaking too (ICL); None or "": the timbre alone.
             replaces: whether it takes the place of another uploaded voice.
+            part: of the recording; a transcript is of that part.
 
         Raises:
-            ApiError: 400 for a recording or a transcript that cannot be used; 503 if lines are spoken all the time.
+            ApiError: 400 for a recording, a part or a transcript that cannot be used; 503 if lines are spoken all the
+                time.
         """
         model = self._speaker.model
         words = (transcript or "").strip()
         try:
             options = CloneOptions("icl" if words else "x_vector", words or None, name=name)
             # What needs no model is done before the model is asked for.
-            sound = await anyio.to_thread.run_sync(read_sound, content)
+            sound, rate = await anyio.to_thread.run_sync(read_sound, content)
+            sound, told = await anyio.to_thread.run_sync(part.cut, sound, rate)
             reference = await anyio.to_thread.run_sync(
-                prepare_reference, *sound, model.sample_rate, bool(options.transcript)
+                prepare_reference, sound, rate, model.sample_rate, bool(options.transcript)
             )
+            reference = replace(reference, notes=(*told, *reference.notes))
             voice = await self._between_lines(model, reference, options)
         except ValueError as error:
-            param = "transcript" if str(error).startswith("transcript ") else None
-            raise ApiError(400, str(error), param) from error
+            first = str(error).partition(" ")[0]
+            raise ApiError(400, str(error), first if first in FIELDS else None) from error
         await anyio.to_thread.run_sync(self._speaker.voices.keep, name, voice, replaces)
         return voice
 

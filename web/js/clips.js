@@ -29,7 +29,7 @@ const UNDO_MS = 2000 // an undo builds all nodes again: sound goes on if its nod
 const lists = new Map()
 
 // ``version``: a file that was replaced keeps its name, and the browser would play the old one from its cache.
-const address = ({ filename, subfolder, type, version = "" }) =>
+export const address = ({ filename, subfolder, type, version = "" }) =>
   app.api.apiURL(`/view?${new URLSearchParams({ filename, subfolder, type, version })}`)
 
 function time(seconds) {
@@ -343,7 +343,7 @@ async function showClips(node, output) {
 function restore() {
   for (const node of allNodes()) {
     const shown = node.type?.startsWith(PREFIX) && !hasList(node) && recall(node)
-    if (!shown) continue
+    if (!shown?.clips) continue // Trim Recording shows something else
     const list = listOf(node)
     if (list.clips !== shown.clips) list.fill(shown.clips, shown.compare)
     giveRoom(node)

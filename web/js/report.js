@@ -4,6 +4,7 @@ import "./clips.js" // registered first: a node's list of recordings stands abov
 import { addElement, giveRoom, keepEvents, make, MARGIN, takeRoom } from "./elements.js"
 import { extend, PREFIX, widgetOf } from "./nodes.js"
 import { isHere, runOf } from "./runs.js"
+import "./trim.js" // as clips.js
 
 const WIDGET = "shown_text" // name of the widget; no input has this name
 const REPORT = "morph_clips_report" // of a node's output: all that is to be said, where the text is a part of it

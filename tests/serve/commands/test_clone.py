@@ -6,10 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import soundfile
 from qwen3_tts_morph.morph.hearing import whisper
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import load_voice
+
+from tests.morph.voice.made_speech import RATE, clip, hush, phrase
 
 
 @pytest.fixture
@@ -60,6 +64,35 @@ def test_a_recogniser_writes_the_transcript(
     assert both.code == 2 and "not allowed with" in both.err
 
 
+@pytest.fixture
+def interview(tmp_path: Path) -> Path:
+    """A recording whose first phrase is clipped."""
+    path = tmp_path / "interview.wav"
+    parts = [hush(1), clip(phrase(2.0) * 4, 0.5), hush(1), phrase(4.0), hush(1)]
+    soundfile.write(path, np.concatenate(parts), RATE)
+    return path
+
+
+def test_a_part_is_cloned_and_told_and_nothing_is_cut_unasked(
+    run: Callable, base: list[str], interview: Path, tmp_path: Path
+) -> None:
+    def clone(*words: str) -> tuple[list[float], str]:
+        out = tmp_path / "voice.safetensors"
+        done = run("clone", interview, *words, "--out", out, "--overwrite", *base)
+        assert done.code == 0, done.err
+        return load_voice(out).speaker_embedding.flatten().tolist(), done.err
+
+    whole, said = clone()
+    assert "all 9.0 s are taken; 3.90 to 8.25 s make a better voice: add --best" in said
+    best, said = clone("--best")
+    assert "the best part: 3.90 to 8.25 s of 9.00 s" in said and "not clipped" in said
+    same, said = clone("--start", "3.9", "--end", "8.25")
+    assert "3.90 to 8.25 s of 9.00 s" in said and "the best part" not in said
+    assert best == same != whole
+    _, said = clone("--start", "7.5")
+    assert "7.50 to 9.00 s of 9.00 s" in said and "--best" not in said
+
+
 def test_another_voice_is_not_replaced_unasked(
     run: Callable, base: list[str], recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +112,10 @@ def test_another_voice_is_not_replaced_unasked(
         (["{0}", "--pad"], "--pad is for clones with a transcript"),
         (["{0}", "--transcript", "a", "--transcript-file", "{0}"], "not allowed with"),
         (["none.wav"], "is not a file"),
+        (["{0}", "--best", "--end", "3"], "--best chooses the part itself: leave out --start and --end"),
+        (["{0}", "--start", "-1"], "'-1' is not a number from 0"),
+        (["{0}", "--start", "7", "--name", "x"], "start is 7 s and the recording is 2.00 s long"),
+        (["{0}", "--end", "0.5", "--name", "x"], "leave 0.50 s: choose at least 1 s"),
         (["{0}", "--name", "x", "--checkpoint", "nowhere"], "checkpoint nowhere is neither a folder nor in"),
     ],
 )

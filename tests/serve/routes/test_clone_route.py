@@ -17,6 +17,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.serve.api.options import ServerOptions
 from qwen3_tts_morph.serve.routes import clone_route
 
+from tests.morph.voice.made_speech import RATE, clip, hush, phrase
 from tests.serve.conftest import Client, asked
 
 WORDS = "What it says."
@@ -59,6 +60,22 @@ def test_a_recording_becomes_the_voice_that_the_library_makes_of_it(serve, load,
     assert client.run(lambda http: http.delete("/v1/audio/voices/Ann")).status_code == 200
 
 
+def test_a_part_of_a_recording_is_the_voice_that_is_made_of_it_alone(serve, load) -> None:
+    client, spoken = serve(kind="base"), np.concatenate([hush(1), phrase(4.0), hush(1)])
+    whole = sound_of(np.concatenate([clip(phrase(2.0) * 4, 0.5), spoken]), rate=RATE)
+    want = clone_voice(load("tiny", "base"), spoken, RATE)
+    for part, told in (
+        ({"start": "2", "end": "8"}, "2.00 to 8.00 s"),
+        ({"best": "true"}, "the best part: 2.9"),
+    ):
+        notes = clone(client, whole, replace="true", **part).json()["notes"]
+        assert notes[0].startswith(told) and "not clipped" in notes[1]
+        got = client.speaker.voices.find("Ann")
+        assert tuple(notes) == got.notes
+        if part.get("start"):
+            assert torch.allclose(got.speaker_embedding, want.speaker_embedding, atol=1e-3)
+
+
 @pytest.mark.parametrize("kind", ["FLAC", "OGG", "MP3"])
 def test_compressed_recordings_of_other_rates_are_read(serve, recording, kind) -> None:
     stereo = np.stack([recording, recording], axis=1)
@@ -81,6 +98,11 @@ def wav_head(rate: int, channels: int, size: int) -> bytes:
         (sound_of, {"name": "Alloy"}, 409, "choose another name"),
         (sound_of, {"kind": "text/plain"}, 415, "send a recording"),
         (sound_of, {"transcript": "word " * 500}, 400, "transcript has"),
+        (sound_of, {"start": "soon"}, 400, "start is 'soon': send seconds, 0 to 60"),
+        (sound_of, {"end": "nan"}, 400, "end is 'nan': send seconds"),
+        (sound_of, {"start": "50"}, 400, "start is 50 s and the recording is"),
+        (sound_of, {"end": "0.2"}, 400, "choose at least 1 s"),
+        (sound_of, {"best": "true", "start": "1"}, 400, "leave out start and end"),
         (lambda sound: sound_of(sound[:12000]), {}, 400, "at least 1 s"),
         (lambda sound: sound_of(np.zeros_like(sound)), {}, 400, "is silent"),
         (lambda _: b"", {}, 400, "cannot be read as a sound"),

@@ -1,0 +1,208 @@
+"""Measure a recording of speech: its level, clipping and noise, and where somebody speaks.
+
+All of it comes from levels: music counts as speech, and a steady noise is the noise of the room.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .reference import STEADY_DB, check_channels, to_mono
+
+FRAME_S = 0.02  # what levels are measured over
+LOWEST_DB = -100.0  # dBFS; digital silence has this level
+LOUD, QUIET = 0.95, 0.05  # quantiles of frames: speech without its pauses, and the noise below it
+NOT_SILENT_DB = 40.0  # frames within this range of the loudest one tell the level of speech
+SPEECH_RANGE_DB = 30.0  # speech is at most this far below its loud frames
+ABOVE_NOISE = 0.35  # and at least this share of the way from the noise to them
+SHORTEST_PAUSE_S = 0.15  # shorter ones are inside a word
+SHORTEST_SPEECH_S = 0.06  # shorter sounds are clicks
+LEAST_NOISE_FRAMES = 10  # of pauses, to measure the noise in them
+FLAT = 0.999  # of a channel's own peak: samples above it are clipped
+FLAT_S = 1e-4  # if there are so many in a row
+FEWEST_FLAT = 3  # places; one or two are just the loudest moments
+
+QUIET_SPEECH_DB = -35.0  # dBFS; what is quieter was recorded from afar or with a low gain
+NOISY_DB = 15.0  # between speech and noise; a voice from less has the noise in it
+
+Part = tuple[float, float]
+"""Where a part of a recording starts and ends, in seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured.
+
+    Args:
+        seconds: the recording's length.
+        level_db: of its speech, in dBFS (root mean square); of all of it, if no speech is found.
+        peak_db: of its loudest sample in any channel, in dBFS.
+        noise_db: of its pauses, in dBFS, LOWEST_DB if they are digital silence; None if it has no pauses.
+        clipped: the share of its samples that are clipped, 0..1.
+        speech: where somebody speaks, in order.
+        frame_db: the level of each FRAME_S, ``[N]``.
+        clipped_frames: whether anything in each is clipped, ``[N]``.
+    """
+
+    seconds: float
+    level_db: float
+    peak_db: float
+    noise_db: float | None
+    clipped: float
+    speech: tuple[Part, ...]
+    frame_db: np.ndarray
+    clipped_frames: np.ndarray
+
+    @property
+    def snr_db(self) -> float:
+        """How far the speech is above the noise, in dB; infinite if that is not known."""
+        return math.inf if self.noise_db is None else self.level_db - self.noise_db
+
+    def clipped_at(self, most: int) -> list[float]:
+        """Return where something is clipped, in seconds; at most ``most`` moments."""
+        found = np.flatnonzero(self.clipped_frames)
+        chosen = found[:: max(1, -(-found.size // most))]
+        return [round(float(frame) * FRAME_S, 2) for frame in chosen]
+
+    @property
+    def figures(self) -> str:
+        """The figures as a sentence."""
+        spoken = sum(end - start for start, end in self.speech)
+        clipped = f"{100 * self.clipped:.2f} % clipped" if self.clipped else "not clipped"
+        noise = "no pause to measure noise in"
+        if self.noise_db is not None:
+            noise = f"noise {self.noise_db:.0f} dBFS, {self.snr_db:.0f} dB below the speech"
+        levels = f"level {self.level_db:.0f} dBFS, peak {self.peak_db:.1f} dBFS"
+        return f"speech {spoken:.1f} s, {levels}, {clipped}, {noise}"
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """What would spoil a voice: a name and a sentence for each; none of an ordinary recording."""
+        if not self.speech:
+            return {"speech": "no speech is found: its level hardly changes, like noise or a tone"}
+        found = {
+            "clipped": (
+                bool(self.clipped),
+                "it is clipped: record it again with less gain, or choose a part without",
+            ),
+            "quiet": (
+                self.level_db < QUIET_SPEECH_DB,
+                "it is quiet: speak closer to the microphone, or raise its gain",
+            ),
+            "noisy": (
+                self.snr_db < NOISY_DB,
+                "it is noisy, and its voice will be: record it in a quiet room",
+            ),
+        }
+        return {name: sentence for name, (is_so, sentence) in found.items() if is_so}
+
+
+def measure(waveform: np.ndarray, sample_rate: int) -> Measured:
+    """Measure a recording: float ``[T]`` or ``[C, T]``, ``sample_rate`` in Hz.
+
+    Raises:
+        ValueError: if it is shorter than 1 s, or not finite.
+    """
+    channels = check_channels(waveform, sample_rate)
+    starts = _frame_starts(channels.shape[1], sample_rate)
+    levels = _frame_levels(to_mono(channels, []), starts)
+    speech = _find_speech(levels)
+    inside = _mark(speech, len(levels))
+    flat = _find_flat(channels, sample_rate)
+    seconds = channels.shape[1] / sample_rate
+    return Measured(
+        seconds,
+        _mean_db(levels[inside] if speech else levels),
+        max(LOWEST_DB, _db(float(np.abs(channels).max()))),
+        _noise(levels, inside),
+        float(flat.mean()),
+        tuple((start * FRAME_S, min(end * FRAME_S, seconds)) for start, end in speech),
+        levels,
+        np.logical_or.reduceat(flat, starts),
+    )
+
+
+def shape_of(waveform: np.ndarray, most: int) -> list[tuple[float, float]]:
+    """Return the lowest and highest sample of each of at most ``most`` equal parts of ``[T]`` or ``[C, T]``."""
+    channels = np.atleast_2d(waveform)
+    starts = np.unique(np.linspace(0, channels.shape[1], most, endpoint=False).astype(np.int64))
+    lows = np.minimum.reduceat(channels.min(axis=0), starts)
+    highs = np.maximum.reduceat(channels.max(axis=0), starts)
+    return [(float(low), float(high)) for low, high in zip(lows, highs, strict=True)]
+
+
+def _frame_starts(samples: int, sample_rate: int) -> np.ndarray:
+    """Return the first sample of each frame; the last one may be shorter."""
+    size = FRAME_S * sample_rate
+    starts = np.round(np.arange(np.ceil(samples / size)) * size).astype(np.int64)
+    return np.unique(starts[starts < samples])
+
+
+def _frame_levels(mono: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the level of each frame in dBFS."""
+    sums = np.add.reduceat(np.square(mono, dtype=np.float64), starts)
+    power = sums / np.diff(np.append(starts, mono.size))
+    return 10 * np.log10(np.maximum(power, 10 ** (LOWEST_DB / 10)))
+
+
+def _find_speech(levels: np.ndarray) -> list[tuple[int, int]]:
+    """Return the frames of each stretch of speech, from its first to behind its last."""
+    heard = levels[levels >= levels.max() - NOT_SILENT_DB]
+    loud, noise = float(np.quantile(heard, LOUD)), float(np.quantile(levels, QUIET))
+    if loud - noise < STEADY_DB:
+        return []
+    least = max(loud - SPEECH_RANGE_DB, noise + ABOVE_NOISE * (loud - noise))
+    edges = np.flatnonzero(np.diff(levels >= least, prepend=False, append=False))
+    spans = _join(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    return [(start, end) for start, end in spans if (end - start) * FRAME_S >= SHORTEST_SPEECH_S]
+
+
+def _join(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join stretches with less than a pause between them."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and (start - joined[-1][1]) * FRAME_S < SHORTEST_PAUSE_S:
+            start = joined.pop()[0]
+        joined.append((start, end))
+    return joined
+
+
+def _mark(spans: Iterable[tuple[int, int]], count: int) -> np.ndarray:
+    inside = np.zeros(count, dtype=bool)
+    for start, end in spans:
+        inside[start:end] = True
+    return inside
+
+
+def _noise(levels: np.ndarray, inside: np.ndarray) -> float | None:
+    pauses = levels[~inside]
+    return float(np.median(pauses)) if pauses.size >= LEAST_NOISE_FRAMES else None
+
+
+def _find_flat(channels: np.ndarray, sample_rate: int) -> np.ndarray:
+    """Return which moments are in a flat top of any channel, ``[T]``."""
+    longest = max(3, round(FLAT_S * sample_rate))
+    found = np.zeros(channels.shape[1], dtype=bool)
+    for channel in np.abs(channels):
+        near = channel >= min(FLAT * float(channel.max()), 1.0)
+        edges = np.flatnonzero(np.diff(near, prepend=False, append=False))
+        tops = [
+            (start, end)
+            for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+            if end - start >= longest
+        ]
+        if len(tops) >= FEWEST_FLAT and channel.max() > 0:
+            found |= _mark(tops, found.size)
+    return found
+
+
+def _mean_db(levels: np.ndarray) -> float:
+    return 10 * math.log10(float(np.mean(10 ** (levels / 10))))
+
+
+def _db(amplitude: float) -> float:
+    return 20 * math.log10(max(amplitude, 1e-9))

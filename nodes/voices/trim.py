@@ -1,0 +1,119 @@
+"""The node that takes out the part of a recording that a voice is cloned from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from comfy_api.latest import io
+
+from ...morph.voice.excerpt import LONGEST_S, SHORTEST_S, check_bounds
+from .. import inputs
+from ..page.clips import Clip, write_clips
+from ..schema import output, schema
+from ..sound.audio_io import to_audio, to_one_waveform
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...morph.voice.excerpt import Excerpt
+    from ...morph.voice.measure import Measured
+
+KEY = "morph_trim"  # in the ui of the node's output, read by web/js/trim.js
+MOST_POINTS = 600  # of the waveform that the page draws
+MOST_MARKS = 200  # of clipping
+LATEST_S = 36_000.0  # that can be typed
+
+
+class TrimRecording(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            "MorphTTSTrimRecording",
+            "Trim Recording",
+            f"Takes the best {SHORTEST_S:g} to {LONGEST_S:g} seconds out of a recording, for Clone Voice, or the part "
+            "that you choose. Run it once: its waveform is then on the node, with handles for both ends.",
+            inputs=[
+                io.Audio.Input(
+                    "audio",
+                    tooltip=(
+                        "One recording, from Load Audio or Record Audio, any length, mono or stereo. Required."
+                    ),
+                ),
+                inputs.number(
+                    "start",
+                    0.0,
+                    (0.0, LATEST_S, 0.01),
+                    "Where the part starts. Both 0: the best part. Unit: seconds. Default: 0.",
+                ),
+                inputs.number(
+                    "end",
+                    0.0,
+                    (0.0, LATEST_S, 0.01),
+                    "Where the part ends; 0 is the recording's end. Unit: seconds. Default: 0.",
+                ),
+            ],
+            outputs=[
+                output(
+                    io.Audio,
+                    "trimmed",
+                    "The part, at the same sample rate, with its channels. Connect to Clone Voice.",
+                    shown="audio",
+                ),
+                output(
+                    io.String,
+                    "report",
+                    "What the part is: where it starts and ends, its speech, level, clipping and noise.",
+                ),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def validate_inputs(cls, start: float | None = None, end: float | None = None) -> bool | str:
+        if not isinstance(start, (int, float)) or not isinstance(end, (int, float)):  # wired
+            return True
+        return inputs.judge(start=(lambda _: check_bounds(start, end), start))
+
+    @classmethod
+    def execute(cls, audio: dict[str, Any], start: float, end: float) -> io.NodeOutput:
+        from ...morph.voice.excerpt import choose, propose, tell
+        from ...morph.voice.measure import measure
+
+        waveform, rate = to_one_waveform(audio, "audio"), audio["sample_rate"]
+        measured = measure(waveform, rate)
+        best = propose(measured)
+        part = choose(measured.seconds, start, end) if start or end else best
+        report = "\n".join(tell(part, measured, waveform, rate))
+        shown = {**draw(waveform, rate, measured), "best": bounds(best), "part": bounds(part)}
+        trimmed = to_audio(part.cut(waveform, rate), rate)
+        return io.NodeOutput(trimmed, report, ui={"text": (report,), KEY: [shown]})
+
+
+def draw(waveform: np.ndarray, rate: int, measured: Measured) -> dict[str, Any]:
+    """Return what the page needs to show a recording, ``[C, T]``, and to play it."""
+    import folder_paths
+
+    from ...morph.voice.measure import shape_of
+
+    mono = waveform.mean(axis=0)
+    [file] = write_clips([Clip(mono, rate, "", "recording")], Path(folder_paths.get_temp_directory()))
+    return {
+        **{name: file[name] for name in ("filename", "subfolder", "type")},
+        "seconds": round(measured.seconds, 3),
+        "shape": [(round(low, 3), round(high, 3)) for low, high in shape_of(mono, MOST_POINTS)],
+        "clipped": measured.clipped_at(MOST_MARKS),
+        "faults": list(measured.faults),
+        "figures": {
+            "level": round(measured.level_db),
+            "peak": round(measured.peak_db, 1),
+            "clipped": round(100 * measured.clipped, 2),
+            "noise": None if measured.noise_db is None else round(measured.noise_db),
+            "snr": None if measured.noise_db is None else round(measured.snr_db),
+        },
+    }
+
+
+def bounds(part: Excerpt) -> tuple[float, float]:
+    """Return where a part starts and ends as the page's numbers have it."""
+    return round(part.start_s, 2), round(part.end_s, 2)
