@@ -104,6 +104,8 @@ def better_part(measured: Measured, icl: bool = False) -> Excerpt | None:
     It is worse if it is longer than what is used of it, or with ``icl``, where every line continues it, than 12 s; and
     if it is clipped elsewhere only.
     """
+    if not measured.speech:
+        return None
     part = propose(measured)
     is_long = measured.seconds > (LONGEST_S if icl else MOST_USED_S) + 1
     is_spoilt = (

@@ -113,6 +113,8 @@ class CloneVoice(io.ComfyNode):
         audio: dict[str, Any] | None = None,
     ) -> io.NodeOutput:
         from ...morph.voice.create import CloneOptions, clone_voice
+        from ...morph.voice.excerpt import better_part
+        from ...morph.voice.measure import measure
         from ...morph.voice.transcript import hear_transcript
 
         check_model(model)
@@ -122,6 +124,8 @@ class CloneVoice(io.ComfyNode):
             audio, transcript = packed_recording()
             heard = [f"audio is not connected: cloned the pack's own recording, {PACKED.name}"]
         waveform = to_one_waveform(audio, "audio")
+        if part := better_part(measure(waveform, audio["sample_rate"]), mode == "ICL"):
+            heard += [f"{part} of the recording make a better voice: Trim Recording takes them out"]
         if mode == "ICL" and transcribe != NO_RECOGNISER and not transcript.strip():
             with show_progress(cls.hidden.unique_id) as progress:
                 recogniser = load_recogniser(transcribe, progress)

@@ -93,6 +93,13 @@ def smoothed(name: str, **inputs: Any) -> Graph:
     }
 
 
+def trimmed(**inputs: float) -> Graph:
+    return {
+        "recording": node("LoadAudio", audio=graphs.RECORDING),
+        "trim": node("MorphTTSTrimRecording", audio=["recording", 0], **inputs),
+    }
+
+
 def saved(name: str) -> Graph:
     save = node("MorphTTSSaveVoice", voice=["voice", 0], name=name, overwrite=False)
     return cloned_voice() | {"save": save}
@@ -145,6 +152,7 @@ REFUSED = {
     "no such engine": (changed(speech(), "model", engine="x"), "engine is 'x': choose one of auto"),
     "no such weights": (changed(speech(), "model", weights="int4"), "weights is 'int4': choose one of full"),
     "a number for a checkpoint": (changed(speech(), "model", checkpoint=5), "checkpoint is 5: choose one from the"),
+    "a part without length": (trimmed(start=3.0, end=2.0), "start 3 s and end 2 s leave 0.00 s: choose at least 1 s"),
     "character's name": (changed(scripted(), "cast", name="A: B"), "or a line break, which scripts reserve"),
 }  # fmt: skip
 
@@ -227,6 +235,7 @@ FAILING = {
     "missing files": (changed(speech(), "model", checkpoint="TTS/broken"), "checkpoint broken lacks merges.txt"),
     "Nyquist": (smoothed("short.wav", cutoff=12000.0), "cutoff is 12000 Hz, but audio of 24000 samples"),
     "smooth NaN": (smoothed("nan.wav"), "NaN or infinity"),
+    "a part of another recording": (trimmed(start=50.0, end=60.0), "start is 50 s and the recording is 7.10 s long"),
     "unknown character": (scripted(script="CARL: Hi."), "'CARL' is not in the cast: choose from "),
     "no colon and no narrator": (scripted(script="Good morning"), "line 1: 'Good morning' names no character"),
     "twice in the cast": (

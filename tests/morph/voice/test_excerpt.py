@@ -78,6 +78,7 @@ def test_a_part_is_better_than_what_is_too_long_or_clipped_elsewhere() -> None:
         np.concatenate([hush(0.5), clip(phrase(2) * 4, 0.5), hush(0.5), phrase(4), hush(1)]), RATE
     )
     assert better_part(spoilt) == propose(spoilt)
+    assert better_part(measure(hush(40, 0.1), RATE)) is None, "of noise no part is better"
 
 
 def test_numbers_choose_the_samples_and_0_is_the_end() -> None:
