@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ...morph.voice.measure import Measured
 
 KEY = "morph_trim"  # in the ui of the node's output, read by web/js/trim.js
-MOST_POINTS = 600  # of the waveform that the page draws
+POINTS_PER_S = 10  # of the waveform that the page draws
+LEAST_POINTS, MOST_POINTS = 600, 6000
+FULL_SCALE = 1000  # of a point
 MOST_MARKS = 200  # of clipping
 LATEST_S = 36_000.0  # that can be typed
 
@@ -97,11 +99,14 @@ def draw(waveform: np.ndarray, rate: int, measured: Measured) -> dict[str, Any]:
     from ...morph.voice.measure import shape_of
 
     mono = waveform.mean(axis=0)
+    points = round(min(max(POINTS_PER_S * measured.seconds, LEAST_POINTS), MOST_POINTS))
     [file] = write_clips([Clip(mono, rate, "", "recording")], Path(folder_paths.get_temp_directory()))
     return {
         **{name: file[name] for name in ("filename", "subfolder", "type")},
         "seconds": round(measured.seconds, 3),
-        "shape": [(round(low, 3), round(high, 3)) for low, high in shape_of(mono, MOST_POINTS)],
+        "shape": [
+            (round(FULL_SCALE * low), round(FULL_SCALE * high)) for low, high in shape_of(mono, points)
+        ],
         "clipped": measured.clipped_at(MOST_MARKS),
         "faults": list(measured.faults),
         "figures": {

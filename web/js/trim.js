@@ -14,7 +14,8 @@ const KEY = "morph_trim" // of the node's output
 const WIDGET = "recording_part" // name of the widget; no input has this name
 const NUMBERS = ["start", "end"] // the node's inputs
 const SHORTEST = 1 // seconds of a part
-const WAVE = 76, ROW = 26, LINE = 16, PADDING = 4, WIDTH = 380 // pixels
+const AROUND = 0.5 // of its length, at both ends of a part that is enlarged
+const WAVE = 76, ROW = 26, LINE = 16, PADDING = 4, WIDTH = 420 // pixels
 const HIGHEST = 0.85, THINNEST = 0.01 // of half the waveform's height: marks of clipping are above and below
 const STEPS = { ArrowLeft: -0.1, ArrowRight: 0.1, ArrowDown: -0.1, ArrowUp: 0.1, PageDown: -1, PageUp: 1 } // seconds
 const FINE = 0.1 // of a step, with Shift
@@ -32,7 +33,7 @@ function button(text, title, onclick) {
 
 /** The outline of a waveform, given as [lowest, highest] of its points, as the data of an SVG path of height 2. */
 function outline(shape) {
-  const loudest = Math.max(...shape.flat().map(Math.abs), THINNEST)
+  const loudest = Math.max(1, ...shape.flat().map(Math.abs))
   const tops = shape.map(([, high], n) => `${n},${-HIGHEST * (high / loudest) - THINNEST}`)
   const bottoms = shape.map(([low], n) => `${n},${-HIGHEST * (low / loudest) + THINNEST}`).reverse()
   return `M${[...tops, ...bottoms].join("L")}Z`
@@ -47,7 +48,7 @@ function draw(kind, attributes) {
 /** What one node shows. */
 class Trimmer {
   constructor() {
-    Object.assign(this, { node: undefined, shown: undefined })
+    Object.assign(this, { node: undefined, shown: undefined, isLarge: false })
     this.element = make("div", "morph-trim")
     this.wave = make("div", "morph-trim-wave", "", say("Click to play from there"))
     this.wave.onclick = (event) => { if (event.target.role !== "slider") this.play(this.momentAt(event)) }
@@ -59,8 +60,9 @@ class Trimmer {
     this.best = button(say("Best part"), say("The best 3 to 12 seconds"), () => this.change(0, 0))
     this.whole = button(say("Whole"), say("The whole recording"), () => this.change(0, round(this.shown.seconds)))
     this.figures = make("div", "morph-trim-figures")
+    this.zoom = button(say("Zoom"), say("Enlarge the part"), () => this.enlarge(!this.isLarge))
     const row = make("div", "morph-trim-row")
-    row.append(this.player, this.times, this.best, this.whole)
+    row.append(this.player, this.times, this.best, this.whole, this.zoom)
     this.element.append(this.wave, row, this.figures)
     keepEvents(this.element, () => this.element)
   }
@@ -71,13 +73,29 @@ class Trimmer {
 
   fill(shown) {
     this.shown = shown
-    const svg = draw("svg", { viewBox: `0 -1 ${shown.shape.length - 1} 2`, preserveAspectRatio: "none" })
+    this.svg = draw("svg", { preserveAspectRatio: "none" })
     const marks = shown.clipped.map((moment) => `M${(moment / shown.seconds) * shown.shape.length},-1v.12m0,1.76v.12`)
-    svg.append(draw("path", { d: outline(shown.shape), class: "morph-trim-shape" }))
-    svg.append(draw("path", { d: marks.join(""), class: "morph-trim-clipped" }))
-    this.wave.replaceChildren(svg, ...this.outside, this.playhead, ...this.handles)
+    this.svg.append(draw("path", { d: outline(shown.shape), class: "morph-trim-shape" }))
+    this.svg.append(draw("path", { d: marks.join(""), class: "morph-trim-clipped" }))
+    this.wave.replaceChildren(this.svg, ...this.outside, this.playhead, ...this.handles)
     this.tell(shown.figures, shown.faults)
+    this.enlarge(false)
+  }
+
+  /** Show the part and what is around it, or the whole recording. */
+  enlarge(isLarge) {
+    const { seconds, shape } = this.shown, [start, end] = this.part, around = AROUND * (end - start)
+    this.isLarge = isLarge
+    this.view = isLarge ? [Math.max(0, start - around), Math.min(seconds, end + around)] : [0, seconds]
+    const [left, right] = this.view.map((moment) => (moment / seconds) * shape.length)
+    this.svg.setAttribute("viewBox", `${left} -1 ${right - left} 2`)
     this.show()
+  }
+
+  /** Where a moment is in the view, as a share of its width. */
+  shareOf(moment) {
+    const [left, right] = this.view
+    return (moment - left) / (right - left)
   }
 
   /** Write what was measured of the whole recording; what would spoil a voice stands out. */
@@ -110,10 +128,9 @@ class Trimmer {
   /** Where the part starts and ends, in seconds. */
   get part() {
     const { best, part, seconds } = this.shown
-    if (this.isWired) return part
     const [start, end] = NUMBERS.map((name) => Number(widgetOf(this.node, name)?.value) || 0)
-    if (!start && !end) return best
-    return [Math.min(start, seconds), Math.min(end || seconds, seconds)]
+    const typed = start || end ? [start, end || seconds] : best
+    return (this.isWired ? part : typed).map((moment) => Math.min(moment, seconds))
   }
 
   /** Set the node's numbers, as typing them does. */
@@ -164,25 +181,28 @@ class Trimmer {
 
   /** The moment of the recording under the pointer; the canvas may have scaled the element. */
   momentAt({ clientX }) {
-    const { left, width } = this.wave.getBoundingClientRect()
-    return Math.max(0, Math.min(1, (clientX - left) / width)) * this.shown.seconds
+    const { left, width } = this.wave.getBoundingClientRect(), [start, end] = this.view
+    return start + Math.max(0, Math.min(1, (clientX - left) / width)) * (end - start)
   }
 
   /** Draw the part, and what plays. */
   show() {
     cancelAnimationFrame(this.frame)
-    const part = this.part, { seconds } = this.shown, isPlaying = sound.plays(this)
-    const [start, end] = part.map((moment) => `${(100 * moment) / seconds}%`)
+    const part = this.part, isPlaying = sound.plays(this)
+    if (this.isLarge && (part[0] < this.view[0] || part[1] > this.view[1])) return this.enlarge(true)
+    const [start, end] = part.map((moment) => `${100 * this.shareOf(moment)}%`)
     this.outside[0].style.width = start
     this.outside[1].style.left = end
     this.handles.forEach((handle, n) => this.place(handle, part[n], [start, end][n]))
     const said = say("{0} to {1} s, {2} s long", ...part.map(text), text(part[1] - part[0]))
     this.times.textContent = this.times.title = said
     this.best.ariaPressed = String(!this.isWired && NUMBERS.every((name) => !widgetOf(this.node, name)?.value))
+    this.zoom.ariaPressed = String(this.isLarge)
     this.player.textContent = isPlaying ? "❚❚" : "▶"
     this.player.title = this.player.ariaLabel = isPlaying ? say("Pause") : say("Play the part")
-    this.playhead.hidden = !sound.isOwner(this)
-    this.playhead.style.left = `${(100 * sound.position()) / seconds}%`
+    const share = this.shareOf(sound.position())
+    this.playhead.hidden = !sound.isOwner(this) || share < 0 || share > 1
+    this.playhead.style.left = `${100 * share}%`
     if (isPlaying && sound.position() >= part[1]) sound.stopClips()
     else if (isPlaying) this.frame = requestAnimationFrame(() => this.show())
   }

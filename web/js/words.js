@@ -89,6 +89,8 @@ const CHINESE = {
   "The best 3 to 12 seconds": "最佳的 3 到 12 秒",
   "Whole": "全部",
   "The whole recording": "整段录音",
+  "Zoom": "放大",
+  "Enlarge the part": "放大该片段",
   "Play the part": "播放该片段",
   "{0} to {1} s, {2} s long": "{0} 到 {1} 秒，长 {2} 秒",
   "Level {0} dBFS": "电平 {0} dBFS",

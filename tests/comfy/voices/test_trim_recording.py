@@ -149,14 +149,14 @@ def handle(page: ComfyPage, name: str) -> Locator:
     return page.page.locator(f".morph-trim-handle[aria-label={name}]")
 
 
-def drag(page: ComfyPage, name: str, to: float) -> None:
-    """Drag a handle to a moment of the recording."""
+def drag(page: ComfyPage, name: str, to: float, view: tuple[float, float] = (0, SECONDS)) -> None:
+    """Drag a handle to a moment of the recording, whose ``view`` is shown."""
     wave, own = page.page.locator(".morph-trim-wave").bounding_box(), handle(page, name).bounding_box()
     assert wave and own
     y = own["y"] + own["height"] / 2
     page.page.mouse.move(own["x"] + own["width"] / 2, y)
     page.page.mouse.down()
-    page.page.mouse.move(wave["x"] + wave["width"] * to / SECONDS, y, steps=4)
+    page.page.mouse.move(wave["x"] + wave["width"] * (to - view[0]) / (view[1] - view[0]), y, steps=4)
     page.page.mouse.up()
 
 
@@ -198,6 +198,12 @@ def test_handles_set_the_numbers_and_the_part_is_played(page: ComfyPage, screens
         [True, 10],
         [True, pytest.approx(SECONDS / 2, abs=0.2)],
     ]
+    page.page.get_by_text("Zoom").click()
+    drag(page, "End", 18.0, view=(6.75, 19.75))
+    assert numbers(page) == [10, pytest.approx(18.0, abs=0.05)]
+    page.settle()
+    page.screenshot(screenshots / f"trim recording, zoom ({page.label}).png")
+    page.page.evaluate(TYPE_NUMBERS, [10, 16.5])
     kind, data = page.run()
     assert kind == "execution_success" and page.page.evaluate(SAVED) == [
         [10, 16.5],
