@@ -42,6 +42,7 @@ export async function addVoice(status, say) {
   const query = new URLSearchParams({ name: at("voice-name").value, consent: "true" })
   const words = at("transcript").value.trim()
   if (clones && words) query.set("transcript", words)
+  if (clones && at("best-part").checked) query.set("best", "true")
   const options = { method: "POST", body: content, headers: { "Content-Type": "application/octet-stream" } }
   try {
     const answer = await askJson(`/v1/audio/voices${clones ? "/clone" : ""}?${query}`, options)

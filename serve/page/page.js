@@ -184,7 +184,7 @@ function showCode() {
 async function add() {
   const { name, notes = [] } = await addVoice(server.facts, sayVoice)
   await voices.added(name)
-  sayVoice([`${name} was added.`, ...notes].join(" "))
+  sayVoice([`${name} was added`, ...notes, ""].join(". ").trim())
 }
 
 const on = (id, kind, work) => at(id).addEventListener(kind, work)

@@ -242,6 +242,7 @@ def test_voices_are_found_heard_added_and_deleted(page: Page, base: Client, reco
     page.set_input_files("#voice-file", tmp_path / "Cay.wav")
     expect(page.get_by_label("Name")).to_have_value("Cay")
     page.get_by_label("What the recording says").fill("What it says.")
+    page.get_by_label("best 3 to 12 seconds").check()
     page.click("#add-voice")
     expect(page.locator("#consent-error")).to_contain_text("has agreed")
     assert asked == [], "a preview is kept, and without consent nothing is sent"
@@ -251,7 +252,7 @@ def test_voices_are_found_heard_added_and_deleted(page: Page, base: Client, reco
     expect(page.locator("#voice-name-error")).to_contain_text("choose another name")
     page.fill("#voice-name", "Cay")
     page.click("#add-voice")
-    expect(page.locator("#voice-message")).to_contain_text("Cay was added.")
+    expect(page.locator("#voice-message")).to_contain_text("Cay was added. the best part: ")
     expect(page.get_by_role("radio", name="Cay")).to_be_checked()
     assert base.speaker.voices.find("Cay").kind == "icl" and '"voice": "Cay"' in speak(page)
     added = clone_voice(base.speaker.model, recording, 24000)
