@@ -15,6 +15,7 @@ from .sound.speed_pitch import SpeedPitch
 from .speaking.cast import Cast, WholeCast
 from .speaking.dub import DubCaptions
 from .speaking.generate import GenerateSpeech
+from .speaking.pronunciation import Pronunciation
 from .speaking.sampling import SamplingSettings
 from .speaking.script import RenderScript
 from .speaking.script_file import ScriptFromFile
@@ -49,6 +50,7 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     DubCaptions,
     WordCaptions,
     TrimRecording,
+    Pronunciation,
 )
 
 

@@ -22,7 +22,14 @@ from ..morph.options import (
 )
 from ..morph.text.pauses import check_spoken
 from ..morph.text.scripts.script import find_tag
-from .sockets import CastSocket, ModelSocket, SamplingSocket, VoiceSocket, WordCheckSocket
+from .sockets import (
+    CastSocket,
+    ModelSocket,
+    PronunciationSocket,
+    SamplingSocket,
+    VoiceSocket,
+    WordCheckSocket,
+)
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = ("auto", *CODES)
@@ -66,8 +73,8 @@ def text(default: str) -> io.Input:
     return text_box(
         "text",
         default,
-        "The text to speak. [pause 0.5] in it is half a second of silence; there is no other markup. Must not be "
-        "empty. Default: a sample sentence.",
+        "The text to speak. [pause 0.5] in it is half a second of silence, and a word may have its reading beside it "
+        "(see the help page); there is no other markup. Must not be empty. Default: a sample sentence.",
     )
 
 
@@ -209,6 +216,15 @@ def word_check() -> io.Input:
         "word_check",
         optional=True,
         tooltip="From the Word Check node: a speech recogniser hears the words. Default: not connected, no check.",
+    )
+
+
+def pronunciation() -> io.Input:
+    return PronunciationSocket.Input(
+        "pronunciation",
+        optional=True,
+        tooltip="From the Pronunciation node: how words are read. A voice may have its own list beside its file. "
+        "Default: not connected.",
     )
 
 

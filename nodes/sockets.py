@@ -11,4 +11,5 @@ VoiceSocket = io.Custom("MORPH_TTS_VOICE")  # morph.voice.Voice
 SamplingSocket = io.Custom("MORPH_TTS_SAMPLING")  # morph.options.Sampling
 WordCheckSocket = io.Custom("MORPH_TTS_WORD_CHECK")  # morph.kept.word_check.WordCheck
 WordsSocket = io.Custom("MORPH_TTS_WORDS")  # sound.words.SpokenWords
+PronunciationSocket = io.Custom("MORPH_TTS_PRONUNCIATION")  # tuple of PronunciationList
 CastSocket = io.Custom("MORPH_TTS_CAST")  # dict: name -> morph.voice.Voice

@@ -26,7 +26,7 @@ from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..speech.pieces import text_as_spoken
 from ..speech.takes import ENDS
 from ..text.normalize import SpokenText
-from ..text.pauses import without_pauses
+from ..text.pronunciation import shown_text
 from ..words.timing import read_words
 from ..words.trace import Trace
 
@@ -240,7 +240,7 @@ def _pack(kept: Kept) -> bytes:
         "ended": report.ended,
         "pieces": report.pieces,
         "takes": report.takes,
-        "text": report.spoken or without_pauses(report.text),
+        "text": report.spoken or shown_text(report.text),
         "notes": report.notes,
     }
     words = json.dumps(facts)
@@ -282,6 +282,7 @@ def _unpack(content: bytes, line: Line) -> Kept | None:
         facts["takes"],
         text.notes,
         from_before=True,
+        readings=line.find_readings(str(line.text)),
     )
     traces = facts.get("traces") or [None] * len(facts["spans"])
     spans = tuple(_span(*one) for one in zip(facts["spans"], traces, strict=True))

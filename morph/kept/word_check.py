@@ -15,7 +15,7 @@ from ..hearing.words import HeardWords, count_errors
 from ..speech.lines import Line, Spoken
 from ..speech.seeds import take_seed
 from ..speech.takes import ERROR
-from ..text.pauses import without_pauses
+from ..text.pronunciation import shown_text
 from .cache import DamagedLine, LineCache
 
 log = logging.getLogger(__name__)
@@ -124,10 +124,17 @@ class WordCheck:
         except Exception as error:
             log.warning("%.40r could not be heard", report.text, exc_info=True)
             return _with_note(spoken, f"{report.text[:40]!r} could not be heard: {error}")
-        errors, words = count_errors(report.spoken or without_pauses(report.text), text, line.language)
+        errors, words = min(count_errors(one, text, line.language) for one in _texts(spoken))
         if not words:
             return spoken
         return _with_heard(spoken, HeardWords(text, errors, words, errors <= self.most_errors * words))
+
+
+def _texts(spoken: Spoken) -> list[str]:
+    """Return what may be heard of a line: its text as it is spoken, and with the words that were read otherwise."""
+    report = spoken.report
+    shown = shown_text(report.text)
+    return list(dict.fromkeys([report.spoken or shown, *([shown] if report.readings else [])]))
 
 
 def _is_wrong(spoken: Spoken) -> bool:

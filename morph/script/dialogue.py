@@ -15,6 +15,7 @@ from ..options import GenerateOptions
 from ..speech.lines import Line, Spoken
 from ..speech.seeds import hash_seed, take_seed
 from ..speech.takes import ERROR
+from ..text.pronunciation import PronunciationList
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults
 from ..text.scripts.subtitles import Caption, to_srt
 from ..voice.voice import Voice
@@ -59,6 +60,7 @@ class ScriptRequest:
             the takes of the others unchanged.
         gap_s: seconds of silence between lines; pauses of the script are added to it.
         sentences: whether subtitles have a caption for each sentence, rather than for each line.
+        pronunciation: how words are read; see ``Line``.
     """
 
     text: str
@@ -67,6 +69,7 @@ class ScriptRequest:
     seed: int = 0
     gap_s: float = 0.3
     sentences: bool = False
+    pronunciation: tuple[PronunciationList, ...] = ()
 
 
 def render_script(
@@ -139,6 +142,7 @@ def lines_of(parsed: Script, script: ScriptRequest) -> list[Line]:
             seed,
             line.instruct,
             line.name,
+            pronunciation=script.pronunciation,
         )
         for line, seed in zip(parsed.lines, seeds, strict=True)
     ]

@@ -21,6 +21,7 @@ from ..options import GenerateOptions
 from ..speech.lines import Line, Spoken
 from ..speech.takes import ERROR
 from ..text.names import name_key
+from ..text.pronunciation import PronunciationList
 from ..text.scripts.captions import DubLine, TimedText, name_captions, read_captions, read_dub
 from ..text.scripts.script import NARRATOR, Script, ScriptError
 from ..text.scripts.subtitles import to_srt
@@ -63,6 +64,7 @@ class DubRequest:
         language, seed: as of ``ScriptRequest``.
         limits: how speech is fitted.
         read_sounds: whether descriptions of sounds are read aloud.
+        pronunciation: how words are read; see ``Line``.
     """
 
     captions: str
@@ -71,6 +73,7 @@ class DubRequest:
     seed: int = 0
     limits: FitLimits = FitLimits()
     read_sounds: bool = False
+    pronunciation: tuple[PronunciationList, ...] = ()
 
     def __post_init__(self) -> None:
         check_switch("read_sounds", self.read_sounds)
@@ -213,7 +216,8 @@ def read_request(
     if changed or request.limits.max_speed > 1:
         check_installed()
     script = Script(tuple(one.line for one in dubbed))
-    lines = lines_of(script, ScriptRequest("", request.cast, request.language, request.seed))
+    spoken_by = ScriptRequest("", request.cast, request.language, request.seed)
+    lines = lines_of(script, replace(spoken_by, pronunciation=request.pronunciation))
     try:
         check_instructions(speaks, script.lines, lines, options)
     except ScriptError as error:

@@ -15,7 +15,7 @@ import numpy as np
 from ...postprocess.ends import quiet_spans, speech_span
 from ...postprocess.join import Span
 from ..speech.lines import PieceSpan, Spoken
-from ..text.pauses import without_pauses
+from ..text.pronunciation import shown_text
 from ..text.scripts.subtitles import Caption
 from ..text.split import split_sentences
 
@@ -35,7 +35,7 @@ def caption_of(start: int, spoken: Spoken) -> Caption:
     """Return a line's caption for the time of its speech: lines begin and end with silence."""
     first, last = speech_span(spoken.waveform, spoken.sample_rate)
     report = spoken.report
-    words = without_pauses(report.text)
+    words = shown_text(report.text)
     return Caption.from_samples(start + first, start + last, spoken.sample_rate, words, report.name)
 
 
@@ -64,7 +64,7 @@ def _letters(text: str) -> int:
 
 def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
     """Return the sentences as they were spoken, and as they are shown: as written, where both are equally many."""
-    written = split_sentences(without_pauses(spoken.report.text))
+    written = split_sentences(shown_text(spoken.report.text))
     said = split_sentences(spoken.report.spoken) if spoken.report.spoken else written
     return said, written if len(written) == len(said) else said
 

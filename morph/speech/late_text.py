@@ -15,6 +15,7 @@ from ..text.duration import held_frames
 from ..text.encoding import check_encodable, is_encodable
 from ..text.normalize import SpokenText
 from ..text.pauses import check_spoken
+from ..text.pronunciation import Reading, is_mark_begun, join_marks
 from ..text.split import check_text
 from ..voice.prompt import Prompt, check_context
 from .line_text import LineText
@@ -24,6 +25,7 @@ from .text_reader import MOST_UNREAD, TextReader
 from .written_pieces import WrittenPieces
 
 LONGEST_WORD = 1000  # characters: each part of it would have all of them looked at again
+MOST_HELD = 8  # sentences in one mark
 TOKENS_AHEAD = 250  # of the speech, 20 s: text that comes faster is not read beyond them
 
 
@@ -78,7 +80,7 @@ class LateLine(LineText):
         if self._end(error):
             self._reader.close()
             self._parts.line = replace(self._line, text=self._whole)
-            self._parts.said = self._spoken()
+            self._parts.said, self._parts.readings = self._spoken(), self._readings()
 
     @property
     def starved(self) -> bool:
@@ -122,6 +124,10 @@ class LateLine(LineText):
         """Return the text as it is spoken."""
         return SpokenText(self._whole)
 
+    def _readings(self) -> tuple[Reading, ...]:
+        """Return what of the text was read as something else."""
+        return ()
+
 
 class SentenceLine(LateLine):
     """Layout "sentence": each sentence is written out, split if it is too long, and is a piece or several."""
@@ -129,6 +135,7 @@ class SentenceLine(LateLine):
     def __init__(self, parts: LinePieces, reader: TextReader):
         super().__init__(parts, reader)
         self._sentences = Sentences()
+        self._held: list[str] = []  # sentences of which the last one seems to end within <shown|read>
         self._pieces = WrittenPieces(parts, self._done.is_set, reader.bell.set)
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -141,11 +148,23 @@ class SentenceLine(LateLine):
 
     def _add(self, text: str) -> None:
         for sentence in self._sentences.add(text):
-            self._pieces.add(sentence)
+            self._take(sentence)
+
+    def _take(self, sentence: str) -> None:
+        """Write a sentence out, unless it seems to end within ``<shown|read>``: then with the next ones."""
+        self._held.append(sentence)
+        if len(self._held) == MOST_HELD or not is_mark_begun(" ".join(self._held)):
+            self._add_held()
+
+    def _add_held(self) -> None:
+        for text in join_marks(self._held):
+            self._pieces.add(text)
+        self._held = []
 
     def _finish(self) -> None:
         for sentence in self._sentences.end():
-            self._pieces.add(sentence)
+            self._take(sentence)
+        self._add_held()
 
     @property
     def has_news(self) -> bool:
@@ -162,6 +181,9 @@ class SentenceLine(LateLine):
 
     def _spoken(self) -> SpokenText:
         return self._pieces.said(self._whole)
+
+    def _readings(self) -> tuple[Reading, ...]:
+        return self._line.find_readings(self._whole)
 
 
 class Trailing:

@@ -12,6 +12,7 @@ from ..hearing.words import HeardWords
 from ..model.model import Model
 from ..text.encoding import check_encodable
 from ..text.pauses import check_spoken
+from ..text.pronunciation import PronunciationList, Reading, find_readings, read_text
 from ..voice.prompt import check_language, check_streams_text
 from ..voice.voice import Voice, check_voice
 from ..words.timing import WordTime
@@ -39,7 +40,8 @@ class Line:
         layout: of a text that comes in parts. "sentence": each sentence is a piece, spoken as soon as it is complete.
             "token": one piece, spoken word by word as they come; only for voices cloned as x-vector. Figures are not
             written out in it, not even for checkpoints that need that (see ``GenerateOptions.normalize``), it is
-            not split, however long it is, and has no pauses.
+            not split, however long it is, and has no pauses and no readings.
+        pronunciation: how words are read, beside the voice's own list; of several readings the first list's.
     """
 
     text: str | Iterable[str]
@@ -49,6 +51,15 @@ class Line:
     instruct: str | None = None
     name: str = ""
     layout: str = LAYOUTS[0]
+    pronunciation: tuple[PronunciationList, ...] = ()
+
+    def find_readings(self, text: str) -> tuple[Reading, ...]:
+        """Return what of the line's text, or of a part of it, is read as something else."""
+        return find_readings(text, (*self.voice.pronunciation, *self.pronunciation))
+
+    def as_read(self, text: str) -> str:
+        """Return the line's text, or a part of it, as it is read; ValueError as ``read_text``."""
+        return read_text(text, self.find_readings(text))
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,7 @@ class LineReport:
         error: why it could not be made, where ``ended`` says so.
         heard: what a speech recogniser heard in it, where one was asked (see ``word_check.py``).
         device: which device made it, where that could be one of several (see ``batch/fleet.py``).
+        readings: what of the text was read as something else.
     """
 
     name: str
@@ -84,6 +96,7 @@ class LineReport:
     error: str = ""
     heard: HeardWords | None = None
     device: str = ""
+    readings: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,7 +163,7 @@ def check_line(model: Model, line: Line) -> None:
     if line.layout not in LAYOUTS:
         raise ValueError(f"layout is {line.layout!r}: choose {' or '.join(LAYOUTS)}")
     if isinstance(line.text, str):
-        check_spoken(line.text)
+        check_spoken(line.as_read(line.text))
     elif line.layout == "token":
         check_streams_text(line.voice)
     check_encodable(line.instruct or "", "instruct")

@@ -15,6 +15,7 @@ from ..options import IGNORE, GenerateOptions, Sampling
 from ..text.duration import expected_frames, held_frames, longest_frames, shortest_frames
 from ..text.normalize import Normalizer, SpokenText
 from ..text.pauses import read_pauses, without_pauses
+from ..text.pronunciation import Reading, mark_notes, shown_text
 from ..text.split import split_text
 from ..voice.prompt import Prompt, PromptBuilder
 from .lines import Line
@@ -34,6 +35,7 @@ class LinePieces:
         normalizer: writes its text out.
         pieces: in their order.
         said: the text as it is spoken, once all of it is known.
+        readings: what of the text is read as something else, once all of it is known.
     """
 
     line: Line
@@ -42,6 +44,7 @@ class LinePieces:
     normalizer: Normalizer
     pieces: list[Piece] = field(default_factory=list)
     said: SpokenText = field(default_factory=lambda: SpokenText(""))
+    readings: tuple[Reading, ...] = ()
 
     @classmethod
     def open(cls, builder: PromptBuilder, line: Line, options: GenerateOptions) -> LinePieces:
@@ -70,6 +73,7 @@ class LinePieces:
             ValueError: for what only a prompt shows.
         """
         self.said, pieces = cut_line(self.line, self.normalizer, self.limit)
+        self.readings = self.line.find_readings(str(self.line.text))
         for piece in _within_reach(pieces, self.sampling.line_frames):
             self.add(piece)
 
@@ -138,7 +142,8 @@ def expected_of(pieces: Sequence[Piece]) -> int:
 def cut_line(line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText, list[Piece]]:
     """Return a complete text as it is spoken, and its pieces, without prompts."""
     assert isinstance(line.text, str)
-    paused = read_pauses(line.text)
+    read = line.as_read(line.text)
+    paused = read_pauses(read)
     said = [normalizer.write_out(part, line.language) for part in paused.parts]
     pieces: list[Piece] = []
     silence = 0.0
@@ -148,7 +153,7 @@ def cut_line(line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText
         silence = 0.0 if own else silence
         pieces += own
     end_pieces(pieces, silence + paused.pauses_s[-1])
-    return join_texts(line.text, paused.parts, said), pieces
+    return noted(line.text, join_texts(read, paused.parts, said)), pieces
 
 
 def end_pieces(pieces: Sequence[Piece], after_s: float) -> None:
@@ -159,8 +164,16 @@ def end_pieces(pieces: Sequence[Piece], after_s: float) -> None:
         pieces[-1].after_s = after_s
 
 
+def noted(text: str, said: SpokenText) -> SpokenText:
+    """Return a text as it is spoken, with notes on what looks like ``<shown|read>`` in the text as it was given."""
+    return replace(said, notes=(*said.notes, *mark_notes(text)))
+
+
 def join_texts(text: str, parts: Sequence[str], said: Sequence[SpokenText]) -> SpokenText:
-    """Return a text as it is spoken, from its parts as they are: the text itself, without pauses, if all are alike."""
+    """Return a text as it is spoken, from its parts as they are: the text itself, without pauses, if all are alike.
+
+    ``text``: with its readings.
+    """
     notes = dict.fromkeys(note for one in said for note in one.notes)
     alike = all(one.text.split() == part.split() for one, part in zip(said, parts, strict=True))
     spoken = without_pauses(text) if alike else " ".join(one.text for one in said)
@@ -229,5 +242,5 @@ def piece_limit(model: Model, options: GenerateOptions) -> int:
 
 
 def text_as_spoken(line: Line, text: SpokenText) -> str:
-    """Return a line's text as it is spoken, "" if that is its text itself."""
-    return "" if text.text.split() == without_pauses(str(line.text)).split() else text.text
+    """Return a line's text as it is spoken, "" if that is its text itself, as people read it."""
+    return "" if text.text.split() == shown_text(str(line.text)).split() else text.text

@@ -9,6 +9,7 @@ from ..hearing.words import HeardWords
 from ..model.model import Model
 from ..model.tail import Tail
 from ..options import LOSSLESS, PREDICTED_GROUPS, GenerateOptions
+from ..text.pronunciation import describe_readings
 from .lines import LineReport, Spoken
 from .takes import ERROR, WRONG
 
@@ -177,11 +178,12 @@ def _row(report: LineReport) -> str:
     pieces = f" in {report.pieces} pieces" if report.pieces > 1 else ""
     takes = f" at take {report.takes}" if report.takes > 1 else ""
     spoken = f", spoken as {_short(report.spoken, LONGEST_SPOKEN)}" if report.spoken else ""
+    replaced = f", {describe_readings(report.readings)}" if report.readings else ""
     length = f"{report.seconds:.2f} s{pieces}, {report.frames} frames"
     before = ", reused" if report.from_before else ""
     heard = f", heard as {_in_words(report.heard)}" if report.heard is not None else ""
     device = f", on {report.device}" if report.device else ""
-    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{spoken}{heard}{device}"
+    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{replaced}{spoken}{heard}{device}"
 
 
 def _short(text: str, longest: int = LONGEST_SHOWN) -> str:

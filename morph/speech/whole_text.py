@@ -45,3 +45,4 @@ class WholeLine(LineText):
         if self._end(error):
             self._pieces.end()
             self._parts.said = self._pieces.said(self._text)
+            self._parts.readings = self._parts.line.find_readings(self._text)

@@ -51,7 +51,8 @@ def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
     if not traced or len(traced) < len(spoken.spans):
         return ()
     pieces = [_piece_path(model.texts, spoken, span, trace) for span, trace in traced]
-    words = line_words(str(spoken.report.text), pieces, seconds * speed, model.alignment.lead_s)
+    report, lead_s = spoken.report, model.alignment.lead_s
+    words = line_words(str(report.text), pieces, seconds * speed, lead_s, report.readings)
     return retime_words(words, speed)
 
 

@@ -11,7 +11,7 @@ from ..text.normalize import Normalizer, SpokenText, join_spoken
 from ..text.pauses import read_pauses
 from ..text.pieces import split_arriving
 from .ahead import Ahead, rested
-from .pieces import LinePieces, cut_pieces, end_pieces, join_texts
+from .pieces import LinePieces, cut_pieces, end_pieces, join_texts, noted
 
 
 @dataclass
@@ -74,7 +74,7 @@ class WrittenPieces:
 
     def add(self, text: str) -> None:
         """Take a text, or its next part, which no piece leaves."""
-        paused = read_pauses(text)
+        paused = read_pauses(self._line.as_read(text))
         for part, pause_s in zip([*paused.parts, ""], paused.pauses_s, strict=True):
             is_quick = self._normalizer.is_quick(part, self._line.language)
             self._waiting.append(Stretch(part, pause_s, is_quick))
@@ -183,4 +183,6 @@ class WrittenPieces:
         """Return ``text``, which was added, as it is spoken; as far as it is written out, if that is not all."""
         own = [stretch for stretch in self._stretches if stretch.text]
         said = [join_spoken(stretch.said) for stretch in own]
-        return join_texts(text, [one.text for one in own], said) if self.is_read else join_spoken(said)
+        if not self.is_read:
+            return join_spoken(said)
+        return noted(text, join_texts(self._line.as_read(text), [one.text for one in own], said))

@@ -3,7 +3,7 @@
 The published checkpoints read all of that themselves, and their text is not changed (a checkpoint's ``TextProfile``
 says what it needs). English goes through kitten-text-processing (NeMo's grammars in plain Python), sentence by
 sentence and only if there is something to write out; ``signs.py`` makes its characters plain, and ``english/``
-handles what that library misses.
+handles what that library misses. In other languages only numbers are written out (``other_numbers.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-from . import english
+from . import english, other_numbers
 from .listed import cut_lists
 from .signs import plain
 from .split import split_sentences, split_text
@@ -59,7 +59,7 @@ class Normalizer:
     """Writes out the texts of one rendering.
 
     Args:
-        language: the checkpoint's ``TextProfile.normalize``: "en", or "" to change nothing.
+        language: the checkpoint's ``TextProfile.normalize``; "" to change nothing.
         on_sentence: called before each sentence, and each part of a long one; an exception that it raises cancels and
             propagates.
     """
@@ -94,6 +94,10 @@ class Normalizer:
         out is one part. ``join_spoken`` puts the parts together; a sentence that ended at a new line gets a stop, so
         that its end is seen there too.
         """
+        if other_numbers.is_spoken(self.language, spoken_in):
+            said, missing = other_numbers.write_numbers(text, self.language)
+            yield SpokenText(said, tuple(missing))
+            return
         if not self._is_english(spoken_in):
             yield SpokenText(text)
             return

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .other_numbers import LANGUAGES
+
 LONGEST_PIECE = (40, 10000)  # characters: smallest and largest allowed value
-NORMALIZERS = ("", "en")
+NORMALIZERS = ("", "en", *LANGUAGES)
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,7 @@ class TextProfile:
     Args:
         longest_piece: longer texts are split into pieces of at most this many characters, 40 to 10000.
         normalize: the language whose numbers and symbols are first written out as words, one of NORMALIZERS; "" for
-            none.
+            none. In other languages than English only numbers are.
         hold_end: whether the checkpoint tends to end a line too early, so that its end has to be held back.
 
     Raises:
@@ -31,6 +33,7 @@ class TextProfile:
         if type(self.longest_piece) is not int or not least <= self.longest_piece <= most:
             raise ValueError(f"longest_piece is {self.longest_piece!r}: choose {least} to {most}")
         if self.normalize not in NORMALIZERS:
-            raise ValueError(f'normalize is {self.normalize!r}: choose "en", or null for none')
+            known = ", ".join(NORMALIZERS[1:])
+            raise ValueError(f"normalize is {self.normalize!r}: choose {known}, or null for none")
         if type(self.hold_end) is not bool:
             raise ValueError(f"hold_end is {self.hold_end!r}: choose true or false")

@@ -14,6 +14,7 @@ from typing import Any
 from ..model.model import SIZE_NAMES
 from ..options import FRAME_RATE
 from ..text.names import check_name, confine, file_names
+from ..text.pronunciation import read_pronunciation
 from .file import check_description, holds_voice, is_voice_file, load_voice, read_voice, save_voice
 from .fits import needs_of
 from .recording import SUFFIXES as RECORDED
@@ -21,6 +22,7 @@ from .recording import Recording, read_recording
 from .voice import Voice
 
 SUFFIX = ".safetensors"
+LIST_SUFFIX = ".pronunciation.txt"  # of the list of a voice's words, beside its file
 MOST_NAMED = 30  # voices in an error
 
 
@@ -103,12 +105,12 @@ class VoiceLibrary:
         """
         path = self.source(name)
         if path.suffix == SUFFIX:
-            return load_voice(path)
+            return load_voice_and_list(path)
         if clone is None:
             raise ValueError(
                 f"voice {name!r} is a recording ({path.name}): give the model that is to clone it"
             )
-        return clone(read_recording(path))
+        return with_list(clone(read_recording(path)), path)
 
     def about(self, name: str) -> dict[str, Any]:
         """Return what people and programs are told of a voice; under "error" why it cannot be read."""
@@ -137,6 +139,8 @@ class VoiceLibrary:
             except BaseException:
                 target.rename(path)  # what it holds has its old name still
                 raise
+            if list_of(path).is_file() and not list_of(target).exists():
+                list_of(path).rename(list_of(target))
         return new
 
     def delete(self, name: str) -> None:
@@ -176,6 +180,22 @@ class VoiceLibrary:
         with _explained(path):
             save_voice(named, path, description)
         return named.name
+
+
+def list_of(path: Path) -> Path:
+    """Return where the list of words of a voice, or of a recording, is: ``anna.pronunciation.txt``."""
+    return path.with_name(path.stem + LIST_SUFFIX)
+
+
+def with_list(voice: Voice, path: Path) -> Voice:
+    """Return a voice with the list of words beside its file, if there is one; ValueError for a list with faults."""
+    beside = list_of(path)
+    return replace(voice, pronunciation=(read_pronunciation(beside),)) if beside.is_file() else voice
+
+
+def load_voice_and_list(path: Path) -> Voice:
+    """Return the voice in a file, with the list of words beside it; ValueError as ``load_voice`` and ``with_list``."""
+    return with_list(load_voice(path), path)
 
 
 def typed_name(name: str) -> str:

@@ -10,6 +10,7 @@ import torch
 from ..model.model import KIND_NAMES, SIZE_NAMES, Model
 from ..options import FRAME_RATE, PREDICTED_GROUPS
 from ..text.encoding import check_encodable
+from ..text.pronunciation import PronunciationList
 
 KINDS = ("x_vector", "icl", "preset", "design", "blend")
 CODE_GROUPS = PREDICTED_GROUPS + 1
@@ -51,6 +52,7 @@ class Voice:
         speaker: a preset's name, as the checkpoint's config spells it; of a blend all of them, with " + " between.
         instruct: how to speak, or the description of a designed voice.
         notes: remarks for people about the recording that it was cloned from; not saved in a voice file.
+        pronunciation: how words are read in its lines: the list beside its file, if there is one.
 
     Raises:
         ValueError: naming the field that is missing, of the wrong type, too long, or not allowed for the kind.
@@ -65,6 +67,7 @@ class Voice:
     speaker: str | None = None
     instruct: str | None = None
     notes: tuple[str, ...] = ()
+    pronunciation: tuple[PronunciationList, ...] = ()
 
     @property
     def speakers(self) -> tuple[str, ...]:

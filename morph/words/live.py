@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..options import FRAME_RATE
+from ..text.pronunciation import Reading
 from .path import Path
+from .readings import find_read_words
 from .timing import PiecePath, Times, WordTime, match_words
 from .trace import Trace
 from .written import WrittenWord, find_words
@@ -26,10 +28,19 @@ class LiveWords:
         text: of the line, as far as it is known.
         spans: which characters of a piece's text its tokens are (``TextIds.spans``).
         lead_s: see ``line_words``.
+        find_readings: returns what of the text is read as something else; None: nothing is.
     """
 
-    def __init__(self, text: str, spans: Callable[[str], Sequence[tuple[int, int]]], lead_s: float = 0.0):
+    def __init__(
+        self,
+        text: str,
+        spans: Callable[[str], Sequence[tuple[int, int]]],
+        lead_s: float = 0.0,
+        find_readings: Callable[[str], Sequence[Reading]] | None = None,
+    ):
         self._text, self._spans, self._lead_s = text, spans, lead_s
+        self._find_readings = find_readings or (lambda _: ())
+        self._readings = self._find_readings(text)
         self._from = 0  # the words before it belong to pieces that have ended
         self._given = 0  # how many of those behind it have been returned
         self._last: WrittenWord | None = None  # of them, with its place in the text
@@ -41,6 +52,7 @@ class LiveWords:
     def extend(self, text: str) -> None:
         """Add what has come of the line's text since."""
         self._text += text
+        self._readings = self._find_readings(self._text)
 
     def add(self, piece: int, said: str, begin_s: float, trace: Trace) -> list[WordTime]:
         """Take the next frames of a piece; return the words that have ended and were not returned before.
@@ -64,12 +76,24 @@ class LiveWords:
     def end(self, seconds: float) -> list[WordTime]:
         """Return the rest of the words, none of them after the line's sound, which is ``seconds`` long."""
         ended = self._end_piece()
-        rest = find_words(self._text[self._from :])[self._given :]
+        rest = self._written()[self._given :]
         words = [*ended, *(self._word(word, None) for word in rest)]
         return [
             replace(word, start_s=min(word.start_s, seconds), end_s=min(word.end_s, seconds))
             for word in words
         ]
+
+    def _written(self) -> list[WrittenWord]:
+        """Return the words that do not belong to pieces that have ended."""
+        text = self._text[self._from :]
+        readings = self._readings_of(len(text))
+        return find_read_words(text, readings).written if readings else find_words(text)
+
+    def _readings_of(self, count: int) -> list[Reading]:
+        """Return the readings of the next characters."""
+        begin, end = self._from, self._from + count
+        own = [one for one in self._readings if begin <= one.first and one.last <= end]
+        return [replace(one, first=one.first - begin, last=one.last - begin) for one in own]
 
     def _end_piece(self) -> list[WordTime]:
         """Return the rest of the current piece's words; those of the next one are behind them."""
@@ -87,7 +111,8 @@ class LiveWords:
         path = tuple(min(token, len(tokens) - 1) for token in self._path.tokens())
         piece = PiecePath(self._said, tokens, path, self._begin_s)
         text = self._text[self._from :][: LOOKED_AT * len(self._said) + AND_MORE]
-        written, whole = match_words(text, [piece], self._lead_s, goes_on=True)
+        readings = self._readings_of(len(text)) if self._readings else ()
+        written, whole = match_words(text, [piece], self._lead_s, goes_on=True, readings=readings)
         last = self._given
         for index, times in enumerate(whole[self._given :], start=self._given + 1):
             if times is not None and not has_ended(times):

@@ -7,6 +7,7 @@ them; one for which nothing was spoken has no length.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..options import FRAME_RATE
+from ..text.pronunciation import Reading
 from .match import owners
+from .readings import find_read_words
 from .written import WrittenWord, find_words, said_span
 
 # Shorter quiet may be that before a t or a k. Of 0.12 to 0.2 s and none, this gave the best times on 102 lines of the
@@ -83,7 +86,11 @@ class PiecePath:
 
 
 def line_words(
-    text: str, pieces: Sequence[PiecePath], seconds: float, lead_s: float = 0.0
+    text: str,
+    pieces: Sequence[PiecePath],
+    seconds: float,
+    lead_s: float = 0.0,
+    readings: Sequence[Reading] = (),
 ) -> tuple[WordTime, ...]:
     """Return the words of a line and when each is heard: in order, none overlaps another, and none is without a time.
 
@@ -93,8 +100,9 @@ def line_words(
         seconds: the length of the line's sound.
         lead_s: how long before it is heard a word is spoken in the paths; below 0 if after it. It belongs to the
             checkpoint, as the head that the paths are from.
+        readings: what of the text was read as something else.
     """
-    written, whole = match_words(text, pieces, lead_s)
+    written, whole = match_words(text, pieces, lead_s, readings=readings)
     times = _in_order(whole, seconds)
     return tuple(
         WordTime(word.text, start, end, word.first, word.last)
@@ -103,21 +111,53 @@ def line_words(
 
 
 def match_words(
-    text: str, pieces: Sequence[PiecePath], lead_s: float, goes_on: bool = False
+    text: str,
+    pieces: Sequence[PiecePath],
+    lead_s: float,
+    goes_on: bool = False,
+    readings: Sequence[Reading] = (),
 ) -> tuple[list[WrittenWord], list[Times | None]]:
     """Return the words of a text, and when each is heard by the paths alone; None where nothing was spoken for it.
 
     Arguments are those of ``line_words``; ``goes_on``: whether ``text`` may go on behind what the pieces are of.
     """
-    written = find_words(text)
     spoken = [word.text for piece in pieces for word in find_words(piece.text)]
     said = [times for piece in pieces for times in _piece_times(piece, lead_s)]
-    whole: list[Times | None] = [None] * len(written)
-    own = owners([word.text for word in written], spoken, goes_on)
+    if not readings:
+        written = find_words(text)
+        own = owners([word.text for word in written], spoken, goes_on)
+    else:
+        words = find_read_words(text, readings)
+        if not (written := words.written):  # signs alone, which are read as words
+            return [], []
+        own = [words.owners[index] for index in owners([word.text for word in words.read], spoken, goes_on)]
+    return written, _joined(len(written), own, said)
+
+
+def _joined(count: int, own: Sequence[int], said: Sequence[Times]) -> list[Times | None]:
+    """Return the times of written words from those of what is said, each with the index of its written word."""
+    whole: list[Times | None] = [None] * count
     for index, (start, end) in zip(own, said, strict=True):
         before = whole[index]
         whole[index] = (start, end) if before is None else (before[0], max(before[1], end))
-    return written, whole
+    return whole
+
+
+def shown_words(text: str, readings: Sequence[Reading], said: Sequence[WordTime]) -> tuple[WordTime, ...]:
+    """Return the words of a text as they are shown, from those of the text as it is read, with their places there."""
+    if not readings or not said:
+        return tuple(said)
+    words = find_read_words(text, readings)
+    if not words.written:
+        return ()
+    firsts = [word.first for word in words.read]
+    own = [words.owners[max(0, bisect_right(firsts, word.first_char) - 1)] for word in said]
+    whole = _joined(len(words.written), own, [(word.start_s, word.end_s) for word in said])
+    times = _in_order(whole, said[-1].end_s)
+    return tuple(
+        WordTime(word.text, start, end, word.first, word.last)
+        for word, (start, end) in zip(words.written, times, strict=True)
+    )
 
 
 def _piece_times(piece: PiecePath, lead_s: float) -> list[Times]:

@@ -50,13 +50,13 @@ class Clip:
 def to_clip(spoken: Spoken, name: str = "", words: LineWords | None = None) -> Clip:
     """Return a spoken line as a clip, under its character's name or the ``name`` given; ``words``: in its own sound."""
     from ...morph.speech.joined import HEARD_OTHERWISE, WHAT_HAPPENED
-    from ...morph.text.pauses import without_pauses
+    from ...morph.text.pronunciation import shown_text
 
     report = spoken.report
     problems = [WHAT_HAPPENED[report.ended]] if report.ended in WHAT_HAPPENED else []
     if report.heard is not None and not report.heard.passed:
         problems.append(HEARD_OTHERWISE)
-    text = without_pauses(report.text)
+    text = shown_text(report.text)
     lit = show_words(words) if words else ()
     return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, tuple(problems), lit)
 

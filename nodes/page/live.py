@@ -205,11 +205,11 @@ class PagePlayer:
 
     def begin(self, name: str, text: str) -> None:
         """Say which line comes next: its character or setting, and its words."""
-        from ...morph.text.pauses import without_pauses
+        from ...morph.text.pronunciation import shown_text
 
         if self._store is None or self._speech is None:
             return
-        text = without_pauses(text)
+        text = shown_text(text)
         said = {"stream": self._speech.id, "line": self._lines, "start": self._speech.samples}
         self._store.tell(self._speech, "morph.speech.line", {**said, "name": name, "text": text})
         self._lines += 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...morph.text.pauses import without_pauses
+from ...morph.text.pronunciation import shown_text
 from ..page.clips import KEY as CLIPS
 from ..page.clips import Clip, file_name, list_clip
 from ..sound.audio_io import to_waveforms
@@ -48,7 +48,7 @@ class Recording:
     @property
     def text(self) -> str:
         """The words, if the recording is one line."""
-        return without_pauses(self.facts[0].text) if len(self.facts) == 1 else ""
+        return shown_text(self.facts[0].text) if len(self.facts) == 1 else ""
 
     def file_name(self, kind: str) -> str:
         """Return the name of its file, without the run's number."""
@@ -60,7 +60,7 @@ class Recording:
         """Return the metadata of its file: what players show, and all facts as the comment."""
         if not self.facts:
             return {}
-        title = " ".join(without_pauses(one.text) for one in self.facts)[:LONGEST_TITLE]
+        title = " ".join(shown_text(one.text) for one in self.facts)[:LONGEST_TITLE]
         artist = ", ".join(dict.fromkeys(one.name or one.voice for one in self.facts))
         return {"title": title, "artist": artist, "comment": to_json(self.facts)}
 

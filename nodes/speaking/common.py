@@ -18,6 +18,7 @@ from ..sockets import WordsSocket
 from ..sound.audio_io import Audio, to_audio
 from ..sound.facts import Facts
 from ..sound.words import SpokenWords
+from .pronunciation import lists_of
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
@@ -58,6 +59,7 @@ def check_speaking(given: Mapping[str, Any]) -> None:
     """Raise ValueError for inputs, by name, that links may have given and nothing can be spoken with."""
     check_model(given["model"])
     check_word_check(given.get("word_check"))
+    lists_of(given.get("pronunciation"))
     inputs.check_word("language", given["language"])
     inputs.check(normalize_text=(NORMALIZE, given.get("normalize_text", GenerateOptions.normalize)))
 

@@ -34,6 +34,7 @@ from .common import (
     words_output,
 )
 from .kept_lines import once_of
+from .pronunciation import lists_of
 
 if TYPE_CHECKING:
     from ...morph.script.dub import Dub, Placed
@@ -124,6 +125,7 @@ class DubCaptions(io.ComfyNode):
                     "sung between notes. A caption with nothing else is silent if not. Default: off.",
                     optional=True,
                 ),
+                inputs.pronunciation(),
             ],
             outputs=[
                 output(
@@ -187,7 +189,8 @@ class DubCaptions(io.ComfyNode):
         options, characters = options_of({**given, "trim_silence": True}), find_characters(model, speakers)
         if not speakers:
             check_named(captions, characters)
-        request = DubRequest(captions, characters, given["language"], seed, limits, read_sounds)
+        said = (given["language"], seed, limits, read_sounds, lists_of(given.get("pronunciation")))
+        request = DubRequest(captions, characters, *said)
         with (
             model.open(options, once_of(given)) as voicing,
             show_progress(cls.hidden.unique_id) as progress,

@@ -21,6 +21,7 @@ from ..sound.facts import Facts, describe_seeds, facts_of_line
 from ..sound.words import SpokenWords
 from .common import check_speaking, judge_speaking, options_of, to_audios, to_clips, words_output
 from .kept_lines import once_of
+from .pronunciation import lists_of
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
@@ -73,6 +74,7 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.advanced(inputs.reuse_lines()),
                 inputs.word_check(),
                 inputs.advanced(inputs.wrong_words()),
+                inputs.pronunciation(),
             ],
             outputs=[
                 output(io.Audio, "audio", "The speech: mono, 24 kHz.", many=True),
@@ -126,7 +128,8 @@ class GenerateSpeech(io.ComfyNode):
         from ...morph.speech.report import outcome
 
         model: ManagedModel | ServedModel = take["model"]
-        line = Line(**{name: take[name] for name in ("text", "voice", "language", "seed")})
+        said = {name: take[name] for name in ("text", "voice", "language", "seed")}
+        line = Line(**said, pronunciation=lists_of(take.get("pronunciation")))
         node, options = cls.hidden.unique_id, options_of(take)
         with (
             model.open(options, once_of(take)) as voicing,

@@ -31,6 +31,7 @@ from .common import (
     words_output,
 )
 from .kept_lines import once_of
+from .pronunciation import lists_of
 
 if TYPE_CHECKING:
     from ...morph.script.dialogue import Dialogue
@@ -90,6 +91,7 @@ class RenderScript(io.ComfyNode):
                     optional=True,
                 ),
                 inputs.advanced(inputs.wrong_words()),
+                inputs.pronunciation(),
             ],
             outputs=[
                 output(
@@ -139,7 +141,8 @@ class RenderScript(io.ComfyNode):
         check_cast(cast or {})
         model: ManagedModel | ServedModel = given["model"]
         node, options, characters = cls.hidden.unique_id, options_of(given), find_characters(model, cast)
-        request = ScriptRequest(script, characters, given["language"], seed, gap, sentence_subtitles)
+        said = (given["language"], seed, gap, sentence_subtitles, lists_of(given.get("pronunciation")))
+        request = ScriptRequest(script, characters, *said)
         with (
             model.open(options, once_of(given)) as voicing,
             show_progress(node) as progress,

@@ -127,12 +127,14 @@ class LoadVoice(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[FileState, ...]:
-        """Change when the file, or the words beside it, are replaced, so that ComfyUI loads it again."""
+        """Change when the file, or what is written beside it, is replaced, so that ComfyUI loads it again."""
+        from ...morph.voice.library import list_of
+
         try:
             path = voice_library().source(name or "")
         except ValueError:
             return ()
-        return file_state(path), file_state(path.with_suffix(".txt"))
+        return file_state(path), file_state(path.with_suffix(".txt")), file_state(list_of(path))
 
     @classmethod
     def execute(cls, name: str, model: ManagedModel | ServedModel | None = None) -> io.NodeOutput:

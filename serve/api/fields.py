@@ -16,6 +16,7 @@ from ...morph.options import (
     WRONG_WORDS,
     GenerateOptions,
 )
+from ...morph.text.pronunciation import LONGEST_READING
 from ..audio.encoders import FORMATS
 from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
 
@@ -29,6 +30,7 @@ LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
 LONGEST_INTERVAL_S = 10.0  # between events
 SHORTEST_SPLIT, LONGEST_SPLIT = 40, GenerateOptions.split_chars  # characters: a piece is kept in memory
 MOST_SECONDS = 3600  # of a line, as ``Sampling``
+MOST_PRONOUNCED = 500  # words of a request's own list
 
 
 def _text(about: str, **more: Any) -> Schema:
@@ -71,7 +73,10 @@ SAMPLING_SCHEMAS: dict[str, Schema] = {
 }
 SCHEMAS: dict[str, Schema] = {
     "model": _text("the loaded checkpoint's name, or one of OpenAI's such as tts-1, which stand for it"),
-    "input": _text("the text to speak; [pause 0.4] in it is silence of 0.4 s", minLength=1),
+    "input": _text(
+        "the text to speak; [pause 0.4] in it is silence of 0.4 s, and of <shown|read> the second side is read",
+        minLength=1,
+    ),
     "voice": {
         "description": "a name that GET /v1/audio/voices lists, or one of OpenAI's; left out: the first",
         "anyOf": [
@@ -125,6 +130,12 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "tail": _choice("what predicts the groups beyond seq_groups", TAILS, GenerateOptions.tail),
     "normalize_text": _choice("whether figures are written out", NORMALIZE, GenerateOptions.normalize),
+    "pronunciation": {
+        "type": "object",
+        "description": "how words are read, by word: they count before the server's own; not with layout token",
+        "additionalProperties": {"type": "string", "maxLength": LONGEST_READING},
+        "maxProperties": MOST_PRONOUNCED,
+    },
     "wrong_words": _choice(
         "where the model is seen to skip, repeat or invent words: retry says that the line went wrong, end also ends "
         "it; not for checkpoints without an alignment head",

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...morph.text.pronunciation import PronunciationList
+
 KEY_VARIABLE = "MORPH_TTS_API_KEY"
 PORT = 8765
 MOST_REPLICAS = 1024
@@ -110,6 +112,7 @@ class ServerOptions:
         port: 0 takes a free one.
         checkpoint: a folder; None: the demo voice in the pack.
         voices: a folder of saved voices (``*.safetensors``), or None.
+        pronunciation: how words are read, for all requests: behind a request's own and the voice's.
         device: torch's name, or "auto".
         devices: several of torch's names, instead of ``device``: the checkpoint is on each of them, and each speaks
             ``rows`` requests at a time.
@@ -128,6 +131,7 @@ class ServerOptions:
     port: int = PORT
     checkpoint: Path | None = None
     voices: Path | None = None
+    pronunciation: tuple[PronunciationList, ...] = ()
     device: str = "auto"
     devices: tuple[str, ...] = ()
     engine: str = "auto"

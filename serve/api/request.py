@@ -12,10 +12,12 @@ from ...morph.options import IGNORE, GenerateOptions, Sampling
 from ...morph.speech.word_times import check_word_times
 from ...morph.text.encoding import check_encodable, join_halves
 from ...morph.text.pauses import check_spoken, read_pauses
+from ...morph.text.pronunciation import PronunciationList
 from .errors import ApiError
 from .fields import (
     COMPLETE_FORMATS,
     LONGEST_INSTRUCTIONS,
+    MOST_PRONOUNCED,
     SAMPLING_SCHEMAS,
     SCHEMAS,
     SUBTALKER,
@@ -49,6 +51,7 @@ class Settings:
         ignored: fields of the request that this checkpoint cannot follow.
         complete: whether the sound is wanted at its end only.
         timestamps: whether it is wanted when each word is heard.
+        pronunciation: how words are read.
     """
 
     voice: str | None
@@ -61,6 +64,7 @@ class Settings:
     ignored: tuple[str, ...] = ()
     complete: bool = False
     timestamps: bool = False
+    pronunciation: tuple[PronunciationList, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,7 @@ def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settin
         generate=_options(fields, rules),
         speed=float(_value(fields, "speed")),
         ignored=ignored,
+        pronunciation=_pronunciation(fields.get("pronunciation")),
     )
 
 
@@ -300,6 +305,25 @@ def _voice(voice: object) -> str | None:
     if not isinstance(voice, str) or not voice.strip():
         raise _bad("voice", 'voice is not a name: send one that GET /v1/audio/voices lists, or {"id": name}')
     return voice
+
+
+def _pronunciation(sent: object) -> tuple[PronunciationList, ...]:
+    """Return the list of a request, at most one; ApiError 400 for another thing, or words that no list may have."""
+    name = "pronunciation"
+    if not sent:
+        return ()
+    if not isinstance(sent, dict) or not all(isinstance(one, str) for one in sent.values()):
+        raise _bad(name, f'{name} is {sent!r:.40}: send an object such as {{"Nguyen": "win"}}')
+    if len(sent) > MOST_PRONOUNCED:
+        raise _bad(
+            name, f"{name} has {len(sent)} words and {MOST_PRONOUNCED} are allowed: send those of the text"
+        )
+    try:
+        return (
+            PronunciationList(tuple((join_halves(word), join_halves(read)) for word, read in sent.items())),
+        )
+    except ValueError as error:
+        raise _bad(name, f"{name} cannot be used, {error}") from error
 
 
 def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:

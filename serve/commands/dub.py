@@ -17,6 +17,7 @@ from ..scripts.saved_lines import SavedLines
 from ..terminal import arguments
 from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
+from ..terminal.engine import read_lists
 from ..terminal.parser import examples
 from ..terminal.sound import write_whole
 from ..terminal.words import read_words_options, tell_missing, write_words
@@ -77,11 +78,12 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ..scripts.opened import opened
 
     text, limits = read_words(options.file), FitLimits(options.max_speed, options.overrun, options.speak_over)
-    captions = read_words_options(options)
+    captions, lists = read_words_options(options), read_lists(options)
     read_captions(text)  # faults are found before a model is loaded
     names = partial(check_names, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
-        request = DubRequest(text, ready.cast, options.language, options.seed, limits, options.read_sounds)
+        said = (options.language, options.seed, limits, options.read_sounds, lists)
+        request = DubRequest(text, ready.cast, *said)
         dubbed, silent, lines = read_request(ready.speaks, request, ready.settings)
         lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
         job = speak_into(saved, ready, (plain(dubbed), lines), options, console)

@@ -20,6 +20,7 @@ from ..scripts.saved_lines import MANIFEST, NEW_LINES, SavedLines
 from ..terminal import arguments
 from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
+from ..terminal.engine import read_lists
 from ..terminal.parser import examples
 from ..terminal.sound import to_s16, write_whole
 from ..terminal.words import add_words, read_words_options, tell_missing, write_words
@@ -95,6 +96,7 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     arguments.add_switch(parser, "--again", "speak all lines again, also those already spoken")
     arguments.add_voice(parser)
     arguments.add_settings(parser)
+    arguments.add_pronunciation(parser)
     arguments.add_word_check(parser)
     add_words(parser)
     arguments.add_model(parser)
@@ -108,7 +110,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error(f"{options.words} has the subtitles: choose another file with --words")
     made = [*outputs(options), *filter(None, (options.words,))]
     written = (*made, options.out / MANIFEST, options.out / NEW_LINES)
-    arguments.check_sources(parser, (options.file, options.reference), written)
+    arguments.check_sources(parser, (options.file, options.reference, options.pronunciation), written)
     if not (options.out / MANIFEST).exists():  # what is there is not of an earlier run
         for path in filter(Path.exists, made):
             parser.error(f"{path} is no earlier run's: choose another folder with --out, or move it away")
@@ -121,11 +123,12 @@ def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, then write the track; the paths of track and subtitles go to stdout."""
     from ..scripts.opened import opened
 
-    text, captions = read_words(options.file), read_words_options(options)
+    text, captions, lists = read_words(options.file), read_words_options(options), read_lists(options)
     check_file(options.file, text)
     names = partial(check_named_lines, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
-        read = read_named_lines(text, ready.cast, ready.speaks.languages, options)
+        script, lines = read_named_lines(text, ready.cast, ready.speaks.languages, options)
+        read = script, [replace(line, pronunciation=lists) for line in lines]
         job = speak_into(saved, ready, read, options, console)
         finish(job, write_track(job, console, captions), console)
 

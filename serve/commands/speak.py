@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import load_synthesizer, make_check, make_settings, make_voice, read_reference
+from ..terminal.engine import (
+    load_synthesizer,
+    make_check,
+    make_settings,
+    make_voice,
+    read_lists,
+    read_reference,
+)
 from ..terminal.parser import examples
 from ..terminal.player import find_device, playing
 from ..terminal.sound import STREAMED, encode, stream_header, to_s16, write_sound
@@ -59,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_voice(parser)
     arguments.add_settings(parser)
+    arguments.add_pronunciation(parser)
     arguments.add_word_check(parser)
     add_words(parser)
     arguments.add_model(parser)
@@ -75,6 +83,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.stdin and sys.stdin is None:
         parser.error("stdin is closed: pipe the text in, or type it as an argument")
     arguments.check_line(parser, options)
+    if options.pronunciation and options.layout == "token":
+        parser.error("--pronunciation needs whole sentences: leave out --layout token")
     if options.format == "pcm" and options.out != STDOUT:
         parser.error("pcm has no file format: write it to stdout with --out -")
     if options.check_words and (options.stdin or options.play or options.out == STDOUT):
@@ -87,7 +97,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     elif options.out != STDOUT and options.format not in (None, options.out.suffix[1:].lower()):
         parser.error(f"--format {options.format} and --out {options.out} differ: leave one out")
     written = [path for path in (options.out, options.words) if isinstance(path, Path)]
-    arguments.check_sources(parser, (options.reference,), written)
+    arguments.check_sources(parser, (options.reference, options.pronunciation), written)
     arguments.check_new(parser, written, options.overwrite)
 
 
@@ -108,6 +118,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         console.check_sound()
     device = find_device() if options.play else None
     captions, recording, ear = read_words_options(options), read_reference(options), make_check(options)
+    lists = read_lists(options)
     synthesizer = load_synthesizer(options, console)
     from ...morph.speech.lines import Line
     from ...morph.speech.report import describe
@@ -117,7 +128,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
         check_word_times(synthesizer.model)
     text = options.text if not options.stdin else stdin_text()
     voice = make_voice(synthesizer.model, options, recording)
-    line = Line(text, voice, options.language, options.seed, options.instruct, layout=options.layout)
+    said = {"layout": options.layout, "pronunciation": lists}
+    line = Line(text, voice, options.language, options.seed, options.instruct, **said)
     settings = make_settings(synthesizer.model, options)
     started = time.perf_counter()
     with open_sink(options, device, synthesizer.model.sample_rate, console) as sink:

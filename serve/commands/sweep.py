@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import load_synthesizer, make_settings, make_voice, read_reference
+from ..terminal.engine import load_synthesizer, make_settings, make_voice, read_lists, read_reference
 from ..terminal.parser import examples
 from ..terminal.sound import write_sound
 
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_overwrite(parser)
     arguments.add_voice(parser)
     arguments.add_settings(parser, seq_groups=False)
+    arguments.add_pronunciation(parser)
     arguments.add_model(parser)
 
 
@@ -57,10 +58,11 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.speech.lines import Line
     from ...morph.study.sweep import sweep, table
 
-    groups, recording = parse_groups(options.groups), read_reference(options)
+    groups, recording, lists = parse_groups(options.groups), read_reference(options), read_lists(options)
     synthesizer = load_synthesizer(options, console)
     voice = make_voice(synthesizer.model, options, recording)
-    line = Line(options.text, voice, options.language, options.seed, options.instruct)
+    said = (options.language, options.seed, options.instruct)
+    line = Line(options.text, voice, *said, pronunciation=lists)
     with console.progress() as show:
         result = sweep(synthesizer, line, groups, make_settings(synthesizer.model, options), show)
     if options.out is not None:

@@ -31,7 +31,7 @@ export class HeardText {
   }
 
   add(word) {
-    const shown = Object.assign(document.createElement("span"), { textContent: this.part(word.first_char, word.last_char) })
+    const shown = Object.assign(document.createElement("span"), { textContent: word.word }) // of <shown|read> what is shown
     this.rest.before(this.part(this.end, word.first_char), shown)
     this.end = word.last_char
     this.rest.data = this.part(this.end)

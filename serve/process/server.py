@@ -10,11 +10,13 @@ import os
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...morph.text.pronunciation import read_pronunciation
 from ..api.options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes
 from ..api.request_checks import listed_hosts
-from ..terminal.arguments import add_switch, folder
+from ..terminal.arguments import add_switch, existing_file, folder
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -47,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
     parser.add_argument("--checkpoint", type=folder, help="a Qwen3-TTS folder; none: the demo voice")
     parser.add_argument("--voices", type=folder, help="a folder of saved voices (*.safetensors)")
+    words = "how words are read, for all requests: a text file, 'word = as it is read' in each line"
+    parser.add_argument("--pronunciation", type=existing_file, metavar="FILE", help=words)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
     parser.add_argument(
         "--devices",
@@ -107,7 +111,7 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
     Raises:
         ValueError: for options that cannot be used.
     """
-    key = os.environ.get(KEY_VARIABLE, "")
+    key, words = os.environ.get(KEY_VARIABLE, ""), arguments.pronunciation
     access = Access(
         arguments.host, key, arguments.allow_origin, tuple(listed_hosts()), open_lists=arguments.open_lists
     )
@@ -116,6 +120,7 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
         port=arguments.port,
         checkpoint=arguments.checkpoint,
         voices=arguments.voices,
+        pronunciation=() if words is None else (read_pronunciation(Path(words)),),
         device=arguments.device,
         devices=tuple(arguments.devices),
         engine=arguments.engine,

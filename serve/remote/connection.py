@@ -180,7 +180,7 @@ class Connection:
                 await hearer.on_sound(parts[-1])
             elif kind == "speech.audio.timestamps":
                 after_s = words[-1].end_s if words else 0.0
-                words += read_timestamps(event.values.get("timestamps"), str(job.line.text), after_s)
+                words += read_timestamps(event.values.get("timestamps"), job.text, after_s)
             elif kind == "speech.audio.done":
                 told = replace(read_report(event.values.get("report")), words=words)
                 return Answer(_join(parts), job.sample_rate, told)
@@ -202,7 +202,7 @@ class Connection:
             if kind == "speech.audio.progress":
                 hearer.on_frames(*(told.whole(name, 0, MOST_FRAMES) for name in ("frames", "expected")))
             elif kind == "speech.audio.done":
-                words = read_timestamps(told.values.get("timestamps"), str(job.line.text))
+                words = read_timestamps(told.values.get("timestamps"), job.text)
                 report = replace(read_report(told.values.get("report")), words=words)
                 return Answer(sound, job.sample_rate, report)
             else:

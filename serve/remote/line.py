@@ -12,8 +12,12 @@ from ...morph.batch.speech import Chunk, Outcome, Speech
 from ...morph.options import FRAME_RATE
 from ...morph.runtime.bell import Bell
 from ...morph.speech.lines import LineReport, Spoken
+from ...morph.speech.pieces import text_as_spoken
 from ...morph.speech.takes import ENDS, is_silent
 from ...morph.text.duration import likely_frames
+from ...morph.text.normalize import SpokenText
+from ...morph.text.pauses import without_pauses
+from ...morph.words.timing import shown_words
 from .connection import Answer, Hearer
 from .payload import Job
 from .told import LineTold
@@ -116,18 +120,23 @@ class RemoteLine:
         """Return an answer as the line."""
         line, told = self.job.line, answer.told
         waveform, rate = answer.waveform, answer.sample_rate
+        text = str(line.text)
+        readings = line.find_readings(text)
+        said = SpokenText(told.spoken or without_pauses(self.job.text))
         report = LineReport(
             line.name,
-            str(line.text),
+            text,
             self._frames(len(waveform)) if told.frames is None else told.frames,
             len(waveform) / rate,
             told.ended or ("silent" if is_silent(waveform, rate) else "eos"),
             told.pieces,
-            spoken=told.spoken,
+            spoken=text_as_spoken(line, said) if readings else told.spoken,
             takes=take,
             notes=told.notes,
+            readings=readings,
         )
-        return Spoken(waveform, rate, report, engine=" · ".join(told.made_by), words=told.words)
+        words = shown_words(text, readings, told.words)
+        return Spoken(waveform, rate, report, engine=" · ".join(told.made_by), words=words)
 
 
 def rank(spoken: Spoken) -> int:

@@ -47,6 +47,11 @@ class Job:
     with_words: bool = False
 
     @property
+    def text(self) -> str:
+        """The text that is sent: the line's, as it is read."""
+        return str(self.body["input"])
+
+    @property
     def request(self) -> dict[str, Any]:
         """The JSON that is sent: ``body``, and what does not change the line."""
         complete = {"stream_format": PARTS} if self.complete else {}
@@ -80,7 +85,7 @@ def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
     """
     if not isinstance(line.text, str):
         raise ValueError(f"a line's text is {type(line.text).__name__}, not a string: join it")
-    check_spoken(line.text)
+    check_spoken(line.as_read(line.text))
     check_encodable(line.instruct or "", "instruct")
     if options.wrong_words != IGNORE and not facts.tells_words:
         raise ValueError(
@@ -135,7 +140,7 @@ def _language(line: Line) -> str:
 def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
     """Return the fields of a request at this pack's server, but for the voice and how it speaks."""
     body: dict[str, Any] = {
-        "input": line.text,
+        "input": line.as_read(str(line.text)),
         "response_format": "pcm",
         "stream_format": "sse",
         "language": _language(line),
@@ -204,7 +209,7 @@ def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
     """Return the job for another program's server: a complete WAV, because a stream may break off without a sign."""
     _refuse_ours(facts, line, options)
     body: dict[str, Any] = {
-        "input": line.text,
+        "input": line.as_read(str(line.text)),
         "response_format": "wav",
         "stream": False,
         "stream_format": "audio",

@@ -83,6 +83,8 @@ class RemoteSpeaks:
             return None
         # What the request does not say: the silence is cut here, and where no seed is taken each one sounds otherwise.
         apart = [job.trim_ends, None if "seed" in job.body else line.seed]
+        # Kept words have their places in the text, which is not sent where words of it are read as others.
+        apart += [line.text] if job.text != line.text else []
         said = json.dumps([self.facts.engine, self.facts.fingerprint, job.body, apart], sort_keys=True)
         return hashlib.sha256(said.encode()).hexdigest()
 

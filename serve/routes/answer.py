@@ -313,4 +313,5 @@ def report_of(reading: Reading, made_by: tuple[str, ...]) -> dict[str, Any]:
         "spoken": report.spoken,
         "notes": list(report.notes),
         "made_by": list(made_by),
+        "readings": {one.shown: one.read for one in report.readings},
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 import math
 import threading
@@ -251,6 +253,7 @@ class Speaker:
     def __init__(self, synthesizer: Synthesizer, options: ServerOptions, others: Sequence[Synthesizer] = ()):
         self._synthesizer, self._others = synthesizer, others
         self.voices = VoiceBook(synthesizer.model, options.voices)
+        self._lists = options.pronunciation
         self.rules = Rules(synthesizer.model, options.seq_groups, options.limits, options.strict)
         rows = options.rows or default_rows(synthesizer.model.device)
         self._batches = [
@@ -277,7 +280,11 @@ class Speaker:
         """What changes with code, machine and checkpoint, for clients that keep lines; "" if it is not known."""
         if not self.model.fingerprint:
             return ""
-        return common_key(self._synthesizer, GenerateOptions(PREDICTED_GROUPS))
+        key = common_key(self._synthesizer, GenerateOptions(PREDICTED_GROUPS))
+        if not self._lists:
+            return key
+        words = json.dumps([one.words for one in self._lists])
+        return hashlib.sha256(f"{key} {words}".encode()).hexdigest()
 
     @property
     def status(self) -> BatchStatus:
@@ -387,10 +394,12 @@ class Speaker:
         if voice is None:
             voice = await anyio.to_thread.run_sync(find, settings.voice, settings.instructions)
         instruct = None if voice.kind == "design" else settings.instructions
-        line = Line(text, voice, settings.language, settings.seed, instruct, layout=layout)
+        said: Any = {"layout": layout, "pronunciation": (*settings.pronunciation, *self._lists)}
+        line = Line(text, voice, settings.language, settings.seed, instruct, **said)
         if self._is_ending:
             raise shutting_down()
-        wanted = Timestamps(self.model, str(text), settings.speed) if settings.timestamps else None
+        words = (self.model, str(text), settings.speed, line.find_readings)
+        wanted = Timestamps(*words) if settings.timestamps else None
         reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed, wanted)
         try:
             delivery = Delivery(live=not settings.complete, keep=False, on_change=reading.tell)

@@ -143,6 +143,12 @@ class SpeechSocket:
         layout = fields.get("layout", LAYOUTS[0])
         if layout not in LAYOUTS:
             raise ApiError(400, f"layout is {layout!r:.40}: choose {' or '.join(LAYOUTS)}", "layout")
+        if layout == LAYOUTS[1] and fields.get("pronunciation"):
+            raise ApiError(
+                400,
+                "pronunciation needs whole sentences: choose layout sentence, or leave it out",
+                "pronunciation",
+            )
         return read_settings(fields, self._speaker.rules, "pcm"), layout
 
     async def _take_text(self, message: dict[str, Any]) -> bool:

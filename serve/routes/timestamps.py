@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from ...morph.batch.speech import Chunk
 from ...morph.model.model import Model
 from ...morph.speech.lines import Spoken
 from ...morph.speech.word_times import check_word_times, quiet_times, word_times
+from ...morph.text.pronunciation import Reading
 from ...morph.words.live import LiveWords
 from ...morph.words.timing import WordTime, without_quiet
 
@@ -26,16 +27,23 @@ class Timestamps:
         model: speaks it.
         text: of the line.
         speed: of the sound that is given out.
+        find_readings: see ``LiveWords``.
 
     Raises:
         ValueError: for a checkpoint whose lines have no word times.
     """
 
-    def __init__(self, model: Model, text: str, speed: float):
+    def __init__(
+        self,
+        model: Model,
+        text: str,
+        speed: float,
+        find_readings: Callable[[str], Sequence[Reading]] | None = None,
+    ):
         check_word_times(model)
         assert model.alignment is not None
         self._model, self._speed = model, speed
-        self._live = LiveWords(text, model.texts.spans, model.alignment.lead_s)
+        self._live = LiveWords(text, model.texts.spans, model.alignment.lead_s, find_readings)
         self._sound = np.zeros(0, dtype=np.float32)  # the last LOOKED_AT_S
         self._samples = 0
         self._ended: list[WordTime] = []

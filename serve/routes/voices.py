@@ -13,14 +13,16 @@ from pathlib import Path
 from ...morph.model.model import Model
 from ...morph.text.names import check_name, name_key
 from ...morph.voice.create import design_voice, preset_voice
-from ...morph.voice.file import load_voice, parse_voice, voice_digest
-from ...morph.voice.library import VoiceLibrary
+from ...morph.voice.file import parse_voice, voice_digest
+from ...morph.voice.library import VoiceLibrary, list_of, load_voice_and_list, with_list
 from ...morph.voice.recording import clone_recording, read_recording
 from ...morph.voice.voice import Voice, check_voice
 from ..api.errors import ApiError
 
 log = logging.getLogger(__name__)
 
+State = tuple[tuple[int, int], tuple[int, int] | None]
+"""Times and sizes: of a voice's file, and of the list of its words."""
 SUFFIX = ".safetensors"
 # Clients send these because OpenAI's models have them. Each stands for one of the voices that the server has itself,
 # always the same: what a client uploads must not speak for others.
@@ -53,9 +55,9 @@ class VoiceBook:
     def __init__(self, model: Model, folder: Path | None = None):
         self._model, self._folder = model, folder
         self._lock = threading.Lock()
-        # By file name: its time and size, and the voice, or why it cannot be used. Kept because the codec's state
+        # By file name: its state, and the voice, or why it cannot be used. Kept because the codec's state
         # after an ICL voice's reference belongs to this object.
-        self._saved: dict[str, tuple[tuple[int, int], Voice | str]] = {}
+        self._saved: dict[str, tuple[State, Voice | str]] = {}
         self._presets = {name: preset_voice(model, name) for name in model.speakers}
         self._recorded = {} if folder is None else clone_recordings(model, folder)
         self._uploaded: dict[str, Voice] = {}  # in memory only, the least recently used first
@@ -201,7 +203,7 @@ class VoiceBook:
     def _read_folder(self) -> dict[str, Voice | str]:
         """Return the voices of the folder by name, or why they cannot be used; only what has changed is read."""
         with self._lock:
-            found: dict[str, tuple[tuple[int, int], Voice | str]] = {}
+            found: dict[str, tuple[State, Voice | str]] = {}
             files = {} if self._folder is None else VoiceLibrary(self._folder).files()
             for name, path in files.items():
                 if (state := _state_of(path)) is not None:
@@ -212,7 +214,7 @@ class VoiceBook:
 
     def _read(self, path: Path) -> Voice | str:
         try:
-            voice = load_voice(path)
+            voice = load_voice_and_list(path)
             check_voice(self._model, voice)
         except ValueError as error:
             log.warning("voice file %s is not offered: %s", path.name, error)
@@ -249,15 +251,21 @@ def clone_recordings(model: Model, folder: Path) -> dict[str, Voice | str]:
         return found
     for name, path in VoiceLibrary(folder).recordings().items():
         try:
-            found[name] = clone_recording(model, read_recording(path))
+            found[name] = with_list(clone_recording(model, read_recording(path)), path)
         except ValueError as error:
             log.warning("recording %s is not offered: %s", path.name, error)
             found[name] = str(error)
     return found
 
 
-def _state_of(path: Path) -> tuple[int, int] | None:
-    """Return what changes when a file is written, its time and size; None for one that is gone, or is no file."""
+def _state_of(path: Path) -> State | None:
+    """Return what changes when a voice's file, or the list beside it, is written; None for a voice that is gone."""
+    state = _file_state(path)
+    return None if state is None else (state, _file_state(list_of(path)))
+
+
+def _file_state(path: Path) -> tuple[int, int] | None:
+    """Return a file's time and size; None for one that is gone, or is no file."""
     try:
         status = path.stat()
     except OSError:

@@ -80,7 +80,8 @@ def facts_of_line(line: Line) -> dict[str, Any]:
     from ...morph.voice.file import voice_digest
 
     facts = {key: getattr(line, key) for key in ("text", "language", "seed", "instruct")}
-    return facts | {"voice": voice_digest(line.voice)}
+    read = line.as_read(str(line.text))
+    return facts | {"voice": voice_digest(line.voice)} | ({} if read == line.text else {"read": read})
 
 
 def facts_of_finish(line: ScriptLine) -> dict[str, Any]:

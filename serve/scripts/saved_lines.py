@@ -221,6 +221,10 @@ def check_entry(entry: Any) -> dict[str, Any]:
     numbers = [report.frames, report.seconds, report.pieces, report.takes]
     numbers += [place for span in spans for place in (span.start, span.end, span.trimmed)]
     numbers += [word.end_s for word in words]
+    texts += [word for one in report.readings for word in (one.shown, one.read)]
+    places = [0, *(place for one in report.readings for place in (one.first, one.last)), len(report.text)]
+    if not all(type(place) is int for place in places) or places != sorted(places):
+        raise ValueError("its readings are not in its text")
     if (heard := report.heard) is not None:
         texts, numbers = [*texts, heard.text], [*numbers, heard.errors, heard.words, heard.takes]
     texts += [*report.notes, *(span.text for span in spans), *(word.text for word in words)]
@@ -235,8 +239,10 @@ def read_report(fields: Mapping[str, Any]) -> LineReport:
     """Return a report from its fields; KeyError or TypeError for other ones."""
     from ...morph.hearing.words import HeardWords
     from ...morph.speech.lines import LineReport
+    from ...morph.text.pronunciation import Reading
 
-    report = LineReport(**{**fields, "notes": tuple(fields["notes"])})
+    readings = tuple(Reading(**one) for one in fields.get("readings", ()))
+    report = LineReport(**{**fields, "notes": tuple(fields["notes"]), "readings": readings})
     return report if report.heard is None else replace(report, heard=HeardWords(**fields["heard"]))
 
 

@@ -289,6 +289,17 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
     )
 
 
+def add_pronunciation(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says how words are read."""
+    parser.add_argument(
+        "--pronunciation",
+        type=existing_file,
+        metavar="FILE",
+        help="how words are read: a text file, 'word = as it is read' in each line; a saved voice may have its own, "
+        "VOICE.pronunciation.txt beside it",
+    )
+
+
 def add_word_check(parser: argparse.ArgumentParser) -> None:
     """Add the options that have a speech recogniser hear what was spoken."""
     group = parser.add_argument_group("word check")

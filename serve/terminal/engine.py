@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...morph.model.model import Model
     from ...morph.options import GenerateOptions, Sampling
     from ...morph.synthesizer import Synthesizer
+    from ...morph.text.pronunciation import PronunciationList
     from ...morph.voice.voice import Voice
     from ..remote.facts import ServerFacts
 
@@ -151,6 +152,13 @@ def read_reference(options: argparse.Namespace) -> tuple[np.ndarray, int] | None
     return read_recording(options.reference) if options.reference else None
 
 
+def read_lists(options: argparse.Namespace) -> tuple[PronunciationList, ...]:
+    """Return the lists that the options name, at most one; ValueError for a list with faults."""
+    from ...morph.text.pronunciation import read_pronunciation
+
+    return () if options.pronunciation is None else (read_pronunciation(options.pronunciation),)
+
+
 def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.ndarray, int] | None) -> Voice:
     """Return the voice that the options choose."""
     from ...morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
@@ -172,12 +180,12 @@ def saved_voice(word: str, folders: Folders, model: Model | None = None) -> Voic
 
     ``model`` clones it where it is a recording.
     """
-    from ...morph.voice.file import load_voice
+    from ...morph.voice.library import load_voice_and_list
     from ...morph.voice.recording import clone_recording
 
     if os.path.isfile(word):
         refuse_recording(Path(word))
-        return load_voice(Path(word))
+        return load_voice_and_list(Path(word))
     return folders.library.load(word, None if model is None else partial(clone_recording, model))
 
 

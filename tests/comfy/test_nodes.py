@@ -31,7 +31,7 @@ NODES = {
     "MorphTTSCast", "MorphTTSWholeCast", "MorphTTSSmoothNormalize", "MorphTTSJoinAudio", "MorphTTSSweep",
     "MorphTTSSaveSubtitles", "MorphTTSSaveSpeech", "MorphTTSSpeechFromFile", "MorphTTSScriptFromFile",
     "MorphTTSWordCheck", "MorphTTSSpeedPitch", "MorphTTSDub", "MorphTTSRemoteModel",
-    "MorphTTSWordCaptions", "MorphTTSTrimRecording",
+    "MorphTTSWordCaptions", "MorphTTSTrimRecording", "MorphTTSPronunciation",
 }  # fmt: skip
 BASE = "Qwen3-TTS-12Hz-0.6B-Base"
 

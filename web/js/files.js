@@ -6,6 +6,7 @@ import { say } from "./words.js"
 // Node -> kinds of files that its upload button offers. The widget "file" is the list of names.
 const UPLOADS = {
   MorphTTSScriptFromFile: ".txt,.md,.srt,.vtt",
+  MorphTTSPronunciation: ".txt",
   MorphTTSSpeechFromFile: ".flac,.wav,.mp3,.opus,.ogg",
 }
 const SAVES_AUDIO = ["MorphTTSSaveSpeech"]

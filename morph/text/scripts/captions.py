@@ -18,6 +18,7 @@ from typing import Any
 
 from ..encoding import check_encodable
 from ..names import name_key
+from ..pronunciation import MARK
 from .script import NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script, report_faults
 from .sounds import BRACKETS, with_sounds, without_sounds
 
@@ -35,7 +36,7 @@ ASS = re.compile(r"^(?:\[(?:Script Info|V4\+? Styles|Events)\]|Dialogue:)", re.M
 # A style of ASS is found in SRT too, and is how pysubs2 returns <i>; other braces are words.
 ASS_STYLE = re.compile(r"\{\\[^{}]*\}")
 # Stand for what pysubs2 must not see in words. Unicode says that they are no characters, so no text has them.
-COLON, END = "\ufdd0", "\ufdd1"
+COLON, END, LESS = "\ufdd0", "\ufdd1", "\ufdd2"
 UNNAMED = str.maketrans(dict.fromkeys(RESERVED, " "))
 REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
 REMARKS = re.compile(rf"((?:{REMARK.pattern}\s*)+)(.*)", re.DOTALL)  # before a text
@@ -113,10 +114,15 @@ def _words_hidden(text: str, numbered: bool = True) -> str:
             times_follow = True
         elif line.strip():
             is_number = numbered and times_follow and line.strip().isdecimal()
-            line = line if is_number else line.replace(":", COLON) + END
+            line = line if is_number else _marks_hidden(line).replace(":", COLON) + END
             times_follow = False
         lines.append(line)
     return "\n".join(reversed(lines))
+
+
+def _marks_hidden(line: str) -> str:
+    """Return a row of words in which no ``<shown|read>`` looks like a tag."""
+    return MARK.sub(lambda match: LESS + match[0][1:], line) if "|" in line else line
 
 
 def _cues_only(text: str) -> str:
@@ -142,7 +148,10 @@ def _captions(number: int, event: Any, kind: str) -> list[TimedText]:
         text = text.replace(sign, meaning)
     text = ASS_STYLE.sub("", text)
     marked = _by_mark(text) if kind == "vtt" else [("", text)]
-    plain = [(speaker, ENTITY.sub(lambda match: html.unescape(match[0]), said)) for speaker, said in marked]
+    plain = [
+        (speaker, ENTITY.sub(lambda match: html.unescape(match[0]), said.replace(LESS, "<")))
+        for speaker, said in marked
+    ]
     return _shares(TimedText(number, event.start, event.end, ""), plain)
 
 

@@ -51,7 +51,7 @@ def test_missing_fields_have_their_defaults(tmp_path, given):
         ('{"longest_piece": true}', "longest_piece is True"),
         ('{"longest_piece": null}', "longest_piece is None"),
         ('{"longest_piece": NaN}', "morph.json is not JSON"),
-        ('{"normalize": "de"}', "normalize is 'de': choose"),
+        ('{"normalize": "xx"}', "normalize is 'xx': choose en, de, es, fr, it, pt, ru, or null for none"),
         ('{"normalize": ["en"]}', "normalize is"),
         ('{"hold_end": 1}', "hold_end is 1: choose true or false"),
         ('{"longest_pieces": 100}', "'longest_pieces' is unknown"),

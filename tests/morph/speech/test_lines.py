@@ -366,7 +366,7 @@ def test_the_checkpoint_limits_the_length_of_a_piece(synthesizer, model, voice, 
 
 def test_a_piece_is_no_longer_than_the_limit_with_the_stop_that_is_added(model, monkeypatch) -> None:
     monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40, normalize="en"))
-    line, options = Line("a" * 100, None), GenerateOptions()
+    line, options = Line("a" * 100, Voice("preset", "", speaker="ryan")), GenerateOptions()
     limit = render.piece_limit(model, options)
     _, pieces = render.cut_line(line, render.normalizer_of(model, options), limit)
     assert max(len(piece.text) for piece in pieces) == 40 and all(

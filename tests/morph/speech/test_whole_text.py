@@ -20,8 +20,10 @@ from qwen3_tts_morph.morph.text.pieces import split_arriving
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.text.signs import plain
 from qwen3_tts_morph.morph.text.split import split_sentences, split_text
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 MODEL: Any = SimpleNamespace(profile=TextProfile(longest_piece=100, normalize="en"))
+VOICE = Voice("preset", "", speaker="ryan")
 LIMIT = piece_limit(MODEL, GenerateOptions())
 VERSE = """\
 The woods are lovely dark and deep
@@ -65,7 +67,7 @@ def no_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
 def pieces_one_by_one(text: str) -> tuple[list[Any], str]:
     """Return the pieces that ``WholeLine`` gives, and the text as it is spoken."""
     builder: Any = SimpleNamespace(model=MODEL)
-    parts = LinePieces(Line(text, None), GenerateOptions(), builder, Normalizer("en"))  # type: ignore[arg-type]
+    parts = LinePieces(Line(text, VOICE), GenerateOptions(), builder, Normalizer("en"))
     line = whole_text.WholeLine(parts)
     while not line.done:
         line.poll()
@@ -78,7 +80,7 @@ def facts_of(piece: Piece) -> tuple[Any, ...]:
 
 
 def pieces_at_once(text: str) -> tuple[list[Any], str]:
-    said, pieces = cut_line(Line(text, None), Normalizer("en"), LIMIT)  # type: ignore[arg-type]
+    said, pieces = cut_line(Line(text, VOICE), Normalizer("en"), LIMIT)
     return [facts_of(piece) for piece in pieces], said.text
 
 

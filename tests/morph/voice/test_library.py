@@ -208,3 +208,21 @@ def test_a_forged_description_is_refused(library: VoiceLibrary, tmp_path: Path) 
     with pytest.raises(ValueError, match="forged is damaged"):
         library.take_in(tmp_path / "forged", "New")
     assert load_voice(tmp_path / "forged").name == "Anna"
+
+
+def test_a_voice_has_the_list_of_words_beside_its_file(library: VoiceLibrary) -> None:
+    beside = library.folder / "Anna.pronunciation.txt"
+    beside.write_text("Nguyen = win", encoding="utf-8")
+    assert library.load("Bob").pronunciation == ()
+    [own] = library.load("Anna").pronunciation
+    assert own.words == (("Nguyen", "win"),)
+    library.rename("Anna", "Anne")
+    assert library.load("Anne").pronunciation == (own,) and not beside.exists()
+    (library.folder / "Anne.pronunciation.txt").write_text("Nguyen", encoding="utf-8")
+    with pytest.raises(
+        ValueError, match=r"Anne.pronunciation.txt cannot be read:\nline 1: 'Nguyen' has no ="
+    ):
+        library.load("Anne")
+    (library.folder / "Ben.wav").write_bytes(b"")
+    (library.folder / "Ben.pronunciation.txt").write_text("a = b", encoding="utf-8")
+    assert module.with_list(ANNA, library.source("Ben")).pronunciation[0].words == (("a", "b"),)

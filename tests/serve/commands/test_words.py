@@ -134,3 +134,31 @@ def test_what_cannot_be_written_is_refused(
 def test_the_formats_are_those_of_captions() -> None:
     assert tuple(f".{name}" for name in captions.FORMATS) == words.ENDINGS
     assert words.UNITS == captions.UNITS
+
+
+def test_words_that_are_read_as_others_are_shown_as_they_are_written(
+    run: Callable, short: list[str], tmp_path: Path, spoken: list[str]
+) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("Nguyen = win\n", encoding="utf-8")
+    given = ["--pronunciation", "names.txt", *short]
+    done = run("Ask Nguyen of <Rome|room>.", "--out", "a.wav", "--words", "a.json", *given)
+    assert done.code == 0 and "'Nguyen' read as 'win', 'Rome' read as 'room'" in done.err, done.err
+    assert [one["word"] for one in read(tmp_path / "a.json")] == ["Ask", "Nguyen", "of", "Rome."]
+
+    (tmp_path / "scene.txt").write_text("SERENA: Ask Nguyen.\nRYAN: Ask <Rome|room>.", encoding="utf-8")
+    command = ("script", "scene.txt", "--words", "w.json", *given)
+    assert run(*command).code == 0
+    first = read(tmp_path / "w.json")
+    assert [one["word"] for one in first] == ["Ask", "Nguyen.", "Ask", "Rome."]
+    assert "Ask Nguyen." in (tmp_path / "scene" / "scene.srt").read_text() and "|" not in str(first)
+    spoken.clear()
+    names.write_text("Nguyen = win\nother = another\n", encoding="utf-8")
+    assert run(*command).code == 0 and spoken == [] and read(tmp_path / "w.json") == first
+    names.write_text("Nguyen = new yen\n", encoding="utf-8")
+    assert run(*command).code == 0 and spoken == ["Ask Nguyen."]
+    names.write_text("Nguyen\n", encoding="utf-8")
+    refused = run(*command)
+    assert refused.code != 0 and "names.txt cannot be read:\nline 1: 'Nguyen' has no =" in refused.err
+    live = run("--stdin", "--layout", "token", "--out", "-", *given)
+    assert live.code == 2 and "--pronunciation needs whole sentences: leave out --layout token" in live.err

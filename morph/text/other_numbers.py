@@ -1,0 +1,76 @@
+"""Write out numbers in other languages than English, for checkpoints that cannot read them: with num2words, if it is
+installed.
+
+Whole numbers and decimals, with the separators of the language, and percent. What else has figures (dates, times,
+telephone numbers) stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+LANGUAGES = {
+    "de": "german",
+    "es": "spanish",
+    "fr": "french",
+    "it": "italian",
+    "pt": "portuguese",
+    "ru": "russian",
+}
+PERCENT = {
+    "de": "Prozent",
+    "es": "por ciento",
+    "fr": "pour cent",
+    "it": "per cento",
+    "pt": "por cento",
+    "ru": "процентов",
+}
+# All of these languages have a decimal comma. Longer numbers are identifiers, and are read digit by digit.
+LONGEST = 15  # digits
+NUMBER = re.compile(
+    r"(?<![\w.,:/])(?<!\d-)(?P<minus>[-\u2212])?(?P<whole>\d{1,3}(?:[.\u00a0\u202f' ]\d{3})+|\d+)(?:,(?P<part>\d+))?"
+    r"(?P<percent>[ \u00a0\u202f]?%)?(?![\w%]|[.,:/-]\d)",
+    re.ASCII,
+)
+MISSING = "numbers were spoken as they are: num2words is not installed (run python -m pip install num2words)"
+
+
+def is_spoken(language: str, spoken_in: str) -> bool:
+    """Whether lines in a language (its name, or auto) are those of a checkpoint with this code."""
+    return language in LANGUAGES and spoken_in.strip().lower() in ("auto", LANGUAGES[language])
+
+
+def write_numbers(text: str, language: str) -> tuple[str, list[str]]:
+    """Return a text with its numbers as words, and notes on what could not be written out.
+
+    Args:
+        text: it.
+        language: a key of LANGUAGES.
+    """
+    if not NUMBER.search(text):
+        return text, []
+    say = _library()
+    if say is None:
+        return text, [MISSING]
+    return NUMBER.sub(lambda match: _in_words(match, language, say), text), []
+
+
+def _library() -> Callable[..., str] | None:
+    """Return what says a number in a language, or None if it is not installed."""
+    try:
+        from num2words import num2words
+    except ImportError:
+        return None
+    return lru_cache(4096)(num2words)
+
+
+def _in_words(match: re.Match[str], language: str, say: Callable[..., str]) -> str:
+    """Return a number as words, as it is if it is too long to be one."""
+    digits, part = re.sub(r"\D", "", match["whole"]), match["part"] or ""
+    if len(digits) + len(part) > LONGEST or (digits[0] == "0" and len(digits) > 1):
+        return match[0]
+    number = float(f"{digits}.{part}") if part else int(digits)
+    words = [say(-number if match["minus"] else number, lang=language)]
+    return " ".join([*words, PERCENT[language]] if match["percent"] else words)

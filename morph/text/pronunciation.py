@@ -1,0 +1,330 @@
+"""How words are read that a model reads wrongly: lists of words, and ``<shown|read>`` in any text.
+
+A list has a word or several to a line, as ``Nguyen = win``; rows that begin with # are remarks. A text is searched
+once, from its beginning: at each word the longest entry counts, and of equal ones that of the first list. A word with a
+capital in the list matches only as it is written there; any other matches in every case. Entries match whole words:
+a match neither begins nor ends within one. In scripts without spaces between words (Chinese, Japanese, Thai, Lao,
+Khmer, Burmese) and in Korean, whose particles follow a word directly, each character is a word here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from .encoding import check_encodable
+from .pauses import PAUSE, without_pauses
+from .split import shorten
+
+MOST_WORDS = 10_000  # of a list
+LONGEST_WORD, LONGEST_READING = 100, 200  # characters
+MOST_BYTES = 2_000_000  # of a list's file
+MOST_NAMED = 10  # faulty rows in an error
+# What a text may be longer by as it is read: a server that allows a length means about as much speech.
+MOST_GROWTH, ALWAYS_ALLOWED = 4, 2000
+TAKEN = "<>|[]"  # these have a meaning in texts
+# Runs in linear time on any text: its parts are bounded, and none begins again at a character of another.
+_SIDE = r"[^<>|\[\]\s](?:[^<>|\[\]\n]{0,%d}[^<>|\[\]\s])?"
+MARK = re.compile(rf"<(?P<shown>{_SIDE % (LONGEST_WORD - 2)})\|(?P<read>{_SIDE % (LONGEST_READING - 2)})>")
+NO_WORDS = re.compile(rf"{MARK.pattern}|(?i:{PAUSE.pattern})")  # where lists do not look
+# Looks like a mark, and is none. Nor is <|im_end|>, as language models write it.
+NO_MARK = re.compile(r"<(?!\s|\|[^<>|\n]{0,100}\|>)[^<>|\n]{0,100}\|[^<>\n]{0,200}>?")
+MARK_BEGUN = re.compile(
+    rf"<(?!\s)[^<>|\[\]\n]{{0,{LONGEST_WORD}}}(?:\|[^<>|\[\]\n]{{0,{LONGEST_READING}}})?\Z"
+)
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u303f\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
+)
+SAME_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u00a0": " ", "\t": " "})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A part of a text that is read as something else: ``text[first:last]``.
+
+    Args:
+        first: where it begins.
+        last: the character after its last one.
+        shown: what people see for it: of ``<shown|read>`` the first side, of a listed word the word itself.
+        read: what is spoken.
+    """
+
+    first: int
+    last: int
+    shown: str
+    read: str
+
+
+@dataclass
+class _Node:
+    """What may follow the beginning of an entry, and the readings of the entry that ends here."""
+
+    following: dict[str, _Node] = field(default_factory=dict)
+    exact: dict[str, str] = field(default_factory=dict)  # of words with a capital
+    any_case: str | None = None
+
+    def reading(self, words: str) -> str | None:
+        """Return how these words are read."""
+        return self.exact.get(words, self.any_case)
+
+
+@dataclass(frozen=True)
+class PronunciationList:
+    """Words and how they are read.
+
+    Args:
+        words: pairs of a word, or several, and its reading.
+
+    Raises:
+        ValueError: for too many words, or one that no list may have (``check_entry``).
+    """
+
+    words: tuple[tuple[str, str], ...] = ()
+    _root: _Node = field(default_factory=_Node, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.words) > MOST_WORDS:
+            raise ValueError(
+                f"pronunciation has {len(self.words)} words and {MOST_WORDS} are allowed: split it"
+            )
+        for word, read in self.words:
+            check_entry(word, read)
+            self._add(word, read)
+
+    def _add(self, word: str, read: str) -> None:
+        node, tokens = self._root, [plain_token(match[0]) for match in token_pattern().finditer(word.strip())]
+        for token in tokens:
+            node = node.following.setdefault(token.casefold(), _Node())
+        if has_capital(word):
+            node.exact.setdefault("".join(tokens), read.strip())
+        elif node.any_case is None:
+            node.any_case = read.strip()
+
+    def longest(self, tokens: Sequence[str], keys: Sequence[str], begin: int) -> tuple[int, str] | None:
+        """Return the end and the reading of the longest entry that begins at a token; None if there is none.
+
+        ``keys``: the tokens without case.
+        """
+        node, found, said = self._root, None, ""
+        for index in range(begin, len(tokens)):
+            following = node.following.get(keys[index])
+            if following is None:
+                break
+            node, said = following, said + tokens[index]
+            if (read := node.reading(said)) is not None:
+                found = index + 1, read
+        return found
+
+
+Lists = Sequence[PronunciationList]
+
+
+def check_entry(word: str, read: str) -> None:
+    """Raise ValueError, saying what to do, for a word or a reading that no list may have."""
+    for name, text, longest in (("the word", word, LONGEST_WORD), ("the reading", read, LONGEST_READING)):
+        check_encodable(text, name)
+        if not text.strip():
+            raise ValueError(f"{name} is empty: write word = as it is read")
+        if len(text) > longest:
+            raise ValueError(f"{name} has {len(text)} characters: write at most {longest}")
+        if taken := [char for char in text if char in TAKEN or unicodedata.category(char) == "Cc"]:
+            raise ValueError(f"{name} {shorten(text.strip())!r} contains {taken[0]!r}: leave it out")
+    if not _can_be_read(read):
+        raise ValueError(f"the reading {read.strip()!r} has no letter and no digit: write it as it is read")
+
+
+def _can_be_read(read: str) -> bool:
+    return any(char.isalnum() for char in read)
+
+
+def has_capital(word: str) -> bool:
+    """Whether a word of a list matches only as it is written."""
+    return any(char.isupper() or char.istitle() for char in word)
+
+
+def parse_pronunciation(text: str, name: str = "pronunciation") -> PronunciationList:
+    """Return the list in a text.
+
+    Args:
+        text: one entry to a row.
+        name: what errors call it.
+
+    Raises:
+        ValueError: naming the faulty rows and what to do, or for too many words.
+    """
+    words: dict[str, tuple[int, str, str]] = {}
+    errors = []
+    rows = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, row in enumerate(rows, start=1):
+        if not row.strip() or row.lstrip().startswith("#"):
+            continue
+        try:
+            word, read = _read_row(row)
+            before, *_, known = words.setdefault(_entry_key(word), (number, word, read))
+            if known != read:
+                raise ValueError(f"{word!r} is in line {before} already: keep one of them")
+        except ValueError as error:
+            errors.append(f"line {number}: {error}")
+    if errors:
+        more = [f"and {len(errors) - MOST_NAMED} more"] if len(errors) > MOST_NAMED else []
+        raise ValueError("\n".join([f"{name} cannot be read:", *errors[:MOST_NAMED], *more]))
+    return PronunciationList(tuple((word, read) for _, word, read in words.values()))
+
+
+def _read_row(row: str) -> tuple[str, str]:
+    word, equals, read = row.partition("=")
+    if not equals:
+        raise ValueError(f"{shorten(row.strip())!r} has no =: write word = as it is read")
+    word, read = word.strip(), read.strip()
+    check_entry(word, read)
+    return word, read
+
+
+def _entry_key(word: str) -> str:
+    plain = "".join(plain_token(match[0]) for match in token_pattern().finditer(word))
+    return plain if has_capital(word) else plain.casefold()
+
+
+def read_pronunciation(path: Path) -> PronunciationList:
+    """Return the list in a file of UTF-8.
+
+    Raises:
+        ValueError: naming the file: it cannot be read, is too large, or has faulty rows.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be read ({error.strerror}): choose another file") from error
+    if len(content) > MOST_BYTES:
+        raise ValueError(
+            f"{path.name} is larger than {MOST_BYTES / 1e6:g} MB: keep at most {MOST_WORDS} words"
+        )
+    try:
+        return parse_pronunciation(content.decode("utf-8-sig"), path.name)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path.name} is not text in UTF-8: save it as UTF-8") from error
+
+
+def find_readings(text: str, lists: Lists = ()) -> tuple[Reading, ...]:
+    """Return the parts of a text that are read as something else, in order: its marks, and the words of the lists."""
+    if "<" not in text and not lists:
+        return ()
+    readings: list[Reading] = []
+    begin = 0
+    for match in NO_WORDS.finditer(text):
+        readings += _listed(text, begin, match.start(), lists)
+        if match["read"] and _can_be_read(match["read"]):
+            readings.append(Reading(match.start(), match.end(), match["shown"], match["read"]))
+        begin = match.end()
+    readings += _listed(text, begin, len(text), lists)
+    return tuple(readings)
+
+
+def _listed(text: str, begin: int, end: int, lists: Lists) -> Iterator[Reading]:
+    """Yield the readings of listed words in ``text[begin:end]``."""
+    if not lists:
+        return
+    found = list(token_pattern().finditer(text, begin, end))
+    tokens = [plain_token(match[0]) for match in found]
+    keys = [token.casefold() for token in tokens]
+    index = 0
+    while index < len(tokens):
+        matches = [match for one in lists if (match := one.longest(tokens, keys, index)) is not None]
+        if not matches:
+            index += 1
+            continue
+        after, read = max(matches, key=lambda match: match[0])  # of equal ones the first
+        first, last = found[index].start(), found[after - 1].end()
+        if read != text[first:last]:
+            yield Reading(first, last, text[first:last], read)
+        index = after
+
+
+def plain_token(token: str) -> str:
+    """Return a token as it is compared: composed, with one kind of apostrophe and one blank for several."""
+    if token.isascii() and not token.isspace():
+        return token
+    token = unicodedata.normalize("NFC", token).translate(SAME_SIGNS)
+    return " " if token.isspace() and "\n" not in token else token
+
+
+@cache
+def token_pattern() -> re.Pattern[str]:
+    """Return what finds the words, blanks and signs of a text; together they are all of it.
+
+    A number keeps its points, and "don't" is one word; "Nguyen's" is "Nguyen" and more. A combining mark belongs to the
+    character before it: ``re`` takes it for a sign, so it has to be told.
+    """
+    every = (chr(code) for code in range(0x300, 0x10000))
+    marks = re.escape("".join(char for char in every if unicodedata.category(char)[0] == "M"))
+    word = rf"(?:(?![{UNSPACED}])[\w{marks}]|(?<=\d)[.,:](?=\d)|(?<=[nN])['\u2019](?=[tT]\b))+"
+    return re.compile(rf"[{UNSPACED}][{marks}]*|{word}|\s+|[^\w\s][{marks}]*")
+
+
+def read_text(text: str, readings: Sequence[Reading]) -> str:
+    """Return a text as it is read, with its pauses.
+
+    Raises:
+        ValueError: if that is far longer than the text.
+    """
+    if not readings:
+        return text
+    read = _replaced(text, readings, [one.read for one in readings])
+    most = MOST_GROWTH * len(text) + ALWAYS_ALLOWED
+    if len(read) > most:
+        raise ValueError(
+            f"text has {len(text)} characters and {len(read)} as it is read, and {most} are allowed: use shorter "
+            "readings"
+        )
+    return read
+
+
+def shown_text(text: str) -> str:
+    """Return a text as people read it: without its pauses, and of each ``<shown|read>`` what is shown."""
+    marks = find_readings(text)
+    return without_pauses(_replaced(text, marks, [one.shown for one in marks]) if marks else text)
+
+
+def _replaced(text: str, readings: Sequence[Reading], others: Sequence[str]) -> str:
+    parts, begin = [], 0
+    for one, other in zip(readings, others, strict=True):
+        parts += [text[begin : one.first], other]
+        begin = one.last
+    return "".join([*parts, text[begin:]])
+
+
+def is_mark_begun(text: str) -> bool:
+    """Whether a text ends within what may become ``<shown|read>``."""
+    return "<" in text and MARK_BEGUN.search(text) is not None
+
+
+def join_marks(sentences: Sequence[str]) -> list[str]:
+    """Return sentences as they are, or as one text if that has a mark which none of them has."""
+    text = " ".join(sentences)
+    own = sum(len(MARK.findall(one)) for one in sentences)
+    return [text] if len(MARK.findall(text)) > own else list(sentences)
+
+
+def mark_notes(text: str) -> list[str]:
+    """Return notes on what looks like ``<shown|read>`` and is none: it is spoken as it is written."""
+    if "<" not in text:
+        return []
+    marks = find_readings(text)
+    left = _replaced(text, marks, [""] * len(marks))
+    return [
+        f"{shorten(match[0])!r} is no <shown|read> and was spoken as it is: write both sides, without {' '.join(TAKEN)}"
+        for match in NO_MARK.finditer(left)
+    ]
+
+
+def describe_readings(readings: Sequence[Reading], most: int = 5) -> str:
+    """Return what was replaced, for a report: each word once, the first few of them."""
+    said = list(dict.fromkeys(f"{shorten(one.shown)!r} read as {shorten(one.read)!r}" for one in readings))
+    more = [f"and {len(said) - most} more"] if len(said) > most else []
+    return ", ".join([*said[:most], *more])

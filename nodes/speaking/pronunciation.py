@@ -1,0 +1,90 @@
+"""The Pronunciation node: how words are read, from a box on the node or a file in the input folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from comfy_api.latest import io, ui
+
+from ...morph.text.pronunciation import PronunciationList, parse_pronunciation
+from .. import inputs
+from ..folders import NO_FILE, chosen_file, input_files
+from ..models.linked import shown
+from ..schema import output, schema
+from ..sockets import PronunciationSocket
+from ..voices.saved_voices import FileState, file_state
+from .text_file import read_text
+
+KINDS = (".txt",)
+NO_LIST = "(no file)"
+EXAMPLE = "# word = as it is read\nNguyen = win\nSQL = sequel\n"
+
+
+class Pronunciation(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            "MorphTTSPronunciation",
+            "Pronunciation",
+            "Says how words are read that the model reads wrongly. Captions and word times show the words themselves. "
+            "A word may also have its reading beside it in the text; see the help page.",
+            inputs=[
+                inputs.text_box(
+                    "words",
+                    EXAMPLE,
+                    "One 'word = as it is read' per line; # starts a remark. A word with a capital matches only as it "
+                    "is written here, any other in every case; whole words only, and the longest entry counts. "
+                    "May be empty. Default: an example.",
+                ),
+                inputs.choice(
+                    "file",
+                    [NO_LIST, *(name for name in input_files(KINDS) if name != NO_FILE)],
+                    NO_LIST,
+                    "A txt file of such lines in ComfyUI's input folder, for words that the box does not have; the "
+                    f"button below uploads one. Press R to refresh the list. Default: {NO_LIST}.",
+                ),
+            ],
+            outputs=[
+                output(
+                    PronunciationSocket,
+                    "pronunciation",
+                    "How words are read. Connect to Generate Speech, Render Script or Dub Captions.",
+                )
+            ],
+        )
+
+    @classmethod
+    def validate_inputs(cls, words: str | None = None, file: str | None = None) -> bool | str:
+        return inputs.judge(words=(read_words, words), file=(read_file, file))
+
+    @classmethod
+    def fingerprint_inputs(cls, file: str | None = None, **_: Any) -> FileState:
+        """Change when the file is replaced, so that ComfyUI reads it again."""
+        return None if file in (None, NO_LIST) else file_state(chosen_file(file, KINDS))
+
+    @classmethod
+    def execute(cls, words: str, file: str) -> io.NodeOutput:
+        lists = [one for one in (read_words(words), read_file(file)) if one.words]
+        count = sum(len(one.words) for one in lists)
+        said = f"{count} word{'' if count == 1 else 's'}"
+        return io.NodeOutput(tuple(lists), ui=ui.PreviewText(said))
+
+
+def read_words(words: str) -> PronunciationList:
+    """Return the list in the node's box; ValueError, naming its faulty lines."""
+    return parse_pronunciation(words, "words")
+
+
+def read_file(name: str) -> PronunciationList:
+    """Return the list in a file that the user chose; ValueError if there is no such file, or it has faulty lines."""
+    if name == NO_LIST:
+        return PronunciationList()
+    return parse_pronunciation(read_text(chosen_file(name, KINDS)), name)
+
+
+def lists_of(value: object) -> tuple[PronunciationList, ...]:
+    """Return the lists of an input, none where it is not connected; ValueError for anything else."""
+    lists = () if value is None else value
+    if not isinstance(lists, tuple) or not all(isinstance(one, PronunciationList) for one in lists):
+        raise ValueError(f"pronunciation is {shown(value)}: connect Pronunciation, or disconnect it")
+    return lists

@@ -1,0 +1,109 @@
+"""How words are read, at a server: of a request, of the server, of a voice; and by the client of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.text.pronunciation import parse_pronunciation
+from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.serve.api.options import ServerOptions
+from qwen3_tts_morph.serve.remote.attempts import ask_server
+from qwen3_tts_morph.serve.remote.servers import Server
+from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
+
+from tests.serve.conftest import Client, asked, listening
+from tests.serve.routes.test_speech import events_of
+
+NAMES = parse_pronunciation("Nguyen = win\nSQL = S Q L")
+TEXT = "Ask Nguyen of <Rome|room> about SQL."
+
+
+def wanted(text: str = TEXT, **more: Any) -> dict[str, Any]:
+    short = {"sampling": {"max_seconds": 0.5}, "response_format": "pcm"}
+    return asked(text, **short, **({"stream_format": "json"} | more))
+
+
+def test_a_request_says_how_words_are_read(telling: Client) -> None:
+    given = {"pronunciation": {"Nguyen": "win"}, "return_timestamps": True}
+    told = telling.post(wanted(**given)).json()
+    assert told["report"]["spoken"] == "Ask win of room about SQL."
+    assert told["report"]["readings"] == {"Nguyen": "win", "Rome": "room"}
+    words = [(one["word"], TEXT[one["first_char"] : one["last_char"]]) for one in told["timestamps"]]
+    shown = ["Ask", "Nguyen", "of", "Rome", "about", "SQL."]
+    assert words == list(zip(shown, [*shown[:3], "<Rome|room>", *shown[4:]], strict=True))
+    events = events_of(telling.post(wanted(**given, stream_format="sse")).content)
+    live = [word["word"] for _, event in events for word in event.get("timestamps", [])]
+    assert live == shown
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        ("Nguyen = win", "pronunciation is 'Nguyen = win': send an object such as"),
+        ({"Nguyen": 3}, "send an object such as"),
+        ({"Nguyen": ""}, "pronunciation cannot be used, the reading is empty"),
+        ({f"w{number}": "x" for number in range(501)}, "pronunciation has 501 words and 500 are allowed"),
+        ({"a|b": "x"}, "pronunciation cannot be used, the word 'a|b' contains '|': leave it out"),
+    ],
+)
+def test_other_things_are_refused(client: Client, sent: object, error: str) -> None:
+    answer = client.post(wanted(pronunciation=sent))
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == "pronunciation"
+    assert error in answer.json()["error"]["message"]
+
+
+def test_readings_that_make_a_text_far_longer_are_refused(client: Client) -> None:
+    answer = client.post(wanted("字" * 1000, pronunciation={"字": "y" * 200}))
+    assert (
+        answer.status_code == 400
+        and "as it is read, and 6000 are allowed" in answer.json()["error"]["message"]
+    )
+
+
+def test_the_server_and_its_voices_have_lists(serve: Callable[..., Client], tmp_path: Path, load) -> None:
+    voice = preset_voice(load("tiny", "custom_voice"), "ryan")
+    save_voice(voice, tmp_path / "Ann.safetensors")
+    client = serve(ServerOptions(rows=1, voices=tmp_path, pronunciation=(NAMES,)), "custom_voice")
+
+    def spoken(**more: Any) -> str:
+        return client.post(wanted("Nguyen, SQL.", **more)).json()["report"]["spoken"]
+
+    assert spoken() == "win, S Q L."
+    assert spoken(pronunciation={"SQL": "sequel"}) == "win, sequel."
+    assert spoken(voice="Ann") == "win, S Q L."
+    (tmp_path / "Ann.pronunciation.txt").write_text("SQL = squeal", encoding="utf-8")
+    assert spoken(voice="Ann", pronunciation={"SQL": "sequel"}) == "win, squeal."
+    (tmp_path / "Ann.pronunciation.txt").write_text("SQL", encoding="utf-8")
+    refused = client.post(wanted(voice="Ann"))
+    assert refused.status_code == 400 and "Ann.pronunciation.txt cannot be read" in refused.text
+    client.speaker._lists = ()
+    plain = client.speaker.fingerprint
+    client.speaker._lists = (NAMES,)
+    assert client.speaker.fingerprint != plain, "clients that keep lines notice another list"
+
+
+def test_a_client_sends_the_text_as_it_is_read_and_shows_the_words(telling: Client) -> None:
+    line = Line(TEXT, preset_voice(telling.speaker.model, "ryan"), seed=3, pronunciation=(NAMES,))
+    options = GenerateOptions(5, Sampling(max_seconds=0.5), retries=0)
+    with listening(telling.app) as url:
+        facts = ask_server(Server("studio", url))
+        with RemoteSpeaks(facts) as speaks:
+            spoken = speaks.speak(line, options).result()
+            plain = Line(TEXT, line.voice, seed=3)
+            assert speaks.key(plain, options) != speaks.key(line, options)
+            assert [word.text for word in speaks.words(spoken)] == [
+                "Ask",
+                "Nguyen",
+                "of",
+                "Rome",
+                "about",
+                "SQL.",
+            ]
+    assert spoken.report.spoken == "Ask win of room about S Q L."
+    assert len(spoken.report.readings) == 3 and spoken.report.text == TEXT
