@@ -189,8 +189,10 @@ class DubCaptions(io.ComfyNode):
         options, characters = options_of({**given, "trim_silence": True}), find_characters(model, speakers)
         if not speakers:
             check_named(captions, characters)
-        said = (given["language"], seed, limits, read_sounds, lists_of(given.get("pronunciation")))
-        request = DubRequest(captions, characters, *said)
+        lists = lists_of(given.get("pronunciation"))
+        request = DubRequest(
+            captions, characters, given["language"], seed, limits, read_sounds, pronunciation=lists
+        )
         with (
             model.open(options, once_of(given)) as voicing,
             show_progress(cls.hidden.unique_id) as progress,

@@ -16,7 +16,7 @@ from ..voices.saved_voices import FileState, file_state
 from .text_file import read_text
 
 KINDS = (".txt",)
-NO_LIST = "(no file)"
+NO_LIST = "none"
 EXAMPLE = "# word = as it is read\nNguyen = win\nSQL = sequel\n"
 
 

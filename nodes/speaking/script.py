@@ -141,8 +141,10 @@ class RenderScript(io.ComfyNode):
         check_cast(cast or {})
         model: ManagedModel | ServedModel = given["model"]
         node, options, characters = cls.hidden.unique_id, options_of(given), find_characters(model, cast)
-        said = (given["language"], seed, gap, sentence_subtitles, lists_of(given.get("pronunciation")))
-        request = ScriptRequest(script, characters, *said)
+        lists = lists_of(given.get("pronunciation"))
+        request = ScriptRequest(
+            script, characters, given["language"], seed, gap, sentence_subtitles, pronunciation=lists
+        )
         with (
             model.open(options, once_of(given)) as voicing,
             show_progress(node) as progress,

@@ -106,6 +106,7 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
     unused = ("check_words", "words", "speaker", "reference", "describe", "transcript", "instruct")
     parser.set_defaults(stdin=False, layout=arguments.LAYOUTS[0], play=False, **dict.fromkeys(unused))
     arguments.add_settings(parser)
+    arguments.add_pronunciation(parser)
     arguments.add_model(parser)
 
 

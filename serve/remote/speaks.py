@@ -82,7 +82,7 @@ class RemoteSpeaks:
         if not self.facts.fingerprint:
             return None
         # What the request does not say: the silence is cut here, and where no seed is taken each one sounds otherwise.
-        apart = [job.trim_ends, None if "seed" in job.body else line.seed]
+        apart: list[object] = [job.trim_ends, None if "seed" in job.body else line.seed]
         # Kept words have their places in the text, which is not sent where words of it are read as others.
         apart += [line.text] if job.text != line.text else []
         said = json.dumps([self.facts.engine, self.facts.fingerprint, job.body, apart], sort_keys=True)

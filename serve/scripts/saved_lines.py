@@ -241,7 +241,8 @@ def read_report(fields: Mapping[str, Any]) -> LineReport:
     from ...morph.speech.lines import LineReport
     from ...morph.text.pronunciation import Reading
 
-    readings = tuple(Reading(**one) for one in fields.get("readings", ()))
+    known = {"readings": (), **fields}  # lines of before have none
+    readings = tuple(Reading(**one) for one in known["readings"])
     report = LineReport(**{**fields, "notes": tuple(fields["notes"]), "readings": readings})
     return report if report.heard is None else replace(report, heard=HeardWords(**fields["heard"]))
 

@@ -478,7 +478,11 @@ def test_languages_and_names_are_checked_before_the_model_is_loaded(
 HEARD = {"text": "Yes.", "errors": 0, "words": 1, "passed": True, "takes": 1}
 ENTRY = {
     "file": "0001_ryan_aaaaaaaa.wav",
-    "report": {**asdict(LineReport("ryan", "Yes.", 6, 0.48, "eos", 1)), "notes": ["A note."]},
+    "report": {
+        **asdict(LineReport("ryan", "Yes.", 6, 0.48, "eos", 1)),
+        "notes": ["A note."],
+        "readings": [{"first": 0, "last": 3, "shown": "Yes", "read": "yea"}],
+    },
     "engine": "eager",
     "spans": [{"text": "Yes.", "start": 0, "end": 11520}],
 }
@@ -497,6 +501,10 @@ ENTRY = {
             for one in ("1", None, float("nan"), 10**400)
         ),
         *({**ENTRY, "report": {**ENTRY["report"], "notes": one}} for one in (5, [5])),
+        *(
+            {**ENTRY, "report": {**ENTRY["report"], "readings": [{**ENTRY["report"]["readings"][0], **one}]}}
+            for one in ({"odd": 1}, {"read": 5}, {"first": -1}, {"last": 5}, {"last": "3"})
+        ),
         *({**ENTRY, "report": {**ENTRY["report"], "heard": one}} for one in (5, {}, {**HEARD, "text": 5})),
         *({**ENTRY, "spans": one} for one in (5, [5], [{"text": "Yes."}])),
         *(
