@@ -320,7 +320,10 @@ def subtitled(**inputs: Any) -> Graph:
 
 # A graph whose inputs are written by a program, the node, and its inputs that a list or a link belongs in.
 WRITTEN = {
-    "Generate Speech": (speech, "speech", ("model", "voice", "language", "decoding", "normalize_text", "word_check")),
+    "Generate Speech": (
+        speech, "speech",
+        ("model", "voice", "language", "decoding", "normalize_text", "word_check", "pronunciation"),
+    ),
     "Render Script": (scripted, "script", ("model", "cast", "language", "decoding", "normalize_text", "word_check")),
     "Dub": (
         dubbed, "dub",
@@ -338,10 +341,12 @@ WRITTEN = {
     "Save Subtitles": (subtitled, "save", ("format",)),
     "Load Voice": (lambda: speech() | {"voice": node("MorphTTSLoadVoice")}, "voice", ("name",)),
     "Script From File": (lambda: {"read": node("MorphTTSScriptFromFile")}, "read", ("file",)),
+    "Pronunciation": (lambda: {"read": node("MorphTTSPronunciation", words="")}, "read", ("file",)),
     "Speech From File": (lambda: {"read": node("MorphTTSSpeechFromFile")}, "read", ("file",)),
 }  # fmt: skip
 MAY_BE_NOTHING = {
     "word_check",
+    "pronunciation",
     "sampling",
     "voice_c",
     "more_models",

@@ -43,6 +43,16 @@ def test_the_command_line_and_the_environment_make_the_options(tmp_path, monkeyp
     assert (options.port, options.voices, options.limits) == (0, tmp_path, Limits(characters=100))
 
 
+def test_a_list_of_words_is_read_before_a_model_is_loaded(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    path = tmp_path / "names.txt"
+    path.write_text("Nguyen = win", encoding="utf-8")
+    assert read("--pronunciation", str(path)).pronunciation[0].words == (("Nguyen", "win"),)
+    path.write_text("Nguyen", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"names\.txt cannot be read"):
+        read("--pronunciation", str(path))
+
+
 def test_the_defaults_listen_on_loopback(monkeypatch) -> None:
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     assert (read().access.host, read().port, read().checkpoint) == ("127.0.0.1", 8765, None)

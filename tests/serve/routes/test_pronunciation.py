@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.text.pronunciation import parse_pronunciation
@@ -18,6 +19,7 @@ from qwen3_tts_morph.serve.remote.servers import Server
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 
 from tests.serve.conftest import Client, asked, listening
+from tests.serve.routes.test_clients import hear, say, talking
 from tests.serve.routes.test_speech import events_of
 
 NAMES = parse_pronunciation("Nguyen = win\nSQL = S Q L")
@@ -107,3 +109,26 @@ def test_a_client_sends_the_text_as_it_is_read_and_shows_the_words(telling: Clie
             ]
     assert spoken.report.spoken == "Ask win of room about S Q L."
     assert len(spoken.report.readings) == 3 and spoken.report.text == TEXT
+
+
+def test_a_websocket_says_how_words_are_read_but_not_token_by_token(
+    telling: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[Line] = []
+    speak = Batch.speak_all
+
+    def watched(self: Batch, given: list[Line], *more: object) -> Any:
+        lines.extend(given)
+        return speak(self, given, *more)
+
+    monkeypatch.setattr(Batch, "speak_all", watched)
+    given = {"pronunciation": {"Nguyen": "win"}, "sampling": {"max_seconds": 0.5}}
+    with listening(telling.app) as url:
+        with talking(url, voice="ryan", **given) as channel:
+            say(channel, "input.text", text="Ask Nguyen.")
+            say(channel, "input.done")
+            assert hear(channel)[0][-1]["type"] == "session.done"
+        with talking(url, layout="token", **given) as channel:
+            [refused], _ = hear(channel)
+    assert lines[0].as_read("Ask Nguyen.") == "Ask win."
+    assert refused["message"].startswith("pronunciation needs whole sentences: choose layout sentence")
