@@ -76,6 +76,8 @@ def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoi
         "engine": spoken.engine,
         "pack": pack_version(),
     }
+    if readings := {one.shown: one.read for one in spoken.report.readings}:
+        settings["readings"] = readings
     seed = take_seed(line.seed, spoken.take)
     return Facts(str(line.text), line.voice.name, seed, options.seq_groups, line.name, settings)
 
