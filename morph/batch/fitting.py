@@ -42,11 +42,14 @@ def row_bytes(model: Model) -> int:
 
 
 def needed_rows(model: Model, lines: Iterable[Waiting]) -> int:
-    """Return how many rows these lines can have at once: a complete line has one for each of its pieces."""
+    """Return how many rows these lines can have at once: a complete line has one for each of its pieces.
+
+    Unless they continue one another.
+    """
     rows = 0
     for one in lines:
         text, limit = one.speech.line.text, piece_limit(model, one.speech.options)
-        if one.is_live or not limit or not isinstance(text, str):
+        if one.is_live or one.speech.options.continuity or not limit or not isinstance(text, str):
             rows += 1
         else:
             rows += max(1, -(-len(text) // limit))

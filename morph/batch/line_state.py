@@ -89,13 +89,16 @@ class Takes:
         self.in_codec = 0  # pieces whose samples are made complete
         self.coded = 0  # frames that have codes, of the pieces that have ended
         self.again: list[Piece] = []  # that are to be spoken again, or waited for a row when a turn was over
+        self.kept: Decoded | None = None  # the codes of the last piece that stay, and how it went
 
 
 class LineState(TurnLine):
     """The decoding of one line. Only the batch's thread calls it, with the model at hand.
 
     Of a line that is heard at most one piece has a row, so that a long text takes no row from others; of one that is
-    made complete, as many as there are. Once all pieces have a take, those that went wrong are spoken again.
+    made complete, as many as there are. Once all pieces have a take, those that went wrong are spoken again. With
+    ``GenerateOptions.continuity`` one piece at a time has a row too, and of a line that is made complete it is spoken
+    again before the next one.
 
     Args:
         number: names the line in the codec.
@@ -216,6 +219,11 @@ class LineState(TurnLine):
         return self.is_live and most is not None and self.takes.coded >= most
 
     @property
+    def _is_continued(self) -> bool:
+        """Whether each piece goes on from the one before."""
+        return self.speech.options.continuity
+
+    @property
     def _waiting(self) -> int:
         return len(self.parts.pieces) - self.takes.given
 
@@ -291,8 +299,11 @@ class LineState(TurnLine):
             yield self._request(self.takes.again.pop(0))
         if self.ended or self._is_at_limit:
             return
-        while self._waiting and not (self.is_live and self.takes.decoding):
+        one_by_one = self.is_live or self._is_continued
+        while self._waiting and not (one_by_one and self.is_busy):
             piece = self.parts.pieces[self.takes.given]
+            if self._is_continued and self.takes.kept is not None:
+                self.parts.carry_on(piece, self.parts.pieces[self.takes.given - 1], self.takes.kept)
             self.takes.given += 1
             yield self._request(piece)
 
@@ -337,6 +348,8 @@ class LineState(TurnLine):
         takes.decoding -= 1
         takes.coded += len(piece.making.codes)
         self.rests.end()
+        if takes.number == 1 and self.is_live and self._is_continued:  # who listens has heard this one
+            takes.kept = Decoded(piece.making.codes.part(), ended, piece.making.codes.trace())
         if (takes.number == 1 and self.is_live) or self._sent.stopped or ended in ("cancelled", BROKEN):
             return
         takes.in_codec += 1
@@ -363,7 +376,9 @@ class LineState(TurnLine):
         self.takes.in_codec -= 1
         if not self._sent.stopped:
             self._judge(piece, piece.making.result()[0], wave)
-            if self._is_complete and not self.is_busy:
+            if self._is_continued and not self.is_live:
+                self._end_continued(piece)
+            elif self._is_complete and not self.is_busy:
                 self._end_take()
 
     def lose_samples(self, error: NotFinite) -> None:
@@ -381,13 +396,25 @@ class LineState(TurnLine):
         piece.take = take
         piece.making = Making()
 
+    def _end_continued(self, piece: Piece) -> None:
+        """A piece that the next one goes on from has been made: have it spoken again first if it went wrong."""
+        assert piece.take is not None
+        if self.takes.number <= self.takes.retries and piece in self.parts.wrong():
+            self._speak_again([piece])
+            return
+        self.takes.number = 1
+        self.takes.kept = replace(piece.take.decoded, ended=piece.take.ended)
+
     def _end_take(self) -> None:
         """All pieces have been made: have those spoken again that went wrong."""
         if self._sent.stopped or self.takes.number > self.takes.retries:
             return
         if self._tokens is not None:
             self._tokens.complete()
-        self.takes.again = again = self.parts.wrong()
+        self._speak_again(self.parts.wrong())
+
+    def _speak_again(self, again: list[Piece]) -> None:
+        self.takes.again = again
         self.takes.number += 1
         progress = self.speech.progress
         progress.expected = max(progress.expected, progress.done + expected_of(again))
@@ -512,5 +539,5 @@ class LineState(TurnLine):
             ended=self._sent.stopped or next((end for end, _ in self._sent.ends if end in WRONG), "eos"),
             pieces=len(parts.pieces),
             spoken=text_as_spoken(line, parts.said),
-            notes=(*parts.said.notes, *(note_of(wrong) for _, wrong in self._sent.ends if wrong)),
+            notes=(*parts.notes, *(note_of(wrong) for _, wrong in self._sent.ends if wrong)),
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ..options import GenerateOptions
 from ..runtime.bell import Bell
+from ..speech.continuity import check_continuity
 from ..speech.lines import Line, Spoken, check_complete, check_lines
 from ..speech.progress import OnFrame
 from ..speech.wrong_words import check_followed
@@ -47,6 +48,8 @@ def render_lines(
     check_complete(lines)
     check_lines(synthesizer.model, lines)
     check_followed(synthesizer.model, options)
+    for line in lines:
+        check_continuity(options, line.voice)
     if on_phase is not None:
         on_phase(f"speaking {len(lines)} line{'' if len(lines) == 1 else 's'}")
     bell = Bell()
@@ -114,6 +117,8 @@ def stream_lines(
     options = options or GenerateOptions()
     check_lines(synthesizer.model, lines)
     check_followed(synthesizer.model, options)
+    for line in lines:
+        check_continuity(options, line.voice)
     return SpeechStream(synthesizer, lines, options, on_frame, in_turn)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..decode.decoded import ALIGNMENT, FLAG, REPORT_WIDTH, Decoded
-from ..voice.prompt import Prompt
+from ..voice.prompt import Context, Prompt
 from ..words.trace import Trace
 from .takes import Take
 
@@ -97,6 +97,7 @@ class Piece:
         pause_s: seconds of silence before it.
         after_s: and after it; only a line's last piece has any.
         made: its prompt; None until there is one.
+        context: what it goes on from; None: from its voice alone.
         take: the best take so far.
         making: the take that is being made, or was made last and is not judged.
     """
@@ -107,6 +108,7 @@ class Piece:
     pause_s: float = 0.0
     after_s: float = 0.0
     made: Prompt | None = None
+    context: Context | None = None
     take: Take | None = None
     making: Making = field(default_factory=Making)
 

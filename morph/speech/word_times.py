@@ -10,7 +10,7 @@ from ...postprocess.ends import MARGIN_S, quiet_spans
 from ..model.model import Model
 from ..model.tokens import TextIds
 from ..words.captions import LineWords
-from ..words.path import token_path
+from ..words.path import traced_path
 from ..words.timing import PiecePath, WordTime, line_words, retime_words
 from ..words.trace import Trace
 from .lines import PieceSpan, Spoken
@@ -77,8 +77,7 @@ def _piece_path(texts: TextIds, spoken: Spoken, span: PieceSpan, trace: Trace) -
     """Return a piece with the way through its text, at the speed at which it was decoded."""
     rate, speed = spoken.sample_rate, spoken.speed
     tokens = tuple(texts.spans(span.text))
-    seen = trace.tokens >= 0
-    path = token_path((trace.tokens * seen).tolist(), (trace.weights * seen).tolist(), len(tokens))
+    path = traced_path(trace, len(tokens))
     cut_s = span.trimmed / rate
     start_s = span.start / rate * speed - cut_s
     return PiecePath(span.text, tokens, tuple(path), start_s, _quiet(spoken, span, cut_s))

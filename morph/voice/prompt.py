@@ -119,6 +119,19 @@ class Prompt:
         _rows_of(self.trailing)
 
 
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What speech goes on from, as after the reference of an ICL voice.
+
+    Args:
+        codes: int64 ``[T, 16]``.
+        text: what they say.
+    """
+
+    codes: torch.Tensor
+    text: str
+
+
 @dataclass(frozen=True)
 class _Specials:
     """Projected embeddings of the text stream's special tokens, ``[1, 1, H]`` each."""
@@ -188,12 +201,20 @@ class PromptBuilder:
         self._shared.use_model(model)
 
     @torch.inference_mode()
-    def build(self, text: str, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
+    def build(
+        self,
+        text: str,
+        voice: Voice,
+        language: str = "auto",
+        instruct: str | None = None,
+        context: Context | None = None,
+    ) -> Prompt:
         """Build a line's prompt.
 
         Preset and designed voices get the complete text in the prefill, clones get one token per frame, as upstream
         does by default. ``instruct`` overrides the voice's instruction. What only this line has is projected when it is
-        first read.
+        first read. With a ``context`` the prompt is that of an ICL voice whose reference it is, whatever the voice's
+        kind: its speaker is still the voice's.
 
         Raises:
             ValueError: for an unknown language, or a prompt that exceeds the talker's context.
@@ -205,10 +226,11 @@ class PromptBuilder:
         start = before
         inputs: Rows
         trailing: Rows
-        if voice.kind == "icl":
-            spoken, trailing = self._icl_body(text_ids.on_device, voice)
+        if context is not None or voice.kind == "icl":
+            reference = self._voices_reference(voice) if context is None else self._reference(context)
+            spoken, trailing = self._icl_body(text_ids.on_device, *reference)
             inputs = torch.cat((prefix.embeds, spoken[0]))
-            start += self._reference_parts(voice)[0].shape[1]  # the reference's text comes first
+            start += reference[0].shape[1]  # the reference's text comes first
         elif voice.kind == "x_vector":
             first = slice(ROLE_TOKENS, ROLE_TOKENS + 1)
             inputs = LaterRows(before + 1, lambda: self._first(text_ids.on_device[:, first], prefix, codec))
@@ -217,7 +239,7 @@ class PromptBuilder:
             inputs = LaterRows(before + tokens + 2, lambda: self._whole(text_ids, prefix))
             trailing = pad
         check_context(model, len(inputs) + len(trailing))
-        own_prefix = prefix if voice.kind == "x_vector" else None
+        own_prefix = prefix if voice.kind == "x_vector" and context is None else None
         return Prompt(inputs, trailing, pad, tokens, prefix=own_prefix, text_start=start)
 
     def _first(self, token: torch.Tensor, prefix: PromptPrefix, codec: torch.Tensor) -> torch.Tensor:
@@ -306,10 +328,11 @@ class PromptBuilder:
         rest = _project(self.model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
         return torch.cat((rest, self._specials.eos), dim=1)[0]
 
-    def _icl_body(self, ids: torch.Tensor, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
+    def _icl_body(
+        self, ids: torch.Tensor, spoken: torch.Tensor, codes: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the reference text and the text, added to the reference's codes; the rest of the text trails."""
         model, specials = self.model, self._specials
-        spoken, codes = self._reference_parts(voice)
         text = _project(model, torch.cat((spoken, ids[:, ROLE_TOKENS:-END_TOKENS]), dim=-1))
         text = torch.cat((text, specials.eos), dim=1)
         missing = codes.shape[1] - text.shape[1]
@@ -318,14 +341,23 @@ class PromptBuilder:
         text = torch.cat((text, *[specials.pad] * missing), dim=1)
         return text + codes, specials.pad[0]
 
-    def _reference_parts(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._once("reference", lambda: self._reference(voice), voice)
+    def _voices_reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
+        """See ``_reference``, of an ICL voice."""
 
-    def _reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
-        """An ICL voice's text token ids ``[1, N]``, and the embeddings of bos and its codes ``[1, 1 + T, H]``."""
-        ids = self.model.tokenize_turn("assistant", voice.transcript or "")
-        codes = torch.cat((self._codec_token("codec_bos_id"), _reference_codes(self.model, voice)), dim=1)
-        return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], codes
+        def make() -> tuple[torch.Tensor, torch.Tensor]:
+            if voice.ref_codes is None:
+                raise ValueError(f"voice {voice.name!r} has no reference codes: clone it again in ICL mode")
+            return self._reference(Context(voice.ref_codes, voice.transcript or ""))
+
+        return self._once("reference", make, voice)
+
+    def _reference(self, context: Context) -> tuple[torch.Tensor, torch.Tensor]:
+        """The text token ids ``[1, N]`` of what speech goes on from; the embeddings ``[1, 1 + T, H]`` of bos and it."""
+        ids = self.model.tokenize_turn("assistant", context.text)
+        codes = context.codes.to(self.model.device)
+        embeds = embed_frames(self.model, codes, self.model.code_tables()).unsqueeze(0)
+        spoken = torch.cat((self._codec_token("codec_bos_id"), embeds), dim=1)
+        return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], spoken
 
 
 def check_streams_text(voice: Voice) -> None:
@@ -406,14 +438,6 @@ def known_language(language: str, known: Sequence[str], checkpoint: str) -> str:
             f"language {language!r} is unknown to {checkpoint}: choose one of {', '.join(known)}"
         )
     return name
-
-
-def _reference_codes(model: Model, voice: Voice) -> torch.Tensor:
-    """Return the sum of each reference frame's 16 embeddings, ``[1, T, H]``."""
-    if voice.ref_codes is None:
-        raise ValueError(f"voice {voice.name!r} has no reference codes: clone it again in ICL mode")
-    codes = voice.ref_codes.to(model.device)
-    return embed_frames(model, codes, model.code_tables()).unsqueeze(0)
 
 
 def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .trace import Trace
+
 # What a step costs, in frames of full weight: to the same or the next token nothing, by up to four a little, as in
 # quick words. A wider step costs JUMP: it must be worth that many frames behind it, as where words are left out.
 STEP_COSTS = np.array([0.0, 0.0, 0.1, 0.2, 0.3])
@@ -70,6 +72,12 @@ class Path:
         more = count - len(self._scores)
         if more > 0:
             self._scores = np.concatenate((self._scores, np.full(more, -np.inf)))
+
+
+def traced_path(trace: Trace, count: int) -> list[int]:
+    """Return ``token_path`` of a trace; a frame in which the head saw no token moves nothing."""
+    seen = trace.tokens >= 0
+    return token_path((trace.tokens * seen).tolist(), (trace.weights * seen).tolist(), count)
 
 
 def token_path(tokens: Sequence[int], weights: Sequence[float], count: int) -> list[int]:

@@ -36,6 +36,7 @@ OPTIONS = {
             "decoding",
             "retries",
             "wrong_words",
+            "continuity",
         )
     },
     "normalize_text": "normalize",

@@ -75,6 +75,7 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.word_check(),
                 inputs.advanced(inputs.wrong_words()),
                 inputs.pronunciation(),
+                inputs.advanced(inputs.continuity()),
             ],
             outputs=[
                 output(io.Audio, "audio", "The speech: mono, 24 kHz.", many=True),

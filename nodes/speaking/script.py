@@ -92,6 +92,7 @@ class RenderScript(io.ComfyNode):
                 ),
                 inputs.advanced(inputs.wrong_words()),
                 inputs.pronunciation(),
+                inputs.advanced(inputs.continuity()),
             ],
             outputs=[
                 output(

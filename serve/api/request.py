@@ -342,6 +342,7 @@ def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
         normalize=_value(fields, "normalize_text"),
         wrong_words=_value(fields, "wrong_words"),
         trim_ends=bool(_value(fields, "trim_silence")),
+        continuity=bool(_value(fields, "continuity")),
     )
 
 
