@@ -128,13 +128,13 @@ def level_of(speech: np.ndarray, rate: int) -> float:
 def count_echoes(pieces: Sequence[str], heard: str, before: str = "") -> int:
     """Return how many pieces begin with words that end the piece before, or ``before``, and are not in their text."""
     parts = [normalize(text, "english", "a").split() for text in (before, *pieces)]
-    asked, begun = [word for part in parts for word in part], len(parts[0])
+    asked = [word for part in parts for word in part]
     places = list(np.cumsum([len(part) for part in parts])[:-1])  # where pieces begin
     given = parts[0] + normalize(heard, "english", "a").split()
     echoes = 0
-    for kind, first, end, start, stop in SequenceMatcher(None, asked, given, autojunk=False).get_opcodes():
+    for kind, first, _, start, stop in SequenceMatcher(None, asked, given, autojunk=False).get_opcodes():
         words = given[start:stop]
-        if kind != "insert" or first != end or start < begun:
+        if kind != "insert":
             continue
         # The words stand twice: which of the two is the added one is not known.
         ends = (place for place in (first, first + len(words)) if place in places)

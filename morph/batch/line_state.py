@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
 
 from ..decode.decoded import ALIGNMENT, BROKEN, Decoded
 from ..decode.request import LineRequest
@@ -420,6 +421,12 @@ class LineState(TurnLine):
         progress.expected = max(progress.expected, progress.done + expected_of(again))
 
     # Codes and chunks
+
+    @property
+    def before(self) -> torch.Tensor | None:
+        index, pieces = len(self._sent.ends), self.parts.pieces
+        context = pieces[index].context if self._is_continued and index < len(pieces) else None
+        return self.reference if context is None else context.codes
 
     @property
     def may_starve(self) -> bool:

@@ -14,7 +14,7 @@ from ..words.trace import Trace
 
 # 4 s: with the voice's tags the prompt fits into 64 positions, the shortest prefill that is captured.
 MOST_FRAMES = 50
-# Without an alignment head nobody knows which words the last seconds say: the complete piece is the context, up to 10 s.
+# Without an alignment head nobody knows which words the last seconds say: a piece is taken whole, up to 10 s.
 MOST_WHOLE_FRAMES = 125
 
 

@@ -99,13 +99,18 @@ class WholeCodec:
         self._frame_s = SMOOTHING * self._frame_s + (1 - SMOOTHING) * frame_s if self._frame_s else frame_s
 
     def _make(self, pieces: Sequence[tuple[Wants, Piece]]) -> None:
-        waves = self._decode(
-            [piece.making.codes.part() for _, piece in pieces], [line.reference for line, _ in pieces]
-        )
+        codes = [piece.making.codes.part() for _, piece in pieces]
+        waves = self._decode(codes, [_before(line, piece) for line, piece in pieces])
         for (line, piece), wave in zip(pieces, waves, strict=True):
             line.take_samples(piece, wave)
 
 
 def _frames(line: Wants, piece: Piece) -> int:
     """Return the frames that are decoded for a piece."""
-    return len(piece.making.codes) + (0 if line.reference is None else len(line.reference))
+    before = _before(line, piece)
+    return len(piece.making.codes) + (0 if before is None else len(before))
+
+
+def _before(line: Wants, piece: Piece) -> torch.Tensor | None:
+    """Return the codes that are decoded before a piece: what it goes on from, or its voice's reference."""
+    return line.reference if piece.context is None else piece.context.codes

@@ -61,7 +61,7 @@ ENDS = [". ", "! ", "?", "... ", "\n", "\n\n", ".\n", ",\n", ':\n"', " ", '." ',
 
 @pytest.fixture(autouse=True)
 def no_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "build_piece", lambda builder, line, text: None)
+    monkeypatch.setattr(pieces, "build_piece", lambda *_: None)
 
 
 def pieces_one_by_one(text: str) -> tuple[list[Any], str]:
