@@ -11,6 +11,7 @@ from ..voice.voice import Voice
 from ..words.path import traced_path
 from ..words.timing import PiecePath, match_words
 from ..words.trace import Trace
+from .takes import ECHO, ENDS
 
 # 4 s: with the voice's tags the prompt fits into 64 positions, the shortest prefill that is captured.
 MOST_FRAMES = 50
@@ -39,7 +40,7 @@ def find_context(model: Model, text: str, decoded: Decoded) -> Context | None:
         decoded: its codes; ``ended`` also says if it went wrong otherwise.
     """
     codes, trace = decoded.codes, decoded.trace
-    if decoded.ended != "eos" or not len(codes) or len(codes) < shortest_frames(text):
+    if decoded.ended not in (ENDS[0], ECHO) or not len(codes) or len(codes) < shortest_frames(text):
         return None
     if len(codes) <= MOST_FRAMES:
         return Context(codes, text)

@@ -21,6 +21,7 @@ from .takes import CAP, WRONG, Take
 log = logging.getLogger(__name__)
 
 WHAT_HAPPENED = {
+    "echo": "begins with words of its reference",
     "words": "has wrong words",
     "cap": "ran into its limit",
     "loop": "repeated itself",

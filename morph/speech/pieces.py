@@ -19,9 +19,10 @@ from ..text.pronunciation import Reading, mark_notes, shown_text
 from ..text.split import split_text
 from ..voice.prompt import Context, Prompt, PromptBuilder
 from .continuity import find_context
+from .echo import begins_elsewhere
 from .lines import Line
 from .piece import Piece
-from .takes import CAP, ENDS, WORDS, WRONG, Take, judge_end
+from .takes import CAP, ECHO, ENDS, WORDS, WRONG, Take, judge_end
 from .wrong_words import wrong_words
 
 
@@ -109,6 +110,9 @@ class LinePieces:
     def judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1) -> Take:
         """Return a take of a piece with how it ended, and which words went wrong if that is all."""
         ended = judge_end(piece.text, decoded, wave, self.model.sample_rate)
+        has_reference = piece.context is not None or self.line.voice.kind == "icl"
+        if ended == ENDS[0] and has_reference and begins_elsewhere(decoded, wave):
+            ended = ECHO
         if self.options.wrong_words == IGNORE or ended not in (ENDS[0], WORDS):
             return Take(decoded, wave, ended, number)
         wrong = wrong_words(self.model, piece.text, decoded)

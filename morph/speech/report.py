@@ -15,6 +15,7 @@ from .takes import ERROR, WRONG
 
 ENDINGS = {
     "eos": "complete",
+    "echo": "BEGINS WITH WORDS OF ITS REFERENCE: try another seed or, where the voice is made, pad reference",
     "words": "HAS WRONG WORDS: try another seed",
     "cap": "RAN INTO ITS LIMIT and was ended: try another seed, or a higher max seconds",
     "loop": "REPEATED ITSELF and was ended: try another seed",

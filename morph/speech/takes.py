@@ -11,12 +11,12 @@ from ..options import Sampling
 from ..text.duration import shortest_frames
 
 # How a take can end, best first. A take that is cut off contains more of its text than one that ends early.
-ENDS = ("eos", "words", "cap", "loop", "early", "silent")
+ENDS = ("eos", "echo", "words", "cap", "loop", "early", "silent")
 WRONG = ENDS[1:]
 # How a line of a stream can end otherwise: by its reader, or because the source of its text failed.
 STOPPED = ("cancelled", "failed")
 ERROR = "error"  # of a line that could not be made, where the others were
-CAP, WORDS = "cap", "words"
+CAP, WORDS, ECHO = "cap", "words", "echo"
 SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; the demo voice's silence has -60 dBFS
 WINDOW_S = 0.05
 SCANNED = 10  # windows at a time
@@ -29,9 +29,9 @@ class Take:
     Args:
         decoded: its codes, and how decoding ended.
         waveform: float32 ``[T]``.
-        ended: one of ENDS: "eos" by itself, "words" said other words than its text, "cap" ran into its limit, "loop"
-            repeated itself, "early" ended before its text can have been spoken, "silent" has no sound. Or one of
-            STOPPED.
+        ended: one of ENDS: "eos" by itself, "echo" said words of its reference before its text, "words" said other
+            words than its text, "cap" ran into its limit, "loop" repeated itself, "early" ended before its text can
+            have been spoken, "silent" has no sound. Or one of STOPPED.
         number: how often the piece had been spoken by then, from 1.
         wrong: which words went wrong, for people; "" if none did, or it ended otherwise.
     """

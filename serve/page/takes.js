@@ -5,6 +5,7 @@ const MOST = 20 // takes
 const MOST_S = 1200 // of sound that all of them hold; the newest is always kept
 const ENDS = {
   eos: ["complete", ""],
+  echo: ["says its reference", "It begins with words of its reference: try another seed, or pad the reference."],
   words: ["wrong words", "Some of its words are wrong: try another seed."],
   cap: ["cut at its limit", "It ran into its limit: try another seed."],
   loop: ["repeated itself", "It repeated itself and was ended: try another seed."],

@@ -36,6 +36,7 @@ const CHINESE = {
     "无法播放：请重新运行该节点（ComfyUI 重启时会删除临时文件）",
   "Upload a file": "上传文件",
   "The file was not uploaded": "文件未能上传",
+  "begins with words of its reference": "开头说了参考录音的词语",
   "has wrong words": "词语有误",
   "ran into its limit": "达到长度上限",
   "repeated itself": "出现重复",

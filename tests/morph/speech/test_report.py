@@ -57,7 +57,7 @@ def test_errors_come_first_and_settings_last(model):
 @pytest.mark.parametrize("ended", WRONG)
 def test_every_wrong_ending_is_in_capitals_with_advice(ended):
     first = outcome([spoken("", "One.", 10, ended)], 1.0).splitlines()[0]
-    assert re.match(r"The line (HAS|RAN|REPEATED|ENDED|IS) ", first) and "try another seed" in first
+    assert re.match(r"The line (BEGINS|HAS|RAN|REPEATED|ENDED|IS) ", first) and "try another seed" in first
 
 
 def test_a_single_line_that_went_well_says_so():

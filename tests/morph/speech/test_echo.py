@@ -1,0 +1,69 @@
+"""Takes that say words of their reference before their text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from qwen3_tts_morph.morph.batch.stream import render_lines
+from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.speech import pieces
+from qwen3_tts_morph.morph.speech.echo import begins_elsewhere
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.takes import ECHO
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
+from qwen3_tts_morph.morph.words.trace import Trace
+
+FRAME = 1920
+
+
+def take(weights: list[float], loud: list[bool]) -> tuple[Decoded, np.ndarray]:
+    """Return a take whose head has these weights on the text, and which is loud or silent in each frame."""
+    column = np.array(weights, dtype=np.float32)
+    trace = Trace(np.zeros(len(column), dtype=np.int32), column, column)
+    noise = np.random.default_rng(0).normal(0, 0.1, len(weights) * FRAME)
+    wave = (noise * np.repeat(np.where(loud, 1.0, 1e-4), FRAME)).astype(np.float32)
+    return Decoded(torch.zeros(len(weights), 16, dtype=torch.int64), "eos", trace), wave
+
+
+@pytest.mark.parametrize(
+    ("before", "is_loud", "echoes"),
+    [
+        ([], True, False),
+        ([0.05], True, False),
+        ([0.0, 0.0], True, False),
+        ([0.0, 0.02, 0.0], True, True),
+        ([0.0] * 9, True, True),
+        ([0.0] * 9, False, False),  # silence before the text
+    ],
+)
+def test_sound_before_the_text_is_an_echo(before: list[float], is_loud: bool, echoes: bool) -> None:
+    said = [0.9, 0.99, 0.7, 0.2] * 6
+    assert begins_elsewhere(*take(before + said, [is_loud] * len(before) + [True] * len(said))) == echoes
+
+
+def test_nothing_is_known_without_a_head_that_follows_the_text() -> None:
+    decoded, wave = take([0.0] * 5 + [0.2] * 20, [True] * 25)
+    assert not begins_elsewhere(decoded, wave)
+    assert not begins_elsewhere(Decoded(decoded.codes, "eos"), wave)
+    assert not begins_elsewhere(*take([0.0] * 20, [True] * 20))
+
+
+@pytest.mark.parametrize(("mode", "takes"), [("icl", 2), ("x_vector", 1)])
+def test_a_line_after_a_reference_that_echoes_is_spoken_again(
+    load, recording, monkeypatch, mode, takes
+) -> None:
+    model = load("tiny", "base")
+    voice = clone_voice(model, recording, 24000, CloneOptions(mode, "a tone that rises"))
+    found = iter([True])
+    monkeypatch.setattr(pieces, "judge_end", lambda *_: "eos")
+    monkeypatch.setattr(pieces, "begins_elsewhere", lambda *_: next(found, False))
+    options = GenerateOptions(5, Sampling(max_new_tokens=9), retries=1)
+    [spoken] = render_lines(Synthesizer(model, Engine("graph")), [Line("Hello.", voice)], options)
+    assert (spoken.report.takes, spoken.report.ended) == (takes, "eos")
+    monkeypatch.setattr(pieces, "begins_elsewhere", lambda *_: True)
+    [spoken] = render_lines(Synthesizer(model, Engine("graph")), [Line("Hello.", voice)], options)
+    assert spoken.report.ended == (ECHO if mode == "icl" else "eos")
