@@ -123,6 +123,7 @@ class Codes:
     def __init__(self, frames: int):
         self._frames = frames
         self.making = self.codes = self
+        self.context = None
 
     def __len__(self) -> int:
         return self._frames
