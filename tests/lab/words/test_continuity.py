@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.text.split import split_text
 
-from lab.benchmarks.continuity import Seams, count_echoes, level_of, long_texts, parse, pitch_of, summarise
+from lab.words.continuity import Seams, count_echoes, level_of, long_texts, parse, pitch_of, summarise
 
 PIECES = ["The bridge was closed.", "They walked along the river.", "The river was cold."]
 RATE = 24000
@@ -35,6 +35,7 @@ def test_an_echo_is_the_end_of_what_was_before_a_piece(heard: str, count: int) -
 
 
 def test_texts_have_as_many_pieces_as_are_asked_for_and_no_sentence_twice() -> None:
+    assert len(long_texts(20, 10, 99)) == 20
     texts = long_texts(3, 5, 99)
     assert [len(split_text(text, 99)) >= 5 for text in texts] == [True] * 3
     assert len({text[:40] for text in texts}) == 3 and texts[1][:40] not in texts[0]

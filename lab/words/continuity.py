@@ -1,7 +1,7 @@
 """Table "continuity": the seams of long texts, with ``GenerateOptions.continuity`` and without.
 
-    python -m lab.benchmarks.continuity --device cuda
-    python -m lab.benchmarks.continuity --device cpu --texts 2 --pieces 6 --voices x_vector
+    python -m lab.words.continuity --device cuda
+    python -m lab.words.continuity --device cpu --texts 2 --pieces 6 --voices x_vector
 
 Each voice speaks the same texts twice. At a seam the last two seconds of a piece are compared with the first two of the
 next: the median pitch of what is voiced, and the level of what is loud. whisper-base hears every text (CPU, int8): its
@@ -13,12 +13,14 @@ row stored for each voice, as soon as it is there.
 from __future__ import annotations
 
 import argparse
+import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -39,14 +41,14 @@ from qwen3_tts_morph.postprocess.rates import resample
 
 from pack import ROOT
 
+from ..benchmarks.everyday.__main__ import TRANSCRIPTS
+from ..benchmarks.origin import add_output
+from ..benchmarks.results import PartRow, save_rows
 from ..judges.clips import JUDGE_RATE
 from ..judges.speaker import SpeakerEncoder, cosine
 from ..judges.stats import mean, median
-from ..words.heard import Ear, join
-from ..words.lines import read_part
-from .everyday.__main__ import TRANSCRIPTS
-from .origin import add_output
-from .results import PartRow, save_rows
+from .heard import Ear, join
+from .lines import read_part
 
 VOICES = ("preset", "x_vector", "icl")
 RECORDING = "austen-0870"
@@ -97,9 +99,17 @@ class SeamsRow(PartRow):
     wrong: int
 
 
+def _in_turn(sentences: Sequence[str]) -> Iterator[str]:
+    """Yield all sentences, and then all in other orders."""
+    yield from sentences
+    rng = random.Random(0)
+    while True:
+        yield from rng.sample(sentences, len(sentences))
+
+
 def long_texts(count: int, pieces: int, limit: int) -> list[str]:
-    """Return texts of held-out sentences, each as many as make so many pieces."""
-    source, texts = iter(read_part("held_out")), list[str]()
+    """Return texts of held-out sentences, each as many as make so many pieces; all are used about as often."""
+    source, texts = _in_turn(read_part("held_out")), list[str]()
     while len(texts) < count:
         text = next(source)
         while len(split_text(text, limit)) < pieces:
@@ -173,7 +183,7 @@ class Judge:
         )
 
 
-def summarise(seams: Sequence[Seams]) -> dict[str, float | int]:
+def summarise(seams: Sequence[Seams]) -> dict[str, Any]:
     """Return the figures of a row."""
     pitch = [jump for one in seams for jump in one.pitch]
     level = [jump for one in seams for jump in one.level]
