@@ -21,6 +21,7 @@ from .speaking.script import RenderScript
 from .speaking.script_file import ScriptFromFile
 from .speaking.sweep import Sweep
 from .voices.library import LoadVoice, SaveVoice
+from .voices.shift import ShiftVoice
 from .voices.trim import TrimRecording
 from .voices.voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice
 
@@ -31,6 +32,7 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     PresetVoice,
     DesignVoice,
     BlendVoices,
+    ShiftVoice,
     SaveVoice,
     LoadVoice,
     SamplingSettings,

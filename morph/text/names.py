@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 MAX_CHARACTERS = 80
 MAX_BYTES = 200  # file systems allow 255, including the suffix
 PUNCTUATION = " -_."
+OF_VOICES = PUNCTUATION + "()"  # a mood is in parentheses: Anna (angry)
 RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}
 
 
@@ -29,8 +30,10 @@ def name_key(name: str) -> str:
     return " ".join(folded.split())
 
 
-def check_name(name: str) -> str:
+def check_name(name: str, signs: str = PUNCTUATION) -> str:
     """Return a file name (without suffix), stripped and NFC-composed, if it is safe on every system.
+
+    ``signs``: those that it may have beside letters and digits.
 
     Raises:
         ValueError: it is empty, too long, reserved, starts or ends with a dot, or contains other characters.
@@ -40,10 +43,10 @@ def check_name(name: str) -> str:
         raise ValueError("name is empty: type a name")
     if len(name) > MAX_CHARACTERS:
         raise ValueError(f"name is longer than {MAX_CHARACTERS} characters: shorten it")
-    foreign = sorted({char for index, char in enumerate(name) if not _allowed(char, name[:index])})
+    foreign = sorted({char for index, char in enumerate(name) if not _allowed(char, name[:index], signs)})
     if foreign:
-        shown = " ".join(repr(char) for char in foreign)
-        raise ValueError(f"name {name!r} contains {shown}: use only letters, digits, spaces and - _ .")
+        shown, known = " ".join(repr(char) for char in foreign), " ".join(signs.strip())
+        raise ValueError(f"name {name!r} contains {shown}: use only letters, digits, spaces and {known}")
     if len(name.encode()) > MAX_BYTES:
         raise ValueError(f"name is longer than {MAX_BYTES} bytes in UTF-8: shorten it")
     if name.startswith(".") or name.endswith("."):
@@ -54,11 +57,11 @@ def check_name(name: str) -> str:
     return name
 
 
-def _allowed(char: str, before: str) -> bool:
-    """Allow letters, digits, some punctuation, and combining marks (Thai, Hindi, accents) after a letter or a mark."""
+def _allowed(char: str, before: str, signs: str) -> bool:
+    """Allow letters, digits, these signs, and combining marks (Thai, Hindi, accents) after a letter or a mark."""
     if unicodedata.category(char).startswith("M"):
-        return bool(before) and before[-1] not in PUNCTUATION
-    return char.isalnum() or char in PUNCTUATION
+        return bool(before) and before[-1] not in signs
+    return char.isalnum() or char in signs
 
 
 def file_names(folder: Path) -> list[str]:

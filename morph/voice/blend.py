@@ -1,4 +1,4 @@
-"""Blend voices: the weighted mean of their speaker embeddings.
+"""Mix voices: sums of their speaker embeddings with weights that make 1 together, some of which may be below 0.
 
 A preset's embedding is its row of the talker's table of group 0, which the prompt has where a clone has its x-vector.
 In a Base checkpoint with named speakers (the demo voice, a fine-tuned one) both are of one space: rows were x-vectors,
@@ -13,9 +13,11 @@ from collections.abc import Sequence
 import torch
 
 from ..model.model import KIND_NAMES, SIZE_NAMES, Model
-from .voice import AND, Voice, check_voice
+from ..text.split import shorten
+from .voice import AND, LONGEST_RECIPE, Voice, check_voice
 
 NAMED = ("preset", "blend")  # kinds that belong to a checkpoint's speakers
+LEAST_SHARE, MOST_SHARE = -3.0, 4.0  # of a voice: as far as a shift by 3 goes (see ``shift.py``)
 
 
 def blend_voices(voices: Sequence[Voice], weights: Sequence[float], model: Model | None = None) -> Voice:
@@ -26,41 +28,91 @@ def blend_voices(voices: Sequence[Voice], weights: Sequence[float], model: Model
 
     Args:
         voices: two or more cloned or preset voices of one model size; of ICL voices only the embedding is used.
-        weights: one per voice, none below 0 and at least one above; they are divided by their sum.
+        weights: one per voice, with a sum above 0, by which they are divided: shares from LEAST_SHARE to MOST_SHARE.
+            One below 0 takes away what makes its voice differ from the others.
         model: the checkpoint that has the presets; not needed for clones.
 
     Raises:
         ValueError: for voices or weights that cannot be blended.
     """
-    _check_weights(voices, weights)
-    _check_sizes(voices)
-    named = [voice for voice in voices if voice.kind in NAMED]
-    if named and len(named) < len(voices):
-        _check_mixture(named[0], model)
-    embeddings = _embeddings_of(voices, model)
-    shares = torch.tensor([weight / sum(weights) for weight in weights])
-    mixed = (
-        (torch.stack([one.float() for one in embeddings]) * shares[:, None]).sum(0).to(embeddings[0].dtype)
-    )
-    name = " + ".join(
-        f"{share:.0%} {voice.name}" for share, voice in zip(shares.tolist(), voices, strict=True)
-    )
+    shares = _shares_of(voices, weights)
+    if all(voice.kind in NAMED for voice in voices):
+        _check_instructions(voices)
+    return mix_voices(voices, shares, _recipe_of(voices, shares), model)
+
+
+def mix_voices(
+    voices: Sequence[Voice], shares: Sequence[float], recipe: str, model: Model | None = None
+) -> Voice:
+    """Return a voice whose speaker embedding is the sum of the voices' embeddings, each times its share.
+
+    Args:
+        voices: as for ``blend_voices``; an instruction is the first one's.
+        shares: one per voice; they make 1 together.
+        recipe: what is mixed, in words. It is the voice's name too, until somebody names it.
+        model: the checkpoint that has the presets; not needed for clones.
+
+    Raises:
+        ValueError: for voices that are not of one space.
+    """
+    embedding = mixed_embedding(voices, shares, model)
+    recipe = shorten(recipe, LONGEST_RECIPE)
     size = next(
         (voice.model_size for voice in voices if voice.model_size), "" if model is None else model.size
     )
-    if len(named) < len(voices):
-        return Voice("x_vector", size, name, mixed)
+    if any(voice.kind not in NAMED for voice in voices):
+        return Voice("x_vector", size, recipe, embedding, recipe=recipe)
     speakers = AND.join(dict.fromkeys(speaker for voice in voices for speaker in voice.speakers))
-    return Voice("blend", size, name, mixed, speaker=speakers, instruct=_instruction_of(voices))
+    instruct = voices[0].instruct
+    return Voice("blend", size, recipe, embedding, speaker=speakers, instruct=instruct, recipe=recipe)
 
 
-def _check_weights(voices: Sequence[Voice], weights: Sequence[float]) -> None:
+def mixed_embedding(
+    voices: Sequence[Voice], shares: Sequence[float], model: Model | None = None
+) -> torch.Tensor:
+    """Return the sum of the voices' embeddings, each times its share, ``[H]`` in the first one's dtype.
+
+    Raises:
+        ValueError: as ``mix_voices``.
+    """
+    _check_sizes(voices)
+    presets = [voice for voice in voices if voice.kind in NAMED]
+    if presets and len(presets) < len(voices):
+        _check_mixture(presets[0], model)
+    embeddings = _embeddings_of(voices, model)
+    parts = torch.stack([one.float() for one in embeddings]) * torch.tensor(shares)[:, None]
+    return parts.sum(0).to(embeddings[0].dtype)
+
+
+def named(voice: Voice) -> str:
+    """Return what a recipe calls a voice: in parentheses where that is a recipe itself."""
+    name = voice.name or "a voice without a name"
+    return f"({name})" if voice.recipe == name else name
+
+
+def _recipe_of(voices: Sequence[Voice], shares: Sequence[float]) -> str:
+    """Return shares of voices in words: "150% Anna - 50% Ben"."""
+    parts = [
+        f" {'-' if share < 0 else '+'} {abs(share):.0%} {named(voice)}"
+        for voice, share in zip(voices, shares, strict=True)
+    ]
+    return "".join(parts).removeprefix(" +").strip()
+
+
+def _shares_of(voices: Sequence[Voice], weights: Sequence[float]) -> list[float]:
+    """Return each voice's share, which make 1 together; ValueError for weights that give none."""
     if len(voices) < 2 or len(voices) != len(weights):
         raise ValueError(
             f"{len(voices)} voices and {len(weights)} weights: give two or more voices and a weight for each"
         )
-    if any(not math.isfinite(weight) or weight < 0 for weight in weights) or not 0 < sum(weights) < math.inf:
-        raise ValueError(f"weights are {list(weights)}: choose 0 or more, and at least one above 0")
+    total = sum(weights)
+    shares = [weight / total for weight in weights] if 0 < total < math.inf else []
+    if not shares or not all(LEAST_SHARE <= share <= MOST_SHARE for share in shares):
+        raise ValueError(
+            f"weights are {list(weights)}: choose numbers with a sum above 0, each of them from {LEAST_SHARE:g} to "
+            f"{MOST_SHARE:g} times that sum"
+        )
+    return shares
 
 
 def _check_sizes(voices: Sequence[Voice]) -> None:
@@ -75,9 +127,7 @@ def _check_sizes(voices: Sequence[Voice]) -> None:
 def _check_mixture(named: Voice, model: Model | None) -> None:
     """Raise ValueError where presets and clones are not of one space."""
     if model is None:
-        raise ValueError(
-            f"voice {named.name!r} ({named.kind}) needs its checkpoint: connect model to Blend Voices"
-        )
+        raise ValueError(f"voice {named.name!r} ({named.kind}) needs its checkpoint: connect model")
     if model.type != "base":
         raise ValueError(
             f"presets of {model.name} ({KIND_NAMES.get(model.type, model.type)}) cannot be blended with cloned voices, "
@@ -88,7 +138,7 @@ def _check_mixture(named: Voice, model: Model | None) -> None:
 
 def _embeddings_of(voices: Sequence[Voice], model: Model | None) -> list[torch.Tensor]:
     """Return the voices' speaker embeddings, all of one width."""
-    embeddings = [_embedding_of(voice, model) for voice in voices]
+    embeddings = [embedding_of(voice, model) for voice in voices]
     widths = sorted({len(embedding) for embedding in embeddings})
     if len(widths) > 1:
         raise ValueError(
@@ -98,7 +148,8 @@ def _embeddings_of(voices: Sequence[Voice], model: Model | None) -> list[torch.T
     return embeddings
 
 
-def _embedding_of(voice: Voice, model: Model | None) -> torch.Tensor:
+def embedding_of(voice: Voice, model: Model | None) -> torch.Tensor:
+    """Return a voice's speaker embedding ``[H]``, a preset's from the checkpoint's table; ValueError if it has none."""
     if voice.speaker_embedding is not None:
         return voice.speaker_embedding
     if voice.kind != "preset":
@@ -107,16 +158,12 @@ def _embedding_of(voice: Voice, model: Model | None) -> torch.Tensor:
             "blend the clone"
         )
     if model is None:
-        raise ValueError(
-            f"voice {voice.name!r} ({voice.kind}) needs its checkpoint: connect model to Blend Voices"
-        )
+        raise ValueError(f"voice {voice.name!r} ({voice.kind}) needs its checkpoint: connect model")
     check_voice(model, voice)
     row = model.config.talker_config.spk_id[voice.speaker]
     return model.talker.get_input_embeddings().weight[row].detach().clone().cpu()
 
 
-def _instruction_of(voices: Sequence[Voice]) -> str | None:
-    """Return the instruction that all have; ValueError if they differ."""
+def _check_instructions(voices: Sequence[Voice]) -> None:
     if len({voice.instruct for voice in voices}) > 1:
         raise ValueError("the presets have different instructions: give all the same, or none")
-    return voices[0].instruct

@@ -1,12 +1,16 @@
-"""Who speaks in a script: voices by name, each made when a line first names it, and where each came from."""
+"""Who speaks in a script: voices by name, each made when a line first names it, and where each came from.
+
+A voice named ``Anna (angry)`` is a mood of Anna, which a line ``ANNA (angry): text`` is spoken with. Where a cast gives
+a character the voice Anna, Anna's moods are the character's too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from ..text.names import name_key
-from ..text.scripts.script import RESERVED
+from ..text.scripts.script import RESERVED, split_mood, with_mood
 from .voice import Voice
 
 GIVEN, SAVED, PRESET = "cast", "saved voice", "preset"  # where a voice came from
@@ -14,10 +18,17 @@ GIVEN, SAVED, PRESET = "cast", "saved voice", "preset"  # where a voice came fro
 
 @dataclass(frozen=True)
 class Part:
-    """A character: where the voice comes from (GIVEN, SAVED or PRESET), and what makes it."""
+    """A character.
+
+    Args:
+        origin: where the voice comes from: GIVEN, SAVED or PRESET.
+        make: makes it.
+        voice: the voice's name, where it is known and may be another than the character's.
+    """
 
     origin: str
     make: Callable[[], Voice]
+    voice: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,9 @@ class Cast(Mapping[str, Voice]):
     def describe_found(self) -> str:
         """Return a line that says where the voices were found that have been used and were not given; "" for none."""
         found = [
-            f"{name} ({self.parts[name].origin})" for name in self._made if self.parts[name].origin != GIVEN
+            f"{name} ({' '.join(filter(None, (part.origin, part.voice)))})"
+            for name in self._made
+            if (part := self.parts[name]).origin != GIVEN
         ]
         return f"Voices found by name: {', '.join(found)}." if found else ""
 
@@ -59,12 +72,26 @@ def join_parts(*groups: Mapping[str, Part]) -> Cast:
             if (key := name_key(name)) not in keys:
                 keys.add(key)
                 parts[name] = part
-    return Cast(parts)
+    return Cast({**parts, **_moods_of(parts, keys)})
+
+
+def _moods_of(parts: Mapping[str, Part], keys: Collection[str]) -> dict[str, Part]:
+    """Return the moods that characters have by their voices' names, but for those that are there by name (``keys``)."""
+    moods: dict[str, list[tuple[str, str]]] = {}
+    for name in parts:
+        if split := split_mood(name):
+            moods.setdefault(name_key(split[0]), []).append((name, split[1]))
+    found: dict[str, Part] = {}
+    for name, part in parts.items():
+        for known, mood in moods.get(name_key(part.voice), ()) if part.voice else ():
+            if name_key(own := with_mood(name, mood)) not in keys:
+                found[own] = replace(parts[known], voice=known)
+    return found
 
 
 def given_parts(voices: Mapping[str, Voice]) -> dict[str, Part]:
     """Return the characters of a cast that somebody chose."""
-    return {name: Part(GIVEN, lambda voice=voice: voice) for name, voice in voices.items()}  # type: ignore[misc]
+    return {name: Part(GIVEN, lambda voice=voice: voice, voice.name) for name, voice in voices.items()}  # type: ignore[misc]
 
 
 def named_parts(origin: str, names: Iterable[str], make: Callable[[str], Voice]) -> dict[str, Part]:

@@ -21,6 +21,7 @@ from .voice import TEXTS as VOICE_TEXTS
 FORMAT = "qwen3-tts-voice"
 VERSION = "1"
 TEXTS = ("kind", *VOICE_TEXTS)
+LATER = ("recipe",)  # texts that files of before do not have, and packs of before do not read
 MOST_BYTES = 8 << 20  # of a file: 30 s of reference codes take 0.05 MB
 LONGEST_DESCRIPTION = 300  # characters
 # What reading raises: safetensors a RuntimeError for a file that becomes shorter meanwhile.
@@ -62,8 +63,8 @@ def holds_voice(path: Path, voice: Voice) -> bool:
 
 
 def voice_digest(voice: Voice) -> str:
-    """Return the SHA-256 of everything in a voice but its name."""
-    return digest(*_contents(replace(voice, name="")))
+    """Return the SHA-256 of everything in a voice that is heard: all but its name and its recipe."""
+    return digest(*_contents(replace(voice, name="", recipe=None)))
 
 
 def is_voice_file(path: Path) -> bool:
@@ -79,7 +80,9 @@ def _contents(voice: Voice) -> tuple[str, dict[str, torch.Tensor]]:
     tensors = {
         key: getattr(voice, key).contiguous().cpu() for key in TENSORS if getattr(voice, key) is not None
     }
-    return json.dumps({key: getattr(voice, key) for key in TEXTS}, ensure_ascii=False), tensors
+    texts = {key: getattr(voice, key) for key in TEXTS}
+    said = {key: text for key, text in texts.items() if text is not None or key not in LATER}
+    return json.dumps(said, ensure_ascii=False), tensors
 
 
 def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
@@ -153,7 +156,7 @@ def _voice_of(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], 
         if metadata["sha256"] != digest(metadata["voice"], tensors):
             raise ValueError("its checksum does not match")
         texts = json.loads(metadata["voice"])
-        fields: dict[str, Any] = {key: texts[key] for key in TEXTS}
+        fields: dict[str, Any] = {key: texts[key] for key in TEXTS if key in texts or key not in LATER}
         fields |= {key: tensors.get(key) for key in TENSORS}
         return Voice(**fields)
     except VoiceTooLong as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..model.model import SIZE_NAMES
 from ..options import FRAME_RATE
-from ..text.names import check_name, confine, file_names
+from ..text.names import OF_VOICES, check_name, confine, file_names
 from ..text.pronunciation import read_pronunciation
 from .file import check_description, holds_voice, is_voice_file, load_voice, read_voice, save_voice
 from .fits import needs_of
@@ -201,7 +201,7 @@ def load_voice_and_list(path: Path) -> Voice:
 def typed_name(name: str) -> str:
     """Return a typed name of a voice, without the file suffix; ValueError if it is not a valid file name."""
     typed = name.strip()
-    return check_name(typed[: -len(SUFFIX)] if typed.lower().endswith(SUFFIX) else typed)
+    return check_name(typed[: -len(SUFFIX)] if typed.lower().endswith(SUFFIX) else typed, OF_VOICES)
 
 
 def describe_file(name: str, path: Path) -> dict[str, Any]:
@@ -221,6 +221,7 @@ def describe_voice(name: str, voice: Voice, description: str) -> dict[str, Any]:
         "speaker": voice.speaker,
         "instruct": voice.instruct,
         "transcript": voice.transcript,
+        "recipe": voice.recipe,
         "reference_seconds": None if voice.ref_codes is None else round(len(voice.ref_codes) / FRAME_RATE, 2),
     }
 

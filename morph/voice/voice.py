@@ -23,13 +23,14 @@ NEEDED = {
 }
 AND = " + "  # between the presets of a blend
 TENSORS = ("speaker_embedding", "ref_codes")
-TEXTS = ("model_size", "name", "transcript", "speaker", "instruct")
+TEXTS = ("model_size", "name", "transcript", "speaker", "instruct", "recipe")
 NEEDED_TYPE = {"x_vector": "base", "icl": "base", "design": "voice_design"}  # tts_model_type; others fit any
-OPTIONAL = ("model_size", "name", "instruct")  # allowed for every kind
+OPTIONAL = ("model_size", "name", "instruct", "recipe")  # allowed for every kind
 # What a voice may bring from anywhere: the model works through it before the first sound, and others wait meanwhile.
 MOST_CODE_FRAMES = 400  # 32 s: 30 s of a recording, and what cloning may add to them
 LONGEST_TRANSCRIPT = 2000  # characters: 30 s of fast speech have fewer than 1,000
-LONGEST = {"transcript": LONGEST_TRANSCRIPT, "instruct": 4096}
+LONGEST_RECIPE = 1000  # characters
+LONGEST = {"transcript": LONGEST_TRANSCRIPT, "instruct": 4096, "recipe": LONGEST_RECIPE}
 
 
 class VoiceTooLong(ValueError):
@@ -42,7 +43,7 @@ class Voice:
 
     Args:
         kind: "x_vector" (speaker embedding only), "icl" (also reference codes and transcript), "preset" (a speaker of
-            the checkpoint), "design" (a description) or "blend" (the mean of presets).
+            the checkpoint), "design" (a description) or "blend" (mixed from presets).
         model_size: upstream's tts_model_size of the checkpoint that it was made with; "" for a preset of any checkpoint
             that has the speaker.
         name: shown to people.
@@ -53,6 +54,7 @@ class Voice:
         instruct: how to speak, or the description of a designed voice.
         notes: remarks for people about the recording that it was cloned from; not saved in a voice file.
         pronunciation: how words are read in its lines: the list beside its file, if there is one.
+        recipe: what a blended or shifted voice was made of, for people: voices by name, and how much of each.
 
     Raises:
         ValueError: naming the field that is missing, of the wrong type, too long, or not allowed for the kind.
@@ -68,6 +70,7 @@ class Voice:
     instruct: str | None = None
     notes: tuple[str, ...] = ()
     pronunciation: tuple[PronunciationList, ...] = ()
+    recipe: str | None = None
 
     @property
     def speakers(self) -> tuple[str, ...]:

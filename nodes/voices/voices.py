@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
 
@@ -17,6 +18,10 @@ from ..page.progress import show_progress
 from ..schema import output, schema
 from ..sockets import ModelSocket, VoiceSocket
 from ..sound.audio_io import to_one_waveform
+
+if TYPE_CHECKING:
+    from ...morph.model.model import Model
+    from ...morph.voice.voice import Voice
 
 # Mode names shown in ComfyUI -> the engine's names.
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
@@ -254,8 +259,9 @@ def weight_input(letter: str, optional: bool = False) -> io.Input:
     return inputs.number(
         f"weight_{letter}",
         1.0,
-        (0.0, 100.0, 0.05),
-        f"The share of voice {letter}. All weights are divided by their sum. No unit. Default: 1.",
+        (-100.0, 100.0, 0.05),
+        f"The share of voice {letter}. All weights are divided by their sum, which must be above 0; below 0 it takes "
+        "away what makes this voice differ. No unit. Default: 1.",
         optional=optional,
     )
 
@@ -300,8 +306,15 @@ class BlendVoices(io.ComfyNode):
             check_voice(given.get(f"voice_{letter}"), f"voice_{letter}")
         voices = [given[f"voice_{letter}"] for letter in letters]
         weights = [given.get(f"weight_{letter}", 1.0) for letter in letters]
-        if model is None:
-            return io.NodeOutput(blend_voices(voices, weights))
+        return mixed(model, lambda ready: blend_voices(voices, weights, ready))
+
+
+def mixed(model: ManagedModel | None, mix: Callable[[Model | None], Voice]) -> io.NodeOutput:
+    """Return the voice that ``mix`` makes, with the checkpoint that is connected, and show its recipe."""
+    if model is None:
+        voice = mix(None)
+    else:
         check_model(model)
         with model.use() as ready:
-            return io.NodeOutput(blend_voices(voices, weights, ready.model))
+            voice = mix(ready.model)
+    return io.NodeOutput(voice, ui=ui.PreviewText(voice.recipe or ""))

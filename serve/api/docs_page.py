@@ -12,7 +12,6 @@ KINDS = {
     "string": "text",
     "boolean": "true or false",
     "integer": "a whole number",
-    "object": "an object, see below",
 }
 
 
@@ -49,6 +48,8 @@ def values_of(schema: Mapping[str, Any]) -> str:
         words = [", ".join(one for one in schema["enum"] if one is not None)]
     elif "maximum" in schema:
         words = [" to ".join(_number(schema[end]) for end in ("minimum", "maximum"))]
+    elif "properties" in schema:
+        words = [f"an object with {', '.join(schema['properties'])}"]
     elif "maxLength" in schema:
         words = [f"at most {schema['maxLength']} characters"]
     if "default" in schema:

@@ -12,6 +12,7 @@ from ...morph.options import (
     MOST_TEMPERATURE,
     NORMALIZE,
     PREDICTED_GROUPS,
+    SHIFT_STRENGTHS,
     TAILS,
     WRONG_WORDS,
     GenerateOptions,
@@ -71,6 +72,18 @@ SAMPLING_SCHEMAS: dict[str, Schema] = {
         "the longest speech of a line at speed 1, in seconds", 0, MOST_SECONDS, exclusiveMinimum=0
     ),
 }
+MOST_SHIFTED = 8  # voices of a mean: each is looked up
+VOICE_NAMES: Schema = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_SHIFTED},
+    ]
+}
+SHIFT_SCHEMAS: dict[str, Schema] = {
+    "toward": {**VOICE_NAMES, "description": "a voice that has the mood, or several, whose mean is taken"},
+    "away": {**VOICE_NAMES, "description": "one that does not, best of the same speaker, or several"},
+    "strength": _number("how often the difference is added", *SHIFT_STRENGTHS, default=1),
+}
 SCHEMAS: dict[str, Schema] = {
     "model": _text("the loaded checkpoint's name, or one of OpenAI's such as tts-1, which stand for it"),
     "input": _text(
@@ -88,6 +101,14 @@ SCHEMAS: dict[str, Schema] = {
                 "additionalProperties": False,
             },
         ],
+    },
+    "voice_shift": {
+        "type": "object",
+        "description": "moves the voice by the difference of others, such as angry less calm: names of toward and away "
+        "(each one, or a list), and strength, -2 to 3; left out: the voice as it is",
+        "properties": SHIFT_SCHEMAS,
+        "required": ["toward", "away"],
+        "additionalProperties": False,
     },
     "instructions": _text(
         "how to speak; a checkpoint that cannot follow them ignores them, and the header x-speech-ignored says so; for "

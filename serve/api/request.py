@@ -20,11 +20,14 @@ from .fields import (
     MOST_PRONOUNCED,
     SAMPLING_SCHEMAS,
     SCHEMAS,
+    SHIFT_SCHEMAS,
     SUBTALKER,
     TOKEN_SCHEMAS,
     Schema,
 )
 from .options import Limits
+from .voice_shift import NAME as VOICE_SHIFT
+from .voice_shift import VoiceShift, read_shift
 
 RANDOM_SEEDS = 2**32
 MOST_PAUSES_S = 60.0  # of one request: silence takes memory and no time
@@ -52,6 +55,7 @@ class Settings:
         complete: whether the sound is wanted at its end only.
         timestamps: whether it is wanted when each word is heard.
         pronunciation: how words are read.
+        shift: where the voice is moved; None: it stays as it is.
     """
 
     voice: str | None
@@ -65,6 +69,7 @@ class Settings:
     complete: bool = False
     timestamps: bool = False
     pronunciation: tuple[PronunciationList, ...] = ()
+    shift: VoiceShift | None = None
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,7 @@ def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settin
         speed=float(_value(fields, "speed")),
         ignored=ignored,
         pronunciation=_pronunciation(fields.get("pronunciation")),
+        shift=_shift(fields.get(VOICE_SHIFT)),
     )
 
 
@@ -324,6 +330,11 @@ def _pronunciation(sent: object) -> tuple[PronunciationList, ...]:
         )
     except ValueError as error:
         raise _bad(name, f"{name} cannot be used, {error}") from error
+
+
+def _shift(sent: object) -> VoiceShift | None:
+    """Return where the voice is moved; ApiError 400 for what is no shift."""
+    return None if sent is None else read_shift(check_fields(sent, tuple(SHIFT_SCHEMAS), VOICE_SHIFT))
 
 
 def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:

@@ -86,6 +86,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
         request = DubRequest(text, ready.cast, *said)
         dubbed, silent, lines = read_request(ready.speaks, request, ready.settings)
         lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
+        if found := ready.cast.describe_found():
+            console.note(found)
         job = speak_into(saved, ready, (plain(dubbed), lines), options, console)
         dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], limits)
         console.note(dub.summary)

@@ -129,6 +129,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
         script, lines = read_named_lines(text, ready.cast, ready.speaks.languages, options)
         read = script, [replace(line, pronunciation=lists) for line in lines]
+        if found := ready.cast.describe_found():
+            console.note(found)
         job = speak_into(saved, ready, read, options, console)
         finish(job, write_track(job, console, captions), console)
 

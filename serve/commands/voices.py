@@ -24,7 +24,7 @@ from ..terminal.engine import (
 from ..terminal.folders import Folders
 from ..terminal.parser import examples
 from ..terminal.sound import explaining
-from . import speak
+from . import shift, speak
 from .clone import choose_path, save, voice_file
 
 PREVIEW = "Hello, this is how I sound. I hope that you like it."
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, one in ACTIONS.items():
         action = actions.add_parser(name, help=one.about, description=one.about, epilog=examples(one.example))
         one.add(action)
-        if one.add not in (_add_save, _add_preview):  # which have it with the model's
+        if one.add not in (_add_save, _add_preview, shift.add_arguments):  # which have it with the model's
             arguments.add_folders(action)
         action.add_argument("--here", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
@@ -143,7 +143,7 @@ def list_voices(options: argparse.Namespace, console: Console) -> None:
 
 def _words(voice: dict[str, Any]) -> str:
     """Return the words of a voice that say most of it, cut to fit a row."""
-    given = (voice[key] for key in ("description", "transcript", "instruct"))
+    given = (voice[key] for key in ("description", "recipe", "transcript", "instruct"))
     words = " ".join(next(filter(None, given), "").split())
     return words if len(words) <= LONGEST_SHOWN else words[: LONGEST_SHOWN - 3] + "..."
 
@@ -254,6 +254,10 @@ ACTIONS = {
     "save": Action(
         *(_add_save, save_one, "Michael --speaker michael"),
         "save a voice: a file's, a preset, a clone or a description",
+    ),
+    "shift": Action(
+        *(shift.add_arguments, shift.run, shift.EXAMPLE),
+        "save a voice moved by the difference of two others, such as angry less calm",
     ),
     "delete": Action(
         *(_add_delete, delete, "Anna Ben"),

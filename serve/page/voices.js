@@ -74,13 +74,14 @@ export class Voices {
     if (focused) [...at("voices").children].find((row) => row.dataset.name === focused)?.querySelector("input").focus()
   }
 
-  row({ name, kind }) {
+  row({ name, kind, recipe }) {
     const row = document.createElement("li")
     row.dataset.name = name
     const label = document.createElement("label")
     const radio = Object.assign(document.createElement("input"), { type: "radio", name: "voice", value: name })
     const title = Object.assign(document.createElement("span"), { className: "name", textContent: name })
     const badge = Object.assign(document.createElement("span"), { className: "kind", textContent: kind })
+    if (recipe) title.title = recipe // what it was made of
     label.append(radio, title, badge)
     row.append(label, button("▶", `Hear ${name}`, () => this.page.attempt(() => this.preview(name))))
     if (kind === "uploaded" && mine().includes(name)) {

@@ -140,7 +140,11 @@ class Handlers:
     async def voices(self, _: Request) -> Response:
         """The names that a request's ``voice`` may have, presets first."""
         entries = await anyio.to_thread.run_sync(self._speaker.voices.entries)
-        data = [{"id": entry.name, "name": entry.name, "kind": entry.kind} for entry in entries]
+        data = [
+            {"id": entry.name, "name": entry.name, "kind": entry.kind}
+            | ({"recipe": entry.recipe} if entry.recipe else {})
+            for entry in entries
+        ]
         # Open WebUI reads the one, others the other.
         return JSONResponse({"object": "list", "voices": data, "data": data})
 

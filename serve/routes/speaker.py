@@ -393,6 +393,8 @@ class Speaker:
         voice = self.voices.known(settings.voice)
         if voice is None:
             voice = await anyio.to_thread.run_sync(find, settings.voice, settings.instructions)
+        if settings.shift is not None:
+            voice = await anyio.to_thread.run_sync(self.voices.shifted, voice, settings.shift)
         instruct = None if voice.kind == "design" else settings.instructions
         said: Any = {"layout": layout, "pronunciation": (*settings.pronunciation, *self._lists)}
         line = Line(text, voice, settings.language, settings.seed, instruct, **said)

@@ -11,13 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...morph.model.model import Model
-from ...morph.text.names import check_name, name_key
+from ...morph.runtime.recent import Recent
+from ...morph.text.names import OF_VOICES, check_name, name_key
+from ...morph.voice.blend import embedding_of
 from ...morph.voice.create import design_voice, preset_voice
 from ...morph.voice.file import parse_voice, voice_digest
 from ...morph.voice.library import VoiceLibrary, list_of, load_voice_and_list, with_list
 from ...morph.voice.recording import clone_recording, read_recording
+from ...morph.voice.shift import Shift, shift_voice
 from ...morph.voice.voice import Voice, check_voice
 from ..api.errors import ApiError
+from ..api.voice_shift import NAME as VOICE_SHIFT
+from ..api.voice_shift import VoiceShift
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +36,18 @@ OPENAI_VOICES = (
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
 LISTED = 30  # names in an error
+MOST_SHIFTS = 64  # shifted voices that are kept: a line of one begins sooner then
 MOST_UPLOADED = 64  # the one that was not used for the longest time goes
 ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")  # have letters that look alike
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A voice of the list: its name, and whether it is a "preset", "saved" or "uploaded"."""
+    """A voice of the list: its name, whether it is a "preset", "saved" or "uploaded", and what it was made of."""
 
     name: str
     kind: str
+    recipe: str | None = None
 
 
 class VoiceBook:
@@ -59,6 +66,12 @@ class VoiceBook:
         # after an ICL voice's reference belongs to this object.
         self._saved: dict[str, tuple[State, Voice | str]] = {}
         self._presets = {name: preset_voice(model, name) for name in model.speakers}
+        # The same speakers as voices with embeddings: later the model's table is not to be read beside its speech.
+        self._rows = {
+            name: Voice("blend", model.size, name, embedding_of(voice, model), speaker=voice.speaker)
+            for name, voice in self._presets.items()
+        }
+        self._shifted: Recent[tuple[object, ...], tuple[list[Voice], Voice]] = Recent(MOST_SHIFTS)
         self._recorded = {} if folder is None else clone_recordings(model, folder)
         self._uploaded: dict[str, Voice] = {}  # in memory only, the least recently used first
 
@@ -70,9 +83,16 @@ class VoiceBook:
     def entries(self) -> list[Entry]:
         """Return all voices that this checkpoint can speak with, presets first."""
         own = self._own(self._read_folder())
-        entries = [Entry(name, "preset" if name in self._presets else "saved") for name in own]
+        entries = [
+            Entry(name, "preset" if name in self._presets else "saved", voice.recipe)
+            for name, voice in own.items()
+        ]
         with self._lock:
-            return entries + [Entry(name, "uploaded") for name in self._uploaded if name not in own]
+            return entries + [
+                Entry(name, "uploaded", voice.recipe)
+                for name, voice in self._uploaded.items()
+                if name not in own
+            ]
 
     def _own(self, folder: Mapping[str, Voice | str]) -> dict[str, Voice]:
         """Return the voices that the server has itself, presets first."""
@@ -100,7 +120,7 @@ class VoiceBook:
     def free_name(self, name: str, replaces: bool = False) -> str:
         """Return a name as an uploaded voice has it; ApiError 400 if none can have it, 409 if another voice has it."""
         try:
-            name = check_name(name)
+            name = check_name(name, OF_VOICES)
             check_alphabet(name)
         except ValueError as error:
             raise ApiError(400, str(error), "name") from error
@@ -181,6 +201,34 @@ class VoiceBook:
         if own and wanted.lower() in OPENAI_VOICES:
             return list(own.values())[OPENAI_VOICES.index(wanted.lower()) % len(own)]
         raise self._unknown(wanted)
+
+    def shifted(self, voice: Voice, asked: VoiceShift) -> Voice:
+        """Return a voice, moved; the same object for the same voices and strength, as long as it is kept.
+
+        Raises:
+            ApiError: 404 for a name, 400 for voices that cannot be mixed.
+        """
+        toward, away = ([self.find(name) for name in names] for names in (asked.toward, asked.away))
+        voices = [voice, *toward, *away]
+        key = (*map(id, voices), len(toward), asked.strength)
+        with self._lock:
+            kept = self._shifted.get(key)  # which keeps its voices, so that no other has their ids
+        if kept is not None:
+            return kept[1]
+        try:
+            base, *others = (self._with_row(one) for one in voices)
+            shift = Shift(others[: len(toward)], others[len(toward) :], asked.strength)
+            made = shift_voice(base, shift, self._model)
+            check_voice(self._model, made)
+        except ValueError as error:
+            raise ApiError(400, str(error), VOICE_SHIFT) from error
+        with self._lock:
+            self._shifted.keep(key, (voices, made))
+        return made
+
+    def _with_row(self, voice: Voice) -> Voice:
+        """Return a preset with its speaker's embedding, and others as they are."""
+        return self._rows[voice.name] if voice.kind == "preset" and voice.name in self._rows else voice
 
     def _unknown(self, name: str) -> ApiError:
         if self.designs:

@@ -61,9 +61,10 @@ def make_cast(
     given = check_parts(options.cast)
     narrator = {}
     if speakers or options.voice or recording or options.describe:
-        narrator = {NARRATOR: Part(GIVEN, lambda: make_voice(model(), options, recording))}
+        named = options.voice or options.speaker or ""
+        narrator = {NARRATOR: Part(GIVEN, lambda: make_voice(model(), options, recording), named)}
     return _join(
-        {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
+        {name: Part(GIVEN, partial(choose, voice), voice) for name, voice in given.items()},
         narrator,
         named_parts(SAVED, folders.library.names(), lambda name: saved_voice(name, folders, model())),
         named_parts(PRESET, speakers, lambda name: preset_voice(model(), name)),
@@ -90,9 +91,9 @@ def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespa
         designed = Voice("design", server.size, name="designed voice", instruct=words)
         narrator = {NARRATOR: Part(GIVEN, lambda: designed)}
     elif name := options.voice or options.speaker or next(iter(server.voices), ""):
-        narrator = {NARRATOR: Part(GIVEN, lambda: choose(name))}
+        narrator = {NARRATOR: Part(GIVEN, lambda: choose(name), name)}
     return _join(
-        {name: Part(GIVEN, partial(choose, voice)) for name, voice in given.items()},
+        {name: Part(GIVEN, partial(choose, voice), voice) for name, voice in given.items()},
         narrator,
         named_parts(SAVED, folders.library.voices(), choose),
         named_parts(PRESET, server.voices, choose),

@@ -39,6 +39,7 @@ WEIGHTS = ("full", "int8")
 TAILS = ("auto", "stock")
 DECODINGS = ("crossbar", "lossless")
 WRONG_WORDS = ("ignore", "retry", "end")
+SHIFT_STRENGTHS = (-2.0, 3.0)
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:

@@ -181,7 +181,7 @@ function originOf(voice) {
   const seconds = voice.reference_seconds ? `, ${voice.reference_seconds.toFixed(1)} s` : ""
   const words = {
     preset: say("preset speaker"), x_vector: say("timbre"), icl: say("recording with its words"),
-    design: say("made from a description"), recording: say("recording, cloned when it is used"),
+    design: say("made from a description"), blend: say("mixed from presets"), recording: say("recording, cloned when it is used"),
   }
   return `${words[voice.kind] ?? voice.kind}${seconds}`
 }
@@ -189,6 +189,7 @@ function originOf(voice) {
 function tellVoice(row, voice) {
   row.append(make("small", "", `${voice.fits} · ${originOf(voice)}`))
   if (voice.description) row.append(make("p", "", voice.description))
+  if (voice.recipe) row.append(make("p", "", `= ${voice.recipe}`))
   const words = voice.transcript || voice.instruct
   if (words) row.append(make("q", "", words))
 }
@@ -209,7 +210,7 @@ function makeRow(voice) {
 
 /** Whether a voice is among those that are sought: each word is somewhere in what the tab says of it. */
 function isSought(voice) {
-  const known = [voice.name, voice.fits, voice.description, voice.transcript, voice.instruct].join(" ").toLowerCase()
+  const known = [voice.name, voice.fits, voice.description, voice.transcript, voice.instruct, voice.recipe].join(" ").toLowerCase()
   return sought.value.toLowerCase().split(/\s+/).every((word) => known.includes(word))
 }
 

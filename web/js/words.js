@@ -76,6 +76,7 @@ const CHINESE = {
   "timbre": "音色特征",
   "recording with its words": "录音及其文字",
   "made from a description": "由描述生成",
+  "mixed from presets": "由预设说话人混合",
   "recording, cloned when it is used": "录音，使用时克隆",
   "Open Start here": "打开入门模板",
   "Start here": "从这里开始",

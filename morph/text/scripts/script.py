@@ -13,6 +13,9 @@ A line is ``NAME: text``. The name is one of the cast, in upper or lower case (s
 be full-width. Words in parentheses behind the name are an instruction for that line. A line without a name is spoken by
 the character NARRATOR, if the cast has one.
 
+Where the cast has that mood of the character, a voice named ``Anna (angry)``, ``ANNA (angry): text`` is spoken with it
+and there is no instruction.
+
 Tags: ``[pause SECONDS]`` (0 to 60), ``[seed NUMBER]``, ``[take NUMBER]`` (from 1: another take of the same line),
 ``[gain DB]`` (-40 to 20), ``[speed FACTOR]`` (0.5 to 2: how fast, at the same pitch), ``[pitch SEMITONES]`` (-12 to
 12, at the same speed), ``[lang LANGUAGE]``, ``[instruct HOW TO SPEAK]``.
@@ -61,7 +64,7 @@ COLON = re.compile("[:\uff1a]")  # also the full-width one
 TAG = re.compile(r"\[([^\[\]]*)\]")
 TAG_WORD = re.compile(r"\w+")
 KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|take|gain|speed|pitch|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
-MANNER = re.compile(r"([^()]+)\(([^()]+)\)")  # a name, and an instruction
+MANNER = re.compile(r"([^()]+)\(([^()]+)\)")  # a name, and a mood of it or an instruction
 
 
 class ScriptError(ValueError):
@@ -230,9 +233,9 @@ class _Reader:
         head, *text = COLON.split(line, maxsplit=1)
         if not text or (self._has_narrator and self._is_no_name(head)):
             return self._narrate(line), None, line
-        name, manner = head.strip(), None
-        if (self.cast is None or name_key(name) not in self.cast) and (found := MANNER.fullmatch(name)):
-            name, manner = found[1].strip(), found[2].strip()
+        name, manner = self._find_mood(head) or head.strip(), None
+        if (self.cast is None or name_key(name) not in self.cast) and (found := split_mood(name)):
+            name, manner = found
         name = name if self.cast is None else _look_up(name, self.cast, "cast")
         return name, manner, text[0].strip()
 
@@ -242,7 +245,13 @@ class _Reader:
 
     def _is_no_name(self, head: str) -> bool:
         """Return whether the words before a colon belong to the narrator's text: they are too many for a name."""
-        return len(head.split()) > LONGEST_NAME and name_key(head) not in (self.cast or ())
+        is_known = name_key(head) in (self.cast or ()) or self._find_mood(head) is not None
+        return len(head.split()) > LONGEST_NAME and not is_known
+
+    def _find_mood(self, head: str) -> str | None:
+        """Return the voice of a character's mood, as the cast spells it; None where there is none."""
+        found = split_mood(head)
+        return (self.cast or {}).get(name_key(with_mood(*found))) if found else None
 
     def _narrate(self, line: str) -> str:
         if self.cast is None:
@@ -253,6 +262,17 @@ class _Reader:
                 "write # before a comment"
             )
         return self.cast[NARRATOR]
+
+
+def split_mood(name: str) -> tuple[str, str] | None:
+    """Return a name and the words in parentheses behind it, None without: "Anna" and "angry" of "Anna (angry)"."""
+    found = MANNER.fullmatch(name.strip())
+    return (found[1].strip(), found[2].strip()) if found else None
+
+
+def with_mood(name: str, mood: str) -> str:
+    """Return how the voice of a character's mood is named: "Anna (angry)"."""
+    return f"{name} ({mood})"
 
 
 def _split_tag(inside: str) -> tuple[str, str] | None:

@@ -26,6 +26,14 @@ def test_a_decomposed_accent_is_composed() -> None:
     assert names.check_name("Rene\u0301") == "Ren\u00e9"
 
 
+def test_a_voice_may_have_its_mood_in_parentheses() -> None:
+    assert names.check_name("Anna (angry)", names.OF_VOICES) == "Anna (angry)"
+    with pytest.raises(ValueError, match=r"contains '\(' '\)': use only letters, digits, spaces and - _ \.$"):
+        names.check_name("Anna (angry)")
+    with pytest.raises(ValueError, match=r"contains ':': use only letters, digits, spaces and - _ \. \( \)$"):
+        names.check_name("Anna: (angry)", names.OF_VOICES)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -32,6 +32,20 @@ def test_the_cast_comes_before_saved_voices_and_presets_and_each_is_made_once():
     assert (cast.spelled("BEN"), cast.spelled("nobody")) == ("Ben", None)
 
 
+def test_a_character_has_the_moods_of_its_voice():
+    cast = join_parts(
+        given_parts({"ANNA": preset("Clara"), "BEN": preset("Ben"), "BEN (tired)": preset("x")}),
+        named_parts(SAVED, ["Clara (angry)", "clara (sad)", "Ben (tired)", "Ben (sad)", "Eva (sad)"], preset),
+    )
+    found = [name for name in cast if name not in ("ANNA", "BEN")]
+    assert found == ["BEN (tired)", "Clara (angry)", "clara (sad)", "Ben (sad)", "Eva (sad)",
+                     "ANNA (angry)", "ANNA (sad)"]  # fmt: skip
+    assert cast["ANNA (angry)"].name == "Clara (angry)" and cast["Ben (sad)"].name == "Ben (sad)"
+    assert cast.describe_found() == (
+        "Voices found by name: ANNA (angry) (saved voice Clara (angry)), Ben (sad) (saved voice)."
+    )
+
+
 def test_nothing_is_said_of_voices_that_were_given():
     cast = join_parts(given_parts({"Anna": preset("x")}), named_parts(SAVED, ["ben"], preset))
     assert cast["Anna"].name == "x" and cast.describe_found() == ""

@@ -24,6 +24,7 @@ VOICES = {
     "icl, codes not contiguous": Voice("icl", "0b6", "Anna", EMBEDDING, CODES.T.contiguous().T, "words"),
     "preset": Voice("preset", "1b7", "ryan", speaker="ryan", instruct="whispering"),
     "blend": Voice("blend", "0b6", "50% a + 50% b", EMBEDDING, speaker="a + b"),
+    "shifted": Voice("x_vector", "0b6", "Anna (angry)", EMBEDDING, recipe="Anna + 1 * (angry – calm)"),
     "design": Voice("design", "1b7", "designed voice", instruct="an old man"),
 }
 
@@ -104,6 +105,34 @@ def test_a_loaded_voice_does_not_depend_on_its_file(saved, change):
 def test_every_field_of_a_voice_is_in_the_file():
     names = {field.name for field in dataclasses.fields(Voice)}
     assert names == {*voice_file.TENSORS, *voice_file.TEXTS, "notes"}  # which are of the moment
+
+
+def test_packs_of_before_read_a_voice_with_a_recipe_and_files_of_before_are_the_same(tmp_path):
+    """They take the texts that they know out of the JSON, and check the sum of what is there."""
+    texts = {}
+    for name in ("shifted", "x_vector fp32"):
+        path = tmp_path / f"{name}.safetensors"
+        save_voice(VOICES[name], path)
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata()
+        texts[name] = json.loads(metadata["voice"])
+        assert metadata["sha256"] == voice_file.digest(metadata["voice"], {"speaker_embedding": EMBEDDING})
+        assert (metadata["format"], metadata["version"]) == ("qwen3-tts-voice", "1")
+    before = ["kind", "model_size", "name", "transcript", "speaker", "instruct"]
+    assert list(texts["shifted"]) == [*before, "recipe"] and list(texts["x_vector fp32"]) == before
+    shifted = VOICES["shifted"]
+    plain = dataclasses.replace(shifted, name="other", recipe=None)
+    assert voice_file.voice_digest(plain) == voice_file.voice_digest(shifted), "it sounds the same"
+
+
+@pytest.mark.parametrize("recipe", [7, ["Anna"], "x" * 1001])
+def test_a_recipe_that_is_none_is_refused(saved, recipe):
+    voice = VOICES["icl"]
+    texts = {key: getattr(voice, key) for key in voice_file.TEXTS} | {"recipe": recipe}
+    words = json.dumps(texts)
+    tensors = {"speaker_embedding": voice.speaker_embedding, "ref_codes": voice.ref_codes}
+    rewrite(saved, voice=words, sha256=voice_file.digest(words, tensors))
+    refused(saved, "recipe")
 
 
 def refused(path: Path, sentence: str) -> None:

@@ -162,7 +162,18 @@ def test_blends_are_weighted_means():
     assert blend_voices([half, half], [1, 2]).speaker_embedding.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("weights", [[0, 0], [1, -1], [1, float("nan")], [float("inf"), 1], [1e308, 1e308]])
+def test_weights_below_0_go_beyond_the_other_voices():
+    one = Voice("x_vector", "0b6", "A", speaker_embedding=torch.tensor([1.0, 0.0, 4.0]))
+    two = Voice("x_vector", "0b6", "B", speaker_embedding=torch.tensor([0.0, 2.0, 8.0]))
+    beyond = blend_voices([one, two], [3, -1])
+    assert torch.allclose(beyond.speaker_embedding, torch.tensor([1.5, -1.0, 2.0]))
+    assert beyond.name == beyond.recipe == "150% A - 50% B"
+    assert blend_voices([two, one], [-1, 3]).recipe == "- 50% B + 150% A"
+
+
+@pytest.mark.parametrize(
+    "weights", [[0, 0], [1, -1], [-2, 1], [1, -0.9], [1, float("nan")], [float("inf"), 1], [1e308, 1e308]]
+)
 def test_weights_that_make_no_mean_are_refused(weights):
     voice = Voice("x_vector", "0b6", speaker_embedding=torch.ones(3))
     with pytest.raises(ValueError, match="weights are"):

@@ -151,7 +151,8 @@ def test_the_limits_equal_the_engines() -> None:
     )
     assert arguments.MOST_BATCH == MOST_ROWS == options.MOST_LINES
     assert arguments.RECOGNISERS == SIZES and arguments.MOST_RETAKES == MOST_RETAKES
-    for name in ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "DECODINGS", "WRONG_WORDS"):
+    alike = ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "DECODINGS", "WRONG_WORDS")
+    for name in (*alike, "SHIFT_STRENGTHS"):
         assert getattr(arguments, name) == getattr(options, name)
     options.GenerateOptions(batch_size=arguments.MOST_BATCH)
     with pytest.raises(ValueError, match="batch_size"):

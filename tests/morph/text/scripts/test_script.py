@@ -260,6 +260,18 @@ def test_a_name_with_parentheses_in_the_cast_is_a_name() -> None:
     assert (line.name, line.instruct) == ("Anna (old)", None)
 
 
+@pytest.mark.parametrize("written", ["ANNA (Angry)", "anna(angry)", "Anna  ( angry )"])
+def test_a_mood_is_taken_where_the_cast_has_it_and_is_an_instruction_elsewhere(written: str) -> None:
+    [line] = parse_script(f"{written}: Hello.", ["Anna", "Anna (angry)", "Narrator"]).lines
+    assert (line.name, line.instruct) == ("Anna (angry)", None)
+    [line] = parse_script(f"{written}: Hello.", ["Anna", "Anna (sad)", "Ben (angry)"]).lines
+    assert line.name == "Anna" and line.instruct.lower() == "angry"
+    [line] = parse_script(f"{written}: [instruct slowly] Hello.", ["Anna", "Anna (angry)"]).lines
+    assert (line.name, line.instruct) == ("Anna (angry)", "slowly"), (
+        "a mood is no instruction: both may be given"
+    )
+
+
 def test_a_line_without_a_name_is_the_narrators() -> None:
     text = "The door opened.\nANNA: Who is it?\n[pause 1] He said only this: a name, and no more."
     lines = parse_script(text, ["Anna", "Narrator"]).lines

@@ -1,0 +1,78 @@
+"""Shift a voice: add to its speaker embedding a multiple of the difference of two others.
+
+"The same speaker angry" minus "the same speaker calm" is a direction in the space of embeddings, in which any voice of
+that space can be moved. What else differs between the two (the room, the loudness, another speaker) comes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..model.model import Model
+from ..options import SHIFT_STRENGTHS
+from .blend import mix_voices, mixed_embedding, named
+from .voice import Voice
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Where a voice is moved.
+
+    Args:
+        toward: voices that have the mood; their mean is taken.
+        away: voices that do not, best of the same speakers; their mean is taken.
+        strength: how often the difference is added, within SHIFT_STRENGTHS; 0 changes nothing, below 0 goes the other
+            way.
+
+    Raises:
+        ValueError: for no voices, or another strength.
+    """
+
+    toward: Sequence[Voice]
+    away: Sequence[Voice]
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.toward or not self.away:
+            raise ValueError("a shift needs voices to go toward and voices to go away from: give one of each")
+        low, high = SHIFT_STRENGTHS
+        if not low <= self.strength <= high:
+            raise ValueError(f"strength is {self.strength:g}: choose {low:g} to {high:g}")
+
+    @property
+    def recipe(self) -> str:
+        """What is added, in words: "+ 1.5 * (Anna angry - Anna calm)"."""
+        sign = "-" if self.strength < 0 else "+"
+        return f"{sign} {abs(self.strength):g} * ({_mean_of(self.toward)} - {_mean_of(self.away)})"
+
+
+def shift_voice(voice: Voice, shift: Shift, model: Model | None = None) -> Voice:
+    """Return a voice that is moved by a shift: an x-vector voice, or, of presets alone, a "blend".
+
+    Args:
+        voice: a cloned or preset voice; of an ICL voice only the embedding is used.
+        shift: where to. Its voices have to be of one space with ``voice`` (see ``blend.py``).
+        model: the checkpoint that has the presets; not needed for clones.
+
+    Raises:
+        ValueError: for voices that cannot be mixed, or whose difference is nothing.
+    """
+    toward, away = ([1 / len(side)] * len(side) for side in (shift.toward, shift.away))
+    voices = [voice, *shift.toward, *shift.away]
+    shares = [1.0, *(shift.strength * one for one in toward), *(-shift.strength * one for one in away)]
+    made = mix_voices(voices, shares, f"{named(voice)} {shift.recipe}", model)
+    ends = [mixed_embedding(*side, model).float() for side in ((shift.toward, toward), (shift.away, away))]
+    if torch.equal(*ends):
+        raise ValueError(
+            f"{_mean_of(shift.toward)} and {_mean_of(shift.away)} have the same speaker embedding, which an "
+            "instruction does not change: give two different voices"
+        )
+    return made
+
+
+def _mean_of(voices: Sequence[Voice]) -> str:
+    names = [named(voice) for voice in voices]
+    return names[0] if len(names) == 1 else f"mean({', '.join(names)})"

@@ -1,0 +1,102 @@
+"""``voices shift``: from saved voices, recordings and presets; a script picks the mood by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.voice.file import load_voice, save_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.commands import shift
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """Return the library of a home with three voices."""
+    folder = tmp_path / "home" / ".qwen3-tts-morph" / "qwen3-tts-voices"
+    for name, place in (("Anna", 0), ("Ben angry", 1), ("Ben calm", 2)):
+        embedding = torch.zeros(64)
+        embedding[place] = 1.0
+        save_voice(Voice("x_vector", "0b6", name, embedding), folder / f"{name}.safetensors")
+    return folder
+
+
+MOOD = ("--of", "Anna", "--toward", "Ben angry", "--away", "Ben calm")
+
+
+def test_saved_voices_are_shifted_without_a_model(
+    run: Callable, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shift, "load_synthesizer", lambda *_: pytest.fail("no model is needed"))
+    done = run("voices", "shift", "Anna (angry)", *MOOD, "--strength", "-0.5")
+    assert done.code == 0 and done.lines == [str(library / "Anna (angry).safetensors")], done.err
+    made = load_voice(Path(done.lines[0]))
+    assert made.speaker_embedding[:3].tolist() == [1.0, -0.5, 0.5] and made.name == "Anna (angry)"
+    recipe = "Anna - 0.5 * (Ben angry - Ben calm)"
+    assert made.recipe == recipe and f"made of: {recipe}" in done.err
+    assert f"recipe: {recipe}" in run("voices", "show", "Anna (angry)").lines
+    listed = run("voices", "list").lines
+    assert any(row.startswith("Anna (angry)") and row.endswith(recipe) for row in listed)
+    rows = json.loads(run("voices", "list", "--json").out)
+    assert [row["recipe"] for row in rows] == [None, recipe, None, None]
+    assert "exists already" in run("voices", "shift", "Anna (angry)", *MOOD).err
+    assert run("voices", "rename", "Anna (angry)", "Anna (cold)").code == 0
+    assert load_voice(library / "Anna (cold).safetensors").recipe == recipe
+
+
+def test_recordings_and_their_means_are_shifted(
+    run: Callable, library: Path, checkpoints: Callable[..., Path], recording: Path
+) -> None:
+    model = ["--checkpoint", checkpoints("base")]
+    done = run(
+        "voices",
+        "shift",
+        "Loud",
+        "--of",
+        "Anna",
+        "--toward",
+        recording,
+        "Ben angry",
+        "--away",
+        "Ben calm",
+        *model,
+    )
+    assert done.code == 0, done.err
+    assert (
+        load_voice(library / "Loud.safetensors").recipe == "Anna + 1 * (mean(a tone, Ben angry) - Ben calm)"
+    )
+
+
+def test_presets_are_shifted(run: Callable, library: Path, checkpoints: Callable[..., Path]) -> None:
+    model = ["--checkpoint", checkpoints()]
+    done = run("voices", "shift", "x", "--of", "ryan", "--toward", "vivian", "--away", "serena", *model)
+    made = load_voice(library / "x.safetensors")
+    assert done.code == 0 and (made.kind, made.speakers) == ("blend", ("ryan", "vivian", "serena")), done.err
+    mixed = run("voices", "shift", "y", "--of", "ryan", "--toward", "Anna", "--away", "serena", *model)
+    assert mixed.code == 2 and "cannot be blended with cloned voices" in mixed.err
+    nobody = run("voices", "shift", "y", "--of", "nobody", "--toward", "Anna", "--away", "serena", *model)
+    assert nobody.code == 2 and "'nobody' is neither a file, a saved voice nor a speaker of" in nobody.err
+    far = run("voices", "shift", "y", *MOOD, "--strength", "4")
+    assert far.code == 2 and "is not a number from -2 to 3" in far.err
+
+
+def test_a_script_speaks_with_a_mood_and_says_so(
+    run: Callable, library: Path, checkpoints: Callable[..., Path], tmp_path: Path
+) -> None:
+    """ANNA's voice is Clara, and so is her mood; BEN has none, and an instruction is refused as before."""
+    (library / "Anna.safetensors").rename(library / "Clara.safetensors")
+    assert run("voices", "shift", "Clara (angry)", "--of", "Clara", *MOOD[2:]).code == 0
+    (tmp_path / "scene.txt").write_text("ANNA: Good morning.\nANNA (Angry): Get out!\n", encoding="utf-8")
+    tiny = ["--checkpoint", checkpoints("base"), "--max-seconds", "0.5", "--retries", "0"]
+    done = run("script", "scene.txt", "--cast", "ANNA=Clara", *tiny)
+    assert done.code == 0, done.err
+    assert "Voices found by name: ANNA (angry) (saved voice Clara (angry))." in done.err
+    lines = json.loads((tmp_path / "scene" / "manifest.json").read_text(encoding="utf-8"))["lines"]
+    subtitles = (tmp_path / "scene" / "scene.srt").read_text(encoding="utf-8")
+    assert "ANNA: Good morning." in subtitles and "ANNA (angry): Get out!" in subtitles
+    (tmp_path / "other.txt").write_text("ANNA (sad): Get out!\n", encoding="utf-8")
+    refused = run("script", "other.txt", "--cast", "ANNA=Clara", *tiny)
+    assert refused.code == 2 and "does not follow instructions" in refused.err
