@@ -94,7 +94,6 @@ def test_a_script_speaks_with_a_mood_and_says_so(
     done = run("script", "scene.txt", "--cast", "ANNA=Clara", *tiny)
     assert done.code == 0, done.err
     assert "Voices found by name: ANNA (angry) (saved voice Clara (angry))." in done.err
-    lines = json.loads((tmp_path / "scene" / "manifest.json").read_text(encoding="utf-8"))["lines"]
     subtitles = (tmp_path / "scene" / "scene.srt").read_text(encoding="utf-8")
     assert "ANNA: Good morning." in subtitles and "ANNA (angry): Get out!" in subtitles
     (tmp_path / "other.txt").write_text("ANNA (sad): Get out!\n", encoding="utf-8")
