@@ -1,9 +1,9 @@
 """Measure what shifts do to voices (``morph/voice/shift.py``).
 
-    python -m lab.benchmarks.moods PAIRS --strengths 0.5 1 2 --lines 20 --keep
-    python -m lab.benchmarks.moods PAIRS --of anna.wav --checkpoint FOLDER
+    python -m lab.benchmarks.moods artifacts/moods --strengths 1 2 --lines 8 --keep
+    python -m lab.benchmarks.moods FOLDER --of anna.wav --checkpoint CHECKPOINT
 
-PAIRS has a folder per pair, with recordings in ``toward`` and ``away``: the means of their clones are the two ends.
+The folder has one per pair, with recordings in ``toward`` and ``away``: the means of their clones are the two ends.
 ``lab.benchmarks.moods.pairs`` speaks some with the teacher. Every voice speaks the same lines with the same seeds at
 each strength, and at strength 0, which the others are compared with. Words are judged by whisper-base, speakers by
 Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all voices). With ``--keep`` they go to
@@ -13,7 +13,6 @@ Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all voices). W
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -222,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--strengths", type=float, nargs="+", default=[0.5, 1.0, 2.0])
     parser.add_argument("--lines", type=int, default=20, help="texts that each voice speaks")
     parser.add_argument("--checkpoint", type=Path, default=demo_voice(), help="a Base checkpoint")
-    parser.add_argument("--whisper", type=Path, default=Path(tempfile.gettempdir()) / "whisper-base")
+    parser.add_argument("--whisper", type=Path, default=Path("artifacts/whisper-base"))
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
     add_output(parser)
     asked = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
 """Speak pairs for ``lab.benchmarks.moods`` with the demo voice's teacher (Kokoro-82M): the same speakers, two manners.
 
-    python -m lab.benchmarks.moods.pairs --voices artifacts/corpus/sources/package/voices --out PAIRS
+    python -m lab.benchmarks.moods.pairs --voices artifacts/corpus/sources/package/voices --out artifacts/moods
 
 A style of the teacher has the timbre in one half, and pitch and rhythm in the other. So one speaker's timbre with the
 manner of another voice is the same speaker in another manner. Needs the packages of ``lab/training/``, and the voices
