@@ -74,7 +74,8 @@ class ShiftVoice(io.ComfyNode):
         from ...morph.voice.shift import Shift, shift_voice
 
         check_voice(voice)
-        shift = Shift(*(connected(side, given) for side in SIDES), strength)
+        toward, away = (connected(side, given) for side in SIDES)
+        shift = Shift(toward, away, strength)
         return mixed(model, lambda ready: shift_voice(voice, shift, ready))
 
 

@@ -1,6 +1,6 @@
 """Measure what shifts do to voices (``morph/voice/shift.py``).
 
-    python -m lab.benchmarks.moods artifacts/moods --strengths 1 2 --lines 8 --keep
+    python -m lab.benchmarks.moods artifacts/moods --strengths 1 2 --lines 6 --keep
     python -m lab.benchmarks.moods FOLDER --of anna.wav --checkpoint CHECKPOINT
 
 The folder has one per pair, with recordings in ``toward`` and ``away``: the means of their clones are the two ends.
@@ -183,7 +183,7 @@ def measure_all(
             [clone(synthesizer.model, path) for path in side.values()] for side in (pair.toward, pair.away)
         ]
         for strength in asked.strengths:
-            shift = Shift(*ends, strength)
+            shift = Shift(ends[0], ends[1], strength)
             moved = [shift_voice(voice, shift, synthesizer.model) for voice in voices]
             shifted = [judge_all(synthesizer, voice, texts, judges) for voice in moved]
             yield row(pair.name, strength, figures_of(shifted, plain), {**more, "failed": failed(shifted)})
@@ -232,14 +232,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     voices = [
         clone(model, Path(word)) if Path(word).is_file() else preset_voice(model, word) for word in asked.of
     ]
-    rows = []
+    path, rows = (asked.out or FOLDER) / RESULTS.name, []
     for one in measure_all(synthesizer, pairs, voices, asked):
         print(describe(one), flush=True)
         rows.append({**one, **asdict(Origin.of(asked.commit))})
-    if asked.keep:
-        path = RESULTS if asked.out is None else asked.out / RESULTS.name
-        document = {"machine": machine_name(model.device), "versions": installed_versions(), "rows": rows}
-        add_rows(document, path)
+        if asked.keep:  # after each row: they take long
+            document = {"machine": machine_name(model.device), "versions": installed_versions(), "rows": rows}
+            add_rows(document, path)
 
 
 if __name__ == "__main__":
