@@ -68,8 +68,10 @@ class VoiceBook:
         self._presets = {name: preset_voice(model, name) for name in model.speakers}
         # The same speakers as voices with embeddings: later the model's table is not to be read beside its speech.
         self._rows = {
-            name: Voice("blend", model.size, name, embedding_of(voice, model), speaker=voice.speaker)
-            for name, voice in self._presets.items()
+            str(voice.speaker): Voice(
+                "blend", model.size, speaker_embedding=embedding_of(voice, model), speaker=voice.speaker
+            )
+            for voice in self._presets.values()
         }
         self._shifted: Recent[tuple[object, ...], tuple[list[Voice], Voice]] = Recent(MOST_SHIFTS)
         self._recorded = {} if folder is None else clone_recordings(model, folder)
@@ -228,7 +230,8 @@ class VoiceBook:
 
     def _with_row(self, voice: Voice) -> Voice:
         """Return a preset with its speaker's embedding, and others as they are."""
-        return self._rows[voice.name] if voice.kind == "preset" and voice.name in self._rows else voice
+        row = self._rows.get(voice.speaker or "") if voice.kind == "preset" else None
+        return voice if row is None else replace(row, name=voice.name, instruct=voice.instruct)
 
     def _unknown(self, name: str) -> ApiError:
         if self.designs:

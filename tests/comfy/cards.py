@@ -38,7 +38,7 @@ CARDS = {
         "Dialogue", "A script, voices, subtitles", "#0e7490", (2, 3)
     ),
     "Dub captions": Card("Dub captions", "Speech at the times of an SRT", "#78350f", (2, 3)),
-    "Give a voice a mood": Card("Give it a mood", "Angry less calm, added to a voice", "#a16207", (2, 3)),
+    "Give a voice a mood": Card("Give it a mood", "Angry less calm, added to a voice", "#a16207", (3, 4)),
     "Karaoke captions": Card("Karaoke captions", "Words light up as they are heard", "#be185d", (2, 3)),
     "SEQ_GROUPS sweep": Card("Speed or quality?", "Hear what each setting costs", "#6d28d9", (2, 3)),
     "Save, load and blend voices": Card("Blend and save", "Mix voices, keep them", "#b7791f", (2, 3)),

@@ -1,11 +1,13 @@
 """Measure what shifts do to voices (``morph/voice/shift.py``).
 
     python -m lab.benchmarks.moods artifacts/moods --strengths 1 2 --lines 6 --keep
+    python -m lab.benchmarks.moods artifacts/moods --ends --lines 6 --keep
     python -m lab.benchmarks.moods FOLDER --of anna.wav --checkpoint CHECKPOINT
 
 The folder has one per pair, with recordings in ``toward`` and ``away``: the means of their clones are the two ends.
 ``lab.benchmarks.moods.pairs`` speaks some with the teacher. Every voice speaks the same lines with the same seeds at
-each strength, and at strength 0, which the others are compared with. Words are judged by whisper-base, speakers by
+each strength, and at strength 0, which the others are compared with. ``--ends`` compares the two ends with each other
+instead, each a voice of its own: what the embeddings carry at all. Words are judged by whisper-base, speakers by
 Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all voices). With ``--keep`` they go to
 ``lab/benchmarks/results/moods.json``.
 """
@@ -13,7 +15,7 @@ Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all voices). W
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,9 @@ from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
-from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.blend import blend_voices
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.shift import Shift, shift_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -46,6 +49,7 @@ SIDES = ("toward", "away")
 SUFFIXES = (".wav", ".flac")
 FIGURES = ("pitch", "spread", "level", "rate", "similarity", "wrong")
 RECORDINGS = "the recordings themselves"
+ENDS = "both ends as voices"
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,16 @@ def clone(model: Model, path: Path) -> Voice:
     return clone_voice(model, waveform.T, rate, CloneOptions(name=path.stem))
 
 
-def judge_all(synthesizer: Synthesizer, voice: Voice, texts: Sequence[str], judges: Judges) -> list[Judged]:
+def speak(synthesizer: Synthesizer, voice: Voice, texts: Sequence[str]) -> list[Spoken]:
     """Return the texts, spoken by a voice with seeds 1, 2 and so on."""
     lines = [Line(text, voice, "auto", seed) for seed, text in enumerate(texts, 1)]
-    options = GenerateOptions(seq_groups=15, batch_size=8, retries=0)
+    return render_lines(synthesizer, lines, GenerateOptions(seq_groups=15, batch_size=8, retries=0))
+
+
+def judge_all(synthesizer: Synthesizer, voice: Voice, texts: Sequence[str], judges: Judges) -> list[Judged]:
+    """Return the texts as a voice speaks them (see ``speak``), measured and heard."""
     judged = []
-    for spoken, text in zip(render_lines(synthesizer, lines, options), texts, strict=True):
+    for spoken, text in zip(speak(synthesizer, voice, texts), texts, strict=True):
         audio = librosa.resample(spoken.waveform, orig_sr=spoken.sample_rate, target_sr=JUDGE_RATE)
         heard, embedding = judges.recogniser.judge(audio, text), judges.encoder.embed(audio)
         judged.append(
@@ -143,7 +151,12 @@ def figures_of(shifted: Sequence[Sequence[Judged]], plain: Sequence[Sequence[Jud
 def pair_figures(pair: Pair) -> dict[str, Figure]:
     """Return how the recordings of a pair differ, where both sides have one of the same name (the same text)."""
     both = [(pair.toward[name], pair.away[name]) for name in sorted(pair.toward.keys() & pair.away.keys())]
-    sounds = [tuple(measure(*soundfile.read(path, dtype="float32")) for path in paths) for paths in both]
+    return differences([measure(*soundfile.read(path, dtype="float32")) for path in paths] for paths in both)
+
+
+def differences(pairs: Iterable[Sequence[Sound]]) -> dict[str, Figure]:
+    """Return how sounds of the same texts differ, the first of each two from the second."""
+    sounds = list(pairs)
     return {
         "pitch": mean([new.pitch - old.pitch for new, old in sounds]),
         "spread": mean([new.spread for new, _ in sounds]),
@@ -189,6 +202,27 @@ def measure_all(
             yield row(pair.name, strength, figures_of(shifted, plain), {**more, "failed": failed(shifted)})
 
 
+def measure_ends(
+    synthesizer: Synthesizer, pairs: Sequence[Pair], asked: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each pair: the mean of one side's clones against that of the other, as voices. No words."""
+    texts = TEXTS.read_text(encoding="utf-8").splitlines()[: asked.lines]
+    more = {
+        "model": synthesizer.model.name,
+        "precision": "fp32",
+        "machine": machine_name(synthesizer.model.device),
+    }
+    for pair in pairs:
+        spoken = []
+        for side in (pair.toward, pair.away):
+            clones = [clone(synthesizer.model, path) for path in side.values()]
+            voice = blend_voices(clones, [1.0] * len(clones)) if len(clones) > 1 else clones[0]
+            spoken.append(speak(synthesizer, voice, texts))
+        sounds = [[measure(one.waveform, one.sample_rate) for one in side] for side in spoken]
+        bad = sum(one.report.ended != "eos" for side in spoken for one in side)
+        yield row(pair.name, ENDS, differences(zip(*sounds, strict=True)), {**more, "failed": bad})
+
+
 def failed(judged: Sequence[Sequence[Judged]]) -> int:
     """Return how many lines did not end by themselves."""
     return sum(line.ended != "eos" for one in judged for line in one)
@@ -198,7 +232,7 @@ def describe(one: Mapping[str, Any]) -> str:
     """Return a row as a row of a table in Markdown, as docs/moods.md has it."""
     cells = [
         one["pair"],
-        f"{one['strength']:g}" if one["strength"] != RECORDINGS else RECORDINGS,
+        one["strength"] if isinstance(one["strength"], str) else f"{one['strength']:g}",
         str(one["lines"]),
     ]
     for name in FIGURES:
@@ -222,6 +256,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=20, help="texts that each voice speaks")
     parser.add_argument("--checkpoint", type=Path, default=demo_voice(), help="a Base checkpoint")
     parser.add_argument("--whisper", type=Path, default=Path("artifacts/whisper-base"))
+    parser.add_argument(
+        "--ends", action="store_true", help="compare the two ends as voices, instead of shifts"
+    )
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
     add_output(parser)
     asked = parser.parse_args(arguments)
@@ -233,7 +270,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         clone(model, Path(word)) if Path(word).is_file() else preset_voice(model, word) for word in asked.of
     ]
     path, rows = (asked.out or FOLDER) / RESULTS.name, []
-    for one in measure_all(synthesizer, pairs, voices, asked):
+    measured = (
+        measure_ends(synthesizer, pairs, asked)
+        if asked.ends
+        else measure_all(synthesizer, pairs, voices, asked)
+    )
+    for one in measured:
         print(describe(one), flush=True)
         rows.append({**one, **asdict(Origin.of(asked.commit))})
         if asked.keep:  # after each row: they take long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ def test_a_request_s_voice_is_shifted(client: Client) -> None:
     book, model = client.speaker.voices, client.speaker.model
     made = book.shifted(book.find("ryan"), VoiceShift(("vivian",), ("serena",), 0.5))
     assert book.shifted(book.find("ryan"), VoiceShift(("vivian",), ("serena",), 0.5)) is made, "it is kept"
+    named = book.shifted(replace(book.find("ryan"), name="Ry"), VoiceShift(("vivian",), ("serena",), 0.5))
+    assert named.recipe == "Ry + 0.5 * (vivian - serena)"
     ends = [[book.find(name)] for name in ("vivian", "serena")]
     wanted = shift_voice(book.find("ryan"), Shift(*ends, 0.5), model)
     assert made.kind == wanted.kind == "blend" and made.speakers == wanted.speakers
