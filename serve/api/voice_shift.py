@@ -34,8 +34,8 @@ def read_shift(fields: Mapping[str, Any]) -> VoiceShift:
 
 def _names(fields: Mapping[str, Any], side: str) -> tuple[str, ...]:
     sent = fields.get(side)
-    names = [sent] if isinstance(sent, str) else sent
-    known = isinstance(names, list) and all(isinstance(name, str) and name.strip() for name in names)
+    names: list[Any] = [sent] if isinstance(sent, str) else sent if isinstance(sent, list) else []
+    known = all(isinstance(name, str) and name.strip() for name in names)
     if not known or not 1 <= len(names) <= MOST_SHIFTED:
         raise ApiError(
             400,

@@ -2,6 +2,7 @@
 
     python -m lab.benchmarks.moods artifacts/moods --strengths 1 2 --lines 6 --keep
     python -m lab.benchmarks.moods artifacts/moods --ends --lines 6 --keep
+    python -m lab.benchmarks.moods --presets michael,george heart,emma --of recordings/austen.flac --lines 6
     python -m lab.benchmarks.moods FOLDER --of anna.wav --checkpoint CHECKPOINT
 
 The folder has one per pair, with recordings in ``toward`` and ``away``: the means of their clones are the two ends.
@@ -54,11 +55,24 @@ ENDS = "both ends as voices"
 
 @dataclass(frozen=True)
 class Pair:
-    """Recordings that have a mood, and recordings that do not, by file name."""
+    """Recordings, or presets, that have a mood, and some that do not, by name."""
 
     name: str
-    toward: Mapping[str, Path]
-    away: Mapping[str, Path]
+    toward: Mapping[str, Path | str]
+    away: Mapping[str, Path | str]
+
+    @property
+    def alike(self) -> list[tuple[Path | str, Path | str]]:
+        """Recordings of both sides that have one name: the same text."""
+        return [
+            (self.toward[name], self.away[name]) for name in sorted(self.toward.keys() & self.away.keys())
+        ]
+
+
+def pair_of(toward: str, away: str) -> Pair:
+    """Return a pair of presets: names, with a comma between several."""
+    first, second = ({name: name for name in words.split(",")} for words in (toward, away))
+    return Pair(f"{toward} less {away}", first, second)
 
 
 @dataclass(frozen=True)
@@ -95,8 +109,11 @@ def read_pairs(folder: Path) -> list[Pair]:
     return pairs
 
 
-def clone(model: Model, path: Path) -> Voice:
-    """Return the x-vector voice of a recording."""
+def voice_of(model: Model, word: Path | str) -> Voice:
+    """Return the x-vector voice of a recording, or a preset by its name."""
+    path = Path(word)
+    if not path.is_file():
+        return preset_voice(model, str(word))
     waveform, rate = soundfile.read(path, dtype="float32", always_2d=True)
     return clone_voice(model, waveform.T, rate, CloneOptions(name=path.stem))
 
@@ -150,8 +167,9 @@ def figures_of(shifted: Sequence[Sequence[Judged]], plain: Sequence[Sequence[Jud
 
 def pair_figures(pair: Pair) -> dict[str, Figure]:
     """Return how the recordings of a pair differ, where both sides have one of the same name (the same text)."""
-    both = [(pair.toward[name], pair.away[name]) for name in sorted(pair.toward.keys() & pair.away.keys())]
-    return differences([measure(*soundfile.read(path, dtype="float32")) for path in paths] for paths in both)
+    return differences(
+        [measure(*soundfile.read(path, dtype="float32")) for path in paths] for paths in pair.alike
+    )
 
 
 def differences(pairs: Iterable[Sequence[Sound]]) -> dict[str, Figure]:
@@ -190,10 +208,10 @@ def measure_all(
     plain = [judge_all(synthesizer, voice, texts, judges) for voice in voices]
     yield row("none", 0, figures_of(plain, plain), {**more, "failed": failed(plain)})
     for pair in pairs:
-        if pair.toward.keys() & pair.away.keys():
+        if pair.alike:
             yield row(pair.name, RECORDINGS, pair_figures(pair), {**more, "failed": 0})
         ends = [
-            [clone(synthesizer.model, path) for path in side.values()] for side in (pair.toward, pair.away)
+            [voice_of(synthesizer.model, word) for word in side.values()] for side in (pair.toward, pair.away)
         ]
         for strength in asked.strengths:
             shift = Shift(ends[0], ends[1], strength)
@@ -215,8 +233,9 @@ def measure_ends(
     for pair in pairs:
         spoken = []
         for side in (pair.toward, pair.away):
-            clones = [clone(synthesizer.model, path) for path in side.values()]
-            voice = blend_voices(clones, [1.0] * len(clones)) if len(clones) > 1 else clones[0]
+            voices = [voice_of(synthesizer.model, word) for word in side.values()]
+            weights = [1.0] * len(voices)
+            voice = blend_voices(voices, weights, synthesizer.model) if len(voices) > 1 else voices[0]
             spoken.append(speak(synthesizer, voice, texts))
         sounds = [[measure(one.waveform, one.sample_rate) for one in side] for side in spoken]
         bad = sum(one.report.ended != "eos" for side in spoken for one in side)
@@ -248,7 +267,13 @@ def describe(one: Mapping[str, Any]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Speak, measure and print the rows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("pairs", type=Path, help="folder with a folder per pair")
+    parser.add_argument("pairs", type=Path, nargs="?", help="folder with a folder per pair")
+    parser.add_argument(
+        "--presets",
+        nargs=2,
+        metavar=("TOWARD", "AWAY"),
+        help="a pair of presets; several with a comma between",
+    )
     parser.add_argument(
         "--of", nargs="+", default=["heart", "george"], help="voices: presets, or recordings to clone"
     )
@@ -262,13 +287,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
     add_output(parser)
     asked = parser.parse_args(arguments)
-    pairs = read_pairs(asked.pairs)
+    if not (asked.pairs or asked.presets):
+        parser.error("give a folder with pairs, or --presets")
+    pairs = (read_pairs(asked.pairs) if asked.pairs else []) + (
+        [pair_of(*asked.presets)] if asked.presets else []
+    )
     torch.set_num_threads(1)
     synthesizer = Synthesizer.load(asked.checkpoint, LoadOptions("fp32"), torch.device("cpu"))
     model = synthesizer.model
-    voices = [
-        clone(model, Path(word)) if Path(word).is_file() else preset_voice(model, word) for word in asked.of
-    ]
+    voices = [voice_of(model, word) for word in asked.of]
     path, rows = (asked.out or FOLDER) / RESULTS.name, []
     measured = (
         measure_ends(synthesizer, pairs, asked)
