@@ -7,7 +7,7 @@ that space can be moved. What else differs between the two (the room, the loudne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -70,7 +70,7 @@ def shift_voice(voice: Voice, shift: Shift, model: Model | None = None) -> Voice
             f"{_mean_of(shift.toward)} and {_mean_of(shift.away)} have the same speaker embedding, which an "
             "instruction does not change: give two different voices"
         )
-    return made
+    return replace(made, pronunciation=voice.pronunciation)
 
 
 def _mean_of(voices: Sequence[Voice]) -> str:

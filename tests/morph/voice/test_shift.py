@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from qwen3_tts_morph.morph.options import SHIFT_STRENGTHS
+from qwen3_tts_morph.morph.text.pronunciation import PronunciationList
 from qwen3_tts_morph.morph.voice.blend import LEAST_SHARE, MOST_SHARE, blend_voices
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
@@ -34,6 +35,11 @@ def test_a_shift_adds_a_multiple_of_a_difference():
     assert torch.allclose(back.speaker_embedding, torch.tensor([-1.0, 1.0, 2.0]))
     assert back.recipe == "Anna - 1 * (Ben angry - Ben calm)"
     assert torch.equal(shift_voice(ANNA, Shift([ANGRY], [CALM], 0)).speaker_embedding, ANNA.speaker_embedding)
+
+
+def test_it_reads_words_as_the_voice_does_that_is_shifted():
+    lists = (PronunciationList((("Nguyen", "win"),)),)
+    assert shift_voice(replace(ANNA, pronunciation=lists), Shift([ANGRY], [CALM])).pronunciation == lists
 
 
 def test_it_is_a_blend_with_these_weights():
