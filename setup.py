@@ -12,6 +12,7 @@ setup(
     package_data={
         NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*", "recordings/*"],
         f"{NAME}.morph": ["tested.json"],
+        f"{NAME}.morph.checkpoint.adapt": ["generation_config.json"],
         f"{NAME}.serve": ["page/*"],
     },
 )

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import torch
 
+from .checkpoint.adapter_file import adapt
 from .checkpoint.load import load_model
 from .engine import Engine
 from .graph.engine import on_device
+from .model.adapter import Adapter
 from .model.model import Model
 from .model.threads import limit_threads
 from .options import LoadOptions
@@ -38,6 +40,14 @@ class Synthesizer:
         """Load a checkpoint folder; arguments and errors are those of ``load_model``."""
         options = options or LoadOptions()
         return cls(load_model(path, options, device, move), Engine(options.engine))
+
+    def with_adapter(self, adapter: Adapter, strength: float, folder: Path) -> Synthesizer:
+        """Return one that speaks with an adapter and has its own engine; arguments and errors are those of ``adapt``.
+
+        It is this one if the strength is 0. Two that share weights take turns.
+        """
+        model = adapt(self.model, adapter, strength, folder)
+        return self if model is self.model else Synthesizer(model, Engine(self.engine.choice))
 
     @contextmanager
     def session(self) -> Iterator[None]:

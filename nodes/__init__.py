@@ -5,6 +5,7 @@ from __future__ import annotations
 from comfy_api.latest import ComfyExtension, io
 
 from .models.load import LoadModel
+from .models.lora import LoadLora
 from .models.remote import RemoteModel
 from .models.word_check import WordCheckSettings
 from .saving.save import SaveSpeech, SpeechFromFile
@@ -53,6 +54,7 @@ NODES: tuple[type[io.ComfyNode], ...] = (
     WordCaptions,
     TrimRecording,
     Pronunciation,
+    LoadLora,
 )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import folder_paths
 
 from ..morph.checkpoint.find import (
+    ADAPTER_FOLDERS,
     DEMO_VOICE,
     DEMO_VOICE_PATH,
     MODEL_FOLDERS,
@@ -33,8 +34,17 @@ NO_FILE = "(no file is there)"
 
 def checkpoint_roots() -> list[Path]:
     """Return the folders to search for checkpoints: under models/, and those of extra_model_paths.yaml, by name."""
-    roots = [Path(folder_paths.models_dir, *name.split("/")) for name in MODEL_FOLDERS]
-    for name in MODEL_FOLDERS:
+    return _roots(MODEL_FOLDERS)
+
+
+def adapter_roots() -> list[Path]:
+    """Return the folders to search for LoRA adapters; see ``checkpoint_roots``."""
+    return _roots(ADAPTER_FOLDERS)
+
+
+def _roots(names: Sequence[str]) -> list[Path]:
+    roots = [Path(folder_paths.models_dir, *name.split("/")) for name in names]
+    for name in names:
         if name in folder_paths.folder_names_and_paths:
             roots += [Path(path) for path in folder_paths.get_folder_paths(name)]
     return list(dict.fromkeys(roots))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,7 +26,6 @@ DOWNLOAD_GB = {"0.6B": 2.5, "1.7B": 4.5}  # of a published checkpoint with its c
 MODEL_FOLDERS = ("qwen-tts", "TTS", "tts", "Qwen3-TTS", "tts/Qwen3TTS")
 NEEDED_FILES = (
     "config.json",
-    "generation_config.json",
     "tokenizer_config.json",
     "speech_tokenizer/config.json",
     "speech_tokenizer/preprocessor_config.json",
@@ -40,7 +39,10 @@ PICKLED = "pytorch_model*.bin"  # never read: loading a pickle may run any progr
 ADAPTER = "adapter_config.json"  # peft's, of a LoRA
 GIT_LFS_POINTER = b"version https://git-lfs"  # without git-lfs, git checks out this text instead of the file
 MERGE = "merge it into the weights (merge_and_unload of peft) and save the model again"
+COPY = "copy them from the checkpoint that it was trained from: few trainers save more than the weights"
 DEPTH = 2  # a checkpoint is directly in a model folder, or one level deeper (tts/Qwen3TTS/<name>)
+ADAPTER_FOLDERS = ("qwen3-tts-loras", "loras")  # under ComfyUI's models/: ours, and that of all models
+ADAPTER_DEPTH = 3  # loras/qwen3/anna/checkpoint-100
 
 
 def list_checkpoints(roots: Sequence[Path]) -> dict[str, Path]:
@@ -52,10 +54,22 @@ def list_checkpoints(roots: Sequence[Path]) -> dict[str, Path]:
         Paths by label, sorted. A label is the root's name and the path below it, with forward slashes. A folder that
         two roots reach is listed once. Incomplete checkpoints are listed too; loading one says what is missing.
     """
+    return _list(roots, is_checkpoint, DEPTH)
+
+
+def list_adapters(roots: Sequence[Path]) -> dict[str, Path]:
+    """Find adapters (folders with an ADAPTER) under folders such as ``models/loras``; see ``list_checkpoints``.
+
+    Those of other models are listed too; loading one says that it does not fit.
+    """
+    return _list(roots, lambda path: os.path.isfile(path / ADAPTER), ADAPTER_DEPTH)
+
+
+def _list(roots: Sequence[Path], is_one: Callable[[Path], bool], depth: int) -> dict[str, Path]:
     found: dict[str, Path] = {}
     seen: set[str] = set()
     for root in roots:
-        for path in _checkpoints_in(root, DEPTH):
+        for path in _find_in(root, is_one, depth):
             real = os.path.realpath(path)
             if real not in seen:
                 seen.add(real)
@@ -66,12 +80,12 @@ def list_checkpoints(roots: Sequence[Path]) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def _checkpoints_in(folder: Path, depth: int) -> Iterator[Path]:
+def _find_in(folder: Path, is_one: Callable[[Path], bool], depth: int) -> Iterator[Path]:
     for path in _folders_in(folder):
-        if is_checkpoint(path):
+        if is_one(path):
             yield path
         elif depth > 1:
-            yield from _checkpoints_in(path, depth - 1)
+            yield from _find_in(path, is_one, depth - 1)
 
 
 def _folders_in(folder: Path) -> list[Path]:
@@ -186,6 +200,11 @@ def check_complete(path: Path) -> Path:
     """Return ``path`` if it is a complete checkpoint; raise ValueError naming what is missing."""
     if not os.path.isdir(path):
         raise ValueError(f"checkpoint folder {path.name} does not exist: choose another, or put it back")
+    if (path / ADAPTER).is_file() and not (path / "config.json").is_file():
+        raise ValueError(
+            f"checkpoint {path.name} is a LoRA adapter: load the checkpoint that it was trained on, and the adapter "
+            "with Load LoRA or --lora"
+        )
     missing = missing_files(path)
     if missing:
         raise ValueError(
@@ -194,7 +213,7 @@ def check_complete(path: Path) -> Path:
     if (path / ADAPTER).is_file():
         raise ValueError(
             f"checkpoint {path.name} has an adapter that is not merged ({ADAPTER}): {MERGE}, or move the adapter's "
-            "files away to speak as the base model"
+            "files to a folder of their own, which Load LoRA and --lora read"
         )
     return path
 
@@ -206,11 +225,18 @@ def _how_to_complete(path: Path, missing: Sequence[str]) -> str:
         file.relative_to(path).as_posix() for folder in folders for file in sorted(folder.glob(PICKLED))
     ]
     if not pickled:
-        return "download it again"
+        is_copied = not any(Path(name).name.startswith("model") for name in missing if "/" not in name)
+        return (
+            f"download it again, or {COPY}" if is_copied and not _is_published(path) else "download it again"
+        )
     return (
         f"it has {pickled[0]}, a pickle, which is never read; load the model where you trained it and save it as "
         "safetensors with save_pretrained"
     )
+
+
+def _is_published(path: Path) -> bool:
+    return path.name.lower() in [name.rpartition("/")[2].lower() for name in PUBLISHED]
 
 
 def demo_voice() -> Path:

@@ -26,6 +26,7 @@ from .adapt.auto_model import OwnAutoModel
 from .adapt.codec_encoder import keep_published_names
 from .adapt.generation import accept_new_names, penalize_all_generated
 from .adapt.loaded_weights import keep_loaded_weights
+from .adapt.no_generation_config import allow_no_generation_config
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +155,7 @@ def _adapt(package: ModuleType) -> None:
     keep_published_names(codec.modeling_qwen3_tts_tokenizer_v2)
     accept_new_names(talker)
     penalize_all_generated(talker)
+    allow_no_generation_config(talker)
     for loading in (package.inference.qwen3_tts_model, package.inference.qwen3_tts_tokenizer):
         loading.AutoModel = OwnAutoModel()
 

@@ -20,8 +20,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ..tested import describe_versions
+from .adapt.no_generation_config import GENERATION
 from .configs import check_groups, check_ids, check_kind, check_rope, check_sizes, check_tables, check_types
-from .find import MERGE, weight_files
+from .find import INDEX, MERGE, SINGLE, weight_files
 from .json_file import read_object
 from .qwen_tts import default_rope_registered, import_qwen_tts
 
@@ -34,6 +35,7 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 LONGEST_CAUSE = 400  # characters; transformers lists every known name
 NAMED = 3  # at most this many tensors are named in a message
 LORA = re.compile(r"(?:^|[._])(?:lora|lokr|loha|hada)_")  # in the name of an adapter's tensor
+ENCODER = "speaker_encoder."  # only Base checkpoints have one
 UNUSED = "quantizer"  # a codec may have more quantizers than the talker has groups
 
 
@@ -100,8 +102,12 @@ def check_checkpoint(path: Path) -> None:
     check_kind(config)
     check_ids(config)
     check_groups(config, codec)
-    for name in ("generation_config.json", "tokenizer_config.json", f"{CODEC}/preprocessor_config.json"):
+    for name in ("tokenizer_config.json", f"{CODEC}/preprocessor_config.json"):
         read_object(path / name)
+    if (path / GENERATION).is_file():
+        read_object(path / GENERATION)
+    else:
+        log.warning("%s has no %s: the sampling is that of the published checkpoints", path.name, GENERATION)
     if not (path / "tokenizer.json").is_file() and not read_object(path / "vocab.json"):
         raise ValueError("vocab.json is empty")
 
@@ -110,6 +116,10 @@ def _check_part(path: Path, config_class: Any, model_class: Any, where: str = ""
     """Check the talker's or the codec's config and weights; return upstream's config object."""
     folder, name = path / where, f"{where}config.json"
     given = read_object(folder / "config.json")
+    if weight_files(folder) != [folder / SINGLE] and "metadata" not in read_object(folder / INDEX):
+        raise ValueError(
+            f'{where}{INDEX} has no metadata: write "metadata": {{}} into it, as transformers needs it'
+        )
     check_sizes(given, name)
     with default_rope_registered():
         check_types(given, config_class(), name)
@@ -177,6 +187,11 @@ def check_weights(folder: Path, model: torch.nn.Module, where: str = "") -> None
     if adapter := [f"{where}{name}" for name in found if LORA.search(name) and name not in needed]:
         raise UnmergedWeights(f"has weights of an adapter that is not merged ({_some(adapter)}): {MERGE}")
     missing = [name for name in needed if name not in found]
+    if missing and all(name.startswith(ENCODER) for name in missing):
+        raise ValueError(
+            f"tts_model_type in {where}config.json is base, and the files have no speaker encoder ({_some(missing)}): "
+            "a model that was trained for speakers of its own is custom_voice"
+        )
     if missing:
         raise ValueError(f"{where}config.json needs weights that the files lack: {_some(missing)}")
     for name, tensor in needed.items():

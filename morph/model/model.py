@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,6 +35,22 @@ class Qwen3TTS(torch.nn.Module):
         self.talker = talker
         self.codec = codec
         self.tails = torch.nn.ModuleDict()  # trained tails, by SEQ_GROUPS
+        self.merged = (
+            torch.nn.ModuleDict()
+        )  # what models with adapters do not share with this one (``adapter.py``)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """An adapter that a model speaks with: its name, the SHA-256 of its files, and how strong it is (1: as trained)."""
+
+    name: str
+    digest: str
+    strength: float
+
+    def describe(self) -> str:
+        """Return it for reports: "LoRA anna at 0.8"."""
+        return f"LoRA {self.name} at {self.strength:g}"
 
 
 def list_languages(ids: Mapping[str, int] | None) -> list[str]:
@@ -63,6 +81,8 @@ class Model:
         self.profile = TextProfile()
         self.alignment: AlignmentHead | None = None  # what says which word is spoken; None: nothing does
         self.fingerprint = ""  # of the files that it was loaded from; "" if it was not loaded from files
+        self.adapters: tuple[Applied, ...] = ()  # that its weights contain
+        self._first: Model | None = None
         self._use = Exclusive("the model")
 
     @contextmanager
@@ -74,6 +94,11 @@ class Model:
         """
         with self._use.held():
             yield
+
+    @property
+    def title(self) -> str:
+        """Its name and its adapters."""
+        return " + ".join([self.name, *(one.describe() for one in self.adapters)])
 
     @property
     def type(self) -> str:
@@ -154,6 +179,20 @@ class Model:
         """Frames per second (12.5)."""
         return self.sample_rate / self.samples_per_frame
 
+    @property
+    def first(self) -> Model:
+        """The model without adapters whose weights this one shares: itself if it has none."""
+        return self._first or self
+
+    def with_upstream(self, upstream: Any, tails: Mapping[str, torch.nn.Module]) -> Model:
+        """Return a model with another talker and other tails, but the same tokenizer, codec, settings and lock."""
+        other = copy.copy(self)
+        other.upstream, other.talker, other._first = upstream, upstream.talker, self.first
+        other.module = Qwen3TTS(upstream, self.codec)
+        other.module.tails.update(tails)
+        other.module.eval().requires_grad_(False)
+        return other
+
     def add_tails(self, tails: Mapping[int, Tail]) -> None:
         """Let the crossbar use these trained tails. They become part of the module and move with it."""
         self.module.tails.update({str(seq_groups): tail for seq_groups, tail in tails.items()})
@@ -179,11 +218,11 @@ class Model:
         return torch.tensor([ids], pin_memory=on_cuda).to(device, non_blocking=on_cuda)
 
     def summary(self) -> str:
-        """Return one line: name, size, kind, precision, int8 weights, attention, device, GB (10^9 bytes)."""
+        """Return one line: title, size, kind, precision, int8 weights, attention, device, GB (10^9 bytes)."""
         size = SIZE_NAMES.get(self.size, self.size)
         kind = KIND_NAMES.get(self.type, self.type)
         precision = str(self.dtype).removeprefix("torch.")
         if self.weights == "int8":
             precision += ", int8 weights"
         loaded = f"{self.nbytes / 1e9:.3g} GB"
-        return f"{self.name} ({size} {kind}, {precision}, {self.attention}, {self.device}, {loaded})"
+        return f"{self.title} ({size} {kind}, {precision}, {self.attention}, {self.device}, {loaded})"

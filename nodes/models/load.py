@@ -198,6 +198,11 @@ def models_of(value: object) -> list[LoadedModel]:
 def check_same(path: Path, options: LoadOptions, more: Sequence[LoadedModel]) -> None:
     """Raise ValueError if a model of ``more_models`` was loaded from elsewhere, or with other settings."""
     for one in more:
+        if one.synthesizer.model.adapters:
+            raise ValueError(
+                f"more_models is {one.synthesizer.model.title}, which has an adapter: connect Load LoRA after this "
+                "node, to all devices at once"
+            )
         if one.origin.path != path:
             raise ValueError(
                 f"more_models has the checkpoint {one.origin.path.name}, and this node {path.name}: choose the same one"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import comfy.model_management as management
 import torch
@@ -19,7 +19,9 @@ from .voicing import Voicing
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
+    from ...morph.engine import Engine
     from ...morph.kept.once import Once
+    from ...morph.model.adapter import Adapter
     from ...morph.options import GenerateOptions
     from ...morph.synthesizer import Synthesizer
     from ...morph.voice.recording import Recording
@@ -34,11 +36,13 @@ class WholePatcher(ModelPatcher):
     """Move a module between devices as one unit: unlike ComfyUI's own layers, upstream's cannot be split over two.
 
     ComfyUI runs nodes in inference mode. A move in inference mode would replace the module's parameters with new
-    objects and so untie shared parameters; therefore moves happen outside of it. ``on_leave`` is called before the
+    objects and so untie shared parameters; therefore moves happen outside of it. ``engines`` are freed before the
     weights leave the device.
     """
 
-    on_leave: Callable[[], None] = staticmethod(lambda: None)
+    def __init__(self, *args: Any, **more: Any):
+        super().__init__(*args, **more)
+        self.engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
     def partially_load(
         self, device_to: torch.device, extra_memory: float = 0, force_patch_weights: bool = False
@@ -56,7 +60,8 @@ class WholePatcher(ModelPatcher):
     def unpatch_model(self, device_to: torch.device | None = None, unpatch_weights: bool = True) -> None:
         """Move the module off the device, and free what the engine keeps there."""
         if unpatch_weights:  # otherwise nothing moves: ComfyUI calls this before every use
-            self.on_leave()
+            for engine in list(self.engines):
+                engine.free()
         with torch.inference_mode(False):
             super().unpatch_model(device_to, unpatch_weights)
 
@@ -71,17 +76,43 @@ class Origin:
 
 
 class LoadedModel:
-    """A checkpoint for one device. ComfyUI may evict it at any time but while a ``ManagedModel`` is used."""
+    """A checkpoint for one device. ComfyUI may evict it at any time but while a ``ManagedModel`` is used.
 
-    def __init__(self, synthesizer: Synthesizer, origin: Origin):
-        model, device = synthesizer.model, origin.device
+    Args:
+        synthesizer: the model, and its engine.
+        origin: of the model.
+        patcher: moves the model whose weights this one shares; None: it is the first.
+    """
+
+    def __init__(self, synthesizer: Synthesizer, origin: Origin, patcher: WholePatcher | None = None):
         self.synthesizer, self.origin = synthesizer, origin
-        offload = management.unet_offload_device()
-        # With --highvram models stay where they are: that is this model's device, not ComfyUI's.
-        self.patcher = WholePatcher(model.module, device, offload if offload.type == "cpu" else device)
-        self.patcher.on_leave = synthesizer.free
+        self.patcher = patcher or make_patcher(synthesizer, origin.device)
+        self.patcher.engines.add(synthesizer.engine)
+        self._adapted: weakref.WeakValueDictionary[tuple[str, float], LoadedModel] = (
+            weakref.WeakValueDictionary()
+        )
         # The talker owns the weights: once it is garbage-collected, their memory is free.
-        weakref.finalize(model.talker, log.info, "released %s", model.name).atexit = False
+        model = synthesizer.model
+        weakref.finalize(model.talker, log.info, "released %s", model.title).atexit = False
+
+    def with_adapter(self, adapter: Adapter, strength: float) -> LoadedModel:
+        """Return the model with an adapter, the same one for as long as anybody has it; errors as ``adapt``."""
+        key = (adapter.digest, strength)
+        found = self._adapted.get(key)
+        if found is None:
+            synthesizer = self.synthesizer.with_adapter(adapter, strength, self.origin.path)
+            if synthesizer is self.synthesizer:
+                return self
+            found = self._adapted[key] = LoadedModel(synthesizer, self.origin, self.patcher)
+            self.patcher.size = 0  # it has more weights now: ComfyUI adds them up again
+        return found
+
+
+def make_patcher(synthesizer: Synthesizer, device: torch.device) -> WholePatcher:
+    """Return what moves a model between its device and the place where ComfyUI keeps what it does not use."""
+    offload = management.unet_offload_device()
+    # With --highvram models stay where they are: that is this model's device, not ComfyUI's.
+    return WholePatcher(synthesizer.model.module, device, offload if offload.type == "cpu" else device)
 
 
 class ManagedModel:
@@ -108,6 +139,10 @@ class ManagedModel:
         """Yield what speaks with the models on their devices; errors as ``use``, and for models that differ."""
         with on_devices(self.models) as ready, open_engine(ready, options.batch_size) as speaks:
             yield Voicing(speaks, options, once)
+
+    def with_adapter(self, adapter: Adapter, strength: float) -> ManagedModel:
+        """Return the model with an adapter, on the same devices; errors are those of ``adapt``."""
+        return ManagedModel([one.with_adapter(adapter, strength) for one in self.models])
 
     def speakers(self) -> list[str]:
         """Return the names of the checkpoint's speakers."""

@@ -122,6 +122,13 @@ class ServedModel:
             f"model is server {self.facts}, and this node needs one of this computer: connect Load Qwen3-TTS Model"
         )
 
+    def with_adapter(self, *_: object) -> NoReturn:
+        """Refuse: a server speaks with what it was started with."""
+        raise ValueError(
+            f"model is server {self.facts}, which speaks with the adapter that it was started with: start it with "
+            "--lora, and connect it without this node"
+        )
+
     def speakers(self) -> list[str]:
         """Return the names of the server's voices."""
         return list(self.facts.voices)

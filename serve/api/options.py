@@ -113,6 +113,7 @@ class ServerOptions:
         checkpoint: a folder; None: the demo voice in the pack.
         voices: a folder of saved voices (``*.safetensors``), or None.
         pronunciation: how words are read, for all requests: behind a request's own and the voice's.
+        adapters: folders of LoRA adapters that all requests are spoken with, each with its strength.
         device: torch's name, or "auto".
         devices: several of torch's names, instead of ``device``: the checkpoint is on each of them, and each speaks
             ``rows`` requests at a time.
@@ -145,6 +146,7 @@ class ServerOptions:
     limits: Limits = Limits()
     strict: bool = False
     access_log: bool = False
+    adapters: tuple[tuple[Path, float], ...] = ()
 
     def __post_init__(self) -> None:
         for name, low, high in (

@@ -7,7 +7,7 @@ import argparse
 from ..logs import start_log
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import find_checkpoint, folders_of
+from ..terminal.engine import find_adapters, find_checkpoint, folders_of
 from ..terminal.parser import examples
 
 EPILOG = (
@@ -40,6 +40,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.checkpoint is not None:
         options.checkpoint = options.checkpoint.as_posix()  # as labels are written, on Windows too
         options.checkpoint = find_checkpoint(options, console)
+    options.lora = [[str(path), strength] for path, strength in find_adapters(options.lora, folders)]
     start_log(console.err)
     try:
         if options.ray:

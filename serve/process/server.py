@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...morph.text.pronunciation import read_pronunciation
 from ..api.options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes
 from ..api.request_checks import listed_hosts
-from ..terminal.arguments import add_switch, existing_file, folder
+from ..terminal.arguments import add_lora, add_switch, existing_file, folder
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help=f"any address but loopback needs {KEY_VARIABLE}")
     parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
     parser.add_argument("--checkpoint", type=folder, help="a Qwen3-TTS folder; none: the demo voice")
+    add_lora(parser)
     parser.add_argument("--voices", type=folder, help="a folder of saved voices (*.safetensors)")
     words = "how words are read, for all requests: a text file, 'word = as it is read' in each line"
     parser.add_argument("--pronunciation", type=existing_file, metavar="FILE", help=words)
@@ -121,6 +122,7 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
         checkpoint=arguments.checkpoint,
         voices=arguments.voices,
         pronunciation=() if words is None else (read_pronunciation(Path(words)),),
+        adapters=tuple((Path(word), strength) for word, strength in arguments.lora),
         device=arguments.device,
         devices=tuple(arguments.devices),
         engine=arguments.engine,
@@ -276,12 +278,14 @@ def load_speaker(options: ServerOptions) -> Speaker:
     from ...morph.options import LoadOptions
     from ...morph.synthesizer import Synthesizer
     from ..routes.speaker import Speaker
-    from ..terminal.engine import choose_device
+    from ..terminal.engine import choose_device, read_adapters, with_adapters
 
     load = LoadOptions(options.precision, engine=options.engine, weights=options.weights)
     devices = [choose_device(name) for name in options.all_devices]
-    path = options.checkpoint or demo_voice()
-    first, *others = [Synthesizer.load(path, load, device) for device in devices]
+    path, adapters = options.checkpoint or demo_voice(), read_adapters(options.adapters)
+    first, *others = [
+        with_adapters(Synthesizer.load(path, load, device), adapters, path) for device in devices
+    ]
     return Speaker(first, options, others)
 
 

@@ -209,6 +209,7 @@ class Handlers:
                 "model": model.name,
                 "kind": model.type,
                 "size": model.size,
+                "adapters": [{"name": one.name, "strength": one.strength} for one in model.adapters],
                 "fingerprint": self._speaker.fingerprint,
                 "width": model.width,
                 "speakers": model.speakers,

@@ -127,6 +127,16 @@ def part(word: str) -> tuple[str, str]:
     return name, voice
 
 
+def lora(word: str) -> tuple[str, float]:
+    """Read ``FOLDER`` or ``FOLDER:STRENGTH``, for argparse; the drive of a path on Windows is no strength."""
+    folder, colon, strength = filled(word).rpartition(":")
+    if not colon or not folder:
+        return word, 1.0
+    with contextlib.suppress(ValueError):
+        return folder, float(strength)
+    return word, 1.0
+
+
 def check_sources(
     parser: argparse.ArgumentParser, sources: Iterable[Path | None], written: Iterable[Path]
 ) -> None:
@@ -194,6 +204,20 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     add_choice(group, "--attention", ATTENTIONS, "how attention is computed; auto is sdpa")
     add_choice(group, "--engine", ENGINES, "graph is the fast one on CUDA, eager runs everywhere")
     add_choice(group, "--weights", WEIGHTS, "int8 needs less memory and is approximate")
+    add_lora(group)
+
+
+def add_lora(group: argparse._ActionsContainer) -> None:
+    """Add the option that names LoRA adapters."""
+    group.add_argument(
+        "--lora",
+        action="append",
+        default=[],
+        type=lora,
+        metavar="FOLDER[:STRENGTH]",
+        help="a LoRA adapter as peft writes it, its folder or its name in ComfyUI's models/loras, and how strong it "
+        "is, -4 to 4; without a number 1, as trained; give it again for a second one",
+    )
 
 
 def add_folders(group: argparse._ActionsContainer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.kept.word_check import WordCheck
+    from ...morph.model.adapter import Adapter
     from ...morph.model.model import Model
     from ...morph.options import GenerateOptions, Sampling
     from ...morph.synthesizer import Synthesizer
@@ -50,7 +52,49 @@ def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
 
     check_request(path, options)
     load = LoadOptions(options.precision, options.attention, options.engine, options.weights)
-    return Synthesizer.load(path, load, device=choose_device(options.device))
+    adapters = read_adapters(find_adapters(options.lora, folders_of(options)))
+    return with_adapters(Synthesizer.load(path, load, device=choose_device(options.device)), adapters, path)
+
+
+def find_adapters(given: Sequence[tuple[str, float]], folders: Folders) -> list[tuple[Path, float]]:
+    """Return the folders of adapters that are given by their paths, or by their names in ComfyUI's models.
+
+    Raises:
+        ValueError: for one that is not there, and for a strength that none can have.
+    """
+    from ...morph.checkpoint.adapter_file import check_strength
+    from ...morph.checkpoint.find import list_adapters
+
+    found = []
+    for word, strength in given:
+        check_strength(strength)
+        if not os.path.isdir(word):
+            listed = list_adapters(folders.adapters)
+            named = [path for label, path in listed.items() if word in (label, path.name)]
+            if not named:
+                raise ValueError(
+                    f"adapter {word} is neither a folder nor in {folders.models} (found: {', '.join(listed) or 'none'})"
+                    ": give its folder, or where ComfyUI is with --comfyui"
+                )
+            word = str(named[0])
+        found.append((Path(word), strength))
+    return found
+
+
+def read_adapters(found: Sequence[tuple[Path, float]]) -> list[tuple[Adapter, float]]:
+    """Return the adapters in folders, before a checkpoint is loaded; errors as ``read_adapter``."""
+    from ...morph.checkpoint.adapter_file import read_adapter
+
+    return [(read_adapter(folder), strength) for folder, strength in found]
+
+
+def with_adapters(
+    synthesizer: Synthesizer, adapters: Sequence[tuple[Adapter, float]], path: Path
+) -> Synthesizer:
+    """Return what speaks with adapters, one added after the other; ``path``: of the checkpoint; errors as ``adapt``."""
+    for adapter, strength in adapters:
+        synthesizer = synthesizer.with_adapter(adapter, strength, path)
+    return synthesizer
 
 
 def check_request(path: Path, options: argparse.Namespace) -> None:
@@ -242,7 +286,8 @@ def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptio
 
     model = synthesizer.model
     choice = synthesizer.engine.choose(model)
-    return {
+    adapters = {"adapters": [[one.digest, one.strength] for one in model.adapters]} if model.adapters else {}
+    return adapters | {
         "checkpoint": [[os.path.relpath(file, path), *about] for file, *about in fingerprint(path)],
         "settings": _facts_of(replace(settings, sampling=settings.sampling or model.sampling)),
         "loaded": [str(model.dtype), model.weights, model.attention, model.device.type],

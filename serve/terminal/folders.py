@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...morph.checkpoint.find import MODEL_FOLDERS
+from ...morph.checkpoint.find import ADAPTER_FOLDERS, MODEL_FOLDERS
 from ...morph.tested import installed
 
 if TYPE_CHECKING:
@@ -61,8 +61,16 @@ class Folders:
     @property
     def checkpoints(self) -> list[Path]:
         """The folders to search for checkpoints."""
-        own = [Path(self.models, *name.split("/")) for name in MODEL_FOLDERS]
-        return [*own, *(path for name in MODEL_FOLDERS for path in self.extra.get(name, ()))]
+        return self._named(MODEL_FOLDERS)
+
+    @property
+    def adapters(self) -> list[Path]:
+        """The folders to search for LoRA adapters."""
+        return self._named(ADAPTER_FOLDERS)
+
+    def _named(self, names: Sequence[str]) -> list[Path]:
+        own = [Path(self.models, *name.split("/")) for name in names]
+        return [*own, *(path for name in names for path in self.extra.get(name, ()))]
 
     @property
     def downloads(self) -> Path:

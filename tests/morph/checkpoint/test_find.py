@@ -152,6 +152,23 @@ def test_an_adapter_beside_the_weights_is_to_be_merged(tmp_path):
     (path / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}', encoding="utf-8")
     with pytest.raises(ValueError, match=r"mine has an adapter that is not merged .*: merge it into"):
         check_complete(path)
+    (path / "config.json").unlink()
+    with pytest.raises(
+        ValueError, match=r"checkpoint mine is a LoRA adapter: load the checkpoint that it was"
+    ):
+        check_complete(path)
+
+
+def test_files_that_trainers_leave_out_are_those_of_the_checkpoint_before(tmp_path):
+    folders = [tmp_path / name for name in ("mine", BASE)]
+    for folder in folders:
+        put(folder, without=("vocab.json", "merges.txt", "speech_tokenizer/config.json"))
+    with pytest.raises(
+        ValueError, match=r"lacks speech_tokenizer/config.json, vocab.json, merges.txt: .* or copy them"
+    ):
+        check_complete(folders[0])
+    with pytest.raises(ValueError, match=r"download it again$"):
+        check_complete(folders[1])
 
 
 def test_a_git_lfs_pointer_is_not_a_weight_file(tmp_path):

@@ -12,8 +12,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from qwen3_tts_morph.serve.terminal.arguments import add_lora
 
 import pack
+from tests.morph.adapters import write_adapter
 
 SERVER = "qwen3_tts_morph.serve.process.server"
 
@@ -30,6 +32,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         parser.add_argument("--voices", type=Path)
         parser.add_argument("--checkpoint", type=Path)
         parser.add_argument("--ray", action="store_true")
+        add_lora(parser)
 
     module.add_arguments = add_arguments
     module.read_options = lambda options: options
@@ -52,6 +55,18 @@ def test_the_server_runs_with_its_options(
     assert options.voices == models / "qwen3-tts-voices"
     run("serve", "--voices", tmp_path)
     assert served[1].voices == tmp_path and served[1].checkpoint is None
+
+
+def test_adapters_are_given_by_their_folders_or_names(
+    run: Callable, served: list[Any], tmp_path: Path, checkpoints: Callable[..., Path]
+) -> None:
+    named = write_adapter(tmp_path / "ComfyUI" / "models" / "loras" / "anna", checkpoints())
+    ben = write_adapter(tmp_path / "ben", checkpoints())
+    words = ("--lora", "anna:0.5", "--lora", ben, "--comfyui", tmp_path / "ComfyUI")
+    assert run("serve", *words).code == 0
+    assert served[0].lora == [[str(named), 0.5], [str(ben), 1.0]], "plain values, which a replica can be sent"
+    done = run("serve", "--lora", "gone")
+    assert done.code == 2 and "adapter gone is neither a folder nor in" in done.err
 
 
 def test_a_port_in_use_is_one_sentence(run: Callable, served: list[Any]) -> None:

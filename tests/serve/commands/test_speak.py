@@ -20,6 +20,7 @@ from qwen3_tts_morph.serve.commands import speak
 from qwen3_tts_morph.serve.terminal.folders import OWN, VOICE_FOLDER
 
 import pack
+from tests.morph.adapters import write_adapter
 
 
 def test_the_speaker_is_the_first_unless_one_is_named(run: Callable, tiny: list[str], tmp_path: Path) -> None:
@@ -33,6 +34,21 @@ def test_the_speaker_is_the_first_unless_one_is_named(run: Callable, tiny: list[
     assert unnamed != speech("--speaker", "eric")
     assert unnamed != speech("--temperature", "0.2")
     assert len(speech("--trim-ends")) <= len(unnamed)
+
+
+def test_a_line_is_spoken_with_an_adapter_and_the_report_names_it(
+    run: Callable, tiny: list[str], checkpoints: Callable[..., Path], tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "anna", checkpoints())
+
+    def speech(*words: str) -> tuple[bytes, str]:
+        done = run("Yes.", "--out", tmp_path / "speech.wav", "--overwrite", *tiny, *words)
+        assert done.code == 0, done.err
+        return (tmp_path / "speech.wav").read_bytes(), done.err
+
+    plain, (trained, report) = speech(), speech("--lora", f"{adapter}:0.7")
+    assert plain[0] != trained and "LoRA anna at 0.7" in report and "LoRA" not in plain[1]
+    assert plain[0] == speech("--lora", f"{adapter}:0")[0]
 
 
 def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_loaded(

@@ -10,12 +10,15 @@ import pytest
 from qwen3_tts_morph.morph.checkpoint import download
 from qwen3_tts_morph.morph.checkpoint.find import PUBLISHED, demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.options import Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.terminal import engine
 from qwen3_tts_morph.serve.terminal.config import read_config
 from qwen3_tts_morph.serve.terminal.console import Console
 from qwen3_tts_morph.serve.terminal.folders import OWN
+
+from tests.morph.adapters import write_adapter
 
 NOWHERE = Console("x", None, None)  # type: ignore[arg-type]
 
@@ -103,3 +106,48 @@ def test_only_what_the_options_name_changes_the_checkpoints_sampling(read: Calla
     assert changed is not None
     assert (changed.talker.temperature, changed.subtalker.temperature) == (0.5, 0.5)
     assert (changed.talker.top_k, changed.repetition_penalty, changed.max_frames) == (50, 1.2, 25)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("anna", ("anna", 1.0)),
+        ("anna:0.8", ("anna", 0.8)),
+        ("a/b:-1", ("a/b", -1.0)),
+        (r"C:\loras\anna", (r"C:\loras\anna", 1.0)),
+        (r"C:\loras\anna:0.5", (r"C:\loras\anna", 0.5)),
+    ],
+)
+def test_an_adapter_may_have_a_strength(read: Callable, word: str, expected: tuple[str, float]) -> None:
+    assert read("--lora", word).lora == [expected] and read().lora == []
+
+
+def test_adapters_and_their_strengths_are_facts_of_a_project(
+    read: Callable, checkpoints: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = checkpoints()
+    adapter = write_adapter(tmp_path / "anna", path)
+
+    def facts(*words: object) -> dict:
+        synthesizer = engine.load_at(path, read("--checkpoint", path, *words))
+        return engine.facts_of_model(synthesizer, path, GenerateOptions())
+
+    plain, half, whole = facts(), facts("--lora", f"{adapter}:0.5"), facts("--lora", adapter)
+    assert "adapters" not in plain, "projects that were begun before there were adapters go on"
+    assert half["adapters"] != whole["adapters"] and {**half, "adapters": 0} == {**plain, "adapters": 0}
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [("gone", "adapter gone is neither a folder nor in"), ("gone:9", "strength is 9.0: choose -4 to 4")],
+)
+def test_an_adapter_that_is_not_there_is_refused_before_the_model_is_loaded(
+    read: Callable,
+    checkpoints: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    word: str,
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    with pytest.raises(ValueError, match=sentence):
+        engine.load_at(checkpoints(), read("--lora", word))

@@ -1,0 +1,193 @@
+"""Read LoRA adapters as peft writes them: a folder with ``adapter_config.json`` and ``adapter_model.safetensors``."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from ...postprocess.checks import is_number, is_whole
+from ..model.adapter import Adapter, LowRank, merge
+from ..model.model import Model
+from .find import ADAPTER, fingerprint_digest, weight_files
+from .json_file import read_object
+from .tensor_file import unpack_tensors
+
+WEIGHTS = "adapter_model.safetensors"
+PICKLED = "adapter_model.bin"  # never read: loading a pickle may run any program
+MOST_STRENGTH = 4.0
+TENSOR = re.compile(r"(?:base_model\.model\.)?(?P<layer>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight")
+# What peft can do beside adding B A to a weight, by the field of its config.
+UNSUPPORTED = {
+    "use_dora": "DoRA",
+    "modules_to_save": "complete layers beside the adapter",
+    "trainable_token_indices": "tokens that were trained",
+    "target_parameters": "parameters outside of linear layers",
+    "layer_replication": "copies of layers",
+    "lora_bias": "biases",
+    "fan_in_fan_out": "transposed weights",
+    "use_qalora": "QALoRA",
+    "use_bdlora": "BD-LoRA",
+    "alora_invocation_tokens": "aLoRA",
+    "arrow_config": "Arrow",
+    "kasa_config": "KaSA",
+    "velora_config": "VeLoRA",
+    "monteclora_config": "MonteCLoRA",
+}
+# Ways to begin a training that leave the checkpoint's weights as they are; the others change them.
+BEGUN = (True, False, "gaussian", "eva", "orthogonal")
+
+
+def check_strength(strength: float) -> float:
+    """Return an adapter's strength if it is a number from -MOST_STRENGTH to MOST_STRENGTH, else raise ValueError."""
+    if not is_number(strength, -MOST_STRENGTH, MOST_STRENGTH):
+        raise ValueError(
+            f"strength is {strength!r}: choose {-MOST_STRENGTH:g} to {MOST_STRENGTH:g} (1 is as trained)"
+        )
+    return float(strength)
+
+
+def read_adapter(folder: Path) -> Adapter:
+    """Return the adapter in a folder.
+
+    Raises:
+        ValueError: naming the adapter, for files that are missing or damaged, and for what is not a plain LoRA.
+    """
+    name = folder.resolve().name
+    try:
+        check_files(folder)
+        config = read_object(folder / ADAPTER)
+        _check_config(config)
+        content = (folder / WEIGHTS).read_bytes()
+        tensors, _ = unpack_tensors(content)
+        parts = _parts(config, tensors)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"adapter {name} cannot be read ({error}): copy it again") from error
+    except ValueError as error:
+        raise ValueError(f"adapter {name} cannot be used: {error}") from error
+    digest = hashlib.sha256((folder / ADAPTER).read_bytes() + content).hexdigest()
+    trained_on = config.get("base_model_name_or_path")
+    return Adapter(name, digest, parts, trained_on if isinstance(trained_on, str) else "")
+
+
+def check_files(folder: Path) -> None:
+    """Raise ValueError, without the adapter's name, if a folder lacks one of an adapter's two files."""
+    if not os.path.isdir(folder):
+        raise ValueError("its folder does not exist: choose another folder, or put it back")
+    for name in (ADAPTER, WEIGHTS):
+        if not os.path.isfile(folder / name):
+            if name == WEIGHTS and os.path.isfile(folder / PICKLED):
+                raise ValueError(
+                    f"it has {PICKLED}, a pickle, which is never read: load it where you trained it and save it again "
+                    "with save_pretrained, as safetensors"
+                )
+            raise ValueError(f"it lacks {name}: copy the folder that peft wrote, with both of its files")
+
+
+def adapt(model: Model, adapter: Adapter, strength: float, folder: Path) -> Model:
+    """Return a model that speaks with an adapter; see ``merge``.
+
+    Args:
+        model: loaded from a checkpoint's folder.
+        adapter: trained for it.
+        strength: 1 is as trained.
+        folder: the checkpoint's, which is read again for INT8 models: their own weights are rounded.
+
+    Raises:
+        ValueError: as ``merge`` and ``check_strength``, and for INT8 models if the folder has changed.
+    """
+
+    def read_weight(layer: str) -> torch.Tensor:
+        if fingerprint_digest(folder) != model.fingerprint:
+            raise ValueError(
+                f"checkpoint {model.name} has changed on the disk since it was loaded: load it again"
+            )
+        for file in weight_files(folder):
+            with safe_open(file, framework="pt") as weights:
+                if f"{layer}.weight" in weights.keys():  # noqa: SIM118  (not a mapping)
+                    return weights.get_tensor(f"{layer}.weight")
+        raise ValueError(f"checkpoint {model.name} lacks {layer}.weight: download all of it again")
+
+    return merge(model, adapter, check_strength(strength), read_weight)
+
+
+def _check_config(config: Mapping[str, Any]) -> None:
+    """Raise ValueError for an adapter that does more than to add B A to weights."""
+    kind = config.get("peft_type")
+    if kind != "LORA":
+        raise ValueError(f"it is of type {kind!r}: only LORA can be loaded; {_merged_instead()}")
+    for field, what in UNSUPPORTED.items():
+        if config.get(field):
+            raise ValueError(f"it has {what} ({field}), which cannot be loaded: {_merged_instead()}")
+    if config.get("bias", "none") != "none":
+        raise ValueError(
+            f"it has biases (bias is {config['bias']!r}), which cannot be loaded: {_merged_instead()}"
+        )
+    if (begun := config.get("init_lora_weights", True)) not in BEGUN:
+        raise ValueError(
+            f"it was begun with {begun!r}, which changes the checkpoint's own weights: save it again with "
+            "save_pretrained's path_initial_model_for_weight_conversion, or merge it there"
+        )
+
+
+def _merged_instead() -> str:
+    return "merge it into its checkpoint where you trained it (merge_and_unload of peft), and load that as a checkpoint"
+
+
+def _parts(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> dict[str, LowRank]:
+    """Return the parts by their layers; ValueError for tensors that are no pair of matrices of the config's rank."""
+    sides: dict[str, dict[str, torch.Tensor]] = {}
+    for name, tensor in sorted(tensors.items()):
+        found = TENSOR.fullmatch(name)
+        if found is None:
+            raise ValueError(f"it has {name}, which is not of a linear layer's LoRA: {_merged_instead()}")
+        if tensor.dim() != 2 or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+            raise ValueError(
+                f"it has {name} of type {tensor.dtype} and shape {list(tensor.shape)}, or with numbers that are not "
+                "finite: train it again, or copy it again"
+            )
+        sides.setdefault(found["layer"], {})[found["side"]] = tensor
+    if not sides:
+        raise ValueError("it has no weights: train it, and save it with save_pretrained")
+    return {layer: _part(config, layer, pair) for layer, pair in sides.items()}
+
+
+def _part(config: Mapping[str, Any], layer: str, pair: Mapping[str, torch.Tensor]) -> LowRank:
+    if missing := {"A", "B"} - pair.keys():
+        raise ValueError(f"it lacks lora_{missing.pop()} of {layer}: copy it again")
+    up, down = pair["B"], pair["A"]
+    rank = _of_layer(config, "rank_pattern", "r", layer)
+    alpha = _of_layer(config, "alpha_pattern", "lora_alpha", layer)
+    if not is_whole(rank, 1) or not is_number(alpha):
+        raise ValueError(
+            f"it has r {rank!r} and lora_alpha {alpha!r} in {ADAPTER}: both must be numbers, r from 1"
+        )
+    if (len(down), up.shape[1]) != (rank, rank):
+        raise ValueError(
+            f"it has {layer} of rank {len(down)} (A) and {up.shape[1]} (B), and {ADAPTER} says {rank}: copy both files "
+            "of one training"
+        )
+    return LowRank(up, down, alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
+
+
+def _of_layer(config: Mapping[str, Any], patterns: str, otherwise: str, layer: str) -> Any:
+    """Return what a config says of a layer: in its patterns, as peft matches them, or for all."""
+    given = config.get(patterns) or {}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"it has {patterns} {given!r} in {ADAPTER}: it must be an object")
+    for pattern, value in given.items():
+        try:
+            if re.match(rf"(.*\.)?({pattern})$", layer):
+                return value
+        except re.error as error:
+            raise ValueError(
+                f"it has {pattern!r} in {patterns}, which is no pattern ({error}): correct it"
+            ) from error
+    return config.get(otherwise, 8)

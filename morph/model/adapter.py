@@ -1,0 +1,242 @@
+"""A LoRA adapter, merged into copies of the weights that it changes; the model's other weights are shared.
+
+The model itself keeps its weights, so that nothing has to be subtracted again: it speaks as before, bit for bit. The
+copies become part of its module, so that they move between devices with what they share.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import logging
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .model import Applied, Model
+from .weights.int8 import Int8Linear
+
+log = logging.getLogger(__name__)
+
+# Where a training may have begun: with all of upstream's model, with its talker, or with the talker's layers.
+PREFIXES = ("", "talker.", "talker.model.")
+PREDICTOR = "talker.code_predictor."
+# Weights that become one tensor (see ``joined_weights``): all of them are copied if one is changed.
+JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+HEADS = "lm_head"
+
+# Returns a weight by the name of its layer, in full precision, from the checkpoint's files.
+ReadWeight = Callable[[str], torch.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """What is added to the weight ``[N, K]`` of a linear layer: ``scale * up @ down``.
+
+    ``up`` is peft's ``lora_B`` ``[N, R]``, ``down`` its ``lora_A`` ``[R, K]``, ``scale`` alpha over R or its root.
+    """
+
+    up: torch.Tensor
+    down: torch.Tensor
+    scale: float
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the weight."""
+        return len(self.up), self.down.shape[1]
+
+    def added_to(self, weight: torch.Tensor, strength: float) -> torch.Tensor:
+        """Return the sum with a weight, a new tensor of its dtype, on its device: peft's ``merge_and_unload``.
+
+        The product is computed in float32 on the CPU, so that it is the same for models on any device.
+        """
+        product = (self.up.float() @ self.down.float()) * (strength * self.scale)
+        return (weight.detach().float() + product.to(weight.device)).to(weight.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Adapter:
+    """A LoRA.
+
+    Args:
+        name: of its folder.
+        digest: SHA-256 of its files.
+        parts: what is added, by the names of linear layers, as the training named them.
+        trained_on: the checkpoint that its training began with, as its config says; "" if it does not.
+    """
+
+    name: str
+    digest: str
+    parts: Mapping[str, LowRank]
+    trained_on: str = ""
+
+
+def merge(model: Model, adapter: Adapter, strength: float, read_weight: ReadWeight) -> Model:
+    """Return a model that speaks with an adapter; at strength 0 the same object.
+
+    It shares the tokenizer, the codec and all weights that the adapter does not change, and takes turns with the first
+    one. Free the engine of each before either moves to another device.
+
+    Args:
+        model: stays as it is.
+        adapter: trained for a checkpoint of its shape.
+        strength: 1 is as trained.
+        read_weight: for INT8 models, whose own weights are rounded.
+
+    Raises:
+        ValueError: for layers that the model does not have, or of another shape; sums that are not finite; an INT8
+            model that has an adapter already.
+    """
+    parts = find_layers(model, adapter)
+    if strength == 0:
+        return model
+    if model.weights == "int8" and model.adapters:
+        raise ValueError(
+            f"adapter {adapter.name} is the second one and weights is int8, which takes one: choose weights full"
+        )
+    with model.exclusive(), torch.inference_mode(False), torch.no_grad():
+        changed = {
+            name: _merged_layer(model, name, part, strength, read_weight) for name, part in parts.items()
+        }
+        if bad := [name for name, layer in changed.items() if not _is_finite(layer)]:
+            raise ValueError(
+                f"adapter {adapter.name} at strength {strength:g} makes {bad[0]} overflow: lower the strength, or "
+                "choose precision bf16 or fp32"
+            )
+        for name in _joined_with(model, changed):
+            changed[name] = _own(model.upstream.get_submodule(name))
+        return _with_layers(model, changed, Applied(adapter.name, adapter.digest, float(strength)))
+
+
+def find_layers(model: Model, adapter: Adapter) -> dict[str, LowRank]:
+    """Return an adapter's parts by the names that the layers have in upstream's model.
+
+    Raises:
+        ValueError: naming a layer that the model does not have, that is not linear, or whose shape is another.
+    """
+    layers = dict(model.upstream.named_modules())
+    for prefix in PREFIXES:
+        if all(f"{prefix}{name}" in layers for name in adapter.parts):
+            break
+    else:
+        unknown = next(
+            name for name in adapter.parts if not any(f"{one}{name}" in layers for one in PREFIXES)
+        )
+        raise ValueError(
+            f"adapter {adapter.name} changes {unknown}, which {model.name} does not have: {_fix(adapter)}"
+        )
+    parts = {f"{prefix}{name}": part for name, part in adapter.parts.items()}
+    for name, part in parts.items():
+        layer = layers[name]
+        if not isinstance(layer, torch.nn.Linear | Int8Linear):
+            raise ValueError(
+                f"adapter {adapter.name} changes {name}, a {type(layer).__name__}: only linear layers can be changed; "
+                "train it again with others as target_modules"
+            )
+        if (shape := tuple(layer.weight.shape)) != part.shape:
+            raise ValueError(
+                f"adapter {adapter.name} has {name} as {_by(part.shape)} and {model.name} has it as {_by(shape)}: "
+                f"{_fix(adapter)}"
+            )
+    return parts
+
+
+def _fix(adapter: Adapter) -> str:
+    if adapter.trained_on:
+        return f"it was trained on {adapter.trained_on}; load that checkpoint"
+    return "load the checkpoint that it was trained on"
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _is_finite(layer: torch.nn.Module) -> bool:
+    tensors = [layer.scale] if isinstance(layer, Int8Linear) else [layer.weight]
+    return all(bool(one.isfinite().all()) for one in tensors)
+
+
+def _merged_layer(
+    model: Model, name: str, part: LowRank, strength: float, read_weight: ReadWeight
+) -> torch.nn.Module:
+    layer: Any = model.upstream.get_submodule(name)
+    if not isinstance(layer, Int8Linear):
+        return _linear(part.added_to(layer.weight, strength), layer.bias)
+    full = part.added_to(read_weight(name).to(model.dtype), strength)
+    return Int8Linear(_linear(full, layer.bias)).to(layer.weight.device)
+
+
+def _linear(weight: torch.Tensor, bias: torch.nn.Parameter | None) -> torch.nn.Linear:
+    """Return a layer with this weight and the same bias, without memory of its own for either."""
+    layer = torch.nn.Linear(weight.shape[1], len(weight), bias=False, device="meta")
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    layer.bias = bias
+    return layer.eval()
+
+
+def _own(layer: Any) -> torch.nn.Module:
+    """Return a layer with a copy of a layer's weight, which may be a view of a larger tensor."""
+    if not isinstance(layer, Int8Linear):
+        return _linear(layer.weight.detach().clone(), layer.bias)
+    other = copy.copy(layer)
+    other._buffers = {name: None if one is None else one.clone() for name, one in layer._buffers.items()}
+    return other
+
+
+def _joined_with(model: Model, names: Iterable[str]) -> list[str]:
+    """Return the other layers whose weights become one tensor with these."""
+    found: dict[str, None] = {}
+    for name in names:
+        parent, _, last = name.rpartition(".")
+        if parent.endswith(HEADS):
+            found |= dict.fromkeys(
+                f"{parent}.{index}" for index in range(len(model.upstream.get_submodule(parent)))
+            )
+        for group in JOINED:
+            if last in group:
+                found |= dict.fromkeys(f"{parent}.{one}" for one in group)
+    return [name for name in found if name not in names]
+
+
+def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: Applied) -> Model:
+    upstream = _replaced(model.upstream, changed)
+    tails = dict(model.module.tails.items())
+    if tails and any(name.startswith(PREDICTOR) for name in changed):
+        log.info(
+            "%s: its trained tails do not fit the predictor that %s changes: left out",
+            model.name,
+            applied.name,
+        )
+        tails = {}
+    other = model.with_upstream(upstream, tails)
+    other.adapters = (*model.adapters, applied)
+    if model.fingerprint:
+        said = f"{model.fingerprint} {applied.digest} {applied.strength!r}"
+        other.fingerprint = hashlib.sha256(said.encode()).hexdigest()
+    _follow(model.first, other, changed)
+    return other
+
+
+def _replaced(module: torch.nn.Module, changed: Mapping[str, torch.nn.Module]) -> torch.nn.Module:
+    """Return a module with others in the places of some below it. It has the same other modules and tensors."""
+    if "" in changed:
+        return changed[""]
+    below: dict[str, dict[str, torch.nn.Module]] = {}
+    for name, layer in changed.items():
+        first, _, rest = name.partition(".")
+        below.setdefault(first, {})[rest] = layer
+    other = copy.copy(module)  # its own tensors stay in the same dicts: a move of one is seen by the other
+    other._modules = dict(module._modules)
+    for name, layers in below.items():
+        other._modules[name] = _replaced(module.get_submodule(name), layers)
+    return other
+
+
+def _follow(first: Model, other: Model, changed: Mapping[str, torch.nn.Module]) -> None:
+    """Have copies move with the model whose weights the other one shares, until the other one is gone."""
+    merged, key = first.module.merged, str(id(other))
+    merged[key] = torch.nn.ModuleList(changed.values())
+    weakref.finalize(other, merged.pop, key).atexit = False

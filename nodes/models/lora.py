@@ -1,0 +1,93 @@
+"""The Load LoRA node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from comfy_api.latest import io
+
+from ...morph.checkpoint.find import ADAPTER_FOLDERS, fingerprint, list_adapters
+from .. import inputs
+from ..folders import adapter_roots
+from ..page.progress import show_progress
+from ..schema import listed, output, schema
+from ..sockets import ModelSocket
+from .linked import check_model
+from .memory import ManagedModel
+from .remote import ServedModel
+
+NO_ADAPTER = "(no adapter is there)"
+MOST = 4.0  # as MOST_STRENGTH of morph/checkpoint/adapter_file.py, which needs torch
+PLACES = f"models/{ADAPTER_FOLDERS[0]} or models/{ADAPTER_FOLDERS[1]}"
+
+
+class LoadLora(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            "MorphTTSLoadLora",
+            "Load LoRA",
+            "Adds a trained voice or manner to a checkpoint: a LoRA adapter as peft writes it, a folder with "
+            f"adapter_config.json and adapter_model.safetensors in {PLACES}. The model that is connected stays as "
+            "it is, and shares all weights that the adapter does not change. Chain nodes for several adapters.",
+            inputs=[
+                ModelSocket.Input(
+                    "model",
+                    tooltip="The checkpoint that the adapter was trained on, from Load Qwen3-TTS Model. Required.",
+                ),
+                io.Combo.Input(
+                    "adapter",
+                    options=listed(
+                        "cannot list the adapters", lambda: list(list_adapters(adapter_roots())), [NO_ADAPTER]
+                    ),
+                    tooltip=(
+                        f"A folder in {PLACES}. Press R to refresh the list, which has the adapters of other models "
+                        "too. Default: the first adapter."
+                    ),
+                ),
+                inputs.number(
+                    "strength",
+                    1.0,
+                    (-MOST, MOST, 0.05),
+                    "How much of the adapter is added. 1: as trained. 0: nothing. Unit: none, -4 to 4. Default: 1.",
+                ),
+            ],
+            outputs=[
+                output(
+                    ModelSocket,
+                    "adapted_model",
+                    "The checkpoint with the adapter, for nodes that make voices or speak.",
+                    shown="model",
+                )
+            ],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(cls, adapter: str | None = None) -> bool | str:
+        return inputs.judge(adapter=(find_adapter, adapter))
+
+    @classmethod
+    def fingerprint_inputs(cls, adapter: str | None = None, **_: object) -> list[tuple[str, int, int]]:
+        """Change with the files of the adapter, so that ComfyUI loads it again."""
+        return [] if adapter is None else fingerprint(find_adapter(adapter))
+
+    @classmethod
+    def execute(cls, model: ManagedModel | ServedModel, adapter: str, strength: float) -> io.NodeOutput:
+        from ...morph.checkpoint.adapter_file import read_adapter
+
+        check_model(model)
+        path = find_adapter(adapter)
+        with show_progress(cls.hidden.unique_id) as progress:
+            progress.say(f"loading {adapter}")
+            return io.NodeOutput(model.with_adapter(read_adapter(path), strength))
+
+
+def find_adapter(name: str) -> Path:
+    """Return the folder of an adapter by its label in the list; ValueError for another name."""
+    if name == NO_ADAPTER:
+        raise ValueError(f"adapter is {name!r}: copy the folder that peft wrote into {PLACES} and press R")
+    found = list_adapters(adapter_roots())
+    if not isinstance(name, str) or name not in found:  # ComfyUI's API accepts any JSON value
+        raise ValueError(f"adapter {name!r} does not exist: press R to reload the list and choose another")
+    return found[name]
