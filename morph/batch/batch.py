@@ -86,7 +86,7 @@ class Batch:
             )
         self.synthesizer, self.rows = synthesizer, rows or most_rows(synthesizer.model)
         self._checks = SynthesizerChecks(synthesizer)
-        self.name, self.languages = synthesizer.model.name, self._checks.languages
+        self.name, self.languages = synthesizer.model.title, self._checks.languages
         self.rate = synthesizer.model.sample_rate
         self._queue = Queue(self.rows, 1 << 40 if waiting is None else waiting)
         self.ahead = ahead

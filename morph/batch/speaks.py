@@ -27,7 +27,7 @@ class Speaks(Checks, Protocol):
 
     @property
     def name(self) -> str:
-        """The checkpoint's name."""
+        """The checkpoint's name, with its adapters."""
 
     @property
     def rate(self) -> int:

@@ -239,4 +239,11 @@ def _follow(first: Model, other: Model, changed: Mapping[str, torch.nn.Module]) 
     """Have copies move with the model whose weights the other one shares, until the other one is gone."""
     merged, key = first.module.merged, str(id(other))
     merged[key] = torch.nn.ModuleList(changed.values())
-    weakref.finalize(other, merged.pop, key).atexit = False
+    weakref.finalize(other, _forget, merged, key).atexit = False
+
+
+def _forget(merged: torch.nn.ModuleDict, key: str) -> None:
+    """Remove copies. The garbage collector may call this while the modules are looked through: they get a new dict."""
+    left = dict(merged._modules)
+    left.pop(key, None)
+    merged._modules = left

@@ -55,6 +55,7 @@ class Voice:
         notes: remarks for people about the recording that it was cloned from; not saved in a voice file.
         pronunciation: how words are read in its lines: the list beside its file, if there is one.
         recipe: what a blended or shifted voice was made of, for people: voices by name, and how much of each.
+        by: what speaks its lines, where that is not what speaks the others' (see ``ByVoice``); not saved either.
 
     Raises:
         ValueError: naming the field that is missing, of the wrong type, too long, or not allowed for the kind.
@@ -71,6 +72,7 @@ class Voice:
     notes: tuple[str, ...] = ()
     pronunciation: tuple[PronunciationList, ...] = ()
     recipe: str | None = None
+    by: object | None = None
 
     @property
     def speakers(self) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...morph.engine import Engine
     from ...morph.kept.once import Once
     from ...morph.model.adapter import Adapter
+    from ...morph.model.model import Model
     from ...morph.options import GenerateOptions
     from ...morph.synthesizer import Synthesizer
     from ...morph.voice.recording import Recording
@@ -124,6 +125,13 @@ class ManagedModel:
     def __init__(self, models: Sequence[LoadedModel]):
         self.models = tuple(dict.fromkeys(models))
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same models: those of two Load LoRA nodes may be."""
+        return isinstance(other, ManagedModel) and self.models == other.models
+
+    def __hash__(self) -> int:
+        return hash(self.models)
+
     @contextmanager
     def use(self) -> Iterator[Synthesizer]:
         """Move the first model to its device and yield the synthesizer.
@@ -135,10 +143,52 @@ class ManagedModel:
             yield ready
 
     @contextmanager
-    def open(self, options: GenerateOptions, once: Once) -> Iterator[Voicing]:
-        """Yield what speaks with the models on their devices; errors as ``use``, and for models that differ."""
-        with on_devices(self.models) as ready, open_engine(ready, options.batch_size) as speaks:
-            yield Voicing(speaks, options, once)
+    def open(
+        self, options: GenerateOptions, once: Once, cast: Mapping[str, Voice] | None = None
+    ) -> Iterator[Voicing]:
+        """Yield what speaks with the models on their devices.
+
+        Args:
+            options: how.
+            once: kept lines, and a word check.
+            cast: characters whose voices may be spoken by other models (``Voice.by``).
+
+        Raises:
+            ValueError: for models on several devices that differ, and a character's model of another checkpoint.
+            torch.cuda.OutOfMemoryError: as ``use``.
+        """
+        from ...morph.batch.by_voice import ByVoice
+
+        others = {
+            name: one for name, voice in (cast or {}).items() if (one := self._other(name, voice)) is not None
+        }
+        models = list(dict.fromkeys((self, *others.values())))
+        with ExitStack() as opened:
+            opened.enter_context(on_devices([part for one in models for part in one.models]))
+            rows = options.batch_size
+            speaks = {
+                one: opened.enter_context(open_engine([part.synthesizer for part in one.models], rows))
+                for one in models
+            }
+            main = speaks.pop(self)
+            yield Voicing(ByVoice(main, speaks) if speaks else main, options, once)
+
+    def _other(self, name: str, voice: Voice) -> ManagedModel | None:
+        """Return the model of a character's own, None if it has none; ValueError if it cannot share a script."""
+        own = voice.by
+        if own is None or own == self:
+            return None
+        if not isinstance(own, ManagedModel) or own.first is not self.first:
+            raise ValueError(
+                f"{name}'s model is of another checkpoint than the one that speaks the script: connect both to one "
+                "Load Qwen3-TTS Model, with Load LoRA between"
+            )
+        return own
+
+    @property
+    def first(self) -> Model:
+        """The model without adapters, on the first device."""
+        return self.models[0].synthesizer.model.first
 
     def with_adapter(self, adapter: Adapter, strength: float) -> ManagedModel:
         """Return the model with an adapter, on the same devices; errors are those of ``adapt``."""
@@ -182,7 +232,10 @@ def load_managed(path: Path, options: LoadOptions, device: torch.device | None =
 def on_devices(models: Sequence[LoadedModel]) -> Iterator[list[Synthesizer]]:
     """Move models to their devices; yield what speaks with each."""
     with explain_out_of_memory():
-        management.load_models_gpu([one.patcher for one in models], force_full_load=True)
+        patchers = dict.fromkeys(
+            one.patcher for one in models
+        )  # models with adapters have that of the first one
+        management.load_models_gpu(list(patchers), force_full_load=True)
         yield [one.synthesizer for one in models]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -105,11 +105,18 @@ class ServedModel:
     consent: bool = False
 
     @contextmanager
-    def open(self, options: GenerateOptions, once: Once) -> Iterator[Voicing]:
-        """Yield what speaks at the server; ConnectionError if it is gone."""
+    def open(
+        self, options: GenerateOptions, once: Once, cast: Mapping[str, Voice] | None = None
+    ) -> Iterator[Voicing]:
+        """Yield what speaks at the server; ConnectionError if it is gone, ValueError for a character's own model."""
         from ...serve.remote.failure import ServerGone
         from ...serve.remote.speaks import RemoteSpeaks
 
+        if own := [name for name, voice in (cast or {}).items() if voice.by is not None]:
+            raise ValueError(
+                f"{own[0]} has a model of its own, and model is server {self.facts}, which speaks all lines: "
+                "disconnect that model from Cast"
+            )
         try:
             with RemoteSpeaks(self.facts, self.consent, options.batch_size) as speaks:
                 yield Voicing(speaks, options, once)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
 from .. import inputs
-from ..models.linked import check_cast, check_voice
+from ..models.linked import check_cast, check_model, check_voice
+from ..models.memory import ManagedModel
+from ..models.remote import ServedModel
 from ..schema import output, schema
-from ..sockets import CastSocket, VoiceSocket
+from ..sockets import CastSocket, ModelSocket, VoiceSocket
 from .characters import assign_voices, check_character, join_casts, read_names
 
 if TYPE_CHECKING:
@@ -44,6 +47,15 @@ class Cast(io.ComfyNode):
                     optional=True,
                     tooltip="The cast so far, from another Cast node. Default: none.",
                 ),
+                ModelSocket.Input(
+                    "model",
+                    optional=True,
+                    tooltip=(
+                        "What speaks this character's lines: the checkpoint of Render Script or Dub Captions with "
+                        "other adapters, from Load LoRA. Lines of different models are spoken one model after the "
+                        "other. Default: not connected, the model that speaks the script."
+                    ),
+                ),
             ],
             outputs=[
                 output(CastSocket, "larger_cast", "The cast so far, plus this character.", shown="cast")
@@ -55,10 +67,19 @@ class Cast(io.ComfyNode):
         return inputs.judge(name=(check_character, name))
 
     @classmethod
-    def execute(cls, name: str, voice: Voice, cast: dict[str, Voice] | None = None) -> io.NodeOutput:
+    def execute(
+        cls,
+        name: str,
+        voice: Voice,
+        cast: dict[str, Voice] | None = None,
+        model: ManagedModel | ServedModel | None = None,
+    ) -> io.NodeOutput:
         check_voice(voice)
         check_cast(cast or {})
         name = check_character(name)
+        if model is not None:
+            check_model(model)
+            voice = replace(voice, by=model)
         return io.NodeOutput(join_casts(cast or {}, {name: voice}, [name]))
 
 

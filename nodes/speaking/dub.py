@@ -194,7 +194,7 @@ class DubCaptions(io.ComfyNode):
             captions, characters, given["language"], seed, limits, read_sounds, pronunciation=lists
         )
         with (
-            model.open(options, once_of(given)) as voicing,
+            model.open(options, once_of(given), speakers) as voicing,
             show_progress(cls.hidden.unique_id) as progress,
         ):
             started = time.perf_counter()

@@ -147,7 +147,7 @@ class RenderScript(io.ComfyNode):
             script, characters, given["language"], seed, gap, sentence_subtitles, pronunciation=lists
         )
         with (
-            model.open(options, once_of(given)) as voicing,
+            model.open(options, once_of(given), cast) as voicing,
             show_progress(node) as progress,
             announce(node, voicing.speaks.rate) as page,
         ):

@@ -78,6 +78,14 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     about = "of the track; new lines are wav for wav, otherwise flac"
     arguments.add_choice(parser, "--format", TRACKS, about)
     parser.add_argument(
+        "--cast-lora",
+        type=arguments.part_lora,
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER[:STRENGTH]",
+        help="a LoRA adapter for a character's lines, beside those of --lora. May be repeated: one for each character",
+    )
+    parser.add_argument(
         "--batch-size",
         type=arguments.whole_number(0, arguments.MOST_BATCH),
         default=0,
@@ -114,8 +122,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if not (options.out / MANIFEST).exists():  # what is there is not of an earlier run
         for path in filter(Path.exists, made):
             parser.error(f"{path} is no earlier run's: choose another folder with --out, or move it away")
-    here = ("checkpoint", "reference")
-    if given := [name for name in here if getattr(options, name) and options.server]:
+    here = ("checkpoint", "reference", "lora", "cast_lora")
+    if given := [name.replace("_", "-") for name in here if getattr(options, name) and options.server]:
         parser.error(f"--{given[0]} needs a model on this computer: leave it out with --server")
 
 

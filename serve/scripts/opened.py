@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...morph.batch.batch import Batch
 from ...morph.batch.speaks import Speaks
 from ...morph.batch.speech import OutOfService
 from ...morph.kept.once import Listener, speak_lines
@@ -35,6 +34,7 @@ from ..terminal.engine import (
     read_reference,
 )
 from .cast import make_cast, server_cast
+from .cast_adapters import CastAdapters
 
 ADDRESS = ("http://", "https://")
 
@@ -96,14 +96,16 @@ def opened(
             yield one
         return
     recording, path = read_reference(options), find_checkpoint(options, console)
+    own = CastAdapters.read(options)
     if (config := read_config(path)) is not None:
-        check_names(make_cast(config.speakers, options, recording, _not_loaded), config)
+        check_names(own.mark(make_cast(config.speakers, options, recording, _not_loaded)), config)
     synthesizer = load_at(path, options)
     model = synthesizer.model
-    cast = make_cast(model.speakers, options, recording, lambda: model)
+    cast = own.mark(make_cast(model.speakers, options, recording, lambda: model))
     settings = make_settings(model, options, batch_size=options.batch_size)
-    with Batch(synthesizer, options.batch_size, linger_s=None) as speaks:
-        yield Opened(speaks, settings, cast, facts_of_model(synthesizer, path, settings), check)
+    facts = own.facts() | facts_of_model(synthesizer, path, settings)
+    with own.speaking(synthesizer, path, options.batch_size) as speaks:
+        yield Opened(speaks, settings, cast, facts, check)
 
 
 def _not_loaded() -> Model:

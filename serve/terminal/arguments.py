@@ -137,6 +137,12 @@ def lora(word: str) -> tuple[str, float]:
     return word, 1.0
 
 
+def part_lora(word: str) -> tuple[str, str, float]:
+    """Read ``NAME=FOLDER`` or ``NAME=FOLDER:STRENGTH``, for argparse."""
+    name, adapter = part(word)
+    return name, *lora(adapter)
+
+
 def check_sources(
     parser: argparse.ArgumentParser, sources: Iterable[Path | None], written: Iterable[Path]
 ) -> None:

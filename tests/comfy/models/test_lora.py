@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = """
 import comfy.cli_args
 comfy.cli_args.args.cpu = True
+import gc
 import sys
 from pathlib import Path
 import comfy.model_management as management
@@ -33,7 +34,9 @@ from qwen3_tts_morph.morph.checkpoint.adapter_file import read_adapter
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.nodes.models.load import check_same
 from qwen3_tts_morph.nodes.models.memory import ManagedModel, load_managed
+from qwen3_tts_morph.nodes.models.remote import ServedModel
 
 base = ManagedModel([load_managed(Path(sys.argv[1]), LoadOptions(engine="graph"))])
 adapter = read_adapter(Path(sys.argv[2]))
@@ -52,6 +55,18 @@ with torch.inference_mode():  # as ComfyUI runs nodes
     assert base.with_adapter(adapter, 0.5).models != adapted.models
     assert base.with_adapter(adapter, 0.0).models == base.models
     assert adapted.models[0].patcher is patcher and size < patcher.model_size() < 2 * size
+    try:
+        check_same(Path(sys.argv[1]), LoadOptions(engine="graph"), adapted.models)
+    except ValueError as error:
+        assert "more_models is checkpoint + LoRA anna at 1, which has an adapter" in str(error)
+    else:
+        raise AssertionError("a model with an adapter may be among those of more devices")
+    try:
+        ServedModel("http://studio").with_adapter(adapter, 1.0)
+    except ValueError as error:
+        assert "start it with --lora" in str(error)
+    else:
+        raise AssertionError("a server takes an adapter")
     plain, trained = speak(base), speak(adapted)
     assert plain[1] != trained[1]
     kept = [list(one[0].engine._graphs._decoders.values()) for one in (plain, trained)]
@@ -60,6 +75,7 @@ with torch.inference_mode():  # as ComfyUI runs nodes
     assert not any(one[0].engine._graphs._decoders for one in (plain, trained)), "caches stay without the model"
     assert speak(base)[1] == plain[1] and speak(adapted)[1] == trained[1]
     del adapted, trained, kept
+    gc.collect()
     assert not patcher.model.merged, "the copies were not freed"
     assert speak(base)[1] == plain[1]
 print("all is well")
@@ -117,6 +133,28 @@ def test_a_line_is_spoken_with_an_adapter(server: ComfyServer, base_dir: Path) -
     assert replaced.ok and not np.array_equal(samples(replaced)[0], trained), "the file was replaced"
 
 
+def test_a_character_has_a_model_of_its_own(server: ComfyServer) -> None:
+    graph = with_lora()
+    del graph["speech"], graph["file"], graph["report"]
+    graph["anna"] = node("MorphTTSCast", name="ANNA", voice=["voice", 0], model=["lora", 0])
+    graph["cast"] = node("MorphTTSCast", name="BEN", voice=["voice", 0], cast=["anna", 0])
+    script = "[seed 1] ANNA: Yes.\n[seed 1] BEN: Yes."
+    graph["script"] = graphs.render_script(script)
+    graph["file"] = node("SaveAudio", audio=["script", 0], filename_prefix="speech")
+    graph["report"] = node("PreviewAny", source=["script", 3])
+    result = server.run(graph)
+    assert result.ok, result.error
+    anna, ben = samples(result)
+    assert not np.array_equal(anna, ben)
+    assert "characters with models of their own: " in shown(result, "report")
+    graph["anna"]["inputs"]["model"] = ["model", 0]
+    same = samples(server.run(graph))
+    assert np.array_equal(*same) and np.array_equal(same[1], ben)
+    graph["other"] = graphs.load_model("0.6B-CustomVoice")
+    graph["anna"]["inputs"]["model"] = ["other", 0]
+    assert "ANNA's model is of another checkpoint than the one that speaks" in str(server.run(graph).error)
+
+
 @pytest.mark.parametrize(
     ("adapter", "sentence"),
     [
@@ -124,7 +162,7 @@ def test_a_line_is_spoken_with_an_adapter(server: ComfyServer, base_dir: Path) -
             "loras/dora",
             "adapter dora cannot be used: it has DoRA (use_dora), which cannot be loaded: merge it",
         ),
-        ("loras/large", "adapter large has talker.model.layers.0.self_attn.q_proj as 64 x 96 and"),
+        ("loras/large", "adapter large has talker.model.layers.0.self_attn.k_proj as 32 x 96 and"),
     ],
 )
 def test_what_cannot_be_added_is_a_sentence(server: ComfyServer, adapter: str, sentence: str) -> None:

@@ -104,7 +104,7 @@ def test_a_loaded_voice_does_not_depend_on_its_file(saved, change):
 
 def test_every_field_of_a_voice_is_in_the_file():
     names = {field.name for field in dataclasses.fields(Voice)}
-    assert names == {*voice_file.TENSORS, *voice_file.TEXTS, "notes"}  # which are of the moment
+    assert names == {*voice_file.TENSORS, *voice_file.TEXTS, "notes", "by"}  # which are of the moment
 
 
 def test_packs_of_before_read_a_voice_with_a_recipe_and_files_of_before_are_the_same(tmp_path):

@@ -27,6 +27,8 @@ from qwen3_tts_morph.serve.scripts import job, saved_lines
 from qwen3_tts_morph.serve.scripts.opened import Opened
 from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES, Plan, SavedLines
 
+from tests.morph.adapters import write_adapter
+
 SCRIPT = """\
 SERENA: Good morning.
 [pause 0.5]
@@ -74,6 +76,29 @@ def test_a_script_becomes_lines_a_track_and_subtitles(
     assert sorted(path.name for path in out.iterdir()) == sorted(
         [*names, "manifest.json", "scene.wav", "scene.srt", "scene.vtt"]
     )
+
+
+def test_a_character_may_have_an_adapter_of_its_own(
+    run: Callable, tiny: list[str], file: Path, checkpoints: Callable[..., Path], tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "anna", checkpoints())
+
+    def render(out: str, *words: str) -> list[bytes]:
+        done = run("script", file, "--out", out, *tiny, *words)
+        assert done.code == 0, done.err
+        return [path.read_bytes() for path in sorted((tmp_path / out).glob("0*.wav"))]
+
+    plain, own = render("plain"), render("own", "--cast-lora", f"ryan={adapter}:0.5")
+    whole = render("whole", "--lora", f"{adapter}:0.5")
+    assert [one == other for one, other in zip(own, plain, strict=True)] == [True, False, True, False]
+    assert own[1] == whole[1] and own[0] != whole[0]
+    assert render("plain", "--cast-lora", f"ryan={adapter}:0.5") == own, "kept lines know the adapters"
+    done = run("script", file, "--out", "other", *tiny, "--cast-lora", f"NOBODY={adapter}")
+    assert done.code == 2 and "--cast-lora names 'NOBODY', who is not in the cast" in done.err
+    done = run(
+        "script", file, "--out", "other", "--server", "http://127.0.0.1:9", "--cast-lora", f"ryan={adapter}"
+    )
+    assert done.code == 2 and "--cast-lora needs a model on this computer" in done.err
 
 
 def test_a_second_run_speaks_nothing_and_gives_the_same_track(

@@ -19,6 +19,7 @@ from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 
 import pack
+from tests.morph.adapters import write_adapter
 from tests.serve.conftest import Client, asked, same_sound
 
 
@@ -55,6 +56,20 @@ def test_a_replica_is_the_same_application(
     assert replica.get("/ready").json() == {"ready": True}, "it is ready as soon as it is there"
     body = asked(response_format="pcm")
     assert same_sound(replica.post(body).content, client.post(body).content)
+
+
+def test_a_replica_speaks_with_its_adapter_and_says_so(
+    speakers: list[Speaker], checkpoint: Callable[..., Path], client: Client, tmp_path: Path
+) -> None:
+    path = checkpoint("tiny", "custom_voice")
+    anna = f"{write_adapter(tmp_path / 'anna', path)}:0.5"
+    given = arguments("--checkpoint", path, "--device", "cpu", "--precision", "fp32", "--lora", anna)
+    replica = Client(ray_server.builder(str(pack.ROOT), given)(), speakers[0])
+    statuses = [one.get("/v1/status").json() for one in (client, replica)]
+    assert [one["adapters"] for one in statuses] == [[], [{"name": "anna", "strength": 0.5}]]
+    assert statuses[0]["fingerprint"] != statuses[1]["fingerprint"]
+    body = asked(response_format="pcm")
+    assert not same_sound(replica.post(body).content, client.post(body).content)
 
 
 def test_what_is_sent_to_a_replica_needs_no_module_of_the_pack() -> None:
