@@ -154,8 +154,9 @@ class Model:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all parameters and buffers of talker and codec; a shared storage counts once."""
-        tensors = [*self.module.parameters(), *self.module.buffers()]
+        """Bytes of all parameters and buffers of talker, codec and tails; a shared storage counts once."""
+        parts = (self.module.talker, self.module.codec, self.module.tails)
+        tensors = [one for part in parts for one in (*part.parameters(), *part.buffers())]
         storages = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}
         return sum(storages.values())
 
