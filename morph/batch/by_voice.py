@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..options import GenerateOptions
 from ..speech.lines import Line, Spoken
@@ -21,7 +22,7 @@ class ByVoice:
         others: by ``Voice.by``; of the same checkpoint, with other adapters, so that languages and words are alike.
     """
 
-    def __init__(self, main: Speaks, others: Mapping[object, Speaks]):
+    def __init__(self, main: Speaks, others: Mapping[Any, Speaks]):
         self._main, self._others = main, others
         self.name, self.rate, self.languages = main.name, main.rate, main.languages
 

@@ -154,7 +154,7 @@ def _by(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
 
 
-def _is_finite(layer: torch.nn.Module) -> bool:
+def _is_finite(layer: Any) -> bool:
     tensors = [layer.scale] if isinstance(layer, Int8Linear) else [layer.weight]
     return all(bool(one.isfinite().all()) for one in tensors)
 
@@ -171,10 +171,11 @@ def _merged_layer(
 
 def _linear(weight: torch.Tensor, bias: torch.nn.Parameter | None) -> torch.nn.Linear:
     """Return a layer with this weight and the same bias, without memory of its own for either."""
-    layer = torch.nn.Linear(weight.shape[1], len(weight), bias=False, device="meta")
+    layer: Any = torch.nn.Linear(weight.shape[1], len(weight), bias=False, device="meta")
     layer.weight = torch.nn.Parameter(weight, requires_grad=False)
     layer.bias = bias
-    return layer.eval()
+    layer.eval()
+    return layer
 
 
 def _own(layer: Any) -> torch.nn.Module:

@@ -59,7 +59,7 @@ class CastAdapters:
         """Yield what speaks all lines, up to ``rows`` at once; ``path``: of the checkpoint; errors as ``adapt``."""
         with ExitStack() as opened:
             main = opened.enter_context(Batch(synthesizer, rows, linger_s=None))
-            others = {}
+            others: dict[str, Speaks] = {}
             for name, (adapter, strength) in self.given.items():
                 own = synthesizer.with_adapter(adapter, strength, path)
                 others[name] = opened.enter_context(Batch(own, rows, linger_s=None))
