@@ -89,5 +89,7 @@ def find_adapter(name: str) -> Path:
         raise ValueError(f"adapter is {name!r}: copy the folder that peft wrote into {PLACES} and press R")
     found = list_adapters(adapter_roots())
     if not isinstance(name, str) or name not in found:  # ComfyUI's API accepts any JSON value
-        raise ValueError(f"adapter {name!r} does not exist: press R to reload the list and choose another")
+        raise ValueError(
+            f"adapter is {name!r}, which is not there: press R to reload the list and choose another"
+        )
     return found[name]

@@ -14,6 +14,7 @@ import soundfile
 
 from tests.comfy import graphs
 from tests.comfy.graphs import DEMO_VOICE, Graph, cloned_voice, load_model, node, shown, speech
+from tests.morph.adapters import write_adapter
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
@@ -41,6 +42,7 @@ def user_files(base_dir: Path, model_folders: Path) -> None:
     voices = base_dir / "models" / "qwen3-tts-voices"
     voices.mkdir(parents=True, exist_ok=True)
     (voices / "damaged.safetensors").write_bytes(b"junk")
+    write_adapter(base_dir / "models" / "loras" / "literal", model_folders / "Qwen3-TTS-12Hz-0.6B-Base")
     broken = base_dir / "models" / "TTS" / "broken"
     shutil.copytree(model_folders / "Qwen3-TTS-12Hz-0.6B-Base", broken)
     (broken / "merges.txt").unlink()
@@ -318,6 +320,12 @@ def kept(**inputs: Any) -> Graph:
     }
 
 
+def adapted() -> Graph:
+    return cloned_voice() | {
+        "lora": node("MorphTTSLoadLora", model=["model", 0], adapter="loras/literal", strength=1.0)
+    }
+
+
 def subtitled(**inputs: Any) -> Graph:
     text = node("PrimitiveStringMultiline", value="1\n00:00:00,000 --> 00:00:01,000\nHi\n")
     return {
@@ -344,7 +352,8 @@ WRITTEN = {
     "Blend Voices": (preset, "blend", ("voice_a", "voice_b", "voice_c", "model")),
     "Shift Voice": (preset, "shift", ("voice", "toward", "away", "away_3", "model")),
     "Save Voice": (preset, "save", ("voice",)),
-    "Cast": (preset, "more", ("voice", "cast")),
+    "Cast": (preset, "more", ("voice", "cast", "model")),
+    "Load LoRA": (adapted, "lora", ("model", "adapter")),
     "Load Model": (speech, "model", ("checkpoint", "precision", "engine", "device", "more_models")),
     "Save Speech": (kept, "save", ("audio", "format", "existing")),
     "Save Subtitles": (subtitled, "save", ("format",)),
@@ -367,6 +376,7 @@ MAY_BE_NOTHING = {
     "Render Script.cast",
     "Dub.cast",
     "Cast.cast",
+    "Cast.model",
 }
 
 

@@ -173,5 +173,5 @@ def test_what_cannot_be_added_is_a_sentence(server: ComfyServer, adapter: str, s
 def test_no_path_is_an_adapter(server: ComfyServer) -> None:
     from tests.comfy.server import ComfyError
 
-    with pytest.raises(ComfyError, match="does not exist: press R to reload the list"):
+    with pytest.raises(ComfyError, match="which is not there: press R to reload the list"):
         server.run(with_lora("../secret"))
