@@ -28,12 +28,14 @@ DATA = Path(__file__).resolve().parents[2] / "data" / "peft_lora"
 def main() -> None:
     pack.load()
     from peft import LoraConfig, get_peft_model
+    from qwen3_tts_morph.morph.checkpoint.adapter_file import adapt, read_adapter
     from qwen3_tts_morph.morph.checkpoint.load import load_model
     from qwen3_tts_morph.morph.options import LoadOptions
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = load_model(Path(sys.argv[1]), LoadOptions("fp32", "sdpa")).upstream
+    path = Path(sys.argv[1])
+    model = load_model(path, LoadOptions("fp32", "sdpa")).upstream
     config = LoraConfig(
         r=4,
         lora_alpha=8,
@@ -62,7 +64,11 @@ def main() -> None:
     save_file(
         {name: weight.contiguous().clone() for name, weight in both.items()}, DATA / "weights.safetensors"
     )
-    print(len(changed), "layers:", *changed)
+    ours = adapt(
+        load_model(path, LoadOptions("fp32", "sdpa")), read_adapter(DATA), 1.0, path
+    ).upstream.state_dict()
+    differ = [name for name, weight in after.items() if not torch.equal(weight, ours[name])]
+    print(len(changed), "layers:", *changed, "; ours differ in", len(differ), "of", len(after), "weights")
 
 
 if __name__ == "__main__":
