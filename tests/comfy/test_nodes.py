@@ -32,7 +32,7 @@ NODES = {
     "MorphTTSSaveSubtitles", "MorphTTSSaveSpeech", "MorphTTSSpeechFromFile", "MorphTTSScriptFromFile",
     "MorphTTSWordCheck", "MorphTTSSpeedPitch", "MorphTTSDub", "MorphTTSRemoteModel",
     "MorphTTSWordCaptions", "MorphTTSTrimRecording", "MorphTTSPronunciation",
-    "MorphTTSLoadLora",
+    "MorphTTSLoadLora", "MorphTTSShiftVoice",
 }  # fmt: skip
 BASE = "Qwen3-TTS-12Hz-0.6B-Base"
 
