@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from ..decode.decoded import Decoded
 from ..model.model import Model
 from ..options import FRAME_RATE, GenerateOptions
@@ -47,6 +49,16 @@ def find_context(model: Model, text: str, decoded: Decoded) -> Context | None:
     if trace is None or model.alignment is None or model.texts.backend is None:
         return Context(codes, text) if len(codes) <= MOST_WHOLE_FRAMES else None
     return _last_words(model, text, decoded, trace)
+
+
+def behind_reference(voice: Voice, context: Context) -> Context:
+    """Return what a piece's prompt goes on from: of an ICL voice its reference too, which keeps its manner of speaking.
+
+    Without it each piece imitates the one before only: the voice drifted from its reference within six pieces.
+    """
+    if voice.ref_codes is None:
+        return context
+    return Context(torch.cat((voice.ref_codes, context.codes)), f"{voice.transcript} {context.text}")
 
 
 def _last_words(model: Model, text: str, decoded: Decoded, trace: Trace) -> Context | None:

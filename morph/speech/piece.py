@@ -97,7 +97,7 @@ class Piece:
         pause_s: seconds of silence before it.
         after_s: and after it; only a line's last piece has any.
         made: its prompt; None until there is one.
-        context: what it goes on from; None: from its voice alone.
+        context: what it goes on from, beside its voice; None: from its voice alone.
         take: the best take so far.
         making: the take that is being made, or was made last and is not judged.
     """

@@ -18,7 +18,7 @@ from ..text.pauses import read_pauses, without_pauses
 from ..text.pronunciation import Reading, mark_notes, shown_text
 from ..text.split import split_text
 from ..voice.prompt import Context, Prompt, PromptBuilder
-from .continuity import find_context
+from .continuity import behind_reference, find_context
 from .echo import begins_elsewhere
 from .lines import Line
 from .piece import Piece
@@ -100,7 +100,8 @@ class LinePieces:
         if context is None:
             self.fresh += 1
             return
-        piece.context, piece.made = context, self.build(piece.text, context)
+        piece.context = context
+        piece.made = self.build(piece.text, behind_reference(self.line.voice, context))
 
     def request(self, piece: Piece, take: int = 1) -> LineRequest:
         """Return a fresh request for a take of a piece."""

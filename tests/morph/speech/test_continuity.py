@@ -134,6 +134,16 @@ def test_each_piece_goes_on_from_the_one_before(model, voice, contexts, built, e
     assert not np.allclose(fresh.waveform[-2000:], spoken.waveform[-2000:], atol=1e-4)
 
 
+def test_the_reference_of_an_icl_voice_stays_in_the_prompt(model, recording, contexts, built) -> None:
+    voice = clone_voice(model, recording, 24000, CloneOptions("icl", "a tone that rises"))
+    render_lines(Synthesizer(model, Engine("graph")), [Line(TEXT, voice, seed=3)], OPTIONS)
+    carried = [context for _, context in built if context is not None]
+    assert len(carried) == 2
+    for context, (text, codes) in zip(carried, contexts, strict=True):
+        assert torch.equal(context.codes, torch.cat((voice.ref_codes, codes[-5:])))
+        assert context.text == f"a tone that rises {text}"
+
+
 def test_the_take_that_stays_is_the_context(model, voice, contexts, monkeypatch) -> None:
     ends = iter(["early", "eos", "eos", "eos"])
     monkeypatch.setattr(pieces, "judge_end", lambda *_: next(ends))
