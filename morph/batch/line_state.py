@@ -113,7 +113,7 @@ class LineState(TurnLine):
         self.parts = LinePieces.open(shared.builder, line, options)
         sizes = ChunkSizes(options.chunk_frames, shared.speed)
         rate, most = self.parts.model.sample_rate, self.parts.sampling.line_frames
-        chunks = LineChunks(sizes, rate, options, most)
+        chunks = LineChunks(sizes, rate, options, most, self.parts.text_of)
         super().__init__(number, chunks, line.voice.ref_codes)
         self.takes = Takes(options.retries if self.speech.delivery.keep else 0)
         self.is_live = waiting.is_live
@@ -452,8 +452,6 @@ class LineState(TurnLine):
     def put(self, chunk: Chunk) -> None:
         self._sent.frames += chunk.frames
         self._sent.samples += len(chunk.samples)
-        if chunk.words is not None:
-            chunk = replace(chunk, words=replace(chunk.words, text=self.parts.pieces[chunk.words.piece].text))
         self.speech.put(chunk)
 
     def note_piece(self) -> None:

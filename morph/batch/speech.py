@@ -31,7 +31,7 @@ class ChunkTrace:
     """Which text token the frames of a chunk are on; they are of one piece.
 
     Args:
-        trace: of its frames.
+        numbers: what engines reported of its frames (``words/trace.py``).
         piece: index of the piece in the line.
         frame: index of the first of these frames in the piece.
         begin: index of the first sample of the piece's first frame in the line's waveform; it may be before the piece's
@@ -39,11 +39,18 @@ class ChunkTrace:
         text: of the piece, as it is spoken; of text that comes late, what there is of it.
     """
 
-    trace: Trace
+    numbers: np.ndarray
     piece: int
     frame: int
     begin: int
-    text: str = ""
+    text: str
+
+    @property
+    def trace(self) -> Trace:
+        """They as a trace, made where it is asked for: few readers do."""
+        trace = Trace.from_numbers(self.numbers)
+        assert trace is not None
+        return trace
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,9 +42,14 @@ class CodeFrames:
         """Return a copy of some frames' codes, int64 ``[n, 16]``; ``end`` None: to the last one."""
         return torch.from_numpy(self._part(begin, end)[:, :FLAG].copy())
 
-    def trace(self, begin: int = 0, end: int | None = None) -> Trace | None:
-        """Return which text token some frames are on; None where the checkpoint does not say it."""
-        return Trace.from_numbers(self._part(begin, end)[:, ALIGNMENT:])
+    def reported(self, begin: int, end: int) -> np.ndarray | None:
+        """Return a copy of what the alignment head said of some frames; None where the checkpoint has none."""
+        numbers = self._part(begin, end)[:, ALIGNMENT:]
+        return numbers.copy() if numbers.any() else None
+
+    def trace(self) -> Trace | None:
+        """Return which text token the frames are on; None where the checkpoint does not say it."""
+        return Trace.from_numbers(self._part(0, None)[:, ALIGNMENT:])
 
     def _part(self, begin: int, end: int | None) -> np.ndarray:
         return self._frames[begin : self._count if end is None else min(end, self._count)]

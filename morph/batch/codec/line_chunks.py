@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import replace
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -53,12 +53,18 @@ class LineChunks:
         sample_rate: in Hz.
         options: the crossfade between pieces, and whether the ends are trimmed.
         most: the line ends after this number of frames, of all pieces; None: never.
+        text_of: returns the text of a piece, by its index.
     """
 
     def __init__(
-        self, sizes: ChunkSizes, sample_rate: int, options: GenerateOptions, most: int | None = None
+        self,
+        sizes: ChunkSizes,
+        sample_rate: int,
+        options: GenerateOptions,
+        most: int | None = None,
+        text_of: Callable[[int], str] = lambda _: "",
     ):
-        self._sizes, self._sample_rate = sizes, sample_rate
+        self._sizes, self._sample_rate, self._text_of = sizes, sample_rate, text_of
         self._pieces: deque[Making] = deque()
         self._join = StreamJoin(None, round(options.crossfade_ms / 1000 * sample_rate))
         self._trim = EndTrim(sample_rate) if options.trim_ends else None
@@ -187,10 +193,9 @@ class LineChunks:
         if not piece.decoded:
             self._places.begin(piece.silence)
         self._places.add(len(wave))
-        frame, place = piece.decoded, self._places
-        trace = piece.codes.trace(frame, frame + codes.shape[0])
-        words = None if trace is None else ChunkTrace(trace, place.index, frame, place.start)
+        begin = piece.decoded
         piece.decoded += codes.shape[0]
+        numbers = piece.codes.reported(begin, piece.decoded)
         self._left -= codes.shape[0]
         piece.waves.append(wave)
         parts = [self._pause(piece), self._join.add(wave)]
@@ -199,7 +204,7 @@ class LineChunks:
             self._pieces.popleft()
         if not self._left:
             parts += self._cut()
-        return self._chunk(codes, parts, now, words)
+        return self._chunk(codes, parts, now, None if numbers is None else (begin, numbers))
 
     def _cut(self) -> list[np.ndarray]:
         """End the line at its limit; return what was held back. No silence follows."""
@@ -226,16 +231,25 @@ class LineChunks:
         return self._join.gap(silence) if silence else NO_SAMPLES
 
     def _chunk(
-        self, codes: torch.Tensor, parts: list[np.ndarray], now: float, words: ChunkTrace | None = None
+        self,
+        codes: torch.Tensor,
+        parts: list[np.ndarray],
+        now: float,
+        reported: tuple[int, np.ndarray] | None = None,
     ) -> Chunk:
+        """Return a chunk; ``reported``: the index of its first frame in the piece, and what is said of its frames."""
         samples = self._finish(concatenate(parts))
-        if words is not None:
-            trimmed = 0 if self._trim is None else self._trim.start
-            words = replace(words, begin=self._lead + words.begin - trimmed)
+        words = None if reported is None else self._words(*reported)
         chunk = Chunk(codes, samples, self._start, self.ended, words=words)
         self._start += len(samples)
         self._sizes.deliver(codes.shape[0], len(samples) / self._sample_rate, now)
         return chunk
+
+    def _words(self, frame: int, numbers: np.ndarray) -> ChunkTrace:
+        """Return which text token the frames of a chunk are on; its samples are joined and trimmed."""
+        place, trimmed = self._places, 0 if self._trim is None else self._trim.start
+        begin = self._lead + place.start - trimmed
+        return ChunkTrace(numbers, place.index, frame, begin, self._text_of(place.index))
 
     def _finish(self, samples: np.ndarray) -> np.ndarray:
         """Return joined samples as they are heard: without silence at the line's ends, and with its pauses there."""
