@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,15 +67,13 @@ class Engine:
         self._use = Exclusive("the engine")
         self.threads = KeptThreads("speech batch")
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> Exclusive:
         """Hold the engine exclusively inside the ``with``; other threads wait.
 
         Decoding does so by itself. A rendering also builds prompts, which joins the model's weights on first use: it
         takes ``Model.exclusive`` first, then this (see ``Synthesizer.session``).
         """
-        with self._use.held():
-            yield
+        return self._use
 
     @property
     def first_times(self) -> FirstTimes:

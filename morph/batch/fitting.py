@@ -48,8 +48,9 @@ def needed_rows(model: Model, lines: Iterable[Waiting]) -> int:
     """
     rows = 0
     for one in lines:
-        text, limit = one.speech.line.text, piece_limit(model, one.speech.options)
-        if one.is_live or one.speech.options.continuity or not limit or not isinstance(text, str):
+        text, options = one.speech.line.text, one.speech.options
+        is_one = one.is_live or options.continuity or not isinstance(text, str)
+        if is_one or not (limit := piece_limit(model, options)):
             rows += 1
         else:
             rows += max(1, -(-len(text) // limit))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -167,7 +165,8 @@ class Queue:
             Busy: if too many wait.
             BatchClosed: if the batch is closed.
         """
-        with self._locked():
+        self._end_left()
+        with self._lock:
             for one in lines:
                 self._check_room(one)
                 insort(self._waiting, one, key=lambda other: other.speech.delivery.order)
@@ -200,7 +199,8 @@ class Queue:
 
     def first(self) -> Waiting | None:
         """Return the next line of the group whose turn it is, without taking it; no batch runs."""
-        with self._locked():
+        self._end_left()
+        with self._lock:
             ready = self._look()
             group = self._turns.next
             return next((one for one in ready if one.group == group), None)
@@ -228,7 +228,7 @@ class Queue:
         ready = [one for one in self._parked if one.is_ready]
         if self._has_room:
             ready += [one for one in self._waiting if one.is_ready]
-        self._turns.note(one.group for one in ready)
+        self._turns.note([one.group for one in ready])
         return ready
 
     def _offered(self, group: Group) -> Waiting | None:
@@ -240,12 +240,14 @@ class Queue:
 
     def offers(self, group: Group) -> bool:
         """Return whether ``take`` would return a line."""
-        with self._locked():
+        self._end_left()
+        with self._lock:
             return self._offered(group) is not None
 
     def take(self, group: Group) -> Waiting | None:
         """Remove the next line for a batch of this group and return it."""
-        with self._locked():
+        self._end_left()
+        with self._lock:
             if (one := self._offered(group)) is not None:
                 self._remove(one)
             return one
@@ -277,19 +279,22 @@ class Queue:
 
     def continues(self, group: Group) -> bool:
         """Return whether a batch of this group that has no line waits for one: no other group does."""
-        with self._locked():
+        self._end_left()
+        with self._lock:
             return not self.is_over and all(one.group == group for one in self._look())
 
     @property
     def is_asked(self) -> bool:
         """Whether lines that could be spoken have no row."""
-        with self._locked():
+        self._end_left()
+        with self._lock:
             return bool(self._look())
 
     @property
     def turn_left_s(self) -> float | None:
         """Seconds until the batch is to be left to another group, None while none waits."""
-        with self._locked():
+        self._end_left()
+        with self._lock:
             self._look()
             return self._turns.left_s
 
@@ -324,19 +329,14 @@ class Queue:
         """Whether ``close`` or ``leave`` was called."""
         return self._closed
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock, without the lines whose readers have left. Those are ended after it: they tell others."""
-        leavers: list[Waiting] = []
-        try:
-            with self._lock:
-                leavers = [one for one in (*self._waiting, *self._parked) if one.speech.is_cancelled]
-                for one in leavers:
-                    self._remove(one)
-                yield
-        finally:
-            for one in leavers:
-                one.leave()
+    def _end_left(self) -> None:
+        """End the lines whose readers have left; without the lock, as they tell others."""
+        with self._lock:
+            left = [one for one in (*self._waiting, *self._parked) if one.speech.is_cancelled]
+            for one in left:
+                self._remove(one)
+        for one in left:
+            one.leave()
 
     @property
     def status(self) -> BatchStatus:

@@ -102,7 +102,7 @@ class Running:
         try:
             choice = engine.choose(model)
             self._turns = CodecTurns(
-                partial(engine.open_codec, model, choice, self._settings.rows), model.codec.dtype, self._speed
+                partial(engine.open_codec, model, choice, self._settings.rows), model.codec, self._speed
             )
             whole = WholeCodec(partial(engine.decode_waveforms, model, choice, on_chunk=self._check_open))
             builder = engine.prompt_builder(model)

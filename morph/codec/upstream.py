@@ -44,7 +44,7 @@ def decode_waveform(
         piece = model.codec.decoder(rows[..., chunk.start - chunk.context : chunk.start + chunk.frames])
         pieces.append(piece[0, 0, chunk.context * model.samples_per_frame :])
     waveform = torch.cat(pieces).float().cpu().numpy()
-    check_samples(waveform, model.codec.dtype)
+    check_samples(waveform, model.codec)
     return cut_reference(waveform, codes, reference)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import torch
 
@@ -21,10 +23,18 @@ def not_finite(dtype: torch.dtype) -> NotFinite:
     )
 
 
-def check_samples(samples: np.ndarray, dtype: torch.dtype) -> None:
-    """Raise ``NotFinite`` if a codec that computes in ``dtype`` has made a sample that is NaN."""
+class Computes(Protocol):
+    """A module, which computes in its dtype. transformers looks at its weights for it: ask for errors only."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """It."""
+
+
+def check_samples(samples: np.ndarray, codec: Computes) -> None:
+    """Raise ``NotFinite`` if a codec has made a sample that is NaN."""
     if not np.isfinite(samples.sum()):
-        raise not_finite(dtype)
+        raise not_finite(codec.dtype)
 
 
 def of_voice(error: NotFinite, voice: str) -> NotFinite:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,20 +79,22 @@ class Model:
         self.sampling = Sampling.from_config(self.upstream.generate_config)
         self.profile = TextProfile()
         self.alignment: AlignmentHead | None = None  # what says which word is spoken; None: nothing does
+        # "auto" and the checkpoint's own, without the dialects.
+        self.languages = list_languages(self.config.talker_config.codec_language_id)
+        self.sample_rate = int(self.codec.get_output_sample_rate())  # of the codec's sound, in Hz (24000)
+        self._place = self.talker.get_text_embeddings()  # its weight says where the talker is
         self.fingerprint = ""  # of the files that it was loaded from; "" if it was not loaded from files
         self.adapters: tuple[Applied, ...] = ()  # that its weights contain
         self._first: Model | None = None
         self._use = Exclusive("the model")
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> Exclusive:
         """Hold the model exclusively inside the ``with``; other threads wait.
 
         Speaking and cloning hold it: the first use joins weights in place, and torch's thread count is shared by the
         process (see ``threads.limit_threads``). To use the engine's caches too, take ``Engine.exclusive`` after it.
         """
-        with self._use.held():
-            yield
+        return self._use
 
     @property
     def title(self) -> str:
@@ -121,11 +122,6 @@ class Model:
         return list(self.config.talker_config.spk_id or {})
 
     @property
-    def languages(self) -> list[str]:
-        """The languages to choose from: "auto" and the checkpoint's own, without the dialects."""
-        return list_languages(self.config.talker_config.codec_language_id)
-
-    @property
     def can_clone(self) -> bool:
         """Whether the checkpoint has a speaker encoder."""
         return self.upstream.speaker_encoder is not None
@@ -138,13 +134,13 @@ class Model:
     @property
     def device(self) -> torch.device:
         """The talker's device."""
-        device: torch.device = self.talker.get_text_embeddings().weight.device
+        device: torch.device = self._place.weight.device
         return device
 
     @property
     def dtype(self) -> torch.dtype:
         """The talker's dtype."""
-        dtype: torch.dtype = self.talker.get_text_embeddings().weight.dtype
+        dtype: torch.dtype = self._place.weight.dtype
         return dtype
 
     @property
@@ -166,11 +162,6 @@ class Model:
         return str(self.talker.config._attn_implementation)
 
     @property
-    def sample_rate(self) -> int:
-        """The codec's output sample rate in Hz (24000)."""
-        return int(self.codec.get_output_sample_rate())
-
-    @property
     def samples_per_frame(self) -> int:
         """The number of samples that one frame of 16 codes decodes to (1920)."""
         return int(self.codec.get_decode_upsample_rate())
@@ -189,6 +180,7 @@ class Model:
         """Return a model with another talker and other tails, but the same tokenizer, codec, settings and lock."""
         other = copy.copy(self)
         other.upstream, other.talker, other._first = upstream, upstream.talker, self.first
+        other._place = other.talker.get_text_embeddings()
         other.module = Qwen3TTS(upstream, self.codec)
         other.module.tails.update(tails)
         other.module.eval().requires_grad_(False)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class Exclusive:
-    """A lock that a thread may take several times.
+    """A lock that a thread may take several times: it is held inside a ``with``, and other threads wait.
 
     A process that is forked while another thread holds it has a copy that nobody ever releases: that is an error there.
 
@@ -21,26 +19,28 @@ class Exclusive:
         self._name = name
         self._lock = threading.RLock()
         self._holder: tuple[int, int] | None = None  # process and thread
+        self._times = 0  # that it has been taken and not released
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold it inside the ``with``; other threads wait.
+    def __enter__(self) -> None:
+        """Take it.
 
         Raises:
             RuntimeError: if it was held by another thread when this process was forked.
         """
         here, holder = (os.getpid(), threading.get_ident()), self._holder
-        # The thread that forked is the main one here. A new thread may have the ident of one that is gone.
-        is_main = threading.current_thread() is threading.main_thread()
-        is_holder = holder is not None and holder[1] == here[1] and is_main
-        if holder is not None and holder[0] != here[0] and not is_holder:
-            raise RuntimeError(
-                f"{self._name} was in use when this process was forked, and cannot be used here: fork while nothing is "
-                "spoken, or load the model in this process"
-            )
-        with self._lock:
-            before, self._holder = self._holder, here
-            try:
-                yield
-            finally:
-                self._holder = before
+        if holder is not None and holder[0] != here[0]:
+            # The thread that forked is the main one here. A new thread may have the ident of one that is gone.
+            is_main = threading.current_thread() is threading.main_thread()
+            if not (is_main and holder[1] == here[1]):
+                raise RuntimeError(
+                    f"{self._name} was in use when this process was forked, and cannot be used here: fork while "
+                    "nothing is spoken, or load the model in this process"
+                )
+        self._lock.acquire()
+        self._holder, self._times = here, self._times + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._times -= 1
+        if not self._times:
+            self._holder = None
+        self._lock.release()

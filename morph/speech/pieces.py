@@ -39,6 +39,11 @@ class LinePieces:
         said: the text as it is spoken, once all of it is known.
         readings: what of the text is read as something else, once all of it is known.
         fresh: how many pieces could not continue the one before.
+
+    Attributes:
+        model: the checkpoint.
+        sampling: the options', or the checkpoint's own.
+        limit: the longest piece in characters, 0 for any length.
     """
 
     line: Line
@@ -50,25 +55,15 @@ class LinePieces:
     readings: tuple[Reading, ...] = ()
     fresh: int = 0
 
+    def __post_init__(self) -> None:
+        self.model = self.builder.model
+        self.sampling = self.options.sampling or self.model.sampling
+        self.limit = piece_limit(self.model, self.options)
+
     @classmethod
     def open(cls, builder: PromptBuilder, line: Line, options: GenerateOptions) -> LinePieces:
         """Return a line without pieces."""
         return cls(line, options, builder, normalizer_of(builder.model, options))
-
-    @property
-    def model(self) -> Model:
-        """The checkpoint."""
-        return self.builder.model
-
-    @property
-    def sampling(self) -> Sampling:
-        """The options' sampling, or the checkpoint's own."""
-        return self.options.sampling or self.model.sampling
-
-    @property
-    def limit(self) -> int:
-        """The longest piece in characters, 0 for any length."""
-        return piece_limit(self.model, self.options)
 
     def cut(self) -> None:
         """Add all pieces of a complete text that the line's limit can reach.
@@ -267,13 +262,18 @@ def normalizer_of(
     model: Model, options: GenerateOptions, on_sentence: Callable[[], None] | None = None
 ) -> Normalizer:
     """Return what writes out the texts of lines, as the checkpoint needs it and the options allow."""
-    return Normalizer(model.profile.normalize if options.normalize == "auto" else "", on_sentence)
+    return Normalizer(_written_language(model, options), on_sentence)
+
+
+def _written_language(model: Model, options: GenerateOptions) -> str:
+    """Return the language whose figures are written out, "" for none."""
+    return model.profile.normalize if options.normalize == "auto" else ""
 
 
 def piece_limit(model: Model, options: GenerateOptions) -> int:
     """Return the longest piece in characters, 0 for any length; where a stop may be added, there is room for it."""
     limit = min(options.split_chars, model.profile.longest_piece)
-    return limit - 1 if limit and normalizer_of(model, options).language else limit
+    return limit - 1 if limit and _written_language(model, options) else limit
 
 
 def text_as_spoken(line: Line, text: SpokenText) -> str:

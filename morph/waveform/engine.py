@@ -159,7 +159,7 @@ class BatchCodec:
         for placed in row:
             chunk, begin = placed.chunk, (placed.position + placed.chunk.context) * per_frame
             own = samples[begin : begin + chunk.frames * per_frame]
-            check_samples(own, self.codec.dtype)
+            check_samples(own, self.codec)
             waves[chunk.line][chunk.start * per_frame :][: len(own)] = own
 
     def _try(self, weights: CodecWeights, plan: torch.Tensor) -> _SamplesInFlight:

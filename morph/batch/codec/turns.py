@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...graph.rows import FIRST_AT_ONCE
-from ...model.finite import NotFinite, check_samples
+from ...model.finite import Computes, NotFinite, check_samples
 from ...runtime.sizes import power_above
 from ...speech.piece import Piece
 from ...waveform.stream import LineCodec, WavesInFlight
@@ -28,12 +28,12 @@ class CodecTurns:
 
     Args:
         open_codec: called before the first chunk.
-        dtype: of the codec, for the error about samples that are not finite.
+        module: of the codec, for the error about samples that are not finite.
         speed: of the frames and the codec; measured here.
     """
 
-    def __init__(self, open_codec: Callable[[], LineCodec], dtype: torch.dtype, speed: Speed):
-        self._open_codec, self._dtype, self._speed = open_codec, dtype, speed
+    def __init__(self, open_codec: Callable[[], LineCodec], module: Computes, speed: Speed):
+        self._open_codec, self._module, self._speed = open_codec, module, speed
         self._count = 0  # of turns
         self._ahead_s = 0.0  # spent on the next chunk before its codes came
         self._ahead: set[int] = set()  # lines of which a chunk was begun before its codes came
@@ -256,7 +256,7 @@ class CodecTurns:
     def _add(self, line: TurnLine, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
         """Pass a chunk on; return whether its piece has ended with it, or its line with samples that are not finite."""
         try:
-            check_samples(wave, self._dtype)
+            check_samples(wave, self._module)
         except NotFinite as error:
             line.leave_codec()
             line.break_off(error)

@@ -22,7 +22,7 @@ from qwen3_tts_morph.morph.text.signs import plain
 from qwen3_tts_morph.morph.text.split import split_sentences, split_text
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-MODEL: Any = SimpleNamespace(profile=TextProfile(longest_piece=100, normalize="en"))
+MODEL: Any = SimpleNamespace(profile=TextProfile(longest_piece=100, normalize="en"), sampling=None)
 VOICE = Voice("preset", "", speaker="ryan")
 LIMIT = piece_limit(MODEL, GenerateOptions())
 VERSE = """\

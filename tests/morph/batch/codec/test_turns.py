@@ -148,7 +148,7 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
     for module in (codec_turns, pacing):
         monkeypatch.setattr(module, "time", clock)
     speed = Speed(AUDIO_S)
-    turns = CodecTurns(partial(Codec, device), torch.float32, speed)
+    turns = CodecTurns(partial(Codec, device), torch.zeros(0), speed)
     lines = [Heard(number, speed, device, *times) for number, times in enumerate(plan)]
     in_flight: deque[tuple[int, float]] = deque()
     last = max(line.begins + line.frames for line in lines)
@@ -246,7 +246,7 @@ def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypa
     device = Device(0.002, 0.0005)
     monkeypatch.setattr(codec_turns, "time", SimpleNamespace(perf_counter=lambda: device.now))
     speed = Speed(AUDIO_S)
-    turns, line = CodecTurns(partial(Codec, device), torch.float32, speed), Heard(0, speed, device, 0, 40)
+    turns, line = CodecTurns(partial(Codec, device), torch.zeros(0), speed), Heard(0, speed, device, 0, 40)
 
     def steps_of_a_turn(comes: bool) -> int:
         line.made.codes.append(np.zeros(REPORT_WIDTH, dtype=np.int64))
