@@ -159,7 +159,8 @@ class Engine:
         with self.exclusive():
             choice = choice or self.choose(model)
             if choice.engine == "graph":
-                return self._graphs.decode(model, lines, options, on_frame)
+                decoder = self._graphs.decoder(model, lines, options)
+                return decoder.decode(model, lines, options, on_frame)
             return eager.decode(model, lines, options, on_frame)
 
     def decode_waveforms(

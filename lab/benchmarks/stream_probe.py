@@ -158,7 +158,7 @@ class Arrivals:
 
     def __init__(self, source: LineSource, together: int, count: int, frames: int):
         self.late, self.collected, self.ahead = True, source.collected, NOTHING_AHEAD
-        self.most = source.most
+        self.most, self.rows = source.most, source.rows
         self.at: list[float] = []  # of each line that arrived while others played: time.perf_counter()
         self._source, self._together, self._frames = source, together, frames
         self._every = max(1, frames // (count + 1))
@@ -280,6 +280,10 @@ class _Watched:
     @property
     def most(self) -> int | None:
         return self._source.most
+
+    @property
+    def rows(self) -> int:
+        return self._source.rows
 
     @property
     def done(self) -> bool:

@@ -81,7 +81,7 @@ class Running:
         self._synthesizer, self._queue = synthesizer, queue
         self._settings = settings.fit(synthesizer.model, queue.of_group(first.group))
         self.most = None if self._settings is settings else self._settings.rows
-        self._options = replace(first.speech.options, batch_size=settings.rows)
+        self._options, self.rows = first.speech.options, settings.rows
         self._group, self.ahead = first.group, settings.ahead
         self._speed = Speed(1 / FRAME_RATE)
         self._lines: dict[int, LineState] = {}

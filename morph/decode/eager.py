@@ -125,7 +125,6 @@ def decode(
     experiment = experiment or Experiment()
     predictor = experiment.predictor or choose_predictor(model, options)
     source = as_source(lines)
-    options = replace(options, batch_size=rows_of(options.batch_size, source))
     batches = EagerRows(model, options, source, replace(experiment, predictor=predictor))
     with choose_kernels(options.seq_groups):
         return Loop(model, source, batches).run(on_frame)
@@ -159,13 +158,14 @@ class EagerRows:
 
     def __init__(self, model: Model, options: GenerateOptions, source: LineSource, experiment: Experiment):
         self._model, self._options, self._source, self._experiment = model, options, source, experiment
+        self._rows = rows_of(options.batch_size, source)
         self._batches: list[_Batch] = []
         self._due: deque[_Batch] = deque()  # those whose frames have not been made in this step
 
     def room(self, waiting: int) -> int:
         if self._batches and not self._source.late:
             return 0
-        return min(waiting, self._options.batch_size - sum(len(batch.rows) for batch in self._batches))
+        return min(waiting, self._rows - sum(len(batch.rows) for batch in self._batches))
 
     def admit(self, lines: Mapping[int, LineRequest]) -> None:
         # A line with late text is a batch of its own, so that no other waits for it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeAlias
 
-from ..options import MOST_LINES
+from ..options import AUTO_ROWS, MOST_LINES
 from .request import LineRequest
 
 PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many lines takes
@@ -60,6 +60,10 @@ class LineSource(Protocol):
         """The most lines that can be decoded at a time, None for any number."""
 
     @property
+    def rows(self) -> int:
+        """How many rows an engine may have for them; ``AUTO_ROWS``: as the options of the decoding say."""
+
+    @property
     def done(self) -> bool:
         """Whether no line is ready and none will come."""
 
@@ -85,6 +89,7 @@ class GivenLines:
     late = False
     collected = True
     ahead = NOTHING_AHEAD
+    rows = AUTO_ROWS
 
     def __init__(self, lines: Sequence[LineRequest]):
         self.ready: deque[LineRequest] = deque(lines)
@@ -113,11 +118,15 @@ class GivenLines:
         raise RuntimeError("no line can make a frame, and no other will come")
 
 
+def limit_of(batch_size: int, lines: Lines) -> int:
+    """Return how many rows lines may have: what their source says, or else ``batch_size``."""
+    return batch_size if isinstance(lines, Sequence) else lines.rows or batch_size
+
+
 def rows_of(batch_size: int, lines: Lines) -> int:
-    """Return the rows for lines: ``batch_size`` at most; ``AUTO_ROWS`` takes all that are given."""
-    given = len(lines) if isinstance(lines, Sequence) else lines.most
-    most = batch_size or MOST_LINES
-    return max(1, min(given or batch_size or 1, most))
+    """Return the rows for lines: ``limit_of`` at most; ``AUTO_ROWS`` takes all that are given."""
+    given, limit = len(lines) if isinstance(lines, Sequence) else lines.most, limit_of(batch_size, lines)
+    return max(1, min(given or limit or 1, limit or MOST_LINES))
 
 
 Lines: TypeAlias = "Sequence[LineRequest] | LineSource"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
-from ..decode.decoded import Decoded
-from ..decode.source import Lines, rows_of
+from ..decode.source import Lines, limit_of, rows_of
 from ..frame.weights import KeptWeights
 from ..model.model import Model
 from ..options import GenerateOptions
@@ -52,17 +49,11 @@ class DecoderPool:
         """What kept frames from being replayed as graphs, or None."""
         return next((one.fallback for one in self._decoders.values() if one.fallback), None)
 
-    def decode(
-        self,
-        model: Model,
-        lines: Lines,
-        options: GenerateOptions,
-        on_frame: Callable[[int], None] | None = None,
-    ) -> list[Decoded]:
-        """Decode any number of lines, at most ``options.batch_size`` at a time; see ``GraphDecoder.decode``."""
+    def decoder(self, model: Model, lines: Lines, options: GenerateOptions) -> GraphDecoder:
+        """Return what decodes any number of lines, ``rows_of`` them at a time."""
         needed = rows_of(options.batch_size, lines)
-        decoder = self._decoder(needed, options.batch_size or needed, model.device)
-        return decoder.decode(model, lines, options, on_frame)
+        limit = limit_of(options.batch_size, lines)
+        return self._decoder(needed, limit or needed, model.device)
 
     def free(self) -> None:
         """Release all graphs and caches."""

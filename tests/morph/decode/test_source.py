@@ -50,6 +50,7 @@ class Source:
     late = collected = True
     ahead = Ahead()
     most = None
+    rows = AUTO_ROWS
 
     def __init__(self, requests: list[LineRequest], schedule: Callable[[list[Arriving]], None]):
         self.coming, self.ready = deque(requests), deque()
@@ -236,3 +237,7 @@ def test_rows_are_those_asked_for_or_all_that_are_given():
     assert rows_of(AUTO_ROWS, [None] * 600) == MOST_LINES
     source = Source([], lambda _: None)
     assert [rows_of(size, source) for size in (AUTO_ROWS, 3)] == [1, 3]
+    source.rows = 4  # as a running batch says: its lines may ask for anything
+    assert [rows_of(size, source) for size in (AUTO_ROWS, 3, 8)] == [4, 4, 4]
+    source.most = 2
+    assert rows_of(8, source) == 2

@@ -174,10 +174,10 @@ def test_failures_are_remembered_after_the_engine_is_freed(model, monkeypatch):
     use(monkeypatch, kernels)
     engines = DecoderPool()
     prompts = prompts_of(model)[:1]
+    options = GenerateOptions(5, Sampling(), 1)
     for _ in range(2):
-        engines.decode(
-            model, line_requests(prompts, guards_of(prompts), [1]), GenerateOptions(5, Sampling(), 1)
-        )
+        requests = line_requests(prompts, guards_of(prompts), [1])
+        engines.decoder(model, requests, options).decode(model, requests, options)
         engines.free()
     assert kernels.calls == 1
 

@@ -60,7 +60,8 @@ def test_free_releases_caches_and_graphs(load):
     prompts, engines = prompts_of(model), DecoderPool()
 
     def decode():
-        return engines.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 8))
+        requests, options = line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 8)
+        return engines.decoder(model, requests, options).decode(model, requests, options)
 
     first = decode()
     slots = engines._decoders[False]._slots
@@ -75,7 +76,8 @@ def test_free_releases_caches_and_graphs(load):
 
 def test_free_releases_the_views_of_the_weights(fresh):
     prompts, engines = prompts_of(fresh), DecoderPool()
-    engines.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 8))
+    requests, options = line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 8)
+    engines.decoder(fresh, requests, options).decode(fresh, requests, options)
     fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
     engines.free()
     move(fresh.module)
