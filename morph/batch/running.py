@@ -85,6 +85,7 @@ class Running:
         self._group, self.ahead = first.group, settings.ahead
         self._speed = Speed(1 / FRAME_RATE)
         self._lines: dict[int, LineState] = {}
+        self._heard: list[LineState] = []  # those whose sound is read while it is made
         self._ready: list[_Ready] = []
         self._count = self._wave = 0
         self._is_idle = False
@@ -163,7 +164,7 @@ class Running:
                 for piece, request in line.next_requests():
                     self._add(line, piece, request)
         self._drop_cancelled()
-        self.late = self._is_heard or self._queue.has_live
+        self.late = bool(self._heard) or self._queue.has_live
 
     def _add(self, line: LineState, piece: Piece, request: LineRequest) -> None:
         """Queue a piece for a row, by the order of its line. Of those that nobody hears yet the longest goes first.
@@ -180,11 +181,9 @@ class Running:
 
     def _drop_cancelled(self) -> None:
         """End the pieces of lines that are to end before they have a row."""
-        if any(one.request.is_cancelled for one in self._ready):
-            dropped = [one for one in self._ready if one.request.is_cancelled]
-            self._ready = [one for one in self._ready if not one.request.is_cancelled]
-            for one in dropped:
-                one.request.end("cancelled")
+        for one in [one for one in self._ready if one.request.is_cancelled]:
+            self._ready = [other for other in self._ready if other is not one]
+            one.request.end("cancelled")
 
     @property
     def _goes_on(self) -> bool:
@@ -192,15 +191,10 @@ class Running:
         waits = self._queue.continues(self._group) and not (self._is_idle and not self._lines)
         return waits or self._queue.offers(self._group)
 
-    @property
-    def _heard(self) -> list[LineState]:
-        """The lines whose sound is read while it is made."""
-        return [line for line in self._lines.values() if line.is_live]
-
-    @property
-    def _is_heard(self) -> bool:
-        """Whether any line is."""
-        return any(line.is_live for line in self._lines.values())
+    def _note_lines(self) -> None:
+        """Note which lines there are, after one has come, has left, or is heard from now on."""
+        self._heard = [line for line in self._lines.values() if line.is_live]
+        self._queue.counts.speaking = len(self._lines)
 
     @property
     def _complete_now(self) -> int:
@@ -219,9 +213,9 @@ class Running:
 
     def _hear(self) -> None:
         """Let complete lines be heard whose readers want that by now."""
-        for line in self._lines.values():
-            if not line.is_live and line.speech.is_heard:
-                line.hear()
+        unheard = [line for line in self._lines.values() if not line.is_live]
+        if [line for line in unheard if line.speech.is_heard and line.hear()]:
+            self._note_lines()
 
     def _let_go(self, always: bool = False) -> list[LineState]:
         """Release the lines that have ended, and park those that need no row; return those that may still ask for one.
@@ -240,6 +234,8 @@ class Running:
         ended = [line for line in lines if line.number in self._lines and line.is_done]
         for line in ended:
             self._release(line)
+        if ended:
+            self._note_lines()
         for line in ended:  # all are released first: a reader who has all of its line may look at the status
             line.finish()
         return [line for line in lines if line.number in self._lines]
@@ -248,7 +244,6 @@ class Running:
         if line.begun:
             self._turns.end(line)
         del self._lines[line.number]
-        self._queue.counts.speaking = len(self._lines)
 
     def _park(self, line: LineState, is_over: bool, always: bool) -> bool:
         """Take a line out of the batch if it needs no row for now; return whether it was looked at.
@@ -265,6 +260,7 @@ class Running:
             self._turns.finish_piece(line)
         if not line.is_done:
             self._release(line)
+            self._note_lines()
             self._queue.park(line.waiting, line)
         return True
 
@@ -287,8 +283,9 @@ class Running:
             if (line := self._open(one)) is not None:
                 opened.append(line)
                 playing += line.is_live or playing > 0
-            # The queue counts those that have begun.
-            self._queue.counts.speaking = len(self._lines)
+            self._queue.counts.speaking = len(self._lines)  # the queue counts those that have begun
+        if opened:
+            self._note_lines()
         return opened
 
     def _open(self, one: Waiting) -> LineState | None:
