@@ -43,7 +43,7 @@ def names(paths: list[Path]) -> list[str]:
 
 def test_every_node_of_the_pack_has_an_example() -> None:
     used = {node["type"] for path in WORKFLOWS for node in read(path)["nodes"]}
-    # A remote model needs a server that the computer's owner has listed, and a LoRA somebody's training: they have pages
+    # A remote model needs a server that the owner has listed, a LoRA somebody's training: they have pages
     # in docs/ instead.
     assert own_nodes() - used == {"MorphTTSRemoteModel", "MorphTTSLoadLora"}
     assert used <= own_nodes() | CORE
