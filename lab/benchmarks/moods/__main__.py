@@ -209,7 +209,7 @@ def measure_all(
     yield row("none", 0, figures_of(plain, plain), {**more, "failed": failed(plain)})
     for pair in pairs:
         if pair.alike:
-            yield row(pair.name, RECORDINGS, pair_figures(pair), {**more, "failed": 0})
+            yield row(pair.name, RECORDINGS, pair_figures(pair), {**more, "voices": [], "failed": 0})
         ends = [
             [voice_of(synthesizer.model, word) for word in side.values()] for side in (pair.toward, pair.away)
         ]
@@ -252,6 +252,7 @@ def describe(one: Mapping[str, Any]) -> str:
     cells = [
         one["pair"],
         one["strength"] if isinstance(one["strength"], str) else f"{one['strength']:g}",
+        ", ".join(one.get("voices", ())),
         str(one["lines"]),
     ]
     for name in FIGURES:
