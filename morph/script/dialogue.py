@@ -16,7 +16,7 @@ from ..speech.lines import Line, Spoken
 from ..speech.seeds import hash_seed, take_seed
 from ..speech.takes import ERROR
 from ..text.pronunciation import PronunciationList
-from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults
+from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood
 from ..text.scripts.subtitles import Caption, to_srt
 from ..voice.voice import Voice
 from .retime import check_retiming, retime, retiming_of
@@ -117,7 +117,11 @@ def check_instructions(
         why = _why_refused(speaks, line, options)
         if why and not _why_refused(speaks, replace(line, instruct=None), options):
             said = source.instruct[:SHOWN_INSTRUCTION]
-            errors.append(f"line {source.number}: {said!r} is an instruction: {why}")
+            mood = with_mood(source.name, said)
+            errors.append(
+                f"line {source.number}: {said!r} is an instruction: {why}; or name a voice {mood!r}, which speaks "
+                "such a line without one"
+            )
     if errors:
         raise ScriptError(report_faults(errors))
 

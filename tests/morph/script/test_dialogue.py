@@ -63,6 +63,7 @@ def test_an_instruction_that_the_checkpoint_does_not_follow_is_reported_with_its
     with pytest.raises(ScriptError) as caught:
         read_script(speaks, ScriptRequest(script, cast), OPTIONS)
     said = str(caught.value)
+    assert "(softly)', which speaks such a line without one" in said
     assert "line 7: 'softly' is an instruction: " in said and "does not follow instructions" in said
     assert "line 9: 'V.O.' is" in said and "line 8" not in said
 
