@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -121,6 +122,15 @@ class Environment:
     def install(self, *names: str) -> None:
         assert self.run("-m", "pip", "install", "--no-deps", "--force-reinstall", *names).returncode == 0
 
+    def place(self, site: Path, *names: str) -> None:
+        """Leave what pip installs from the wheels of these packages, and nothing else; pip takes longer."""
+        for path in [*site.glob("qwen*"), *site.glob("transformers*")]:
+            shutil.rmtree(path)
+        for name in names:
+            [found] = self.wheels.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
+            with zipfile.ZipFile(found) as archive:
+                archive.extractall(site)
+
     def there(self) -> tuple[str, ...]:
         """Return what ``import qwen_tts`` imports, and which packages are installed."""
         script = (
@@ -139,14 +149,20 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install.create_environment(tmp_path_factory.mktemp("pythons") / "env")
 
 
+@pytest.fixture(scope="module")
+def site(python: Path) -> Path:
+    """The folder of that Python's packages."""
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    return Path(subprocess.check_output([python, "-c", where], text=True).strip())
+
+
 @pytest.fixture
-def environment(python: Path, tmp_path: Path) -> Environment:
+def environment(python: Path, site: Path, tmp_path: Path) -> Environment:
     """transformers 5 with the qwen_tts of transformers 4, as after an update of ComfyUI."""
     made = Environment(python, tmp_path / "wheels")
     wheel(made.wheels, "transformers", "5.17.0", "transformers/__init__.py")
     wheel(made.wheels, OLD, "0.1.1", *FILES)
-    made.run("-m", "pip", "uninstall", "--yes", NEW)
-    made.install("transformers", OLD)
+    made.place(site, "transformers", OLD)
     assert made.there() == (OLD, OLD, OLD)
     return made
 
@@ -184,10 +200,9 @@ def test_a_failed_installation_keeps_the_old_package(environment: Environment) -
     assert "What was installed before is still there" in done.stderr.splitlines()[-1]
 
 
-def test_an_older_package_of_the_same_name_is_replaced(environment: Environment) -> None:
+def test_an_older_package_of_the_same_name_is_replaced(environment: Environment, site: Path) -> None:
     wheel(environment.wheels, NEW, "0.1.0", *FILES)
-    environment.run("-m", "pip", "uninstall", "--yes", OLD)
-    environment.install(NEW)
+    environment.place(site, "transformers", NEW)
     assert environment.run("install.py").returncode == 1 and environment.there() == (NEW, NEW, NEW)
     wheel(environment.wheels, NEW, "0.1.1.post1", *FILES)
     assert environment.run("install.py").returncode == 0
