@@ -1,4 +1,4 @@
-"""After a fork: what was made before is usable in the child, or says in one sentence that it is not."""
+"""In a process of its own: what a fork finds, and a process that ends while a line is spoken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pack import ROOT
 from tests.patience import PATIENCE
 
-FORKING = """
+BEGIN = """
 import os, sys, threading, traceback
 import pack
 pack.load()
@@ -26,8 +26,12 @@ from qwen3_tts_morph.morph.batch.stream import stream_line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 model = load_model(Path(sys.argv[1]))
-synthesizer = Synthesizer(model, Engine("graph"))
-line, options = Line("Hello there.", preset_voice(model, "ryan")), GenerateOptions(5, Sampling(max_new_tokens=9))
+synthesizer = Synthesizer(model, Engine(sys.argv[2]))
+voice = preset_voice(model, "ryan")
+"""
+# What was made before a fork is usable in the child, or says in one sentence that it is not.
+FORK = """
+line, options = Line("Hello there.", voice), GenerateOptions(5, Sampling(max_new_tokens=9))
 
 def codes(chunks):
     return torch.cat([chunk.codes for chunk in chunks])
@@ -82,10 +86,36 @@ go.set()
 holder.join()
 print("forked")
 """
+# A thread that is in torch when Python ends would abort it, with exit code 134.
+END = """
+service = Batch(synthesizer, 1)
+service.speak(Line("A line that takes a while. " * 20, voice)).take()
+print("speaks", flush=True)
+"""
+
+
+def run(program: str, *words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-c", program, *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def ended(checkpoint) -> subprocess.CompletedProcess[str]:
+    """A process that has forked, where that can be, and ends while it speaks."""
+    fork = FORK if hasattr(os, "fork") else ""
+    return run(BEGIN + fork + END, checkpoint("tiny", "custom_voice"), "graph")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_process_speaks_or_says_why_not(checkpoint) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", FORKING, str(checkpoint("tiny", "custom_voice"))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stdout.split() == ["forked"] and done.returncode == 0, done.stderr
+def test_a_forked_process_speaks_or_says_why_not(ended) -> None:
+    assert ended.stdout.split()[:1] == ["forked"], ended.stderr
+
+
+def test_a_program_may_end_while_a_service_speaks(ended) -> None:
+    assert ended.stdout.split()[-1:] == ["speaks"] and ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.slow
+def test_a_program_may_end_while_the_eager_engine_speaks(checkpoint) -> None:
+    done = run(BEGIN + END, checkpoint("tiny", "custom_voice"), "eager")
+    assert done.stdout.split() == ["speaks"] and done.returncode == 0, done.stderr

@@ -25,14 +25,27 @@ from qwen3_tts_morph.morph.checkpoint.qwen_tts import (
 
 BROKEN = ("torchaudio", "sox", "onnxruntime")
 
+# Speaks beside another pack that has a ``qwen_tts`` of its own, and packages that cannot be imported.
 SPEAK = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-before = dict(ROPE_INIT_FUNCTIONS)
 import pack
 pack.load()
+from transformers import AutoConfig, AutoModel, PretrainedConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+
+def other_pack():
+    import qwen_tts
+
+    qwen_tts.register()
+    return qwen_tts
+
+
+first = other_pack() if sys.argv[2] == "first" else None
+before = dict(ROPE_INIT_FUNCTIONS)
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.batch.stream import render_lines
@@ -55,6 +68,8 @@ for name in ("torchaudio", "sox", "onnxruntime"):
         __import__(name)
     except OSError as error:
         errors[name] = str(error)
+theirs = first or other_pack()
+again = load_model(Path(sys.argv[1]), LoadOptions("fp32", "sdpa"))
 print(json.dumps({
     "frames": spoken.report.frames,
     "loudest": float(np.abs(spoken.waveform).max()),
@@ -62,54 +77,14 @@ print(json.dumps({
     "left": [name for name in sys.modules if name.split(".")[0] in errors],
     "errors": errors,
     "rope unchanged": [before == after_import, before == after_load],
-}))
-"""
-
-
-def test_broken_packages_do_no_harm_and_nothing_stays_changed(checkpoint, tmp_path):
-    for name in BROKEN:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(
-            f'raise OSError("lib{name}.so: undefined symbol")', encoding="utf-8"
-        )
-    told = run_alone(SPEAK, checkpoint("tiny", "base"), tmp_path)
-    assert 2 <= told["frames"] <= 4 and told["loudest"] > 0.001
-    assert told["stand-ins"] == [] and told["left"] == []
-    # Other packs must meet the package's own error.
-    assert told["errors"] == {name: f"lib{name}.so: undefined symbol" for name in BROKEN}
-    assert told["rope unchanged"] == [True, True]
-
-
-OTHER_PACK = """
-import json, sys
-from pathlib import Path
-import pack
-pack.load()
-from transformers import AutoConfig, AutoModel, PretrainedConfig
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-
-def other_pack():
-    import qwen_tts
-
-    qwen_tts.register()
-    return qwen_tts
-
-
-first = other_pack() if sys.argv[2] == "first" else None
-from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.options import LoadOptions
-
-model = load_model(Path(sys.argv[1]), LoadOptions("fp32", "sdpa"))
-theirs = first or other_pack()
-again = load_model(Path(sys.argv[1]), LoadOptions("fp32", "sdpa"))
-print(json.dumps({
-    "their package": sys.modules["qwen_tts"].__file__ == theirs.__file__ and theirs.name,
-    "their parts": sorted(name for name in sys.modules if name.startswith("qwen_tts.")),
-    "their config": CONFIG_MAPPING["qwen3_tts"] is theirs.Config,
-    "their model": type(AutoModel.from_config(theirs.Config())).__module__,
-    "speakers": [model.can_clone, again.can_clone],
-    "ours": type(model.upstream).__module__,
+    "other pack": {
+        "their package": sys.modules["qwen_tts"].__file__ == theirs.__file__ and theirs.name,
+        "their parts": sorted(name for name in sys.modules if name.startswith("qwen_tts.")),
+        "their config": CONFIG_MAPPING["qwen3_tts"] is theirs.Config,
+        "their model": type(AutoModel.from_config(theirs.Config())).__module__,
+        "speakers": [model.can_clone, again.can_clone],
+        "ours": type(model.upstream).__module__,
+    },
 }))
 """
 VENDORED = """
@@ -138,13 +113,37 @@ def register():
 """
 
 
+@pytest.fixture(scope="module")
+def tell(checkpoint, tmp_path_factory):
+    """``tell(when)``: what a process said in which the other pack came "first" or "last"; it runs once for each."""
+    said: dict[str, dict[str, Any]] = {}
+
+    def get(when: str) -> dict[str, Any]:
+        if when not in said:
+            folder = tmp_path_factory.mktemp("packages")
+            sources = {name: f'raise OSError("lib{name}.so: undefined symbol")' for name in BROKEN}
+            for name, source in (sources | {"qwen_tts": VENDORED}).items():
+                (folder / name).mkdir()
+                (folder / name / "__init__.py").write_text(source, encoding="utf-8")
+            said[when] = run_alone(SPEAK, checkpoint("tiny", "base"), folder, when)
+        return said[when]
+
+    return get
+
+
+def test_broken_packages_do_no_harm_and_nothing_stays_changed(tell):
+    told = tell("first")
+    assert 2 <= told["frames"] <= 4 and told["loudest"] > 0.001
+    assert told["stand-ins"] == [] and told["left"] == []
+    # Other packs must meet the package's own error.
+    assert told["errors"] == {name: f"lib{name}.so: undefined symbol" for name in BROKEN}
+    assert told["rope unchanged"] == [True, True]
+
+
 @pytest.mark.parametrize("when", ["first", pytest.param("last", marks=pytest.mark.slow)])
-def test_another_packs_qwen_tts_is_not_taken_and_not_disturbed(checkpoint, tmp_path, when):
+def test_another_packs_qwen_tts_is_not_taken_and_not_disturbed(tell, when):
     """Packs that bring a copy of ``qwen_tts`` put it into ``sys.modules``, before or after this one loads a model."""
-    (tmp_path / "qwen_tts").mkdir()
-    (tmp_path / "qwen_tts" / "__init__.py").write_text(VENDORED, encoding="utf-8")
-    told = run_alone(OTHER_PACK, checkpoint("tiny", "base"), tmp_path, when)
-    assert told == {
+    assert tell(when)["other pack"] == {
         "their package": "vendored",
         "their parts": [],
         "their config": True,
