@@ -16,11 +16,13 @@ import soundfile
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve import cli
 from qwen3_tts_morph.serve.commands import speak
 from qwen3_tts_morph.serve.terminal.folders import OWN, VOICE_FOLDER
 
 import pack
 from tests.morph.adapters import write_adapter
+from tests.patience import PATIENCE
 
 
 def test_the_speaker_is_the_first_unless_one_is_named(run: Callable, tiny: list[str], tmp_path: Path) -> None:
@@ -140,21 +142,32 @@ def test_a_reader_that_leaves_ends_the_run_quietly(checkpoints: Callable[..., Pa
     assert process.returncode == 141 and "Traceback" not in told and "Error" not in told
 
 
-def test_text_on_stdin_is_spoken_while_it_comes(checkpoints: Callable[..., Path]) -> None:
+def test_text_on_stdin_is_spoken_while_it_comes(
+    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first sentence is heard before the second is there."""
-    command = [sys.executable, "speak.py", "--here", "--stdin", "--out", "-", "--format", "pcm"]
-    command += ["--checkpoint", str(checkpoints()), "--max-seconds", "0.5"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=pack.ROOT) as process:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        process.stdin.write("Guten Tag. Sch\u00f6n".encode()[:-3])  # between the bytes of a letter
-        process.stdin.flush()
-        first = process.stdout.read(1920 * 2)
-        process.stdin.write("\u00f6n, dass du da bist.".encode())
-        process.stdin.close()
-        rest, told = process.stdout.read(), process.stderr.read().decode()
-    assert process.returncode == 0, told
-    assert len(first) == 3840 and len(rest) > 0 and "2 pieces" in told
+    (stdin, typed), (heard, stdout) = os.pipe(), os.pipe()
+    parts: list[bytes] = []
+
+    def type_and_hear() -> None:
+        with os.fdopen(typed, "wb", buffering=0) as keys, os.fdopen(heard, "rb") as sound:
+            keys.write("Guten Tag. Sch\u00f6n".encode()[:-3])  # between the bytes of a letter
+            parts.append(sound.read(1920 * 2))
+            keys.write("\u00f6n, dass du da bist.".encode())
+            keys.close()
+            parts.append(sound.read())
+
+    person = threading.Thread(target=type_and_hear, daemon=True)
+    with os.fdopen(stdin) as given, os.fdopen(stdout, "w") as out, (tmp_path / "err").open("w+") as err:
+        for name, stream in (("stdin", given), ("stdout", out), ("stderr", err)):
+            monkeypatch.setattr(sys, name, stream)
+        person.start()
+        code = cli.main(["--stdin", "--out", "-", "--format", "pcm", *tiny], "speak.py")
+        monkeypatch.undo()
+    person.join(PATIENCE)
+    told = (tmp_path / "err").read_text()
+    assert code == 0 and "2 pieces" in told, told
+    assert [len(parts[0]), len(parts[1]) > 0] == [3840, True]
 
 
 def test_text_on_stdin_must_be_utf_8(run: Callable, tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
