@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +14,6 @@ import numpy as np
 import pytest
 import soundfile
 from PIL import Image
-from qwen3_tts_morph.morph.voice.file import save_voice
-from qwen3_tts_morph.morph.voice.voice import Voice
 
 from tests.comfy import graphs
 from tests.comfy.conftest import ROOT
@@ -312,26 +309,6 @@ def test_smoothing_keeps_rate_and_channels_and_sets_the_level(server: ComfyServe
     waveform, rate = soundfile.read(result.files[0].path, always_2d=True)
     assert rate == 44100 and waveform.shape == (44100, 2)
     assert np.abs(waveform).max(axis=0) == pytest.approx([10 ** (-6 / 20), 0.5 * 10 ** (-6 / 20)], rel=1e-3)
-
-
-def test_checkpoints_and_voices_of_extra_model_paths_are_offered(
-    start_server: Callable[..., ComfyServer], model_folders: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(model_folders / BASE, tmp_path / "disk" / "checkpoints" / "mine")
-    voices = tmp_path / "disk" / "voices"
-    voices.mkdir()
-    save_voice(Voice("preset", "0b6", speaker="ryan"), voices / "Hers.safetensors")
-    (voices / "Odd.safetensors").touch()
-    paths = tmp_path / "paths.yaml"
-    paths.write_text(
-        f"disk:\n  base_path: {tmp_path / 'disk'}\n  TTS: checkpoints\n  qwen3-tts-voices: voices\n",
-        encoding="utf-8",
-    )
-    server = start_server(tmp_path / "base", extra_args=["--extra-model-paths-config", str(paths)])
-    nodes = server.object_info()
-    server.stop()
-    assert "checkpoints/mine" in nodes["MorphTTSLoadModel"]["input"]["required"]["checkpoint"][1]["options"]
-    assert nodes["MorphTTSLoadVoice"]["input"]["required"]["name"][1]["options"] == ["Hers"]
 
 
 def texts_of(folder: Path, *texts: str) -> graphs.Graph:

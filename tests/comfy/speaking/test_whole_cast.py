@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 
 from tests.comfy import graphs
-from tests.comfy.conftest import ROOT
 from tests.comfy.examples import read_workflow
 from tests.comfy.graphs import Graph, node, samples, shown
 
@@ -52,26 +49,6 @@ CONNECT = """async (count) => {
   return {sockets: cast.inputs.filter((one) => one.type === 'MORPH_TTS_VOICE').map((one) => one.name),
           sent: Object.keys(output[String(cast.id)].inputs)}
 }"""
-GROWN = """
-import json, types
-import comfy.options
-comfy.options.enable_args_parsing()
-import pack
-pack.load()
-from comfy_api.latest import io
-class Input(io.Custom("COMFY_AUTOGROW_V3").Input):
-    def __init__(self, id, template, tooltip):
-        super().__init__(id, tooltip=tooltip)
-        self.template = template
-io.Autogrow = types.SimpleNamespace(Input=Input, TemplateNames=types.SimpleNamespace)
-from qwen3_tts_morph.nodes.speaking.cast import WholeCast
-from qwen3_tts_morph.morph.voice.voice import Voice
-[names, voices, cast] = WholeCast.define_schema().inputs
-first, second = (Voice("preset", "0b6", speaker=speaker) for speaker in ("first", "second"))
-result = WholeCast.execute("ANNA\\nBEN", None, {"voice_1": first, "voice_2": second, "voice_3": None})
-made = {name: voice.speaker for name, voice in result.args[0].items()}
-print(json.dumps([voices.id, voices.template.names, voices.template.min, made]))
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -188,19 +165,3 @@ def test_on_todays_page_inputs_grow_and_the_prompt_names_them_alike(
     report = page.load(workflow)
     [cast] = [one for one in report["api"].values() if one["class_type"] == "MorphTTSWholeCast"]
     assert set(cast["inputs"]) == {"names", *names[:3]} and page.problems() == []
-
-
-def test_where_inputs_grow_the_node_has_them_and_reads_them(comfy_dir: Path, comfy_python: str) -> None:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(comfy_dir)])}
-    done = subprocess.run(
-        [comfy_python, "-c", GROWN, "--cpu"],
-        env=env,
-        cwd=comfy_dir,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    group, names, fewest, cast = json.loads(done.stdout.splitlines()[-1])
-    assert (group, names[0], names[-1], len(names), fewest) == ("voices", "voice_1", "voice_64", 64, 1)
-    assert cast == {"ANNA": "first", "BEN": "second"}
