@@ -1,4 +1,4 @@
-"""A real ComfyUI and a real server, two processes: the demo voice speaks there; it is heard, kept, cancelled here."""
+"""A real ComfyUI and a real server, two processes: a model speaks there; it is heard, kept, cancelled here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,16 +23,37 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
 
 KEY = "correct-horse"
+CHECKPOINT = "0.6B-Base"
+SPEAKERS = {"anna": 1001, "ben": 1002}  # as in the demo voice: a checkpoint that clones, and has speakers
 TEXT = "The birds were singing in the garden all morning."
 SCRIPT = "ANNA: Good morning!\nBEN: Hello. [pause 0.5]\n[gain -6] ANNA: It rains."
 LONG = " ".join([TEXT] * 60)
 
 
 @pytest.fixture(scope="module")
-def speech_url(comfy_python: str) -> Iterator[str]:
-    """The speech server, with the demo voice and a key."""
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ComfyUI's base folder, with a tiny checkpoint and a recording."""
+    from lab.random_checkpoint import write_checkpoint
+
+    base = tmp_path_factory.mktemp("comfy_remote")
+    path = write_checkpoint(checkpoint_in(base), *graphs.CHECKPOINTS[CHECKPOINT])
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    config["talker_config"] |= {"spk_id": SPEAKERS, "spk_is_dialect": dict.fromkeys(SPEAKERS, False)}
+    (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    graphs.place_recordings(base / "input")
+    return base
+
+
+def checkpoint_in(base: Path) -> Path:
+    return base / "models" / "qwen-tts" / f"Qwen3-TTS-12Hz-{CHECKPOINT}"
+
+
+@pytest.fixture(scope="module")
+def speech_url(comfy_python: str, base: Path) -> Iterator[str]:
+    """The speech server, with the same checkpoint and a key."""
     port = free_ports(1)[0]
     command = [comfy_python, "-m", "serve", "serve", "--port", str(port), "--device", "cpu"]
+    command += ["--checkpoint", str(checkpoint_in(base))]
     environment = {**os.environ, "MORPH_TTS_API_KEY": KEY, "CUDA_VISIBLE_DEVICES": ""}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
     try:
@@ -43,12 +65,8 @@ def speech_url(comfy_python: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def comfy(
-    start_server: Callable[..., ComfyServer], tmp_path_factory: pytest.TempPathFactory, speech_url: str
-) -> ComfyServer:
+def comfy(start_server: Callable[..., ComfyServer], base: Path, speech_url: str) -> ComfyServer:
     """A ComfyUI whose owner has listed the server, and one that is not there."""
-    base = tmp_path_factory.mktemp("comfy_remote")
-    graphs.place_recordings(base / "input")
     listed = f"studio={speech_url}, farm=http://127.0.0.1:9"
     return start_server(base, env={"MORPH_TTS_SERVERS": listed, "MORPH_TTS_KEY_STUDIO": KEY})
 
@@ -73,9 +91,7 @@ def remote(server: str = "studio", consent: bool = False) -> dict[str, Any]:
 
 
 def local() -> dict[str, Any]:
-    return node(
-        "MorphTTSLoadModel", checkpoint=graphs.DEMO_VOICE, precision="auto", attention="auto", engine="auto"
-    )
+    return graphs.load_model(CHECKPOINT)
 
 
 def speech(model: dict[str, Any], text: str = TEXT, **changes: Any) -> Graph:
@@ -85,7 +101,7 @@ def speech(model: dict[str, Any], text: str = TEXT, **changes: Any) -> Graph:
     }  # fmt: skip
     return {
         "model": model,
-        "voice": node("MorphTTSPresetVoice", model=["model", 0], speaker="heart", instruct=""),
+        "voice": node("MorphTTSPresetVoice", model=["model", 0], speaker="anna", instruct=""),
         "speech": node("MorphTTSGenerateSpeech", **(inputs | changes)),
         "file": node("SaveAudio", audio=["speech", 0], filename_prefix="remote"),
         "report": node("PreviewAny", source=["speech", 1]),
@@ -114,7 +130,7 @@ WHOLE_CAST = node(
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_script_with_a_cast(comfy: ComfyServer, whole: bool) -> None:
     graph = speech(remote()) | {
-        "ben": node("MorphTTSPresetVoice", model=["model", 0], speaker="george", instruct=""),
+        "ben": node("MorphTTSPresetVoice", model=["model", 0], speaker="ben", instruct=""),
         "anna": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
         "cast": node("MorphTTSCast", name="BEN", voice=["ben", 0], cast=["anna", 0]),
         "script": node(
