@@ -141,9 +141,12 @@ class ComfyServer:
     # Life cycle
 
     def start(self, timeout: float = PATIENCE) -> ComfyServer:
-        """Start the process and wait until it responds; ComfyError with its log if it does not."""
+        """Start the process and wait until it responds; ComfyError with its log if it does not.
+
+        One that is started again has its address again: pages keep what they have read from it.
+        """
         self._fill_base_dir()
-        self.port = free_ports(1)[0]
+        self.port = self.port or free_ports(1)[0]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 self._command(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,22 +26,10 @@ FOLDER = Path("user", "__qwen3_tts_morph", "lines")
 OPEN_SETTINGS = "() => window.app.extensionManager.command.execute('Comfy.ShowSettingsDialog')"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The base folder of a ComfyUI of this module's own: nobody else's lines are there."""
-    base = tmp_path_factory.mktemp("comfy_kept")
-    (base / "models" / "qwen-tts").mkdir(parents=True)
-    graphs.place_checkpoints(base / "models" / "qwen-tts")
-    graphs.place_recordings(base / "input")
-    return base
-
-
-@pytest.fixture(scope="module")
-def keeper(start_server: Callable[..., ComfyServer], folder: Path) -> Iterator[ComfyServer]:
-    """A ComfyUI on that folder."""
-    server = start_server(folder)
-    yield server
-    server.stop()
+@pytest.fixture(scope="module", autouse=True)
+def user_files(base_dir: Path, model_folders: Path) -> None:
+    graphs.place_checkpoints(model_folders)
+    graphs.place_recordings(base_dir / "input")
 
 
 def scene(script: str, **changes: Any) -> Graph:
@@ -61,11 +49,12 @@ def run(server: ComfyServer, graph: Graph) -> Result:
 
 
 def test_one_changed_line_is_made_again_at_once_and_after_a_restart(
-    keeper: ComfyServer, folder: Path
+    server: ComfyServer, base_dir: Path
 ) -> None:
-    server = keeper
+    server.post("/morph/lines/clear")
+    folder = base_dir / FOLDER
     first = run(server, scene(SCRIPT))
-    assert "eused" not in shown(first, "report") and len(list((folder / FOLDER).iterdir())) == 4
+    assert "eused" not in shown(first, "report") and len(list(folder.iterdir())) == 4
     edited = run(server, scene(EDITED))
     assert "3 of 4 lines reused from an earlier run." in shown(edited, "report")
     server.stop()
@@ -77,21 +66,20 @@ def test_one_changed_line_is_made_again_at_once_and_after_a_restart(
     assert not np.array_equal(before[1], after[1])
     assert all(np.array_equal(one, other) for one, other in zip(after, last[:4], strict=True))
     off = run(server, scene(LONGER, reuse_lines=False))
-    assert "eused" not in shown(off, "report") and len(list((folder / FOLDER).iterdir())) == 6
+    assert "eused" not in shown(off, "report") and len(list(folder.iterdir())) == 6
 
 
 def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
-    keeper: ComfyServer, folder: Path
+    server: ComfyServer, base_dir: Path
 ) -> None:
-    server = keeper
     server.post("/morph/lines/clear")
     assert server.get("/morph/lines") == {"lines": 0, "bytes": 0}
-    first = run(server, speech())
+    first = server.run_freed(speech())  # other tests may have run the same graph
     assert "eused" not in shown(first, "report") and server.get("/morph/lines")["lines"] == 1
     again = server.run_freed(speech())  # ComfyUI has forgotten what nodes returned
     assert "Reused from an earlier run." in shown(again, "report")
     assert np.array_equal(samples(first)[0], samples(again)[0])
-    [file] = (folder / FOLDER).iterdir()
+    [file] = (base_dir / FOLDER).iterdir()
     file.write_bytes(file.read_bytes()[:-1])
     mended = server.run_freed(speech())
     assert "The line kept from an earlier run is damaged: it was made again." in shown(mended, "report")
@@ -105,12 +93,14 @@ def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
 
 @pytest.mark.slow
 def test_no_lines_are_kept_where_the_user_allows_none(
-    start_server: Callable[..., ComfyServer], folder: Path
+    start_server: Callable[..., ComfyServer], base_dir: Path
 ) -> None:
-    server = start_server(folder, env={"MORPH_TTS_CACHE_MB": "0"})
-    before = set((folder / FOLDER).iterdir())
+    folder = base_dir / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    before = set(folder.iterdir())
+    server = start_server(base_dir, env={"MORPH_TTS_CACHE_MB": "0"})
     assert "eused" not in shown(run(server, scene(OTHER)), "report")
-    assert set((folder / FOLDER).iterdir()) == before
+    assert set(folder.iterdir()) == before
     server.stop()
 
 

@@ -5,7 +5,8 @@ Its sentence is on the node, and in a message of the page.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,18 +65,28 @@ def test_a_node_without_inputs_is_told_which_are_missing(server: ComfyServer) ->
     assert wrong == {}
 
 
-def test_an_empty_list_says_what_to_do(
-    start_server: Callable[..., ComfyServer], new_page: Callable[..., ComfyPage], tmp_path: Path
-) -> None:
+@pytest.fixture
+def nothing(server: ComfyServer) -> Iterator[None]:
     """As on a fresh install: no voice has been saved, and no file is in the input folder."""
-    fresh = start_server(tmp_path)
-    page = new_page(fresh)
+    folders = [server.base_dir / "input", server.base_dir / "models" / "qwen3-tts-voices"]
+    aside = {folder: folder.with_name(f"{folder.name} aside") for folder in folders if folder.exists()}
+    for folder, place in aside.items():
+        folder.rename(place)
+        folder.mkdir()
+    yield
+    for folder, place in aside.items():
+        shutil.rmtree(folder)  # ComfyUI makes folders in it
+        place.rename(folder)
+
+
+@pytest.mark.usefixtures("nothing")
+def test_an_empty_list_says_what_to_do(server: ComfyServer, new_page: Callable[..., ComfyPage]) -> None:
+    page = new_page(server)
     for kind, (key, advice) in LISTS.items():
         page.page.evaluate(ADD_NODE, kind)
         page.page.evaluate(QUEUE)
         [[[name, details]]] = page.page.evaluate(ERRORS)
         assert name == key and details.startswith(f"{key} - {key} is '(no ") and advice in details
-    fresh.stop()
 
 
 @pytest.mark.parametrize("label", CLASSIC)
