@@ -316,7 +316,7 @@ LIT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("page", BOTH_PAGES, indirect=True)
+@pytest.mark.parametrize("page", CLASSIC, indirect=True)  # test_live.py has them in Nodes 2.0
 def test_words_light_up_as_they_are_heard_and_a_click_plays_from_there(
     page: ComfyPage, screenshots: Path
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from tests.comfy.conftest import PACK_NAME
 from tests.comfy.examples import FOLDER, NAMES, place_own_files, read_old_workflow, read_workflow, set_widget
 
 if TYPE_CHECKING:
-    from tests.comfy.page import ComfyPage
+    from tests.comfy.page import ComfyBrowser, ComfyPage
     from tests.comfy.server import ComfyServer
 
 CLONE = "Clone a voice and speak"
@@ -36,6 +36,19 @@ def user_files(base_dir: Path, model_folders: Path) -> None:
     graphs.place_checkpoints(model_folders)
     place_own_files(base_dir / "input")
     soundfile.write(base_dir / "input" / "silent.wav", np.zeros(48000), 24000)
+
+
+@pytest.fixture(scope="module")
+def opened(server: ComfyServer, browser: ComfyBrowser) -> Iterator[ComfyPage]:
+    """One page for all tests of 0.3.75: to open it takes longer than most of them."""
+    with browser.open(server) as page:
+        yield page
+
+
+@pytest.fixture
+def page(opened: ComfyPage) -> ComfyPage:
+    opened.page.evaluate("() => { window.__ended = [] }")
+    return opened
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +95,9 @@ BY_DEFAULT = "unknown character"
     [case if case == BY_DEFAULT else pytest.param(case, marks=pytest.mark.slow) for case in BAD_INPUTS],
 )
 def test_bad_input_shows_its_message_on_the_page_and_the_next_run_works(
-    server: ComfyServer, new_page: Callable[..., ComfyPage], seeds: Any, screenshots: Path, case: str
+    page: ComfyPage, seeds: Any, screenshots: Path, case: str
 ) -> None:
     workflow, widget, sentence = BAD_INPUTS[case]
-    page = new_page(server)
     page.load(workflow)
     set_widget(page, *widget)
     assert sentence in page.fail()
@@ -111,10 +123,7 @@ def test_the_current_frontend_shows_the_message_too(
     )  # the page opened it to show the error
 
 
-def test_cancel_stops_within_a_line(
-    server: ComfyServer, new_page: Callable[..., ComfyPage], seeds: Any, base_dir: Path
-) -> None:
-    page = new_page(server)
+def test_cancel_stops_within_a_line(page: ComfyPage, seeds: Any, base_dir: Path) -> None:
     page.load(read_workflow(CLONE))
     # Many pieces, so that the random model cannot finish before the cancel arrives.
     set_widget(page, SPEECH, "text", "Go on and on. " * 300)
@@ -131,14 +140,14 @@ def test_cancel_stops_within_a_line(
 
 
 def test_the_template_browser_shows_the_workflows_and_opens_one(
-    server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
+    server: ComfyServer, page: ComfyPage, screenshots: Path
 ) -> None:
     assert sorted(server.get("/workflow_templates")[PACK_NAME]) == NAMES
     for name in NAMES:
         for path in (FOLDER / f"{name}.json", FOLDER / f"{name}.jpg"):
             served = server.get(f"/api/workflow_templates/{PACK_NAME}/{urllib.parse.quote(path.name)}")
             assert served == read_as_served(path)
-    page = new_page(server)
+    page.page.evaluate("() => window.app.graph.clear()")
     page.page.evaluate(TEMPLATES)
     choose_pack(page)
     for name in NAMES:
@@ -170,10 +179,7 @@ def open_help(page: ComfyPage, words: str) -> None:
     see(page, words)
 
 
-def test_the_help_button_opens_the_nodes_help(
-    server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
-) -> None:
-    page = new_page(server)
+def test_the_help_button_opens_the_nodes_help(page: ComfyPage, screenshots: Path) -> None:
     page.load(read_workflow(CLONE))
     open_help(page, "How the knob works")
     page.screenshot(screenshots / "help.png")
