@@ -74,7 +74,9 @@ HIDE = "() => document.getElementById('morph-card').remove()"
 
 
 def take_picture(page: ComfyPage, name: str, path: Path) -> None:
-    """Write the loaded workflow's picture as a JPEG. The page must be in focus mode."""
+    """Write the loaded workflow's picture as a JPEG, if pictures are wanted. The page must be in focus mode."""
+    if not page.pictures:
+        return
     card = CARDS[name]
     page.page.evaluate(SHOW, {**vars(card), "groups": list(card.groups), "band": BAND})
     page.page.wait_for_timeout(800)

@@ -109,11 +109,11 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
-def browser(chromium: str) -> Iterator[ComfyBrowser]:
-    """The session's Chromium."""
+def browser(chromium: str, pytestconfig: pytest.Config) -> Iterator[ComfyBrowser]:
+    """The session's Chromium. With ``--all`` its pages take pictures."""
     from tests.comfy.page import ComfyBrowser
 
-    with ComfyBrowser(chromium) as running:
+    with ComfyBrowser(chromium, pictures=pytestconfig.getoption("all")) as running:
         yield running
 
 
@@ -133,7 +133,7 @@ def convert(browser: ComfyBrowser, server: ComfyServer) -> Iterator[Callable[[di
 
 @pytest.fixture(scope="session")
 def screenshots() -> Path:
-    """The folder for screenshots, for a person to look at; git ignores it."""
+    """The folder for pictures of pages, for a person to look at; git ignores it."""
     path = ROOT / "artifacts" / "screenshots"
     path.mkdir(parents=True, exist_ok=True)
     return path

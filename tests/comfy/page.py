@@ -2,7 +2,7 @@
 
 Uses a Chromium that is already installed: playwright downloads nothing.
 
-    with ComfyBrowser(find_chromium()) as browser, browser.open(server) as page:
+    with ComfyBrowser(find_chromium(), pictures=True) as browser, browser.open(server) as page:
         report = page.load(json.loads(path.read_text(encoding="utf-8")))   # a UI-format workflow
         assert not report["missing"] and not page.problems()
         page.run()                                                         # queue it and wait until it ends
@@ -120,10 +120,11 @@ class ComfyBrowser:
     """A Chromium process; playwright allows one at a time.
 
     Tabs are used again: one that has read a server's 24 MB of scripts before opens in half the processor time.
+    Its pages take ``pictures`` or none: a person looks at them, and they take processor time.
     """
 
-    def __init__(self, chromium: str):
-        self.chromium = chromium
+    def __init__(self, chromium: str, pictures: bool = False):
+        self.chromium, self.pictures = chromium, pictures
         self._free: dict[str, list[Page]] = {}  # by the server's address
 
     def __enter__(self) -> ComfyBrowser:
@@ -149,7 +150,7 @@ class ComfyBrowser:
         free = self._free.setdefault(server.url, [])
         page = free.pop() if free else self._new_page()
         page.set_viewport_size({"width": width, "height": height})
-        return ComfyPage(page, server.url, free)
+        return ComfyPage(page, server.url, free, self.pictures)
 
     def _new_page(self) -> Page:
         context = self._browser.new_context()
@@ -165,10 +166,11 @@ class ComfyPage:
         page: an empty tab.
         url: the server's address.
         free: takes the tab when it is closed; None, or ``keeps_scripts``: it is closed for good.
+        pictures: whether ``screenshot`` takes one.
     """
 
-    def __init__(self, page: Page, url: str, free: list[Page] | None = None):
-        self.page, self.url, self._free = page, url, free
+    def __init__(self, page: Page, url: str, free: list[Page] | None = None, pictures: bool = False):
+        self.page, self.url, self._free, self.pictures = page, url, free, pictures
         self.keeps_scripts = False  # set it after add_init_script, which cannot be taken back
         self.errors: list[str] = []
         self.refused: list[str] = []  # "status url" of each response with status 400 or above
@@ -275,11 +277,11 @@ class ComfyPage:
         """Return the page's errors, without those that every fresh ComfyUI reports."""
         return [error for error in self.errors if not any(usual in error for usual in USUAL)]
 
-    def screenshot(self, path: Path | None = None) -> bytes:
-        """Return a PNG of the visible part of the page; with ``path``, also write it there."""
-        if path:
+    def screenshot(self, path: Path) -> None:
+        """Write a PNG of the visible part of the page, if pictures are wanted."""
+        if self.pictures:
             path.parent.mkdir(parents=True, exist_ok=True)
-        return self.page.screenshot(path=path)
+            self.page.screenshot(path=path)
 
 
 def is_prompt(response: Response) -> bool:
