@@ -23,6 +23,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
+from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.decoding import line_requests
 
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=13)
@@ -258,7 +259,9 @@ def test_lossless_lines_are_those_of_15_groups(model, engine):
     )
     assert [one.report for one in ours] == [one.report for one in theirs]
     for one, other in zip(ours, theirs, strict=True):
-        assert (one.waveform == other.waveform).all()
+        # The codec gets the lines that are ready together: these depend on the machine's load, and so does rounding.
+        assert len(one.waveform) == len(other.waveform)
+        assert signal_to_noise(other.waveform, one.waveform) > FLOAT32_DB
 
 
 def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
