@@ -48,7 +48,7 @@ def line_requests(prompts, guards=None, seeds=None) -> list[LineRequest]:
     return [LineRequest(*line) for line in lines]
 
 
-def guards_of(prompts, frames: int = 24) -> list[Guard]:
+def guards_of(prompts, frames: int = 16) -> list[Guard]:
     return [Guard(frames, detect_loops=False) for _ in prompts]
 
 

@@ -21,7 +21,7 @@ from tests.morph.decoding import line_requests, one_stream
 from tests.morph.pairwise import pairwise
 
 TEXTS = ["Hello there.", "The quick brown fox jumps over the lazy dog, twice.", "No."]
-MAX_NEW_TOKENS = 25
+MAX_NEW_TOKENS = 16
 GREEDY = Sampling(
     TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=MAX_NEW_TOKENS
 )

@@ -95,7 +95,7 @@ def test_lines_through_fewer_rows_are_the_same_as_alone(load, sampling):
     """Rows are refilled as lines end; neither the rows nor the order nor the other lines change a code."""
     model = load("tiny-1.7B", "custom_voice")
     prompts, seeds = prompts_of(model, rows=[0, 1, 2] * 4), list(range(12))
-    frames = [3, 40, 12, 1, 25, 7, 2, 9, 31, 4, 15, 6]
+    frames = [3, 20, 12, 1, 14, 7, 2, 9, 17, 4, 15, 6]
 
     def guards() -> list[Guard]:
         return [Guard(most, False) for most in frames]
@@ -105,7 +105,7 @@ def test_lines_through_fewer_rows_are_the_same_as_alone(load, sampling):
         for line in range(12)
     ]
     assert len({len(one.codes) for one in alone}) > 6
-    for rows in (1, 2, 3, 8):
+    for rows in (1, 3, 8):
         assert_equal(graph_lines(model, prompts, 5, sampling, seeds, guards(), rows), alone)
     turned = graph_lines(model, prompts[::-1], 5, sampling, seeds[::-1], guards()[::-1], 3)
     assert_equal(turned[::-1], alone)

@@ -124,7 +124,7 @@ def test_a_line_that_is_not_finite_leaves_nothing_for_those_that_join_after_it(
     [alone] = graph_lines(model, [short], 5, Sampling(), [1], guards_of([short]))
     errors: list[ValueError] = []
     bad = LineRequest(nan, guards_of([nan])[0], on_broken=errors.append)
-    coming = [[bad, *requests_of([short] * 2, [24] * 2)[1:]], requests_of([short] * 2, [24] * 2)[1:]]
+    coming = [[bad, *requests_of([short] * 2, [16] * 2)[1:]], requests_of([short] * 2, [16] * 2)[1:]]
     made = GraphDecoder(2).decode(model, ComingLines(coming), OPTIONS)
     assert len(errors) == 1 and made[0].ended == "broken" and len(entered) == 3
     for one in made[1:]:

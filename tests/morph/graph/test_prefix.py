@@ -78,7 +78,7 @@ def test_a_line_that_is_heard_gets_its_first_codes_before_the_talkers_step(
         monkeypatch.setattr(
             FrameBackend, name, lambda *args, make=make, name=name: (steps.append(name), make(*args))[1]
         )
-    for text in TEXTS + TEXTS:
+    for text in [*TEXTS, TEXTS[0]]:
         prompt, heard, launched = builder.build(text, voices[0]), [], []
         [wanted] = eager_lines(model, [prompt], seq_groups, Sampling(), SEED, monkeypatch)
         [request] = line_requests([prompt], seeds=SEED)
