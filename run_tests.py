@@ -89,12 +89,20 @@ ON_TRANSFORMERS_5 = (
     *("codec/test_upstream", "model/test_model", "model/test_rope"),
 )
 # Cases of these files that the default run has on transformers 4, not on the newest. They compare what is ours with
-# what is ours; or another case has what they need of transformers: the demo voice's clones are as test_parity's.
+# what is ours; or another case has what they need of transformers: the demo voice's clones are as test_parity's, each
+# of the predictor's passes is as upstream's own (teacher forcing, in both attentions), its frames at 15 groups are as
+# test_parity's, and the tail is ours.
 OURS_ALONE = (
     "test_demo_voice::test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar",
     "test_demo_voice::test_both_engines_decode_the_same_codes",
     "test_demo_voice::test_its_codes_equal_upstreams",
+    "test_demo_voice::test_presets_and_clones_speak_from_the_same_folder",
     "test_parity::test_the_first_frames_sequential_groups_are_exact",
+    "test_parity::test_attached_upstream_equals_our_engine",
+    "decode/test_predictor::test_a_frame_equals_the_plain_formula",
+    "decode/test_predictor::test_a_line_in_a_batch_samples_from_its_own_stream",
+    "decode/test_predictor::test_attached_generate_is_the_hybrid_decoder",
+    "decode/test_predictor::test_omitted_settings_are_transformers_defaults",
     "voice/test_voice::test_the_rate_of_a_recording_hardly_changes_its_embedding",
     "decode/test_eager::test_a_line_is_the_same_alone_and_in_any_batch",
     "decode/test_eager::test_a_looping_line_is_ended_and_the_other_lines_are_not",
