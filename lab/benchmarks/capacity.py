@@ -10,7 +10,7 @@ file: the kernels' share by the rows of the server (table "batches"), and the re
 (table "stream", of 0.6B at SEQ_GROUPS 15, which has most such rows: for other settings it is an estimate). A line that
 comes waits for a row, for the frame that runs, and for its prompt, which holds up the others as long as a lone line
 takes to its first sound beside a frame. What a line that comes to many takes beyond that (the measured median of
-arriving lines, less one and a half frames) is its own: its first step of the codec runs behind theirs. The 95th
+arriving lines, less one and a half frames) is its own: its first step of the codec runs after theirs. The 95th
 percentile of arriving lines and the newest rows of the table "server" are not used, but checked.
 
 GPUs beyond eight are groups of eight, each with its share of the lines; their number is rounded up. A number of GPUs

@@ -44,7 +44,7 @@ def add_output(table: argparse.ArgumentParser) -> None:
 
 
 def find_commit(root: Path = ROOT) -> str:
-    """Return a tree's commit, "-dirty" behind it if there are changes; UNKNOWN if it is no git checkout.
+    """Return a tree's commit, "-dirty" after it if there are changes; UNKNOWN if it is no git checkout.
 
     Rows that other commands have stored are no changes.
     """

@@ -392,7 +392,7 @@ def sweep_part(bench: Bench, options: argparse.Namespace) -> None:
 
 
 def joined(bench: Bench, rows: int) -> None:
-    """Measure cuBLAS's products with the kernels behind them."""
+    """Measure cuBLAS's products with the kernels after them."""
     plan, layers = replace(bench.plan, **LIBRARY), bench.weights.talker.layers
     for product in products_of(bench, plan, rows):
         product.made.zero_()

@@ -180,7 +180,7 @@ def describe_slowest(lines: Sequence[Mapping[str, Any]], requests: Sequence[Mapp
 
 
 def describe_silences(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return of the longest silences of players: how long, since when, and behind how much of the line's sound."""
+    """Return of the longest silences of players: how long, since when, and after how much of the line's sound."""
     silences = [tuple(one) for line in lines for one in line["silences"]]
     longest = sorted(silences, key=lambda one: one[0] - one[1])[:SLOWEST]
     return ", ".join(

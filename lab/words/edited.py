@@ -1,8 +1,8 @@
 """Lines whose text is not what is spoken, so that each has a known fault: what the guard finds of them is counted.
 
-The codes of a line that was heard right run once more, behind the prompt of another text: one with words that are not
+The codes of a line that was heard right run once more, after the prompt of another text: one with words that are not
 spoken ("skipped", and "cut" at its end), or without some that are ("invented"). For "repeated" a text is spoken with
-some words twice, and runs behind the text with these words once.
+some words twice, and runs after the text with these words once.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Batch:
             lines.append(Waiting(speech, group_of(speech.options), self.rate))
         self._queue.put(*lines)
         for one in lines:
-            one.start()  # behind it: the text of a line that is refused is not touched
+            one.start()  # after it: the text of a line that is refused is not touched
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
         """Do something else with the model in a moment in which no line is spoken; lines that come meanwhile wait.

@@ -2,7 +2,7 @@
 
 Left out, because they only change how samples are rounded: the size of the batch, whether a line was heard while it was
 made, and fallbacks of the engine. What is kept under a key is what was made first. With continuity a line that is heard
-goes on from what was heard, one that nobody hears from the better take: behind a piece that went wrong they differ.
+goes on from what was heard, one that nobody hears from the better take: after a piece that went wrong they differ.
 """
 
 from __future__ import annotations

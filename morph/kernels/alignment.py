@@ -1,6 +1,6 @@
 """Which text token each line is on: one query head's attention to the text, as ``model.alignment`` computes it.
 
-One small program per line, behind the attention of that layer, which has written the newest key. The keys of older
+One small program per line, after the attention of that layer, which has written the newest key. The keys of older
 positions are loaded before the wait. It is a launch of its own, because attention combines its softmaxes in several
 ways, and none of them keeps the weights of single positions.
 """

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 TURN_BEGIN, TURN_END = "<|im_start|>", "<|im_end|>"
-ROLE, ROLE_IDS = "assistant", 2  # who speaks, and how many ids that is with the newline behind it
+ROLE, ROLE_IDS = "assistant", 2  # who speaks, and how many ids that is with the newline after it
 
 
 class TextIds:
@@ -190,7 +190,7 @@ def _last_base(text: str) -> int:
 
 
 def _added_spans(text: str, added: list[str]) -> list[tuple[int, int]]:
-    """Return where added tokens are, and where one may have begun at the end: its span ends behind the text."""
+    """Return where added tokens are, and where one may have begun at the end: its span ends after the text."""
     spans = []
     for token in added:
         spans += [

@@ -14,7 +14,7 @@ UNSEEN = 0.1  # a frame with less weight on the text is not on it
 LEAST_FRAMES = (
     3  # of sound before the text, 0.24 s. Lines that are said well had none, and at most one of silence
 )
-FOLLOWED = 0.5  # the median weight behind them, of a head that follows the text
+FOLLOWED = 0.5  # the median weight after them, of a head that follows the text
 LOUD_DB = 25.0  # below the loud parts of the take; what is quieter is silence or a breath
 LOUD_PERCENTILE = 95
 

@@ -13,7 +13,7 @@ NOTE_BEGUN_BEHIND_MARK = re.compile(rf"(?<![.!?…])[.!?…]+{CLOSERS}{NOTE_BEGU
 LONGEST_WORD = 32  # of those that decide whether a sentence ends before them
 NEXT_BEGUN = re.compile(rf"\s*(?!{NOTE_BEGUN})\S")
 NEXT_WHOLE = re.compile(rf"\s*(?:\S+\s|\S{{{LONGEST_WORD}}})")
-LONGEST_WAIT = 1000  # characters behind a mark: a look at each part of them costs little
+LONGEST_WAIT = 1000  # characters after a mark: a look at each part of them costs little
 WAITS = 16  # beyond that, a share of them has to come before the next look
 HIGH_HALVES = ("\ud800", "\udbff")  # first halves of characters that UTF-16 writes as two
 

@@ -1,4 +1,4 @@
-"""Pauses inside a text: ``[pause 0.4]`` is that many seconds of silence, and the text goes on behind it."""
+"""Pauses inside a text: ``[pause 0.4]`` is that many seconds of silence, and the text goes on after it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class _Cutter:
     def __init__(self, limit: int):
         self._limit = limit
         self._sentences = SentenceEnds()
-        self._ends: list[int] = []  # of the sentences behind ``_from``
+        self._ends: list[int] = []  # of the sentences after ``_from``
         self._from = 0  # what is before it, is in a piece
         self._piece: Span | None = None  # the one that may still grow
         self._level = 0  # 0: a sentence begins; CLAUSES, WORDS: within one that is too long

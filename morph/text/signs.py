@@ -16,7 +16,7 @@ READABLE = str.maketrans(
 SOUNDED_SIGNS = "\u00b0\n\t"
 FRACTION_BEHIND_NUMBER = re.compile("(?<=\\d)(?=[\xbc-\xbe\u2150-\u215e\u2189])")
 SPACES_IN_NUMBERS = "\xa0\u2007\u2009\u202f"
-# Three digits behind each space: 10 000, but not the telephone number 555 123 4567. Decimals have a comma: 10 000,50.
+# Three digits after each space: 10 000, but not the telephone number 555 123 4567. Decimals have a comma: 10 000,50.
 SPACED_NUMBER = re.compile(
     rf"(?<![\d.,])(\d{{1,3}}(?:[{SPACES_IN_NUMBERS}]\d{{3}}){{1,5}})(?:,(\d{{1,2}})(?![,\d]))?"
     rf"(?!\d|[{SPACES_IN_NUMBERS}]\d)"

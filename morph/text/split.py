@@ -10,7 +10,7 @@ from .encoding import check_encodable
 
 Span = tuple[int, int]
 
-# French puts a space before », German ends with «; Wikipedia puts the numbers of its notes behind a sentence.
+# French puts a space before », German ends with «; Wikipedia puts the numbers of its notes after a sentence.
 CLOSERS = r"""(?:[ \u00a0\u202f]?»|\[\d{1,3}\]|["'”’“‘›«‹)\]}」』）】》〉])*"""
 CHINESE = "[\u3040-\u30ff\u3400-\u9fff]"  # or Japanese
 # Latin marks end a sentence only before white space (not in "3.14"); Chinese and Japanese marks always do, and so do a
@@ -27,12 +27,12 @@ WORD_END = re.compile(r"(?=\s)")
 
 WORD_BEFORE = re.compile(r"[^\W_]+(?:\.[^\W_]+)*\Z")  # not $, which a new line may follow
 LONGEST_WORD = 24
-LONGEST_SPACE = 8  # between a sentence and the word behind it, as far as that word is looked at
+LONGEST_SPACE = 8  # between a sentence and the word after it, as far as that word is looked at
 WORD_TO_SPARE = 8
 # J  U.S  e.g  z.B  т.д, a letter of "d. h." or "т. е.", and the day in "am 3. Mai". Korean and Chinese one-syllable
 # words are not initials, nor is the Russian word for I.
 INITIALS = re.compile(r"[A-ZÀ-Þa-zА-Яа-ю]|[A-Za-zА-я](?:\.[A-Za-zА-я])+|\d{1,2}")
-# a letter behind one of these is the end of a word: can't, Allons-y
+# a letter after one of these is the end of a word: can't, Allons-y
 JOINED = ("'", "’", "-", "\u2010", "\u2011")
 # What is before the last figures of a number, which is no ordinal then: $25, 10:30, 6/7.
 IN_NUMBERS = ("$", "\u00a3", "\u20ac", ":", "/", ",", "#")
@@ -78,7 +78,7 @@ BEFORE_LETTERS = frozenset("class grade group hepatitis option plan team type vi
 AUXILIARIES = frozenset(
     "am and as can could did do had have may must should so than was will would".split()  # noqa: SIM905
 )
-# The word behind a dot, once its end is there: texts come in parts (see ``arriving.py``).
+# The word after a dot, once its end is there: texts come in parts (see ``arriving.py``).
 NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
 NEVER_LAST = frozenset(
     """
@@ -92,7 +92,7 @@ BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sente
 
 
 class Mark(NamedTuple):
-    """Where a mark that may end a sentence is, with the closing quotes behind it, and whether it does end one."""
+    """Where a mark that may end a sentence is, with the closing quotes after it, and whether it does end one."""
 
     start: int
     end: int
@@ -240,7 +240,7 @@ def _ends_sentence(text: str, match: re.Match[str], begin: int) -> bool:
 
 
 def _is_short_form(word: re.Match[str], behind: str) -> bool:
-    """Return whether a word before a dot is an abbreviation, given what is behind the dot."""
+    """Return whether a word before a dot is an abbreviation, given what is after the dot."""
     if word[0].casefold() in ABBREVIATIONS or word[0] in TITLES:
         return True
     if behind.isdecimal() and (word[0].casefold() in BEFORE_NUMBERS or word[0] in SMALL_BEFORE_NUMBERS):
@@ -250,7 +250,7 @@ def _is_short_form(word: re.Match[str], behind: str) -> bool:
 
 
 def _opens_behind(text: str, end: int, word: str) -> bool:
-    """Return whether a sentence begins behind a short form: "at 5 p.m. She stayed", but not "the U.S. Army"."""
+    """Return whether a sentence begins after a short form: "at 5 p.m. She stayed", but not "the U.S. Army"."""
     if word.casefold() in NEVER_LAST or word in TITLES:
         return False
     following = NEXT_WORD.match(text, end)

@@ -20,7 +20,7 @@ SHORTEST_S, LONGEST_S = 3.0, 12.0  # of the best part
 LEAD_S, TAIL_S = (
     0.1,
     0.25,
-)  # of the pauses at its ends, at most: a voice ends better behind a moment of silence
+)  # of the pauses at its ends, at most: a voice ends better after a moment of silence
 LONGEST_PAUSE_S = 0.5
 PER_CLIPPED_FRAME, PER_DB, PER_CUT = 0.2, 0.25, 1.0  # seconds of speech
 TOLERANCE_S = 0.01  # a number that a person reads is rounded
@@ -126,7 +126,7 @@ class _Parts:
         stretches = [short for one in measured.speech for short in _divide(one, measured.frame_db)]
         self._levels = np.array([_frames(measured.frame_db, one).mean() for one in stretches])
         self._starts, self._ends = np.array(stretches).T
-        # Before each stretch, and behind the last one.
+        # Before each stretch, and after the last one.
         self._pauses = np.append(self._starts, measured.seconds) - np.append(0.0, self._ends)
         numbers = np.arange(len(stretches))
         behind = np.searchsorted(

@@ -324,7 +324,7 @@ class PromptBuilder:
         return self._once("text end", make)
 
     def _rest(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return the text behind its first token, and eos: ``[N, H]``, N as many as the text has tokens."""
+        """Return the text after its first token, and eos: ``[N, H]``, N as many as the text has tokens."""
         rest = _project(self.model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
         return torch.cat((rest, self._specials.eos), dim=1)[0]
 

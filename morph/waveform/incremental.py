@@ -555,7 +555,7 @@ class FrameAhead:
 
     @classmethod
     def copy(cls, samples: torch.Tensor, codes: torch.Tensor) -> FrameAhead:
-        """Copy both to the CPU, behind what the device has to do by now."""
+        """Copy both to the CPU, after what the device has to do by now."""
         own_samples, own_codes = _to_come(samples), _to_come(codes)
         ready = torch.cuda.Event() if samples.is_cuda else None
         if ready is not None:

@@ -19,7 +19,7 @@ MOST_CHARS = 500
 PAUSE_S = 1.0  # no caption stays over a silence of this length
 # ASS: white words on a film, grey until they are said. Sizes are for a height of 1080.
 WIDTH, HEIGHT, FONT_SIZE, MARGIN, GREY = 1920, 1080, 64, 60, 150
-# Braces hold commands in ASS, and so does what is behind a backslash: a word joiner makes it a letter.
+# Braces hold commands in ASS, and so does what is after a backslash: a word joiner makes it a letter.
 ASS_LETTERS = str.maketrans({"{": "(", "}": ")", "\\": "\\\u2060"})
 
 
@@ -176,7 +176,7 @@ def _srt(cues: Sequence[Cue], with_names: bool) -> str:
 
 
 def _vtt_cue(cue: Cue) -> str:
-    """Return a cue of WebVTT. The time of a word is between those before and behind it, as the standard wants it."""
+    """Return a cue of WebVTT. The time of a word is between those before and after it, as the standard wants it."""
     shown, last = "", cue.start_ms
     for part, word in zip(cue.parts, cue.words, strict=True):
         start = _to_ms(word.start_s)
@@ -225,7 +225,7 @@ def _ass(cues: Sequence[Cue]) -> str:
 
 
 def _karaoke(cue: Cue) -> str:
-    r"""Return the words of a caption, each behind its length in hundredths of a second, ``{\k25}``."""
+    r"""Return the words of a caption, each preceded by its length in hundredths of a second, ``{\k25}``."""
     shown, at = "", _to_cs(cue.words[0].start_s)
     for part, word in zip(cue.parts, cue.words, strict=True):
         start, end = _to_cs(word.start_s), _to_cs(word.end_s)

@@ -24,7 +24,7 @@ LEFT = 2  # tokens that it has not seen at the end of a line
 # Behind a line's last word there is silence, up to 0.8 s after a reference.
 FRAMES, LOST = 12, 6.5
 END_FRAMES, END_LOST = 20, 16.0
-HELD = 25  # frames in a row on one word: longer than one is spoken, with the pause behind it
+HELD = 25  # frames in a row on one word: longer than one is spoken, with the pause after it
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class WordGuard:
         fault = self._fault("invented", self._at, self._at) if self._loses(weight) else None
         if token >= 0 and weight >= SURE:
             fault = self._follow(token, weight) or fault
-        if 0 <= token < len(self._best):  # else it is punctuation behind the last word
+        if 0 <= token < len(self._best):  # else it is punctuation after the last word
             self._best[token] = max(self._best[token], weight)
         return fault
 

@@ -42,7 +42,7 @@ class LiveWords:
         self._find_readings = find_readings or (lambda _: ())
         self._readings = self._find_readings(text)
         self._from = 0  # the words before it belong to pieces that have ended
-        self._given = 0  # how many of those behind it have been returned
+        self._given = 0  # how many of those after it have been returned
         self._last: WrittenWord | None = None  # of them, with its place in the text
         self._last_s = 0.0  # when it ends
         self._piece = -1
@@ -96,7 +96,7 @@ class LiveWords:
         return [replace(one, first=one.first - begin, last=one.last - begin) for one in own]
 
     def _end_piece(self) -> list[WordTime]:
-        """Return the rest of the current piece's words; those of the next one are behind them."""
+        """Return the rest of the current piece's words; those of the next one are after them."""
         words = self._give(lambda _: True)
         if (last := self._last) is not None:
             is_number = any(char.isdigit() for char in last.text)  # which may go on in the next piece

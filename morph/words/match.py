@@ -22,7 +22,7 @@ from ..text.english.words import DIGITS, ORDINALS, TEENS, TENS
 SAME = 3  # words in a row that are the same in both texts again
 UNSAID = 4  # what a written word costs that nothing is spoken for
 BEAM = 40  # matches that are less likely by so much than the likeliest so far are given up
-END = "\0"  # behind both texts: no word is this
+END = "\0"  # after both texts: no word is this
 EQUAL, SURE, LIKELY, POSSIBLE, MAYBE, BEGIN = 6.0, 4.0, 3.0, 2.0, 1.0, 0.5
 MOST_REMEMBERED = 16384  # pairs of words
 
@@ -140,7 +140,7 @@ def _shares(written: Sequence[str], spoken: Sequence[str], unsaid: float) -> lis
     """Return for each spoken word of a block its written word; -1, the one before the block, if it has none.
 
     All pairs together are the likeliest. Going through the spoken words, a score is kept for each written word that the
-    last one may belong to, and how it came there. ``unsaid``: what each written word behind the last spoken one costs.
+    last one may belong to, and how it came there. ``unsaid``: what each written word after the last spoken one costs.
     """
     if len(written) < 2 or not spoken:
         return [len(written) - 1] * len(spoken)
@@ -219,7 +219,7 @@ def likeness_first(written: str, spoken: str) -> float:
 
 @lru_cache(MOST_REMEMBERED)
 def likeness_behind(written: str, before: str, spoken: str) -> float:
-    """Return the likeness of a spoken word behind another one of the same written word: figures are read in order."""
+    """Return the likeness of a spoken word after another one of the same written word: figures are read in order."""
     first, second = (VALUES.get(word_key(word)) for word in (before, spoken))
     digits = "".join(filter(str.isdecimal, word_key(written)))
     if first is None or second is None or first not in digits:

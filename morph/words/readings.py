@@ -78,7 +78,7 @@ def _place(part: _Part, place: int) -> int:
         return part.text + inside
     if inside == len(one.shown):
         return one.last
-    return part.text + inside + (one.last - one.first > len(one.shown))  # of a mark: behind its <
+    return part.text + inside + (one.last - one.first > len(one.shown))  # of a mark: after its <
 
 
 def _owners(

@@ -1,7 +1,7 @@
 """When each word of a line is heard, from the way of its speech through the tokens of its pieces.
 
 An engine says in which frame which token was spoken (80 ms each). A word is as long as its letters' tokens: the frames
-of a comma behind it, and quiet around it, are nobody's. A written word that is spoken as several has the time of all of
+of a comma after it, and quiet around it, are nobody's. A written word that is spoken as several has the time of all of
 them; one for which nothing was spoken has no length.
 """
 
@@ -119,7 +119,7 @@ def match_words(
 ) -> tuple[list[WrittenWord], list[Times | None]]:
     """Return the words of a text, and when each is heard by the paths alone; None where nothing was spoken for it.
 
-    Arguments are those of ``line_words``; ``goes_on``: whether ``text`` may go on behind what the pieces are of.
+    Arguments are those of ``line_words``; ``goes_on``: whether ``text`` may go on after the pieces.
     """
     spoken = [word.text for piece in pieces for word in find_words(piece.text)]
     said = [times for piece in pieces for times in _piece_times(piece, lead_s)]
@@ -200,7 +200,7 @@ def _filled(times: Iterable[float]) -> list[float]:
 
 
 def without_quiet(start: float, end: float, quiet: Iterable[Times]) -> Times:
-    """Return a spoken word's times without the quiet at its ends, and without what is behind a pause in it.
+    """Return a spoken word's times without the quiet at its ends, and without what is after a pause in it.
 
     Of a word on both sides of a long quiet, most of it is on its own side: the tokens are exact to a frame or two only.
     """

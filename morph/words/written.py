@@ -3,7 +3,7 @@
 A word is what stands between spaces, with its punctuation. Chinese and Japanese have no spaces: there each character is
 one, as captions that light up show them, and small kana and long vowels belong to the character before them. Dashes
 that join words and three dots are ends of words too. Punctuation that stands alone is said by nobody: it belongs to the
-word before it, an opening bracket or quotation mark to the word behind it.
+word before it, an opening bracket or quotation mark to the word after it.
 """
 
 from __future__ import annotations

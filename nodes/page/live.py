@@ -98,7 +98,7 @@ class PlayedSpeech:
             log.debug("the server has ended while a node spoke")
 
     def read(self, position: int, most: int) -> tuple[bytes, int, bool]:
-        """Return bytes from a position on, the position behind them, and whether the end is reached."""
+        """Return bytes from a position on, the position after them, and whether the end is reached."""
         with self._lock:
             start = max(position - self._dropped, 0)
             found = bytes(self._bytes[start : start + most])

@@ -20,7 +20,7 @@ class ArrivingText:
 
     def __init__(self, longest: int):
         self._longest = self._left = longest
-        self._open = ""  # behind the last bracket that closes: what the next part may complete
+        self._open = ""  # after the last bracket that closes: what the next part may complete
         self._silence = 0.0
         self._parts: queue.SimpleQueue[object] = queue.SimpleQueue()
 

@@ -112,7 +112,7 @@ class ServerOptions:
         port: 0 takes a free one.
         checkpoint: a folder; None: the demo voice in the pack.
         voices: a folder of saved voices (``*.safetensors``), or None.
-        pronunciation: how words are read, for all requests: behind a request's own and the voice's.
+        pronunciation: how words are read, for all requests: after a request's own and the voice's.
         adapters: folders of LoRA adapters that all requests are spoken with, each with its strength.
         device: torch's name, or "auto".
         devices: several of torch's names, instead of ``device``: the checkpoint is on each of them, and each speaks

@@ -61,7 +61,7 @@ class _Tempo(SpeedChange):
         return ready
 
     def finish(self) -> np.ndarray:
-        # Silence behind the sound: what the filters end with lacks up to a window of it.
+        # Silence after the sound: what the filters end with lacks up to a window of it.
         silence = self._through(np.zeros(round(LATENCY_S * self._sample_rate), dtype=np.float32))
         self._source.push(None)
         rest = np.concatenate((silence, self._ready()))

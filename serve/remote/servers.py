@@ -45,7 +45,7 @@ class Server:
             raise ValueError(f"the key in {key_variable(self.name)} has characters that a header cannot have")
 
     def __str__(self) -> str:
-        """What messages and reports say, behind the word "server"."""
+        """What messages and reports say, after the word "server"."""
         return self.url if self.name == NAMELESS else f"{self.name} ({self.url})"
 
 

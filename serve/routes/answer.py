@@ -123,7 +123,7 @@ class SpeechAnswer:
                 await self._start(send)
                 self._words += reading.take_timestamps()
                 await self._add_audio(send, encoder.add(part))
-                self._count(len(part), is_first)  # behind it: a client waits for its first sound
+                self._count(len(part), is_first)  # after it: a client waits for its first sound
             note_end(self._metrics, reading.report, settings.seed)
             await self._start(send)
             self._words += reading.take_timestamps()

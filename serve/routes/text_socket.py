@@ -152,7 +152,7 @@ class SpeechSocket:
         return read_settings(fields, self._speaker.rules, "pcm"), layout
 
     async def _take_text(self, message: dict[str, Any]) -> bool:
-        """Take one message behind the first; return whether the text is over.
+        """Take one message after the first; return whether the text is over.
 
         Raises:
             ApiError: 400 for a message that is not known; for a text as ``ArrivingText.put``.
@@ -199,7 +199,7 @@ class SpeechSocket:
             async for part in reading:
                 if data := encoder.add(part):
                     await self._socket.send_bytes(data)
-                if first:  # behind it: a client waits for its first sound
+                if first:  # after it: a client waits for its first sound
                     self._metrics.first_audio(time.perf_counter() - began)
                 self._metrics.sent(len(part) / rate)
                 first, samples = False, samples + len(part)

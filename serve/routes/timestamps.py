@@ -49,7 +49,7 @@ class Timestamps:
         self._ended: list[WordTime] = []
 
     def add(self, chunk: Chunk | None) -> None:
-        """Take the next chunk of the line while it is made; None behind the last one."""
+        """Take the next chunk of the line while it is made; None after the last one."""
         if chunk is None:
             self._ended += self._live.end(self._heard_s)
             return

@@ -44,7 +44,7 @@ def _log_pitches(audios: Sequence[np.ndarray], device: torch.device) -> list[flo
 
 
 def with_pitch(styles: Mapping[str, np.ndarray], pitches: Mapping[str, float]) -> dict[str, np.ndarray]:
-    """Return each style with the pitch behind it, in deviations of all pitches times ``WEIGHT``, float32 ``[D + 1]``.
+    """Return each style with the pitch after it, in deviations of all pitches times ``WEIGHT``, float32 ``[D + 1]``.
 
     A voice without one has the mean.
     """

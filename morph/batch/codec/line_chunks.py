@@ -35,7 +35,7 @@ class PiecePlaces:
         self._fade, self._length = fade, 0
 
     def begin(self, silence: int) -> None:
-        """Begin the next piece, behind this many samples of silence."""
+        """Begin the next piece, after this many samples of silence."""
         fade = 0 if silence or self.index < 0 else min(self._fade, self._length // 2)
         self.start += self._length + silence - fade
         self.index, self._length = self.index + 1, 0

@@ -1,4 +1,4 @@
-"""Linear layers of many rows: cuBLAS's product, and what our kernels fuse into theirs in a kernel behind it.
+"""Linear layers of many rows: cuBLAS's product, and what our kernels fuse into theirs in a kernel after it.
 
 The rows are read after their norm: whoever wrote the residual stream left them so (``Residual.scaled`` without
 ``squares``). Products are rounded to the model's dtype, as in torch; sums, norms and SwiGLU are float32.
@@ -15,7 +15,7 @@ from ..rows import COLUMNS, add_and_norm, swiglu
 from ..states import Inputs, Residual
 from .projection import Projection
 
-WARPS = 4  # per program of the kernels behind a product
+WARPS = 4  # per program of the kernels after a product
 
 
 def multiply(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:

@@ -27,7 +27,7 @@ from .letters import lower_capitals
 from .rules import Rule, apply
 from .words import DIGITS
 
-NOTE_MARKS = re.compile(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+")  # Wikipedia's, behind a sentence or a clause
+NOTE_MARKS = re.compile(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+")  # Wikipedia's, after a sentence or a clause
 WI_FI = re.compile(r"\b[Ww][Ii]-[Ff][Ii]\b")  # the library joins its parts
 DIGIT = re.compile(r"\d")
 

@@ -8,7 +8,7 @@ from .letters import spell
 from .rules import Rule, alternatives, ends_sentence, table
 from .short_forms import DIRECTIONS
 
-# What has a slash behind a name with a dot, or begins with one; C:\Users; foo_bar. Without white space: no sentence.
+# What has a slash after a name with a dot, or begins with one; C:\Users; foo_bar. Without white space: no sentence.
 SITE = re.compile(
     r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)"
 )
@@ -41,7 +41,7 @@ DOMAIN = re.compile(
     r"(?<![\w@./-])((?:[\w-]+\.)+(?:org|net|edu|gov|info|biz|io|ai|app|dev|tv|xyz|de|fr|nl|eu|ch|jp|uk|au|ca))(?![\w/]|\.\w)"
 )
 SPELLED_ENDS = frozenset("io ai tv uk de fr nl eu ch jp au ca".split())  # noqa: SIM905 - a list of words
-# States behind a town: Portland, OR.
+# States after a town: Portland, OR.
 STATES = table("""
     AL: Alabama, AK: Alaska, AZ: Arizona, AR: Arkansas, CA: California, CO: Colorado, CT: Connecticut, DE: Delaware
     FL: Florida, GA: Georgia, HI: Hawaii, ID: Idaho, IL: Illinois, IN: Indiana, IA: Iowa, KS: Kansas, KY: Kentucky
@@ -59,7 +59,7 @@ NEWS_STATES = table("""
 """)
 NEWS_STATE = re.compile(rf"(?<=[a-z], )({alternatives(NEWS_STATES)})\.(?=,| [a-z]|\Z)")  # Boston, Mass.
 STATE = re.compile(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)")
-# N. Korea, NE winds; British codes behind a town: SW1Y 4LB
+# N. Korea, NE winds; British codes after a town: SW1Y 4LB
 PARTS_OF_COUNTRIES = re.compile(
     r"\b([NSEW])\. (?=(?:Korea|Korean|Africa|African|America|American|Carolina|Dakota|Sudan|Virginia|Ireland|Asia|"
     r"Europe|Yemen|Vietnam|Yorkshire|Wales|London|Germany|Bank|Coast|Side)\b)"

@@ -9,7 +9,7 @@ from .money import CODES
 from .rules import Rule, table
 from .words import DIGITS, in_pairs, plural, small_number
 
-# 1.000,50: a continental number has a comma or another point behind the thousands, or is a price of whole thousands.
+# 1.000,50: a continental number has a comma or another point after the thousands, or is a price of whole thousands.
 CONTINENTAL = re.compile(
     r"(?<![\w.,])(?:(?<=\u20ac)\d{1,3}(?:\.\d{3})*\.000|"
     r"\d{1,3}(?:\.\d{3})+(?:,\d{1,2}|(?<=\.000)(?= ?(?:\u20ac|[Ee]uros?\b|EUR\b)))|"
@@ -25,7 +25,7 @@ OTHER_POINTS = str.maketrans(".,", ",.")
 LONG_NUMBER = re.compile(
     r"(?<![\w.,:#/+-])(?<!\d )[1-9]\d{4,8}(?![\w/+-]|[.,:]\d| \d)(?:(?<=00)|(?= (?:[a-z]{3,40}s|people)\b))"
 )
-# What names something by a number, and ZIP codes behind a state: NY 10000.
+# What names something by a number, and ZIP codes after a state: NY 10000.
 IDENTIFIER = re.compile(
     r"\b(?:[A-Z]{2,}|(?i:account|apartment|box|build|bus|call|card|code|dial|error|extension|fax|flight|highway|invoice|"
     r"item|line|model|number|order|part|password|phone|pin|port|room|route|serial|suite|tel|ticket|version|zip))"
@@ -127,7 +127,7 @@ def _counted(match: re.Match[str]) -> str:
 
 
 def _dates(word: str, match: re.Match[str]) -> bool:
-    """Return whether a number behind a word may be a year, as "in" and "the" tell; gave her 1999 books has none."""
+    """Return whether a number after a word may be a year, as "in" and "the" tell; gave her 1999 books has none."""
     if word == "her":
         before = match.string[max(0, match.start() - LONGEST_NAME) : match.start()]
         return GIVEN.search(before) is None

@@ -45,7 +45,7 @@ BEFORE_US = (
     "tell|give|help|let|show|save|join|follow|call|ask|teach|trust|not|with|"
     "for|than|to|is|are|love|hate|need|want|about|between|of"
 )
-# Verbs before the pronoun, if a word is behind it that the country has not there: "They told US the truth."
+# Verbs before the pronoun, if a word is after it that the country has not there: "They told US the truth."
 TOLD_US = (
     "tells?|telling|told|gives?|giving|given|gave|helping|helped|showing|showed|saved|joined|following|followed|"
     "watch|watching|watched|asking|asked|taught|teaching|leave|leaving|left|bring|bringing|brought|take|taking|took|"
@@ -156,7 +156,7 @@ def _say_shout(match: re.Match[str]) -> str:
 
 
 def _say_capitals(match: re.Match[str], loud: bool) -> str:
-    """Return a word in capitals as it is spoken, with what is behind it: NASA'S, I'LL."""
+    """Return a word in capitals as it is spoken, with what is after it: NASA'S, I'LL."""
     word, ending = match[1] or match[0], match[2] or ""
     if ending and ending[1:] != "S":  # a short form: DON'T, I'LL
         return ("I" if word == "I" else word.lower()) + ending.lower()

@@ -73,7 +73,7 @@ ADJECTIVE = re.compile(
     rf"\b({DETERMINED})([$\u00a3\u20ac])(\d+(?:,\d{{3}})*(?:\.\d(?!\d))?)(?:\.(\d\d))?"
     rf"(?:[ -]?({SUFFIX})\b|[ -](thousand|million|billion|trillion))?(?:{NOUN}|-(?:dollar[ -])?(?=[a-z]))"
 )
-# With a hyphen behind it a price is an adjective anywhere: a hard $3-a-day job, two $5-million houses.
+# With a hyphen after it a price is an adjective anywhere: a hard $3-a-day job, two $5-million houses.
 JOINED_PRICE = re.compile(
     rf"([$\u00a3\u20ac])(\d+(?:,\d{{3}})*(?:\.\d(?!\d))?)(?:\.(\d\d))?(?:[ -]?({SUFFIX})\b|"
     r"[ -](thousand|million|billion|trillion)\b)?(?:-(?:dollar[ -])?(?=(?!thousand|[mbtr]+illion)[a-z])|"
@@ -157,7 +157,7 @@ def _thousands(sign: str, amount: str, suffix: str) -> str:
 
 
 def _counted(match: re.Match[str]) -> str:
-    """Return "50 thousand" for 50k, and for 50K where a plural is behind it: a 5k is a run, 4K a screen."""
+    """Return "50 thousand" for 50k, and for 50K where a plural is after it: a 5k is a run, 4K a screen."""
     certain = (match[2] == "k" and match[1] not in ("5", "10")) or COUNTED_BEHIND.match(
         match.string, match.end()
     )

@@ -52,7 +52,7 @@ SUPER_BOWL = re.compile(r"(?<=\bSuper Bowl )[IVXL]{1,8}\b")
 CENTURY = re.compile(r"\b([IVX]{1,5})(?:th)?(?= centur(?:y|ies)\b)")
 # No word and no initial, as IV (a drip), VI (an editor) and XX may be.
 SURE_NUMERAL = re.compile(r"(?<=[A-Za-z] )(?:II|IX|(?!XXX)[IVX]{3,6})\b")
-# IV and VI behind a name that no sentence begins with, and before what goes on about it: Rocky IV is a film.
+# IV and VI after a name that no sentence begins with, and before what goes on about it: Rocky IV is a film.
 BEHIND_NAME = re.compile(
     r"(?<![\w'])([A-Z][a-z]{2,15}) (IV|VI|XI|XX|XV|XL)\b(?=(?:'s)?(?:[.,;:!?)\"]|$| (?:is|was|has|had|came|and|of|in|"
     r"on|at|for|with|by|the|will|won|premiered|starts|opens)\b))"
@@ -69,7 +69,7 @@ NAME_BEHIND = re.compile(r"\. ([A-Z]\w*)")
 
 
 def is_initial(match: re.Match[str]) -> bool:
-    """Return whether a name is behind the dot of a letter: William V. Roth, but not "It was George V. He"."""
+    """Return whether a name is after the dot of a letter: William V. Roth, but not "It was George V. He"."""
     name = NAME_BEHIND.match(match.string, match.end())
     return name is not None and name[1].lower() not in OPENERS
 
@@ -110,7 +110,7 @@ def _numbered(match: re.Match[str]) -> str:
 
 
 def _ruler(match: re.Match[str]) -> str:
-    """Return a ruler's number as an ordinal; a single I only behind a title, or at the end of a phrase."""
+    """Return a ruler's number as an ordinal; a single I only after a title, or at the end of a phrase."""
     titled = TITLE.match(match[1])
     value = value_of(match[2])
     if value is None or (match[2] == "I" and not titled and not _ends_phrase(match) and not _rules(match)):

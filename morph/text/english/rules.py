@@ -19,7 +19,7 @@ def apply(rules: Iterable[Rule], sentence: str) -> str:
 
 
 def ends_sentence(match: re.Match[str]) -> bool:
-    """Return whether nothing but closing marks is behind a match, so that its dot is the sentence's stop too."""
+    """Return whether nothing but closing marks is after a match, so that its dot is the sentence's stop too."""
     behind = match.string[match.end() : match.end() + len(CLOSERS)].strip()
     return all(char in CLOSERS for char in behind)
 

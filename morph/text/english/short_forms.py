@@ -128,7 +128,7 @@ def _slash(match: re.Match[str]) -> str:
 
 
 def _before_number(match: re.Match[str]) -> str:
-    """Return "number" for No.; a unit behind a number stays: "5 min. 30 sec."."""
+    """Return "number" for No.; a unit after a number stays: "5 min. 30 sec."."""
     word = match[1].lower()
     if word in ("min", "sec") and match.string[max(0, match.start() - 2) : match.start()].strip().isdecimal():
         return match[0]

@@ -24,7 +24,7 @@ EMERGENCY = re.compile(
     r"(?<![\w.,/$\u00a3\u20ac-])(?<!Porsche )911\b(?![-.:/]\w| (?:people|[a-z]+s\b(?<!calls)(?<!operators)))"
 )
 EXTENSION = re.compile(r"\b((?i:extension)) (\d{2,5})\b")
-# Four digits and more behind these: the code for the gate is 4471.
+# Four digits and more after these: the code for the gate is 4471.
 SECRET = re.compile(
     r"\b((?i:code|pin|passcode|password|combination)\b(?:[^.,;!?\d\n]{0,30}\b(?:is|was|number|to))?:? ?(?:no\. |#)?)"
     r"(\d{4,8})\b(?![.,/-]\d)"

@@ -46,9 +46,9 @@ UNITS |= {"ft/s": ("foot per second", "feet per second")} | {
     written: (f"{one} per {other}", f"{one}s per {other}")
     for written, (one, other) in ((written, said.split("/")) for written, said in RATES.items())
 }
-# Letters that also have other meanings directly behind a number (the s of "1990s", 5h) need a space, or a decimal.
+# Letters that also have other meanings directly after a number (the s of "1990s", 5h) need a space, or a decimal.
 SPACED = ("s", "h", "V", "W", "L", "mo", "in", "mi")
-# Words themselves: they are units only with a dot before small letters, or behind feet.
+# Words themselves: they are units only with a dot before small letters, or after feet.
 WORDS = ("in", "mi", "mo")
 PLAIN = alternatives(set(UNITS) - set(WORDS))
 UNIT = re.compile(
@@ -71,7 +71,7 @@ LONGEST_QUOTE = 80  # characters, as far as its beginning is looked for
 # A quotation that ends in a figure: a figure alone, or one behind which nothing else ends it ("A 27" screen.").
 OPENS = r"(?<![\w.,!?%'\")\]])\"(?=[^\s\"])"
 QUOTED = re.compile(rf"({OPENS}(?:[\d.,:]+(?=\")|[^\"]*(?=\"[^\"]*(?:\Z|{OPENS}))))(?<=\d)\"")
-CLOSING = "\u201d"  # the library reads " behind a figure as inches
+CLOSING = "\u201d"  # the library reads " after a figure as inches
 DETERMINER = r"\b(?i:an?|the|this|that|his|her|my|your|their|our|one|another) (?:[\d.]+ by )?"
 NUMBER_BEFORE = re.compile(rf"({DETERMINER})?(?<![\w.,/])([\d.,]+(?:/\d+)?) ?\Z")
 LONGEST_NUMBER = 24
@@ -112,7 +112,7 @@ def _dotted_unit(match: re.Match[str]) -> str:
 
 
 def _unit(match: re.Match[str]) -> str:
-    """Return a unit in words; a dot behind it is a stop only where the sentence ends."""
+    """Return a unit in words; a dot after it is a stop only where the sentence ends."""
     unit = match[1] or match[2]
     if len(unit) == 1 and unit.isupper() and is_initial(match):
         return match[0]  # "In 1990 W. Smith"

@@ -42,7 +42,7 @@ REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
 REMARKS = re.compile(rf"((?:{REMARK.pattern}\s*)+)(.*)", re.DOTALL)  # before a text
 DASH = re.compile(r"^[-\u2010-\u2014]\s*", re.MULTILINE)
 SURE_DASH = re.compile(r"^[-\u2010-\u2014](?!\d)\s*", re.MULTILINE)  # no minus
-CLOSING_HASH = re.compile(r" #+\Z")  # behind what is sung
+CLOSING_HASH = re.compile(r" #+\Z")  # after what is sung
 ENTITY = re.compile(r"&#?\w{1,31};")  # only with its semicolon: R&D and "Q&not" are words
 HEAD = re.compile("([^:\uff1a]*)[:\uff1a](.*)", re.DOTALL)
 
@@ -345,5 +345,5 @@ def _head(said: str) -> str | None:
 
 
 def _in_cast(name: str, cast: dict[str, str]) -> bool:
-    """Return whether a name, or one with a remark behind it, is in the cast."""
+    """Return whether a name, or one with a remark after it, is in the cast."""
     return name_key(name) in cast or name_key(REMARK.sub("", name).strip()) in cast

@@ -10,7 +10,7 @@
     They went home.
 
 A line is ``NAME: text``. The name is one of the cast, in upper or lower case (see ``names.name_key``); the colon may
-be full-width. Words in parentheses behind the name are an instruction for that line. A line without a name is spoken by
+be full-width. Words in parentheses after the name are an instruction for that line. A line without a name is spoken by
 the character NARRATOR, if the cast has one.
 
 Where the cast has that mood of the character, a voice named ``Anna (angry)``, ``ANNA (angry): text`` is spoken with it
@@ -265,7 +265,7 @@ class _Reader:
 
 
 def split_mood(name: str) -> tuple[str, str] | None:
-    """Return a name and the words in parentheses behind it, None without: "Anna" and "angry" of "Anna (angry)"."""
+    """Return a name and the words in parentheses after it, None without: "Anna" and "angry" of "Anna (angry)"."""
     found = MANNER.fullmatch(name.strip())
     return (found[1].strip(), found[2].strip()) if found else None
 

@@ -1,8 +1,8 @@
 """What of a caption describes a sound: words in brackets, and what is sung between notes.
 
 ``[door slams]`` is a sound wherever it stands. ``(laughs)`` and its full-width forms are one at the beginning or the
-end of a caption, alone on a line, and behind a sign; inside a sentence, parentheses hold words of the sentence. What is
-between two notes (``\u266a la la \u266a``, ``# la la #``) or behind one that begins a line is music.
+end of a caption, alone on a line, and after a sign; inside a sentence, parentheses hold words of the sentence. What is
+between two notes (``\u266a la la \u266a``, ``# la la #``) or after one that begins a line is music.
 """
 
 from __future__ import annotations
