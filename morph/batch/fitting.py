@@ -49,8 +49,8 @@ def needed_rows(model: Model, lines: Iterable[Waiting]) -> int:
     rows = 0
     for one in lines:
         text, options = one.speech.line.text, one.speech.options
-        is_one = one.is_live or options.continuity or not isinstance(text, str)
-        if is_one or not (limit := piece_limit(model, options)):
+        is_one = one.is_live or options.continuity
+        if is_one or not isinstance(text, str) or not (limit := piece_limit(model, options)):
             rows += 1
         else:
             rows += max(1, -(-len(text) // limit))

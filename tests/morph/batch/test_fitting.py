@@ -32,7 +32,7 @@ def rows(monkeypatch) -> list[int]:
     decode = Engine.decode
 
     def note(self, model, lines, options, *more):
-        seen.append(lines.most or options.batch_size)
+        seen.append(lines.most or lines.rows or options.batch_size)
         return decode(self, model, lines, options, *more)
 
     monkeypatch.setattr(Engine, "decode", note)

@@ -12,6 +12,7 @@ from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.eager import EagerRows, Experiment, FirstGroup, choose_kernels
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.decode.source import GivenLines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
@@ -239,8 +240,9 @@ def test_an_ended_line_gets_eos_and_the_others_continue(load):
         observed = Experiment(
             Predictor(model.talker.code_predictor), observe=lambda _, codes, seen=seen: seen.append(codes)
         )
-        rows = EagerRows(model, GenerateOptions(5, Sampling()), False, observed)
-        rows.admit(dict(enumerate(line_requests(prompts, seeds=SEEDS))))
+        lines = line_requests(prompts, seeds=SEEDS)
+        rows = EagerRows(model, GenerateOptions(5, Sampling()), GivenLines(lines), observed)
+        rows.admit(dict(enumerate(lines)))
         for frame in range(3):
             rows.step([])
             assert rows.read().lines.tolist() == [line for line in range(3) if not frame or line != ended]

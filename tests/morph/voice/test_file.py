@@ -104,7 +104,8 @@ def test_a_loaded_voice_does_not_depend_on_its_file(saved, change):
 
 def test_every_field_of_a_voice_is_in_the_file():
     names = {field.name for field in dataclasses.fields(Voice)}
-    assert names == {*voice_file.TENSORS, *voice_file.TEXTS, "notes", "by"}  # which are of the moment
+    kept_elsewhere = {"notes", "by", "pronunciation"}  # two of the moment, and a list beside the file
+    assert names == {*voice_file.TENSORS, *voice_file.TEXTS, *kept_elsewhere}
 
 
 def test_packs_of_before_read_a_voice_with_a_recipe_and_files_of_before_are_the_same(tmp_path):
