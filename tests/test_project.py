@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,12 @@ def public_functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
         for inner in getattr(node, "body", []) if isinstance(node, (ast.Module, ast.ClassDef)) else []:
             if isinstance(inner, ast.FunctionDef) and not re.match(r"_(?!_init__)", inner.name):
                 yield getattr(node, "name", path.stem), inner
+
+
+def test_no_folder_of_the_product_has_more_than_fourteen_modules() -> None:
+    modules = [path for name in run_tests.TYPED for path in (pack.ROOT / name).rglob("*.py")]
+    counts = Counter(path.parent for path in modules if path.name != "__init__.py")
+    assert not {str(folder): count for folder, count in counts.items() if count > 14}
 
 
 def test_public_functions_have_at_most_five_parameters_or_give_the_reason() -> None:

@@ -14,12 +14,12 @@ from ..decode.request import LineRequest
 from ..model.finite import NotFinite, of_voice
 from ..options import END_AT_ONCE, FRAME_RATE
 from ..speech.joined import assemble, note_of, warn_of
-from ..speech.late_text import LateLine, SentenceLine, TokenLine
 from ..speech.lines import LineReport, Spoken
 from ..speech.piece import Making, Piece
 from ..speech.pieces import LinePieces, expected_of, text_as_spoken
 from ..speech.takes import CAP, WORDS, WRONG, Take
-from ..speech.whole_text import WholeLine
+from ..speech.texts.late_text import LateLine, SentenceLine, TokenLine
+from ..speech.texts.whole_text import WholeLine
 from ..speech.wrong_words import follow_words
 from ..voice.prompt import PromptBuilder
 from ..words.trace import frame_of

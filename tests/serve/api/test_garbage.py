@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.speech.pieces import LinePieces
-from qwen3_tts_morph.morph.speech.whole_text import WholeLine
+from qwen3_tts_morph.morph.speech.texts.whole_text import WholeLine
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 from qwen3_tts_morph.serve.routes.answer import SpeechAnswer
 from qwen3_tts_morph.serve.routes.speaker import Reading

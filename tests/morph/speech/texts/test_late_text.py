@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import LinePieces
 from qwen3_tts_morph.morph.speech.report import outcome
 from qwen3_tts_morph.morph.speech.takes import Take
-from qwen3_tts_morph.morph.speech.text_reader import MOST_UNREAD, TextReader
+from qwen3_tts_morph.morph.speech.texts.text_reader import MOST_UNREAD, TextReader
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import torch
 
-from ..decode.guard import Guard
-from ..decode.request import LatePart
-from ..model.tokens import ArrivingIds
-from ..text.arriving import Characters, Sentences
-from ..text.duration import held_frames
-from ..text.encoding import check_encodable, is_encodable
-from ..text.normalize import SpokenText
-from ..text.pauses import check_spoken
-from ..text.pronunciation import Reading, is_mark_begun, join_marks
-from ..text.split import check_text
-from ..voice.prompt import Prompt, check_context
+from ...decode.guard import Guard
+from ...decode.request import LatePart
+from ...model.tokens import ArrivingIds
+from ...text.arriving import Characters, Sentences
+from ...text.duration import held_frames
+from ...text.encoding import check_encodable, is_encodable
+from ...text.normalize import SpokenText
+from ...text.pauses import check_spoken
+from ...text.pronunciation import Reading, is_mark_begun, join_marks
+from ...text.split import check_text
+from ...voice.prompt import Prompt, check_context
+from ..piece import Piece
+from ..pieces import LinePieces, guard_line
 from .line_text import LineText
-from .piece import Piece
-from .pieces import LinePieces, guard_line
 from .text_reader import MOST_UNREAD, TextReader
 from .written_pieces import WrittenPieces
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from ..text.normalize import Normalizer, SpokenText, join_spoken
-from ..text.pauses import read_pauses
-from ..text.pieces import split_arriving
+from ...text.normalize import Normalizer, SpokenText, join_spoken
+from ...text.pauses import read_pauses
+from ...text.pieces import split_arriving
+from ..pieces import LinePieces, cut_pieces, end_pieces, join_texts, noted
 from .ahead import Ahead, rested
-from .pieces import LinePieces, cut_pieces, end_pieces, join_texts, noted
 
 
 @dataclass

@@ -7,8 +7,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from ..runtime.bell import Bell
-from ..text.arriving import Sentences
+from ...runtime.bell import Bell
+from ...text.arriving import Sentences
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from qwen3_tts_morph.morph.speech import ahead
-from qwen3_tts_morph.morph.speech.ahead import Ahead, rested
+from qwen3_tts_morph.morph.speech.texts.ahead import Ahead, rested
 
 from tests.patience import wait_until
 

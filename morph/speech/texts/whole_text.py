@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..pieces import LinePieces
 from .line_text import LineText
-from .pieces import LinePieces
 from .written_pieces import WrittenPieces
 
 
