@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from qwen3_tts_morph.morph.speech import ahead
+from qwen3_tts_morph.morph.speech.texts import ahead
 from qwen3_tts_morph.morph.speech.texts.ahead import Ahead, rested
 
 from tests.patience import wait_until

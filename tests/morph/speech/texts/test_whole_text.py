@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.speech import pieces, whole_text
+from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.speech.pieces import LinePieces, cut_line, piece_limit
+from qwen3_tts_morph.morph.speech.texts import whole_text
 from qwen3_tts_morph.morph.text import english, normalize
 from qwen3_tts_morph.morph.text.normalize import FIGURES, LONGEST_INPUT, Normalizer
 from qwen3_tts_morph.morph.text.pieces import split_arriving
