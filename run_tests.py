@@ -248,7 +248,7 @@ def count_workers() -> int:
 
 
 def count_busy_workers() -> int:
-    """Return how many processes run tests that wait for servers and sound: a third keeps two cores busy.
+    """Return how many processes run tests that wait for servers, pages and sound: a third keeps two cores busy.
 
     Each may start servers, so more cores get no more processes than cores.
     """
@@ -385,8 +385,7 @@ def test_in_comfy(name: str, python: Path, env: dict[str, str], request: Request
     """Run the ComfyUI group with this Python; ``env`` names ComfyUI, the Python that runs it, and a frontend."""
     if request.install_browser:
         bring_chromium()
-    # Each process starts servers and a browser. While one waits, what runs beside them has the core.
-    options = ["tests/comfy", *request.tier, *spread(count_workers())]
+    options = ["tests/comfy", *request.tier, *spread(count_busy_workers())]
     return run_pytest(Suite(name, python, options, env), request.extra)
 
 

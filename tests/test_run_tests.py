@@ -201,12 +201,12 @@ def test_there_is_one_worker_per_core_this_process_may_use(monkeypatch: pytest.M
     assert run_tests.spread(1) == [] and run_tests.spread(2)[:2] == ["-n", "2"]
 
 
-@pytest.mark.parametrize("cores, unit, comfy", [(1, 1, 1), (2, 3, 2), (8, 8, 8)])
-def test_unit_tests_have_a_third_process_on_two_cores(
-    steps: Steps, monkeypatch: pytest.MonkeyPatch, cores: int, unit: int, comfy: int
+@pytest.mark.parametrize("cores, workers", [(1, 1), (2, 3), (8, 8)])
+def test_unit_tests_and_comfyuis_have_a_third_process_on_two_cores(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, cores: int, workers: int
 ) -> None:
     monkeypatch.setattr(run_tests, "count_workers", lambda: cores)
-    for run, workers in ((run_tests.test_unit, unit), (run_tests.test_comfy, comfy)):
+    for run in (run_tests.test_unit, run_tests.test_comfy):
         options = steps.of(run(run_tests.Request()).name)
         assert ("-n" in options) == (workers > 1)
         assert workers == 1 or options[options.index("-n") + 1] == str(workers)

@@ -83,18 +83,6 @@ NO_ANIMATION = """
   style.replaceSync('*, ::before, ::after { animation: none !important; transition: none !important }')
   document.adoptedStyleSheets.push(style)
 """
-# ComfyUI asks for frame after frame also where nothing moves: some twelve in a second are enough for a test.
-FEW_FRAMES = """
-  const frame = window.requestAnimationFrame.bind(window), asked = new Set()
-  let last = 0
-  window.requestAnimationFrame = (call) => {
-    const id = ++last
-    asked.add(id)
-    setTimeout(() => frame((now) => { if (asked.delete(id)) call(now) }), 60)
-    return id
-  }
-  window.cancelAnimationFrame = (id) => { asked.delete(id) }
-"""
 FORGET = "() => { localStorage.clear(); sessionStorage.clear() }"
 ANSWERED = "() => window.__asking === 0"
 QUEUE = "() => { window.app.queuePrompt(0) }"
@@ -106,13 +94,13 @@ OUTCOME = """() => {
 }"""
 COUNT_NODES = "(count) => document.querySelectorAll('[data-node-id]').length === count"
 FIT = "() => window.app.extensionManager.command.execute('Comfy.Canvas.FitView')"
-# Whether nothing moves for 8 of the page's few frames: neither the view nor Nodes 2.0's elements, which follow it.
+# Whether nothing moves for 30 frames: neither the view nor Nodes 2.0's elements, which follow it.
 STILL = """async () => {
   const {ds} = window.app.canvas
   const places = () => [...document.querySelectorAll('[data-node-id]')].map((node) => node.getBoundingClientRect())
   const view = () => JSON.stringify([ds.scale, ds.offset, places()])
   const before = view()
-  for (let frame = 0; frame < 8; frame++) {
+  for (let frame = 0; frame < 30; frame++) {
     await new Promise(requestAnimationFrame)
     if (view() !== before) return false
   }
@@ -168,7 +156,6 @@ class ComfyBrowser:
         context = self._browser.new_context()
         context.set_default_timeout(1000 * PAGE_PATIENCE)
         context.add_init_script(NO_ANIMATION)
-        context.add_init_script(FEW_FRAMES)
         return context.new_page()
 
 
