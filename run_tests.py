@@ -392,22 +392,24 @@ def test_in_comfy(name: str, python: Path, env: dict[str, str], request: Request
 def run_groups(request: Request) -> list[Outcome]:
     """Run the steps of these groups; skip those whose environment could not be created.
 
-    Two at a time: checks of the code beside the first tests; then beside ComfyUI's tests, which wait for pages and for
-    sound and leave a part of the processor free, the engine on transformers 5, and the kernels.
+    Two at a time: checks of the code and the engine on the oldest transformers 5 beside the first tests; then beside
+    ComfyUI's tests, which wait for pages and for sound and leave a part of the processor free, the engine on the newest
+    transformers, and the kernels.
     """
     made, groups = make_environments(request)
+    is_beside = "comfy" in groups
     with ThreadPoolExecutor(1) as beside:
         checks = beside.submit(check_code) if "lint" in groups else None
+        others = []
+        if "oldest" in groups:
+            others.append(beside.submit(test_transformers_5, request, is_beside or "unit" in groups))
         tests = [test_unit(request)] if "unit" in groups else []
-        # Functions of this module by the group that they belong to.
-        steps = {"oldest": test_transformers_5, "newest": test_newest_transformers, "unit": test_kernels}
-        later = [
-            beside.submit(step, request, "comfy" in groups)
-            for group, step in steps.items()
-            if group in groups
-        ]
+        if "newest" in groups:
+            others.append(beside.submit(test_newest_transformers, request, is_beside))
+        if "unit" in groups:
+            others.append(beside.submit(test_kernels, request, is_beside))
         tests += [test_comfy(request)] if "comfy" in groups else []
-        return [*made, *(checks.result() if checks else []), *tests, *(one.result() for one in later)]
+        return [*made, *(checks.result() if checks else []), *tests, *(one.result() for one in others)]
 
 
 def make_environments(request: Request) -> tuple[list[Outcome], set[str]]:
