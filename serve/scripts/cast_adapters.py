@@ -70,4 +70,4 @@ def _marked(part: Part, name: str) -> Part:
     def make() -> Voice:
         return replace(part.make(), by=name)
 
-    return Part(part.origin, make)
+    return replace(part, make=make)
