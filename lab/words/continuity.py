@@ -66,7 +66,7 @@ class Seams:
         pitch: the jump at each seam in semitones, where both sides are voiced.
         level: in dB.
         similarity: of the last piece to the first, a cosine.
-        errors, words: what the recogniser heard wrong, of so many.
+        errors, words: how many words the recogniser heard wrong, and how many there are.
         echoes: how many pieces begin with the last words before them.
         ended: as the report says.
         fresh: whether the report says that pieces could not go on.
@@ -108,7 +108,7 @@ def _in_turn(sentences: Sequence[str]) -> Iterator[str]:
 
 
 def long_texts(count: int, pieces: int, limit: int) -> list[str]:
-    """Return texts of held-out sentences, each as many as make so many pieces; all are used about as often."""
+    """Return texts of held-out sentences, each long enough for this many pieces; all are used about as often."""
     source, texts = _in_turn(read_part("held_out")), list[str]()
     while len(texts) < count:
         text = next(source)

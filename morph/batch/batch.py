@@ -60,6 +60,13 @@ class SynthesizerChecks:
         check_followed(self._model, options)
         check_continuity(options, line.voice)
 
+    def check_all(self, lines: Sequence[Line], options: GenerateOptions) -> None:
+        """Raise ValueError when there is no line, or one that cannot be spoken."""
+        if not lines:
+            raise ValueError("there is no line to speak: type a text")
+        for line in lines:
+            self.check(line, options)
+
 
 class Batch:
     """Speaks lines of any number of callers. Any thread may call it.

@@ -8,12 +8,10 @@ from dataclasses import replace
 
 from ..options import GenerateOptions
 from ..runtime.bell import Bell
-from ..speech.continuity import check_continuity
-from ..speech.lines import Line, Spoken, check_complete, check_lines
+from ..speech.lines import Line, Spoken, check_complete
 from ..speech.progress import OnFrame
-from ..speech.wrong_words import check_followed
 from ..synthesizer import Synthesizer
-from .batch import Batch
+from .batch import Batch, SynthesizerChecks
 from .fitting import stream_rows
 from .speech import Chunk, Delivery, Speech
 
@@ -46,10 +44,7 @@ def render_lines(
     """
     options = options or GenerateOptions()
     check_complete(lines)
-    check_lines(synthesizer.model, lines)
-    check_followed(synthesizer.model, options)
-    for line in lines:
-        check_continuity(options, line.voice)
+    SynthesizerChecks(synthesizer).check_all(lines, options)
     if on_phase is not None:
         on_phase(f"speaking {len(lines)} line{'' if len(lines) == 1 else 's'}")
     bell = Bell()
@@ -115,10 +110,7 @@ def stream_lines(
         ValueError: as ``render_lines``. What is only found with the model at hand is raised to the readers.
     """
     options = options or GenerateOptions()
-    check_lines(synthesizer.model, lines)
-    check_followed(synthesizer.model, options)
-    for line in lines:
-        check_continuity(options, line.voice)
+    SynthesizerChecks(synthesizer).check_all(lines, options)
     return SpeechStream(synthesizer, lines, options, on_frame, in_turn)
 
 

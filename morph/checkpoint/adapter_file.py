@@ -16,13 +16,13 @@ from safetensors import SafetensorError, safe_open
 from ...postprocess.checks import is_number, is_whole
 from ..model.adapter import Adapter, LowRank, merge
 from ..model.model import Model
+from ..options import ADAPTER_STRENGTHS
 from .find import ADAPTER, fingerprint_digest, weight_files
 from .json_file import read_object
 from .tensor_file import unpack_tensors
 
 WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"  # never read: loading a pickle may run any program
-MOST_STRENGTH = 4.0
 TENSOR = re.compile(r"(?:base_model\.model\.)?(?P<layer>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight")
 # What peft can do beside adding B A to a weight, by the field of its config.
 UNSUPPORTED = {
@@ -46,11 +46,10 @@ BEGUN = (True, False, "gaussian", "eva", "orthogonal")
 
 
 def check_strength(strength: float) -> float:
-    """Return an adapter's strength if it is a number from -MOST_STRENGTH to MOST_STRENGTH, else raise ValueError."""
-    if not is_number(strength, -MOST_STRENGTH, MOST_STRENGTH):
-        raise ValueError(
-            f"strength is {strength!r}: choose {-MOST_STRENGTH:g} to {MOST_STRENGTH:g} (1 is as trained)"
-        )
+    """Return an adapter's strength if it is a number within ADAPTER_STRENGTHS, else raise ValueError."""
+    low, high = ADAPTER_STRENGTHS
+    if not is_number(strength, low, high):
+        raise ValueError(f"strength is {strength!r}: choose {low:g} to {high:g} (1 is as trained)")
     return float(strength)
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from ..decode.decoded import Decoded
 
 UNSEEN = 0.1  # a frame with less weight on the text is not on it
-LEAST_FRAMES = (
-    3  # of sound before the text, 0.24 s. Lines that are said well had none, and at most one of silence
-)
+# Of sound before the text, 0.24 s. Lines that are said well had none, and at most one of silence.
+LEAST_FRAMES = 3
 FOLLOWED = 0.5  # the median weight after them, of a head that follows the text
 LOUD_DB = 25.0  # below the loud parts of the take; what is quieter is silence or a breath
 LOUD_PERCENTILE = 95
@@ -36,7 +35,7 @@ def begins_elsewhere(decoded: Decoded, waveform: np.ndarray) -> bool:
 
 
 def _loud_frames(waveform: np.ndarray, frames: int) -> np.ndarray:
-    """Return whether each of so many frames of a waveform is loud, bool ``[frames]``."""
+    """Return whether each frame of a waveform is loud, bool ``[frames]``; ``frames``: how many it has."""
     length = len(waveform) // frames
     power = np.square(waveform[: frames * length].reshape(frames, length), dtype=np.float64).mean(axis=1)
     loud: np.ndarray = power > np.percentile(power, LOUD_PERCENTILE) * 10 ** (-LOUD_DB / 10)

@@ -150,14 +150,6 @@ def check_complete(lines: Sequence[Line]) -> None:
             )
 
 
-def check_lines(model: Model, lines: Sequence[Line]) -> None:
-    """Raise ValueError when there is no line, or one that this model cannot speak."""
-    if not lines:
-        raise ValueError("there is no line to speak: type a text")
-    for line in lines:
-        check_line(model, line)
-
-
 def check_line(model: Model, line: Line) -> None:
     """Raise ValueError when a line cannot be spoken by this model."""
     if line.layout not in LAYOUTS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .reference import STEADY_DB, check_channels, to_mono
+from .reference import STEADY_DB, block_power, check_channels, to_mono
 
 FRAME_S = 0.02  # what levels are measured over
 LOWEST_DB = -100.0  # dBFS; digital silence has this level
@@ -23,7 +23,7 @@ SHORTEST_PAUSE_S = 0.15  # shorter ones are inside a word
 SHORTEST_SPEECH_S = 0.06  # shorter sounds are clicks
 LEAST_NOISE_FRAMES = 10  # of pauses, to measure the noise in them
 FLAT = 0.999  # of a channel's own peak: samples above it are clipped
-FLAT_S = 1e-4  # if there are so many in a row
+FLAT_S = 1e-4  # if they are in a row for this long
 FEWEST_FLAT = 3  # places; one or two are just the loudest moments
 
 QUIET_SPEECH_DB = -35.0  # dBFS; what is quieter was recorded from afar or with a low gain
@@ -144,9 +144,7 @@ def _frame_starts(samples: int, sample_rate: int) -> np.ndarray:
 
 def _frame_levels(mono: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return the level of each frame in dBFS."""
-    sums = np.add.reduceat(np.square(mono, dtype=np.float64), starts)
-    power = sums / np.diff(np.append(starts, mono.size))
-    return 10 * np.log10(np.maximum(power, 10 ** (LOWEST_DB / 10)))
+    return 10 * np.log10(np.maximum(block_power(mono, starts), 10 ** (LOWEST_DB / 10)))
 
 
 def _find_speech(levels: np.ndarray) -> list[tuple[int, int]]:

@@ -183,6 +183,11 @@ def _block(rate: int) -> int:
 
 def _block_levels(mono: np.ndarray, rate: int) -> np.ndarray:
     """Return the level of each block of a waveform, ``[N]``; the last block may be shorter."""
-    starts = np.arange(0, mono.size, _block(rate))
+    return np.sqrt(block_power(mono, np.arange(0, mono.size, _block(rate))))
+
+
+def block_power(mono: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the mean square of each block of a waveform, float64 ``[N]``; ``starts``: of the blocks, ``[N]``."""
     sums = np.add.reduceat(np.square(mono, dtype=np.float64), starts)
-    return np.sqrt(sums / np.diff(np.append(starts, mono.size)))
+    power: np.ndarray = sums / np.diff(np.append(starts, mono.size))
+    return power

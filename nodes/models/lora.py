@@ -7,6 +7,7 @@ from pathlib import Path
 from comfy_api.latest import io
 
 from ...morph.checkpoint.find import ADAPTER_FOLDERS, fingerprint, list_adapters
+from ...morph.options import ADAPTER_STRENGTHS
 from .. import inputs
 from ..folders import adapter_roots
 from ..page.progress import show_progress
@@ -17,7 +18,6 @@ from .memory import ManagedModel
 from .remote import ServedModel
 
 NO_ADAPTER = "(no adapter is there)"
-MOST = 4.0  # as MOST_STRENGTH of morph/checkpoint/adapter_file.py, which needs torch
 PLACES = f"models/{ADAPTER_FOLDERS[0]} or models/{ADAPTER_FOLDERS[1]}"
 
 
@@ -48,7 +48,7 @@ class LoadLora(io.ComfyNode):
                 inputs.number(
                     "strength",
                     1.0,
-                    (-MOST, MOST, 0.05),
+                    (*ADAPTER_STRENGTHS, 0.05),
                     "How much of the adapter is added. 1: as trained. 0: nothing. Unit: none, -4 to 4. Default: 1.",
                 ),
             ],

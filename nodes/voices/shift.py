@@ -11,8 +11,8 @@ from .. import inputs
 from ..models.linked import check_voice
 from ..models.memory import ManagedModel
 from ..schema import schema
-from ..sockets import ModelSocket, VoiceSocket
-from .voices import mixed, voice_output
+from ..sockets import VoiceSocket
+from .voices import mixed, presets_model, voice_output
 
 if TYPE_CHECKING:
     from ...morph.voice.voice import Voice
@@ -53,11 +53,7 @@ class ShiftVoice(io.ComfyNode):
                     "voice becomes another, and words go wrong. No unit, -2 to 3. Default: 1.",
                 ),
                 *(end_input(side, number) for number in MORE for side in SIDES),
-                ModelSocket.Input(
-                    "model",
-                    optional=True,
-                    tooltip="The checkpoint that has the preset voices; clones need none. Default: not connected.",
-                ),
+                presets_model(),
             ],
             outputs=[
                 voice_output(

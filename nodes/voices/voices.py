@@ -255,6 +255,15 @@ def check_description(description: str) -> None:
         raise ValueError("description is empty: say what the voice should be like")
 
 
+def presets_model() -> io.Input:
+    """Return the input of nodes that mix voices: a checkpoint, for the embeddings of its speakers."""
+    return ModelSocket.Input(
+        "model",
+        optional=True,
+        tooltip="The checkpoint that has the preset voices; clones need none. Default: not connected.",
+    )
+
+
 def weight_input(letter: str, optional: bool = False) -> io.Input:
     return inputs.number(
         f"weight_{letter}",
@@ -283,11 +292,7 @@ class BlendVoices(io.ComfyNode):
                 VoiceSocket.Input("voice_d", optional=True, tooltip="A fourth voice. Default: none."),
                 weight_input("c", optional=True),
                 weight_input("d", optional=True),
-                ModelSocket.Input(
-                    "model",
-                    optional=True,
-                    tooltip="The checkpoint that has the preset voices; clones need none. Default: not connected.",
-                ),
+                presets_model(),
             ],
             outputs=[
                 voice_output(

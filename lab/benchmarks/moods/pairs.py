@@ -49,7 +49,7 @@ PAIRS: Mapping[str, tuple[Manner, Manner]] = {
 
 
 def style_of(speaker: str, manner: Manner, styles: Mapping[str, np.ndarray], phonemes: int) -> np.ndarray:
-    """Return a speaker's style in a manner for so many phonemes, float32 ``[256]``."""
+    """Return a speaker's style in a manner, for a text of this many phonemes, float32 ``[256]``."""
     row = phonemes - 1
     style = styles[speaker][row].copy()
     if manner.timbre:
