@@ -24,7 +24,9 @@ from .speech import Chunk, Delivery, Outcome, Speech
 
 log = logging.getLogger(__name__)
 
-SPARE = 4  # a quarter of a device's rows may wait there: a row that is free takes the next line at once
+# A quarter of a device's rows may wait there: a row that is free takes the next line at once. Of the last lines none:
+# they could not go to another device that has a free row.
+SPARE = 4
 BROKEN_AFTER = 3  # lines in a row that a device could not make: it gets no more
 
 
@@ -43,13 +45,10 @@ class _Device:
         """How many lines want a row: one whose reader is slow leaves its own."""
         return sum(not speech.is_full for speech in self.has)
 
-    @property
-    def room(self) -> int:
-        """How many more lines it takes."""
-        if self.queues:
-            return 1
+    def has_room(self, spare: bool) -> bool:
+        """Whether it takes another line; ``spare``: also more than it has rows."""
         rows = self.batch.rows
-        return rows + max(1, rows // SPARE) - self.lines
+        return self.queues or self.lines < rows + (max(1, rows // SPARE) if spare else 0)
 
     @property
     def load(self) -> float:
@@ -175,7 +174,8 @@ class Fleet:
 
     def _next(self) -> tuple[_Device, _Dispatched] | None:
         with self._lock:
-            free = [device for device in self._devices if device.room > 0]
+            spare = len(self._devices) == 1 or len(self._waiting) > sum(one.batch.rows for one in self._devices)
+            free = [device for device in self._devices if device.has_room(spare)]
             for place, waiting in enumerate(self._waiting if free else ()):
                 able = [device for device in self._able(waiting.speech) if device in free]
                 if able:
