@@ -24,6 +24,7 @@ from .runtime.first_times import FirstTimes
 from .runtime.kept_threads import KeptThreads
 from .voice.prompt import PromptBuilder, SharedParts
 from .waveform.choose import Waveforms
+from .waveform.in_flight import InFlight, Made
 from .waveform.stream import LineCodec, StreamCodecs
 
 
@@ -186,9 +187,24 @@ class Engine:
         Raises:
             ValueError: for samples that are not finite.
         """
+        return self.begin_waveforms(model, choice, codes, references, on_chunk).result()
+
+    def begin_waveforms(
+        self,
+        model: Model,
+        choice: Choice,
+        codes: Sequence[torch.Tensor],
+        references: Sequence[torch.Tensor | None],
+        on_chunk: Callable[[], None] | None = None,
+    ) -> InFlight:
+        """As ``decode_waveforms``, without waiting for the device, where the batch codec decodes.
+
+        Use the result while holding ``exclusive``.
+        """
         with self.exclusive():
-            decode = self._waveforms.decode_waveforms if choice.codec == "batch" else decode_waveforms
-            return decode(model, codes, references, on_chunk)
+            if choice.codec == "batch":
+                return self._waveforms.begin_waveforms(model, codes, references, on_chunk)
+            return Made(decode_waveforms(model, codes, references, on_chunk))
 
     def open_codec(self, model: Model, choice: Choice, lines: int) -> LineCodec:
         """Return a codec that makes the samples of lines while their codes are made.

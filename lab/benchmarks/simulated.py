@@ -135,6 +135,11 @@ class Samples:
     samples: np.ndarray
     ready: Mark
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the row has been decoded."""
+        return self.ready.query()
+
     def wait(self) -> np.ndarray:
         """Return them once the row has been decoded."""
         self.ready.synchronize()

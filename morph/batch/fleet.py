@@ -174,7 +174,9 @@ class Fleet:
 
     def _next(self) -> tuple[_Device, _Dispatched] | None:
         with self._lock:
-            spare = len(self._devices) == 1 or len(self._waiting) > sum(one.batch.rows for one in self._devices)
+            spare = len(self._devices) == 1 or len(self._waiting) > sum(
+                one.batch.rows for one in self._devices
+            )
             free = [device for device in self._devices if device.has_room(spare)]
             for place, waiting in enumerate(self._waiting if free else ()):
                 able = [device for device in self._able(waiting.speech) if device in free]

@@ -105,7 +105,7 @@ class Running:
             self._turns = CodecTurns(
                 partial(engine.open_codec, model, choice, self._settings.rows), model.codec, self._speed
             )
-            whole = WholeCodec(partial(engine.decode_waveforms, model, choice, on_chunk=self._check_open))
+            whole = WholeCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self._check_open))
             builder = engine.prompt_builder(model)
             self._shared = Shared(builder, self._speed, whole, partial(engine.describe, model, choice))
             if self.ahead.lines:
@@ -155,8 +155,7 @@ class Running:
         for line in followed:
             line.follow()
         self._hear()
-        if most := self._complete_now:
-            self._shared.whole.run(most)
+        self._make_complete()
         idle = [*self._let_go(), *self._admit()]
         self._note_standing([line for line in followed if line.may_starve])
         for line in idle:
@@ -196,6 +195,16 @@ class Running:
         self._heard = [line for line in self._lines.values() if line.is_live]
         self._queue.counts.speaking = len(self._lines)
 
+    def _make_complete(self) -> None:
+        """Make samples of complete pieces.
+
+        Where nobody listens, lines get the free rows and frames go on meanwhile: the device waits for nothing.
+        """
+        whole = self._shared.whole
+        whole.collect()
+        if most := self._complete_now:
+            (whole.run if self._heard else whole.start)(most)
+
     @property
     def _complete_now(self) -> int:
         """How many pieces are to be made complete before the next frame: many together, where nobody hears others.
@@ -208,6 +217,8 @@ class Running:
         if heard := [line for line in self._heard if not line.is_starved]:
             empty_at = min(math.inf if line.ended else line.chunks.empty_at for line in heard)
             return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
+        if whole.is_making:
+            return 0
         gathered = not self._ready and whole.waited_s >= (GATHER_LIST_S if self.most else GATHER_S)
         return whole.count if gathered or whole.count >= self._settings.rows else 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 
 from ..codec.upstream import decode_waveforms
@@ -13,6 +12,7 @@ from ..model.model import Model
 from ..runtime.capture import CaptureStream
 from ..runtime.fallback import Fallback
 from .engine import BatchCodec
+from .in_flight import InFlight, Made
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +37,18 @@ class Waveforms:
         """Why waveforms are made in a slower way than possible, or None."""
         return self._refused or (None if self._codec is None else self._codec.fallback)
 
-    def decode_waveforms(
+    def begin_waveforms(
         self,
         model: Model,
         codes: Sequence[torch.Tensor],
         references: Sequence[torch.Tensor | None],
         on_chunk: Callable[[], None] | None = None,
-    ) -> list[np.ndarray]:
-        """Decode lines together; arguments and result are those of ``BatchCodec.decode_waveforms``."""
+    ) -> InFlight:
+        """Begin to decode lines together; arguments and result are those of ``BatchCodec.begin_waveforms``."""
         codec = self.batch_codec(model)
         if codec is None:
-            return decode_waveforms(model, codes, references, on_chunk)
-        return codec.decode_waveforms(codes, references, on_chunk)
+            return Made(decode_waveforms(model, codes, references, on_chunk))
+        return codec.begin_waveforms(codes, references, on_chunk)
 
     def prepare(self, model: Model) -> None:
         """Capture what decoding lines together replays, so that no line waits for it later."""

@@ -36,6 +36,7 @@ from ..model.weights.addresses import TensorAddresses
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
+from .in_flight import RowsInFlight, SamplesInFlight
 
 log = logging.getLogger(__name__)
 
@@ -130,39 +131,40 @@ class BatchCodec:
         Raises:
             ValueError: for samples that are not finite.
         """
+        return self.begin_waveforms(codes, references, on_chunk).result()
+
+    @torch.inference_mode()
+    def begin_waveforms(
+        self,
+        codes: Sequence[torch.Tensor],
+        references: Sequence[torch.Tensor | None] | None = None,
+        on_chunk: Callable[[], None] | None = None,
+    ) -> RowsInFlight:
+        """As ``decode_waveforms``, without waiting for the device: it has all rows to do when this returns."""
         references = [None] * len(codes) if references is None else references
         lines = [_with_reference(line, reference) for line, reference in zip(codes, references, strict=True)]
         waves = [np.empty(len(line) * self._samples_per_frame, dtype=np.float32) for line in lines]
         weights = self.look_up()
-        rows = pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap)
-        waiting: tuple[list[PackedChunk], _SamplesInFlight] | None = None
-        for row in rows:
+        made = RowsInFlight(
+            partial(self._unpack, waves), lambda: list(map(cut_reference, waves, codes, references))
+        )
+        for row in pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap):
             if on_chunk is not None:
                 on_chunk()
             with torch.cuda.device_of(weights.codebooks):
-                started = self._try(weights, write_plan(row, lines, choose_size(row, self.sizes)))
-            if waiting is not None:  # while the device computes the next row
-                self._unpack(*waiting, waves)
-            waiting = row, started
-        if waiting is not None:
-            self._unpack(*waiting, waves)
-        return [
-            cut_reference(wave, line, reference)
-            for wave, line, reference in zip(waves, codes, references, strict=True)
-        ]
+                made.add(row, self._try(weights, write_plan(row, lines, choose_size(row, self.sizes))))
+        return made
 
-    def _unpack(
-        self, row: Sequence[PackedChunk], in_flight: _SamplesInFlight, waves: Sequence[np.ndarray]
-    ) -> None:
+    def _unpack(self, waves: Sequence[np.ndarray], row: Sequence[PackedChunk], samples: np.ndarray) -> None:
         """Copy a row's samples into its lines' waveforms, without those of contexts."""
-        samples, per_frame = in_flight.wait(), self._samples_per_frame
+        per_frame = self._samples_per_frame
         for placed in row:
             chunk, begin = placed.chunk, (placed.position + placed.chunk.context) * per_frame
             own = samples[begin : begin + chunk.frames * per_frame]
             check_samples(own, self.codec)
             waves[chunk.line][chunk.start * per_frame :][: len(own)] = own
 
-    def _try(self, weights: CodecWeights, plan: torch.Tensor) -> _SamplesInFlight:
+    def _try(self, weights: CodecWeights, plan: torch.Tensor) -> SamplesInFlight:
         """Start a row; if a kernel fails, use torch's own operations from then on, with one warning."""
         try:
             return self._start(weights, plan)
@@ -194,7 +196,7 @@ class BatchCodec:
         self._ops, self._ops_here = TorchOps(), TorchOps()
         log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
 
-    def _start(self, weights: CodecWeights, plan: torch.Tensor) -> _SamplesInFlight:
+    def _start(self, weights: CodecWeights, plan: torch.Tensor) -> SamplesInFlight:
         """Start a row, and the copy of its samples to the host."""
         size, device = len(plan), weights.codebooks.device
         if self._plan is None or self._samples is None:
@@ -218,7 +220,7 @@ class BatchCodec:
         else:
             decode_row()
         self._seen.add(size)
-        return _SamplesInFlight(out)
+        return SamplesInFlight(out)
 
     def _graphs_on(self, device: torch.device) -> CapturedGraphs | None:
         """Return what replays rows on a device, or None where it would keep their temporaries."""
@@ -267,22 +269,6 @@ class BatchCodec:
                 self._ops_here = self._ops or self._choose_ops(self._weights)
             self._where = TensorAddresses(decoder)
         return self._weights
-
-
-class _SamplesInFlight:
-    """Samples being copied from the device: float32, after the row that computes them."""
-
-    def __init__(self, samples: torch.Tensor):
-        # torch uses pinned memory for a non-blocking copy.
-        self._host = samples.to("cpu", non_blocking=True, copy=True)
-        self._event = torch.cuda.Event() if samples.is_cuda else None
-        if self._event is not None:
-            self._event.record()
-
-    def wait(self) -> np.ndarray:
-        if self._event is not None:
-            self._event.synchronize()
-        return self._host.numpy()
 
 
 def choose_slabs(size: int) -> Slabs:

@@ -161,7 +161,7 @@ def test_each_engine_uses_its_own_codec(model, monkeypatch):
 def test_where_auto_chooses_graph_on_a_cpu_the_original_codec_is_used(model, monkeypatch):
     """There it is faster, and bit-equal to upstream."""
     codes, engine = torch.randint(64, (12, 16)), Engine("auto")
-    monkeypatch.setattr(engine._waveforms, "decode_waveforms", pytest.fail)
+    monkeypatch.setattr(engine._waveforms, "begin_waveforms", pytest.fail)
     [wave] = waveforms(engine, model, [codes], [None])
     assert np.array_equal(wave, decode_waveform(model, codes))
 
@@ -271,8 +271,8 @@ def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
     choices = iter([Choice("eager", "upstream", "no CUDA"), Choice("graph", "batch", "CUDA")])
     made: list[int] = []
     monkeypatch.setattr(engine, "choose", lambda _: next(choices))
-    decode = engine._waveforms.decode_waveforms
-    monkeypatch.setattr(engine._waveforms, "decode_waveforms", lambda *a: (made.append(1), decode(*a))[1])
+    decode = engine._waveforms.begin_waveforms
+    monkeypatch.setattr(engine._waveforms, "begin_waveforms", lambda *a: (made.append(1), decode(*a))[1])
     [one] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY, retries=0))
     assert made == [] and one.engine == "engine: eager (no CUDA)"
     [other] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY, retries=0))

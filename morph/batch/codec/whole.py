@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
 
 from ...model.finite import NotFinite
 from ...speech.piece import Piece
+from ...waveform.in_flight import InFlight
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +21,7 @@ log = logging.getLogger(__name__)
 PATIENCE = 5
 SMOOTHING = 0.8  # share of what was measured before in the mean time of a frame
 
-Decode = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None]], list[np.ndarray]]
+Begin = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None]], InFlight]
 
 
 class Wants(Protocol):
@@ -36,17 +38,21 @@ class Wants(Protocol):
         """They are not finite."""
 
 
+_Wanted: TypeAlias = "tuple[Wants, Piece]"
+
+
 class WholeCodec:
     """Collects pieces whose codes are all there, and makes their samples together.
 
     Args:
-        decode: codes and references of pieces to their samples.
+        begin: begins to make the samples of pieces from their codes and references.
     """
 
-    def __init__(self, decode: Decode):
-        self._decode = decode
-        self._pieces: list[tuple[Wants, Piece]] = []
-        self._since = 0.0  # the first of them waits
+    def __init__(self, begin: Begin):
+        self._begin = begin
+        self._pieces: list[_Wanted] = []
+        self._made: tuple[list[_Wanted], InFlight] | None = None  # what the device makes now
+        self._since = 0.0  # the first of the pieces waits
         self._frame_s = 0.0  # measured
 
     def add(self, line: Wants, piece: Piece) -> None:
@@ -75,34 +81,67 @@ class WholeCodec:
             count += 1
         return count
 
+    @property
+    def is_making(self) -> bool:
+        """Whether samples are being made."""
+        return self._made is not None
+
     def run(self, most: int | None = None) -> bool:
         """Make the samples of the pieces, of at most ``most``; return whether there was anything to make."""
+        made = self.collect(wait=True)
+        frames = sum(_frames(*one) for one in self._pieces[:most])
+        began = time.perf_counter()
+        if not self.start(most):
+            return made
+        self.collect(wait=True)
+        self._measure(frames, time.perf_counter() - began)
+        return True
+
+    def start(self, most: int | None = None) -> bool:
+        """Begin as ``run`` does, without waiting for the device; return whether there was anything to begin."""
+        self.collect(wait=True)
         count = len(self._pieces) if most is None else most
         pieces, self._pieces = self._pieces[:count], self._pieces[count:]
         if not pieces:
             return False
-        self._since = began = time.perf_counter()
+        self._since = time.perf_counter()
+        with self._each_alone(pieces):
+            codes = [piece.making.codes.part() for _, piece in pieces]
+            self._made = pieces, self._begin(codes, [_before(*one) for one in pieces])
+        return True
+
+    def collect(self, wait: bool = False) -> bool:
+        """Pass on samples that were begun, if the device has made them; return whether it has."""
+        if self._made is None or not (wait or self._made[1].is_made):
+            return False
+        (pieces, making), self._made = self._made, None
+        with self._each_alone(pieces):
+            _pass_on(pieces, making)
+        return True
+
+    @contextmanager
+    def _each_alone(self, pieces: Sequence[_Wanted]) -> Iterator[None]:
+        """Make each of these pieces by itself, at once, if there are samples that are not finite."""
         try:
-            self._make(pieces)
+            yield
         except NotFinite:
             log.warning("samples of a piece are not finite: each of %d is made by itself", len(pieces))
             for line, piece in pieces:
                 try:
-                    self._make([(line, piece)])
+                    _pass_on(
+                        [(line, piece)], self._begin([piece.making.codes.part()], [_before(line, piece)])
+                    )
                 except NotFinite as error:
                     line.lose_samples(error)
-        self._measure(pieces, time.perf_counter() - began)
-        return True
 
-    def _measure(self, pieces: Sequence[tuple[Wants, Piece]], seconds: float) -> None:
-        frame_s = seconds / max(1, sum(_frames(line, piece) for line, piece in pieces))
+    def _measure(self, frames: int, seconds: float) -> None:
+        frame_s = seconds / max(1, frames)
         self._frame_s = SMOOTHING * self._frame_s + (1 - SMOOTHING) * frame_s if self._frame_s else frame_s
 
-    def _make(self, pieces: Sequence[tuple[Wants, Piece]]) -> None:
-        codes = [piece.making.codes.part() for _, piece in pieces]
-        waves = self._decode(codes, [_before(line, piece) for line, piece in pieces])
-        for (line, piece), wave in zip(pieces, waves, strict=True):
-            line.take_samples(piece, wave)
+
+def _pass_on(pieces: Sequence[_Wanted], making: InFlight) -> None:
+    for (line, piece), wave in zip(pieces, making.result(), strict=True):
+        line.take_samples(piece, wave)
 
 
 def _frames(line: Wants, piece: Piece) -> int:

@@ -22,6 +22,7 @@ from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.morph.waveform.in_flight import Made
 
 from tests.patience import wait_until
 
@@ -142,11 +143,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 def test_as_many_pieces_fit_as_readers_have_time_for(clock: list[float]) -> None:
-    def decode(codes, _):
+    def begin(codes, _):
         clock[0] += 0.01 * sum(map(len, codes))
-        return [np.zeros(1, np.float32) for _ in codes]
+        return Made([np.zeros(1, np.float32) for _ in codes])
 
-    codec, line = WholeCodec(decode), Wanting()
+    codec, line = WholeCodec(begin), Wanting()
     codec.add(line, Codes(10))
     assert codec.fit(0.0) == 1, "what it takes is not known"
     assert codec.run() and not codec.run() and len(line.made) == 1 and codec.waited_s == 0
@@ -156,3 +157,33 @@ def test_as_many_pieces_fit_as_readers_have_time_for(clock: list[float]) -> None
     clock[0] += 0.6  # more than five times what the first one takes
     assert codec.fit(-1.0) == 1 and codec.waited_s == pytest.approx(0.6)
     assert codec.run(1) and codec.count == 2 and codec.fit(-1.0) == 0
+
+
+class Later:
+    """Samples that the device makes when the test says so."""
+
+    def __init__(self, codes: list[torch.Tensor]):
+        self.is_made, self._waves = False, [np.zeros(len(one), np.float32) for one in codes]
+
+    def result(self) -> list[np.ndarray]:
+        self.is_made = True
+        return self._waves
+
+
+def test_frames_go_on_while_the_device_makes_samples() -> None:
+    begun: list[Later] = []
+
+    def begin(codes, _):
+        begun.append(Later(codes))
+        return begun[-1]
+
+    codec, line = WholeCodec(begin), Wanting()
+    first, second = Codes(3), Codes(4)
+    codec.add(line, first)
+    assert codec.start() and codec.is_making and codec.count == 0
+    assert not codec.collect() and line.made == [], "it waits for nothing"
+    begun[0].is_made = True
+    assert codec.collect() and line.made == [first] and not codec.is_making
+    codec.add(line, second)
+    assert codec.start(), "and at the end for what is left"
+    assert codec.run() and line.made == [first, second] and not codec.run()

@@ -23,7 +23,12 @@ class Device:
 
     def __init__(self) -> None:
         model = SimpleNamespace(
-            name="voice", fingerprint="", dtype=torch.float32, weights="full", attention="sdpa", device="cuda:0"
+            name="voice",
+            fingerprint="",
+            dtype=torch.float32,
+            weights="full",
+            attention="sdpa",
+            device="cuda:0",
         )
         self.synthesizer: Any = SimpleNamespace(model=model, engine=SimpleNamespace(choose=lambda _: CHOICE))
         self.lines: list[Speech] = []

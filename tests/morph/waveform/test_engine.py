@@ -229,7 +229,7 @@ def test_an_unsupported_codec_is_decoded_by_upstreams_modules(checkpoint, caplog
     model.codec.decoder.config.attention_bias = True
     waveforms = Waveforms()
     for _ in range(2):
-        first, second = waveforms.decode_waveforms(model, lines, heard)
+        first, second = waveforms.begin_waveforms(model, lines, heard).result()
     assert np.array_equal(first, decode_waveform(model, lines[0], heard[0])) and len(second) == 0
     assert len(caplog.records) == 1 and "attention_bias True" in waveforms.fallback.why
 

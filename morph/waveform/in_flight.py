@@ -1,0 +1,97 @@
+"""Waveforms that a device makes while the host goes on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from ..codec.packing import PackedChunk
+
+MOST_ROWS = 8  # whose samples are on their way to the host: 9 MB of pinned memory each
+
+
+class InFlight(Protocol):
+    """Waveforms of lines, some of which may still be computed."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether ``result`` does not wait for the device."""
+
+    def result(self) -> list[np.ndarray]:
+        """Return float32 ``[T * 1920]`` for each line; ``NotFinite`` for samples that are not finite."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """Waveforms that are there."""
+
+    waves: list[np.ndarray]
+    is_made = True
+
+    def result(self) -> list[np.ndarray]:
+        return self.waves
+
+
+class RowsInFlight:
+    """Lines whose rows were launched on a device.
+
+    Args:
+        unpack: copies a row's samples to the lines' waveforms.
+        finish: returns the waveforms when all samples are there.
+    """
+
+    def __init__(
+        self,
+        unpack: Callable[[Sequence[PackedChunk], np.ndarray], None],
+        finish: Callable[[], list[np.ndarray]],
+    ):
+        self._unpack, self._finish = unpack, finish
+        self._rows: deque[tuple[Sequence[PackedChunk], SamplesInFlight]] = deque()
+
+    def add(self, row: Sequence[PackedChunk], samples: SamplesInFlight) -> None:
+        """Note a row that was launched; wait for the first one if there are many."""
+        self._rows.append((row, samples))
+        while len(self._rows) > MOST_ROWS or (self._rows and self._rows[0][1].is_there):
+            self._take()
+
+    @property
+    def is_made(self) -> bool:
+        """See ``InFlight``."""
+        return not self._rows or self._rows[-1][1].is_there
+
+    def result(self) -> list[np.ndarray]:
+        """See ``InFlight``."""
+        while self._rows:
+            self._take()
+        return self._finish()
+
+    def _take(self) -> None:
+        row, samples = self._rows.popleft()
+        self._unpack(row, samples.wait())
+
+
+class SamplesInFlight:
+    """Samples being copied from the device: float32, after the row that computes them."""
+
+    def __init__(self, samples: torch.Tensor):
+        # torch uses pinned memory for a non-blocking copy.
+        self._host = samples.to("cpu", non_blocking=True, copy=True)
+        self._event = torch.cuda.Event() if samples.is_cuda else None
+        if self._event is not None:
+            self._event.record()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether ``wait`` returns at once."""
+        return self._event is None or bool(self._event.query())
+
+    def wait(self) -> np.ndarray:
+        """Return them once the device has made them."""
+        if self._event is not None:
+            self._event.synchronize()
+        return self._host.numpy()
