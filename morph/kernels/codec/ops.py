@@ -15,11 +15,11 @@ from .conv import ConvTile, last_conv, residual_unit, split_channels
 from .ring import turn_into
 from .snake import activate
 
-# By channels; chosen by arithmetic only so far (see lab/benchmarks/codec_tiles.py). Wider units run on cuDNN: the tile
-# of all channels that a program holds would not fit in registers.
+# By channels; the fastest of lab/benchmarks/codec_tiles.py on an H200. Wider units run on cuDNN: the tile of all
+# channels that a program holds would not fit in registers.
 TILES = {
-    96: ConvTile(rows=128, step=32, warps=4, stages=4),
-    192: ConvTile(rows=128, step=64, warps=8, stages=3),
+    96: ConvTile(rows=64, step=32, warps=4, stages=4),
+    192: ConvTile(rows=64, step=64, warps=4, stages=3),
 }
 
 

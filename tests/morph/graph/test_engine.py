@@ -21,6 +21,7 @@ from qwen3_tts_morph.morph.graph.engine import (
     GraphDecoder,
     choose_window,
     expected_positions,
+    largest_prefill,
     split_prefill,
 )
 from qwen3_tts_morph.morph.graph.readback import LAG
@@ -266,6 +267,7 @@ def test_prefills_are_cut_into_powers_of_two_that_are_not_too_large():
     assert parts([9]) == [1] and parts([70] * 7) == [4, 2, 1] and parts([20] * 64) == [64]
     assert parts([LARGEST_PREFILL // 4] * 8) == [4, 4]
     assert parts([LARGEST_PREFILL + 1, 5, 5]) == [1, 2]
+    assert [largest_prefill(rows) // LARGEST_PREFILL for rows in (1, 64, 128, 256, 512)] == [1, 1, 2, 4, 4]
 
 
 def test_a_prefill_too_large_to_be_captured_is_as_long_as_its_longest_prompt(load, monkeypatch):

@@ -229,6 +229,7 @@ def test_how_batches_are_divided():
     assert batch_layout(plan, 512, 9, 256) == (2, 8, 2)
     assert batch_layout(plan, 512, 256, 512) == (4, 4, 1)
     assert batch_layout(plan, 512, 256, 32) == (4, 16, 16)
+    assert batch_layout(plan, 2048, 256, 256) == (1, plan.batch_positions // 2, 2)
 
 
 def test_small_batches_get_more_warps_per_line_and_are_split_where_the_context_is_long():
