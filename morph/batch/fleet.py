@@ -42,8 +42,8 @@ class _Device:
 
     @property
     def lines(self) -> int:
-        """How many lines want a row: one whose reader is slow leaves its own."""
-        return sum(not speech.is_full for speech in self.has)
+        """How many lines want a row: one whose reader is slow leaves its own, and one that is in the codec has."""
+        return sum(not (speech.is_full or speech.is_coded) for speech in self.has)
 
     def has_room(self, spare: bool) -> bool:
         """Whether it takes another line; ``spare``: also more than it has rows."""
@@ -256,6 +256,11 @@ class _Dispatched(Speech):
     def put(self, chunk: Chunk) -> None:
         super().put(chunk)
         if self.is_full:
+            self._fleet.give()
+
+    def note_coded(self, is_coded: bool) -> None:
+        super().note_coded(is_coded)
+        if is_coded:
             self._fleet.give()
 
     def finish(self, outcome: Outcome) -> None:

@@ -355,6 +355,8 @@ class LineState(TurnLine):
             return
         takes.in_codec += 1
         self._shared.whole.add(self, piece)
+        if not (takes.decoding or takes.again or self._waiting) and self._text is None:
+            self.speech.note_coded(True)
 
     def withdraw(self, piece: Piece) -> None:
         """Take back a piece that waits for a row."""
@@ -417,6 +419,8 @@ class LineState(TurnLine):
     def _speak_again(self, again: list[Piece]) -> None:
         self.takes.again = again
         self.takes.number += 1
+        if again:
+            self.speech.note_coded(False)
         progress = self.speech.progress
         progress.expected = max(progress.expected, progress.done + expected_of(again))
 

@@ -167,6 +167,7 @@ class Speech:
         self.delivery = replace(delivery, on_change=None)
         self.is_heard = delivery.live  # whether its sound is wanted while it is made
         self.is_cancelled = False  # whether its reader has left
+        self.is_coded = False  # whether it needs no row, as only samples are missing
         self.progress = Progress()  # frames
         self._changed = threading.Condition()
         self._chunks = ChunkQueue()
@@ -313,6 +314,10 @@ class Speech:
     def is_full(self) -> bool:
         """Whether the reader has enough for now."""
         return self._chunks.frames >= QUEUED_FRAMES and not self.is_cancelled
+
+    def note_coded(self, is_coded: bool) -> None:
+        """Note that all codes of a complete line are there, or that it needs a row again."""
+        self.is_coded = is_coded
 
     def put(self, chunk: Chunk) -> None:
         """Queue a chunk; never waits."""

@@ -66,6 +66,7 @@ def test_a_line_that_is_not_kept_has_its_sound_as_one_chunk(synthesizer, voice: 
     with Batch(synthesizer, 2) as batch:
         kept, other = (batch.speak(line, SHORT, one) for one in (COMPLETE, Delivery(live=False, keep=False)))
         [chunk], spoken = list(other), kept.result()
+    assert kept.is_coded, "while its samples were made, it needed no row"
     assert chunk.last and np.allclose(chunk.samples, spoken.waveform, atol=1e-5)
     assert other.report == spoken.report and list(kept) == []
     assert caplog.text.count("My own words.") == (spoken.report.ended == "cap"), "of the one that is kept"

@@ -70,3 +70,14 @@ def test_lines_wait_at_a_device_while_there_are_many() -> None:
     lines = [Line("Hello there.", None) for _ in range(8 * ROWS)]  # type: ignore[arg-type]
     Fleet(devices).speak_all(lines, GenerateOptions(), [Delivery() for _ in lines])
     assert [len(device.lines) for device in devices] == [ROWS + 1, ROWS + 1]
+
+
+def test_a_line_whose_samples_are_made_leaves_its_row_to_another() -> None:
+    """A device's rows were empty while its codec worked."""
+    devices: list[Any] = [Device(), Device()]
+    lines = [Line("Hello there.", None) for _ in range(8 * ROWS)]  # type: ignore[arg-type]
+    speeches = Fleet(devices).speak_all(lines, GenerateOptions(), [Delivery() for _ in lines])
+    for speech in devices[0].lines[:ROWS]:
+        speech.note_coded(True)
+    assert [len(device.lines) for device in devices] == [2 * ROWS + 1, ROWS + 1]
+    assert not any(speech.ended for speech in speeches)
