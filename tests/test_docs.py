@@ -23,8 +23,8 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "demo_voice/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-# The changelog names what existed then.
-CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
+# The changelog and the logs name what existed then.
+CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "log"]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 MODULE = re.compile(r"python -m ((?:lab|tests|morph|nodes|postprocess|serve)(?:\.\w+)*)")

@@ -51,7 +51,7 @@ STRONG = 0.7  # weight of the first of a held-out mix's two originals
 TIMBRE = (
     128  # numbers of a style: its first, which the teacher's decoder reads; the others set pitch and rhythm
 )
-# Of what is added to strangers: the teacher speaks as clearly with it (docs/experiments.md).
+# Of what is added to strangers: the teacher speaks as clearly with it (docs/log/experiments.md).
 NEAR, FAR = 0.3, 1.0
 GROUPS = ("preset", "original", "foreign", "mix", "held_out_mix", "held_out_original")
 

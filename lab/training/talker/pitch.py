@@ -1,7 +1,7 @@
 """The pitch of the corpus's voices, which the speaker encoder learns to tell besides their styles.
 
 Without it an encoder tells the pitch by the timbre: of four voices outside of its training, men of 114 and 95 Hz
-became 150 and 115 (docs/experiments.md). A style has the pitch too, in 128 numbers that are not only about it.
+became 150 and 115 (docs/log/experiments.md). A style has the pitch too, in 128 numbers that are not only about it.
 """
 
 from __future__ import annotations
