@@ -1,7 +1,7 @@
 """Benchmarks, judges of speech, and training. Run from a clone; not in the archive that users install.
 
 python -m lab.benchmarks.frames
-python -m lab.training.crossbar --checkpoint FOLDER
+python -m lab.tails --checkpoint FOLDER
 """
 
 import pack

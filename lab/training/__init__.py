@@ -1,1 +1,1 @@
-"""Training of the demo voice (corpus, codec, talker) and of trained tails (``crossbar``)."""
+"""Training of the demo voice (corpus, codec, talker)."""

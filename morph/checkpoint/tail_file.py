@@ -20,7 +20,7 @@ from .tensor_file import read_tensors, write_tensors
 FILE = "crossbar.safetensors"
 FORMAT = "qwen3-tts-crossbar"
 VERSION = "1"
-COMMAND = "python -m lab.training.crossbar"
+COMMAND = "python -m lab.tails"
 LAST_HEAD = "talker.code_predictor.lm_head.14.weight"  # identifies a predictor
 
 

@@ -1,8 +1,8 @@
 """Trained tails: small sets of weights that bring the crossbar's distributions closer to the exact ones.
 
 The stock crossbar multiplies the last sequential state with heads that were trained on later states, and that state
-has not seen the last sequential token. ``lab/training/crossbar`` trains corrections for one checkpoint and one
-SEQ_GROUPS. A tail has any of these parts (G = 15 - SEQ_GROUPS; H and V are the predictor's width and codebook size):
+has not seen the last sequential token. ``lab/tails`` trains corrections for one checkpoint and one SEQ_GROUPS. A tail
+has any of these parts (G = 15 - SEQ_GROUPS; H and V are the predictor's width and codebook size):
 
 - ``token`` ``[V, H]``: added to the state, an embedding of the last sequential token;
 - ``mix_up`` ``[M, H]``, ``mix_down`` ``[H, M]``: a residual layer on the state, shared by all groups;

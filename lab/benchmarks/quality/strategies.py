@@ -141,7 +141,7 @@ def trained_predictor(model: Model, seq_groups: int) -> Predictor:
     if seq_groups not in tails:
         raise ValueError(
             f"the checkpoint has no trained tail for SEQ_GROUPS {seq_groups} (it has them for "
-            f"{sorted(tails) or 'none'}): leave the strategy out, or run python -m lab.training.crossbar"
+            f"{sorted(tails) or 'none'}): leave the strategy out, or run python -m lab.tails"
         )
     return Predictor(model.talker.code_predictor, tails)
 
@@ -156,7 +156,7 @@ def lossless_trained(model: Model, seq_groups: int) -> LosslessPredictor:
     if not tails:
         raise ValueError(
             "the checkpoint has no trained tail to draft with: leave lossless-trained out, or run "
-            "python -m lab.training.crossbar"
+            "python -m lab.tails"
         )
     return LosslessPredictor(model.talker.code_predictor, tails=tails)
 

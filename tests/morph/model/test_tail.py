@@ -285,7 +285,7 @@ def test_a_bad_file_is_refused_by_name(folder, tmp_path, what):
     with pytest.raises(ValueError, match=reason) as error:
         load_model(checkpoint, LoadOptions("fp32", "sdpa"))
     assert "crossbar.safetensors of voice" in str(error.value)
-    assert "delete it, or train it again with `python -m lab.training.crossbar" in str(error.value)
+    assert "delete it, or train it again with `python -m lab.tails" in str(error.value)
 
 
 @pytest.mark.parametrize("size", [0, 20, 3000])

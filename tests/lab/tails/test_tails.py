@@ -17,13 +17,13 @@ from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
 from qwen3_tts_morph.morph.study.sweep import embed_inputs, sampled_distribution
 
 from lab.random_checkpoint import write_checkpoint
-from lab.training.crossbar.__main__ import parse_arguments, train
-from lab.training.crossbar.config import load_config
-from lab.training.crossbar.examples import make_examples
-from lab.training.crossbar.fit import Teacher, divergences, fit
-from lab.training.crossbar.independence import Marginals, measure_independence
-from lab.training.crossbar.measure import measure
-from lab.training.crossbar.record import (
+from lab.tails.__main__ import parse_arguments, train
+from lab.tails.config import load_config
+from lab.tails.examples import make_examples
+from lab.tails.fit import Teacher, divergences, fit
+from lab.tails.independence import Marginals, measure_independence
+from lab.tails.measure import measure
+from lab.tails.record import (
     find_voices,
     load_recording,
     plan_lines,
@@ -31,7 +31,7 @@ from lab.training.crossbar.record import (
     record,
     save_recording,
 )
-from lab.training.crossbar.variants import count_bytes, initial, parse_variant
+from lab.tails.variants import count_bytes, initial, parse_variant
 
 pytestmark = pytest.mark.slow  # this training is finished: --all runs it
 

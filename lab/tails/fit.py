@@ -20,7 +20,7 @@ from .config import Config
 from .examples import Examples
 from .variants import Trainable, initial
 
-log = logging.getLogger("lab.training.crossbar")
+log = logging.getLogger("lab.tails")
 
 LOG_EVERY = 100
 

@@ -1,7 +1,7 @@
 """Train the crossbar's tail for a checkpoint, on codes that the checkpoint itself generates.
 
-    python -m lab.training.crossbar --checkpoint DIR
-    python -m lab.training.crossbar --checkpoint DIR --seq-groups 1,3,5 --minutes 3 --voices FOLDER
+    python -m lab.tails --checkpoint DIR
+    python -m lab.tails --checkpoint DIR --seq-groups 1,3,5 --minutes 3 --voices FOLDER
 
 Writes ``crossbar.safetensors`` into the checkpoint's folder (or to ``--out``); loading the checkpoint then uses it. No
 data is needed: texts are built in (``--texts`` for your own, in the language you want to speak), and voices are the
@@ -43,7 +43,7 @@ from .record import (
 )
 from .variants import count_bytes
 
-log = logging.getLogger("lab.training.crossbar")
+log = logging.getLogger("lab.tails")
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,11 @@ def train_tail(run: Run, model: Model, examples: Examples, held_out: Examples, s
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> Run:
-    parser = argparse.ArgumentParser(
-        prog="python -m lab.training.crossbar", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m lab.tails", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--out", type=Path, help=f"output file (default: {FILE} in the checkpoint's folder)")
     parser.add_argument("--seq-groups", default="5", help="one or several, e.g. 1,3,5: a tail for each")
-    parser.add_argument("--variant", help="what is trained (lab/training/crossbar/variants.py)")
+    parser.add_argument("--variant", help="what is trained (lab/tails/variants.py)")
     parser.add_argument("--lines", type=int, help="number of lines to speak")
     parser.add_argument("--takes", type=int, help="samples of each recorded frame")
     parser.add_argument("--steps", type=int, help="updates of each tail")

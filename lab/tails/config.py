@@ -1,4 +1,4 @@
-"""The options in ``lab/training/configs/crossbar.json``."""
+"""The options in ``lab/tails/config.json``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .variants import parse_variant
 
-DEFAULT = Path(__file__).parents[1] / "configs" / "crossbar.json"
+DEFAULT = Path(__file__).with_name("config.json")
 
 
 @dataclass(frozen=True)
@@ -58,5 +58,5 @@ def load_config(path: Path = DEFAULT, **changes: Any) -> Config:
     try:
         config = Config(**values)
     except TypeError as error:
-        raise ValueError(f"{path}: {error}; compare it with lab/training/configs/crossbar.json") from error
+        raise ValueError(f"{path}: {error}; compare it with lab/tails/config.json") from error
     return replace(config, **{name: value for name, value in changes.items() if value is not None})

@@ -23,7 +23,7 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 from safetensors import SafetensorError
 
-log = logging.getLogger("lab.training.crossbar")
+log = logging.getLogger("lab.tails")
 
 TEXTS = Path(__file__).with_name("texts.txt")
 DESCRIPTIONS = (
