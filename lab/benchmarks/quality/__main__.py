@@ -13,8 +13,8 @@ already in the folder are not computed again, so the same command resumes an int
 separately: ``--steps codes times distances`` on a GPU, then ``--steps wavs judge report`` on another machine with the
 same folder.
 
-Voices: a folder of recordings (a sound file or a subfolder per voice; needs a Base checkpoint), the training corpus's
-held-out voices (``--corpus``), or the checkpoint's own. Judges are optional packages (lab/training/requirements.txt).
+Voices: a folder of recordings (a sound file or a subfolder per voice; needs a Base checkpoint), or the checkpoint's
+own. Judges are optional packages (lab/training/requirements.txt).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .distance import measure_distances
 from .figures import read_rows
 from .folder import REFERENCES, About, RunFolder, hash_weights, write_wav
 from .judging import clips_of, judge_all, make_judges
-from .lines import OWN_LINES, Cast, Task, assign_voices, cast_corpus, cast_own, cast_recordings, read_texts
+from .lines import OWN_LINES, Cast, Task, assign_voices, cast_own, cast_recordings, read_texts
 from .registry import CONTROLS, DEFAULT, EXACT, STRATEGIES
 from .report import write_report
 from .speak import Speaker, make_codes, make_wavs, spoil_codes
@@ -68,10 +68,7 @@ def parse_arguments(arguments: Sequence[str] | None, strategies: Sequence[str]) 
     made.add_argument(
         "--voices", type=Path, help="a folder of recordings to clone (default: the checkpoint's voices)"
     )
-    made.add_argument(
-        "--corpus", type=Path, help="root of the training corpus: use its held-out lines and voices"
-    )
-    made.add_argument("--language", help="default: auto, or english with --corpus")
+    made.add_argument("--language", default="auto")
     made.add_argument("--limit", type=int, default=0, help="number of lines (0: all)")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument(
@@ -113,8 +110,6 @@ def parse_range(text: str) -> list[int]:
 
 def choose_lines(model: Model, options: argparse.Namespace) -> tuple[Cast, list[Task]]:
     """Return the voices, and the lines with the voice that speaks each."""
-    if options.corpus:
-        return cast_corpus(model, options.corpus, options.limit, options.seed)
     cast = cast_recordings(model, options.voices) if options.voices else cast_own(model)
     texts = read_texts(options.lines or OWN_LINES)[: options.limit or None]
     return cast, assign_voices(texts, list(cast.voices), options.seed)
@@ -127,13 +122,12 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
     loading = LoadOptions(options.precision)
     model = load_model(options.checkpoint, loading, options.device)
     cast, tasks = choose_lines(model, options)
-    language = options.language or ("english" if options.corpus else "auto")
     about = About(
         checkpoint=options.name or model.name,
         weights=hash_weights(options.checkpoint),
         model=model.summary(),
         sampling=str(asdict(model.sampling)),
-        language=language,
+        language=options.language,
         voices=cast.about,
         sample_rate=model.sample_rate,
         tasks=tuple(tasks),
@@ -146,7 +140,7 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
             if not path.is_file():
                 write_wav(path, one.audio, one.sample_rate)
     synthesizer = Synthesizer(model, Engine(options.engine))
-    return Speaker.prepare(synthesizer, tasks, cast.voices, language, model.sampling)
+    return Speaker.prepare(synthesizer, tasks, cast.voices, options.language, model.sampling)
 
 
 def make(

@@ -10,15 +10,6 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-from ...training.evaluate import (
-    CLONED_FROM,
-    SAMPLE_RATE,
-    EvaluateOptions,
-    clone_all,
-    planned,
-    read_references,
-)
-
 OWN_LINES = Path(__file__).with_name("lines.txt")
 SUFFIXES = {".wav", ".flac", ".ogg", ".mp3"}
 DESCRIPTION = "A clear, calm voice."  # for a VoiceDesign checkpoint without recordings
@@ -61,21 +52,6 @@ def read_texts(file: Path) -> list[str]:
 def assign_voices(texts: list[str], voices: list[str], seed: int) -> list[Task]:
     """Assign the voices to the lines in rotation; the seed of a line is ``seed`` plus its index."""
     return [Task(text, voices[index % len(voices)], seed + index) for index, text in enumerate(texts)]
-
-
-def cast_corpus(model: Model, root: Path, limit: int, seed: int) -> tuple[Cast, list[Task]]:
-    """Use the training corpus's held-out lines and voices: cloned from two references, judged against the others."""
-    options = EvaluateOptions(corpus=root, out=root, limit=limit)
-    spoken = read_references(options)
-    references = {
-        name: [Recording(line.audio, SAMPLE_RATE) for line in lines[CLONED_FROM:]]
-        for name, lines in spoken.items()
-    }
-    tasks = [
-        Task(task.line.text, task.voice.name, seed + index) for index, task in enumerate(planned(options))
-    ]
-    about = f"cloned from {CLONED_FROM} recordings each and judged against others"
-    return Cast(clone_all(model, spoken, options.mode), references, about), tasks
 
 
 def cast_recordings(model: Model, folder: Path) -> Cast:

@@ -16,7 +16,6 @@ from qwen3_tts_morph.morph.text.normalize import Normalizer
 from qwen3_tts_morph.morph.voice.create import MODES
 from safetensors.torch import save_file
 
-from lab.benchmarks.quality.lines import cast_corpus
 from lab.judges.clips import read_texts
 from lab.random_checkpoint import write_checkpoint
 from lab.training.corpus.bundle import ABOUT, LINES, STYLES
@@ -93,18 +92,6 @@ def test_voices_are_cloned_with_their_transcripts_if_asked(corpus: Path, tmp_pat
         for voice in clone_all(model, references, mode).values():
             assert voice.kind == mode
             assert voice.transcript == ("Reference. Reference." if mode == "icl" else None)
-
-
-def test_the_quality_study_clones_the_same_voices_for_the_same_lines(corpus: Path, tmp_path: Path):
-    model = load_model(write_checkpoint(tmp_path / "voice", "tiny", "base"), LoadOptions(precision="fp32"))
-    cast, tasks = cast_corpus(model, corpus, 3, 7)
-    assert [(task.text, task.seed) for task in tasks] == [
-        (f"Line number {index}.", 7 + index) for index in range(3)
-    ]
-    assert {task.voice for task in tasks} == set(cast.voices) == set(VOICES)
-    assert all(voice.kind == "x_vector" for voice in cast.voices.values())
-    # Judged against the other two of a voice's four references.
-    assert [len(one.audio) for one in cast.references["new_01"]] == [24600, 24700]
 
 
 def test_sentences_of_voices_without_references_are_refused(tmp_path: Path):
