@@ -1,4 +1,4 @@
-"""The text tokenizer's files in Qwen's format, for random checkpoints and for training."""
+"""The text tokenizer's files in Qwen's format, for random checkpoints."""
 
 from __future__ import annotations
 

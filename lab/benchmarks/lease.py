@@ -29,7 +29,6 @@ from pathlib import Path
 
 import pack
 
-from ..training.steps import kill_group
 from .origin import add_output
 
 POLL_SECONDS = 0.1
@@ -85,6 +84,13 @@ def read_plan(path: Path) -> list[Step]:
 def heed_interrupts() -> None:
     """Make Ctrl+C end this process: what a shell runs in the background ignores it, and so would what that starts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and its children if it is still running."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 class Running:

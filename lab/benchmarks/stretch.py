@@ -4,7 +4,7 @@
     python -m lab.benchmarks.stretch --keep     # also writes lab/benchmarks/results/stretch.json
 
 Judged as in ``lab.judges``: similarity to the unchanged line (Resemblyzer) and DistillMOS. Both judges are programs; a
-line's similarity to itself is 1, and that of two speakers about 0.57. Needs lab/training/requirements.txt, and av for
+line's similarity to itself is 1, and that of two speakers about 0.57. Needs lab/judges/requirements.txt, and av for
 FFmpeg's atempo.
 """
 

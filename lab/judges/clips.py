@@ -2,7 +2,7 @@
 
 A texts file has one clip per line, ``PATH<tab>TEXT``, with the path relative to the folder of wavs; the parent folder
 of a wav names its speaker. Further columns are other spellings of the text, such as figures in words: what was heard is
-compared with the nearest. ``python -m lab.training.corpus wavs`` writes both in this format.
+compared with the nearest.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.test_docs import CURRENT, name, read
+from tests.test_docs import CURRENT, name, read_current
 
 SPAN = re.compile(r"`(python3? [^`]+)`")
 COMMAND = re.compile(r"\bpython3? (-m (lab|serve)\b|speak\.py\b)")
@@ -38,7 +38,7 @@ def commands(page: Path) -> list[list[str]]:
 
     A module without arguments is a name rather than a command.
     """
-    text = read(page)
+    text = read_current(page)
     lines = [*blocks(text), *(re.sub(r"\s+", " ", span) for span in SPAN.findall(text))]
     found = (split(line[match.start() :]) for line in lines for match in COMMAND.finditer(line))
     return [words for words in found if len(words) > (2 if words[0] == "-m" else 1)]

@@ -8,7 +8,7 @@ import librosa
 import numpy as np
 import torch
 
-from ...training.periodicity import SAMPLE_RATE, pitch_of
+from .pitch import SAMPLE_RATE, pitch_of
 
 QUIET_DB = 40.0  # below the loudest: silence at the ends, which is cut
 LOUD_DB = 30.0  # blocks quieter than this below the loudest are pauses, which have no level

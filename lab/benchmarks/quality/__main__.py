@@ -14,7 +14,7 @@ separately: ``--steps codes times distances`` on a GPU, then ``--steps wavs judg
 same folder.
 
 Voices: a folder of recordings (a sound file or a subfolder per voice; needs a Base checkpoint), or the checkpoint's
-own. Judges are optional packages (lab/training/requirements.txt).
+own. Judges are optional packages (lab/judges/requirements.txt).
 """
 
 from __future__ import annotations

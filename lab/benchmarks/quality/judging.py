@@ -20,8 +20,8 @@ log = logging.getLogger("lab.benchmarks.quality")
 
 SHARE = 40  # clips that a process judges before it reports progress
 FIX = (
-    "pip install -r lab/training/requirements.txt, then "
-    "pip install --no-deps -r lab/training/requirements-no-deps.txt"
+    "pip install -r lab/judges/requirements.txt, then "
+    "pip install --no-deps -r lab/judges/requirements-no-deps.txt"
 )
 
 

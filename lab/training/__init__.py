@@ -1,1 +1,0 @@
-"""Training of the demo voice (corpus, codec, talker)."""

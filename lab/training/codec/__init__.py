@@ -1,1 +1,0 @@
-"""The speech tokenizer (codec) of the demo voice: training, export and evaluation."""

@@ -1,1 +1,0 @@
-"""The training corpus, made from scratch: texts, a teacher's voices, and shards of its speech."""

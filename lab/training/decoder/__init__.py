@@ -1,1 +1,0 @@
-"""Training the codec's decoder further, on the codes that the shipped codec has for recordings."""
