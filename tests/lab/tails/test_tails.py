@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, predictor_fingerprint
 from qwen3_tts_morph.morph.model.crossbar import crossbar, tail_logits
 from qwen3_tts_morph.morph.model.tail import check_parts
-from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
+from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.study.sweep import embed_inputs, sampled_distribution
 
 from lab.random_checkpoint import write_checkpoint
@@ -21,7 +21,6 @@ from lab.tails.__main__ import parse_arguments, train
 from lab.tails.config import load_config
 from lab.tails.examples import make_examples
 from lab.tails.fit import Teacher, divergences, fit
-from lab.tails.independence import Marginals, measure_independence
 from lab.tails.measure import measure
 from lab.tails.record import (
     find_voices,
@@ -33,7 +32,7 @@ from lab.tails.record import (
 )
 from lab.tails.variants import count_bytes, initial, parse_variant
 
-pytestmark = pytest.mark.slow  # this training is finished: --all runs it
+pytestmark = pytest.mark.slow
 
 VARIANTS = ("heads", "rank4", "token", "mix", "groups", "token+mix+rank4", "token+groups+heads")
 TEXTS = ["One.", "Two and three.", "Four?", "Five, six."]
@@ -227,26 +226,3 @@ def test_a_base_checkpoint_speaks_with_the_users_recordings_and_their_blends(tmp
 def test_the_built_in_texts_are_many_and_differ():
     texts = read_texts()
     assert len(texts) == len(set(texts)) > 100
-
-
-@torch.inference_mode()
-def test_exact_marginals_equal_the_exact_predictor_without_sampling(model):
-    random = torch.Generator().manual_seed(0)
-    hidden, embedding = torch.randn(2, 4, 1, model.width, generator=random)
-    greedy, marginals = TokenSampling(do_sample=False), Marginals(model.talker.code_predictor)
-    exact = marginals.decode_frame(hidden, embedding, 15, greedy, None)
-    for seq_groups in (1, 5, 14):
-        assert torch.equal(marginals.decode_frame(hidden, embedding, seq_groups, greedy, None), exact)
-    stock = super(Marginals, marginals).decode_frame(hidden, embedding, 5, greedy, None)
-    assert not torch.equal(stock, exact)
-
-
-def test_independence_is_free_for_one_group_and_costs_for_several(model, recording):
-    some = recording.take(torch.arange(8))
-    one = measure_independence(model, some, 14, 4, 0)
-    assert one.correlation == pytest.approx(0, abs=1e-4)
-    assert one.distance == [pytest.approx(0, abs=1e-4)]
-    many = measure_independence(model, some, 5, 16, 0)
-    assert len(many.exact) == 10
-    assert many.averaged[0] == pytest.approx(many.exact[0], abs=1e-4), "it has seen all groups before"
-    assert many.correlation > 1 and min(many.distance[1:]) > 0.05
