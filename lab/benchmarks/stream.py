@@ -192,7 +192,7 @@ def run(synthesizer: Synthesizer, engine: ProbedEngine, case: Case, voice: Voice
     ]
     arrivals: list[Arrivals] = []
 
-    def spread(source: LineSource) -> LineSource:
+    def spread(source: LineSource) -> Arrivals:
         arrivals.append(Arrivals(source, case.together, case.arriving, case.frames))
         return arrivals[0]
 

@@ -1,6 +1,7 @@
 """For the table "stream": where the time to the first samples goes, and lines that arrive while others play.
 
-The product knows nothing of it: requests, sources of lines and codecs are wrapped on their way to the engine.
+The product knows nothing of it: requests, sources of lines and codecs are wrapped on their way to the engine. A
+wrapper has what it changes; everything else is the product's own.
 """
 
 from __future__ import annotations
@@ -8,18 +9,17 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.source import NOTHING_AHEAD, Ahead, Lines, LineSource, as_source
-from qwen3_tts_morph.morph.engine import Choice, Engine
+from qwen3_tts_morph.morph.decode.source import NOTHING_AHEAD, Lines, LineSource, as_source
+from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.waveform.stream import LineCodec, WavesInFlight
 
 from .common import Measured
 
@@ -73,77 +73,63 @@ class Marks:
         return replace(request, cancelled=cancelled, on_codes=on_codes)
 
 
-@dataclass(frozen=True)
-class MarkedWaves:
+class Wrapped:
+    """What the product made, but for what a subclass changes."""
+
+    def __init__(self, inner: Any):
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class MarkedWaves(Wrapped):
     """``WavesInFlight``, the first of which are marked when they are there."""
 
-    waves: WavesInFlight
-    marks: Marks
-
-    @property
-    def is_ready(self) -> bool:
-        """See ``WavesInFlight``."""
-        return self.waves.is_ready
-
-    @property
-    def seconds(self) -> float | None:
-        """See ``WavesInFlight``."""
-        return self.waves.seconds
+    def __init__(self, waves: Any, marks: Marks):
+        super().__init__(waves)
+        self._marks = marks
 
     def wait(self) -> dict[int, np.ndarray]:
         """See ``WavesInFlight``."""
-        made = self.waves.wait()
-        self.marks.add("codec_done_ms")
+        made: dict[int, np.ndarray] = self._inner.wait()
+        self._marks.add("codec_done_ms")
         return made
 
 
-@dataclass(frozen=True)
-class MarkedCodec:
+class MarkedCodec(Wrapped):
     """A ``LineCodec`` whose first chunk is marked."""
 
-    codec: LineCodec
-    marks: Marks
-
-    def prepare(self) -> None:
-        """See ``LineCodec``."""
-        self.codec.prepare()
-
-    def step_s(self, lines: int) -> float | None:
-        """See ``LineCodec``."""
-        return self.codec.step_s(lines)
-
-    def steps(self, line: int, frames: int) -> int:
-        """See ``LineCodec``."""
-        return self.codec.steps(line, frames)
-
-    def begin(self, line: int, reference: torch.Tensor | None) -> None:
-        """See ``LineCodec``."""
-        self.codec.begin(line, reference)
-
-    def missing(self, line: int) -> int:
-        """See ``LineCodec``."""
-        return self.codec.missing(line)
-
-    def feed(self, line: int) -> None:
-        """See ``LineCodec``."""
-        self.codec.feed(line)
+    def __init__(self, codec: Any, marks: Marks):
+        super().__init__(codec)
+        self._marks = marks
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         """See ``LineCodec``."""
-        self.marks.add("codec_began_ms")
-        self.codec.begin_ahead(line, codes)
+        self._marks.add("codec_began_ms")
+        self._inner.begin_ahead(line, codes)
 
-    def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
+    def launch(self, codes: Mapping[int, torch.Tensor]) -> MarkedWaves:
         """See ``LineCodec``."""
-        self.marks.add("codec_began_ms")
-        return MarkedWaves(self.codec.launch(codes), self.marks)
-
-    def end(self, line: int) -> None:
-        """See ``LineCodec``."""
-        self.codec.end(line)
+        self._marks.add("codec_began_ms")
+        return MarkedWaves(self._inner.launch(codes), self._marks)
 
 
-class Arrivals:
+class WatchedSource(Wrapped):
+    """A ``LineSource`` whose first line is marked."""
+
+    def __init__(self, source: LineSource, marks: Marks):
+        super().__init__(source)
+        self._marks, self._first = marks, True
+
+    def take(self) -> LineRequest:
+        """See ``LineSource``."""
+        request: LineRequest = self._inner.take()
+        first, self._first = self._first, False
+        return self._marks.watch(request) if first else request
+
+
+class Arrivals(Wrapped):
     """A ``LineSource`` whose last lines arrive one at a time, spread evenly over the frames of the first one.
 
     A line arrives at a random moment within a frame, as a request to a server would. Its prompt is made already, and
@@ -157,24 +143,20 @@ class Arrivals:
     """
 
     def __init__(self, source: LineSource, together: int, count: int, frames: int):
-        self.late, self.collected, self.ahead = True, source.collected, NOTHING_AHEAD
-        self.most, self.rows = source.most, source.rows
+        super().__init__(source)
+        self.late, self.ahead = True, NOTHING_AHEAD
         self.at: list[float] = []  # of each line that arrived while others played: time.perf_counter()
-        self._source, self._together, self._frames = source, together, frames
+        self._together, self._frames = together, frames
         self._every = max(1, frames // (count + 1))
         self._random = random.Random(0)
         self._taken = self._made = 0
         self._frame_at = self._frame_s = 0.0
         self._due: float | None = None
 
-    def follow(self) -> None:
-        """See ``LineSource``."""
-        self._source.follow()
-
     @property
     def ready(self) -> Sequence[LineRequest]:
         """See ``LineSource``."""
-        waiting = list(self._source.ready)
+        waiting = list(self._inner.ready)
         if self._taken < self._together:
             return waiting[: self._together - self._taken]
         arrived = self._taken - self._together
@@ -182,14 +164,9 @@ class Arrivals:
             self._due = time.perf_counter() + self._random.random() * self._frame_s
         return waiting[:1] if self._due is not None and time.perf_counter() >= self._due else []
 
-    @property
-    def done(self) -> bool:
-        """See ``LineSource``."""
-        return self._source.done
-
     def take(self) -> LineRequest:
         """See ``LineSource``."""
-        request = self._source.take()
+        request: LineRequest = self._inner.take()
         self._taken += 1
         if self._taken == 1:
             return self._counting(request)
@@ -199,10 +176,6 @@ class Arrivals:
             self.at.append(self._due)
         self._due = None
         return replace(request, guard=Guard(min(ARRIVAL_FRAMES, self._frames), detect_loops=False))
-
-    def meanwhile(self) -> None:
-        """See ``LineSource``."""
-        self._source.meanwhile()
 
     def wait(self) -> None:
         """See ``LineSource``: all others have ended, so the next line comes now."""
@@ -228,77 +201,22 @@ class ProbedEngine(Engine):
     """
 
     marks: Marks | None = None
-    spread: Callable[[LineSource], LineSource] | None = None
+    spread: Callable[[LineSource], Any] | None = None
 
-    def decode(
-        self,
-        model: Model,
-        lines: Lines,
-        options: GenerateOptions,
-        on_frame: Callable[[int], None] | None = None,
-        choice: Choice | None = None,
-    ) -> list[Decoded]:
+    def decode(self, model: Model, lines: Lines, *more: Any, **named: Any) -> list[Decoded]:
         """See ``Engine.decode``."""
+        source: Any = lines
         if self.marks is not None:
             self.marks.add("prompt_ms")
-            lines = _Watched(as_source(lines), self.marks)
+            source = WatchedSource(as_source(source), self.marks)
         if self.spread is not None:
-            lines = self.spread(as_source(lines))
-        return super().decode(model, lines, options, on_frame, choice)
+            source = self.spread(as_source(source))
+        return super().decode(model, source, *more, **named)
 
-    def open_codec(self, model: Model, choice: Choice, lines: int) -> LineCodec:
+    def open_codec(self, *asked: Any) -> Any:
         """See ``Engine.open_codec``."""
-        codec = super().open_codec(model, choice, lines)
+        codec = super().open_codec(*asked)
         return codec if self.marks is None else MarkedCodec(codec, self.marks)
-
-
-class _Watched:
-    """A ``LineSource`` whose first line is marked."""
-
-    def __init__(self, source: LineSource, marks: Marks):
-        self._source, self._marks, self._first = source, marks, True
-
-    def follow(self) -> None:
-        self._source.follow()
-
-    @property
-    def ready(self) -> Sequence[LineRequest]:
-        return self._source.ready
-
-    @property
-    def late(self) -> bool:
-        return self._source.late
-
-    @property
-    def collected(self) -> bool:
-        return self._source.collected
-
-    @property
-    def ahead(self) -> Ahead:
-        return self._source.ahead
-
-    @property
-    def most(self) -> int | None:
-        return self._source.most
-
-    @property
-    def rows(self) -> int:
-        return self._source.rows
-
-    @property
-    def done(self) -> bool:
-        return self._source.done
-
-    def take(self) -> LineRequest:
-        request = self._source.take()
-        first, self._first = self._first, False
-        return self._marks.watch(request) if first else request
-
-    def meanwhile(self) -> None:
-        self._source.meanwhile()
-
-    def wait(self) -> None:
-        self._source.wait()
 
 
 class ProbedMeasured(Measured, ProbedEngine):
