@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,10 +31,8 @@ from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.words.head import AlignmentHead, TalkerShape, published_head
 from qwen3_tts_morph.morph.words.trace import SCALE
 
-from .bench import Bench
+from .bench import Bench, measure_shapes, parser
 from .kernels import widened
-from .random_weights import SHAPES
-from .results import installed_versions, machine_name
 
 TEXT = (12, 60)  # the first token's position, and the number of tokens
 REPLAYS = 10  # of one graph before the other's turn
@@ -193,38 +189,14 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--shape", nargs="+", default=["0.6B", "1.7B"], choices=sorted(SHAPES))
-    parser.add_argument("--batch", nargs="+", type=int, default=[1, 64])
-    parser.add_argument("--seq-groups", nargs="+", type=int, default=[15, 5])
-    parser.add_argument("--at", nargs="+", type=int, default=[100, 1900], help="positions of the frames")
-    parser.add_argument(
+    table = parser(__doc__, repeats=15)
+    table.add_argument("--batch", nargs="+", type=int, default=[1, 64])
+    table.add_argument("--seq-groups", nargs="+", type=int, default=[15, 5])
+    table.add_argument("--at", nargs="+", type=int, default=[100, 1900], help="positions of the frames")
+    table.add_argument(
         "--longest-batch", type=int, default=1, help="larger ones are measured at the first position"
     )
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--out", type=Path, help="where to write the rows as JSON")
-    options = parser.parse_args()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rows: list[dict[str, Any]] = []
-    failures: list[str] = []
-    for shape in options.shape:
-        bench = Bench(shape, device, options.repeats)
-        run(bench, options)
-        rows += bench.rows
-        failures += bench.failures
-        del bench
-    result = {
-        "machine": machine_name(device),
-        "versions": installed_versions(),
-        "failures": failures,
-        "rows": rows,
-    }
-    if options.out is not None:
-        options.out.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    print(f"{len(failures)} checks failed")
-    return 1 if failures else 0
+    return measure_shapes(table.parse_args(), run)
 
 
 if __name__ == "__main__":

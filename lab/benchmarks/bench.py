@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +17,9 @@ from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 
+from .origin import Origin, find_commit
 from .random_weights import SHAPES, random_slots, random_weights
+from .results import installed_versions, machine_name
 
 SAMPLING = Sampling(TokenSampling(), TokenSampling(), 1.05)
 
@@ -46,7 +52,9 @@ class Bench:
 
     def note(self, table: str, what: str, **numbers: Any) -> None:
         """Record a row and print it."""
-        self.rows.append({"table": table, "model": self.name, "what": what, **numbers})
+        self.rows.append(
+            {"table": table, "model": self.name, "precision": "bfloat16", "what": what, **numbers}
+        )
         shown = "  ".join(
             f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
             for key, value in numbers.items()
@@ -90,3 +98,33 @@ class Bench:
             torch.cuda.synchronize()
             times.append(first.elapsed_time(last) / 10)
         return statistics.median(times), ready
+
+
+def parser(doc: str | None, repeats: int) -> argparse.ArgumentParser:
+    """Return a parser with the options of ``measure_shapes``."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--shape", nargs="+", default=["0.6B", "1.7B"], choices=sorted(SHAPES))
+    made.add_argument("--repeats", type=int, default=repeats)
+    made.add_argument("--out", type=Path, help="where to write the rows as JSON")
+    made.add_argument("--commit", default=find_commit(), help="of this tree, where it is not a git checkout")
+    return made
+
+
+def measure_shapes(options: argparse.Namespace, run: Callable[[Bench, argparse.Namespace], None]) -> int:
+    """Measure each shape, and write all rows after each of them, also of one that fails; return 1 if a check failed."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    origin = asdict(Origin.of(options.commit))
+    made: dict[str, list[Any]] = {"rows": [], "failures": []}
+    for shape in options.shape:
+        bench = Bench(shape, device, options.repeats)
+        try:
+            run(bench, options)
+        finally:
+            made["rows"] += [{**row, **origin} for row in bench.rows]
+            made["failures"] += bench.failures
+            if options.out is not None:
+                said = {"machine": machine_name(device), "versions": installed_versions(), **made}
+                options.out.write_text(json.dumps(said, indent=1), encoding="utf-8")
+            del bench  # its weights, before the next shape's
+    print(f"{len(made['failures'])} checks failed")
+    return 1 if made["failures"] else 0

@@ -1,6 +1,7 @@
 """Store measurements: one JSON file per machine with its versions and a list of rows, each with where it comes from.
 
 python -m lab.benchmarks.results OUT/*/*.json       # adds rows that were measured elsewhere
+python -m lab.benchmarks.results FILE.json --commit c4b8170f --date 2026-11-28    # of rows that do not say it
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pack import ROOT
 from .origin import RESULTS, Origin
 
 FOLDER = ROOT / RESULTS
+ORIGIN = [one.name for one in fields(Origin)]
 PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "faster-qwen3-tts")
 
 
@@ -107,11 +109,16 @@ def save_rows(rows: Sequence[Flat], device: torch.device, options: argparse.Name
 
     ``options`` are those of ``origin.add_output``.
     """
-    name = re.sub(r"[^a-z0-9]+", "-", machine_name(device).lower()).strip("-")
     origin = asdict(Origin.of(options.commit))
     made = [{**row.flat(), **origin} for row in rows]
     document = {"machine": machine_name(device), "versions": installed_versions(), "rows": made}
-    return add_rows(document, (options.out or FOLDER) / f"{name}.json")
+    return add_rows(document, file_of(document, options.out or FOLDER))
+
+
+def file_of(document: Mapping[str, Any], folder: Path) -> Path:
+    """Return the file of the machine that a document names."""
+    name = re.sub(r"[^a-z0-9]+", "-", document["machine"].lower()).strip("-")
+    return folder / f"{name}.json"
 
 
 def add_rows(document: Mapping[str, Any], path: Path) -> Path:
@@ -120,12 +127,13 @@ def add_rows(document: Mapping[str, Any], path: Path) -> Path:
     measured = {_same(row) for row in document["rows"]}
     kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
     rows = [*(row for row in kept if _same(row) not in measured), *document["rows"]]
-    path.write_text(json.dumps({**document, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    kept_of = {name: document[name] for name in ("machine", "versions")}
+    path.write_text(json.dumps({**kept_of, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     return path
 
 
 def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row["table"], row["model"], is_int8(row["precision"])
+    return row["table"], row["model"], is_int8(row.get("precision", ""))
 
 
 def _same(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -188,9 +196,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = argparse.ArgumentParser(description="Add rows that were measured elsewhere.")
     table.add_argument("files", type=Path, nargs="+", help="as benchmarks wrote them under --out")
     table.add_argument("--into", type=Path, default=FOLDER, help="folder (default: lab/benchmarks/results)")
+    for name in ORIGIN:
+        table.add_argument(f"--{name}", help="of the rows that have none")
     options = table.parse_args(arguments)
+    said = {name: value for name in ORIGIN if (value := getattr(options, name)) is not None}
     for path in options.files:
-        add_rows(json.loads(path.read_text(encoding="utf-8")), options.into / path.name)
+        document = json.loads(path.read_text(encoding="utf-8"))
+        rows = [{**said, **row} for row in document["rows"]]
+        if lacking := {name for name in ("commit", "date") for row in rows if not row.get(name)}:
+            table.error(
+                f"{path} has rows without {' and '.join(sorted(lacking))}: say it with --commit, --date"
+            )
+        add_rows({**document, "rows": rows}, file_of(document, options.into))
 
 
 if __name__ == "__main__":

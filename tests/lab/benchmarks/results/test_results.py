@@ -19,6 +19,7 @@ from lab.benchmarks.origin import RESULTS, UNKNOWN, command_of, find_commit
 from lab.benchmarks.results import FOLDER, Row, latest, save_rows
 from pack import ROOT
 
+DAY = "2026-01-02"
 STREAM = str(ROOT / "lab" / "benchmarks" / "stream.py")
 
 
@@ -115,7 +116,8 @@ def test_every_row_has_a_day_and_no_figure_twice(path: Path) -> None:
 def test_rows_that_came_home_are_added(tmp_path: Path) -> None:
     there, here = tmp_path / "out" / "gpu.json", tmp_path / "results" / "gpu.json"
     old, new = (
-        {"table": "many", "model": "0.6B", "precision": "bf16", "commit": c, "command": "x"} for c in "ab"
+        {"table": "many", "model": "0.6B", "precision": "bf16", "commit": c, "command": "x", "date": DAY}
+        for c in "ab"
     )
     for path, rows in ((here, [old]), (there, [new])):
         path.parent.mkdir()
@@ -123,3 +125,21 @@ def test_rows_that_came_home_are_added(tmp_path: Path) -> None:
     for _ in range(2):  # the second time they replace themselves
         results.main([str(there), "--into", str(here.parent)])
         assert json.loads(here.read_text())["rows"] == [old, new]
+
+
+def test_rows_that_do_not_say_their_origin_get_it_from_the_command(tmp_path: Path) -> None:
+    there = tmp_path / "alignment.json"
+    row = {"table": "ask", "model": "0.6B", "what": "frame", "us": 1.0}
+    there.write_text(
+        json.dumps({"machine": "NVIDIA H200", "versions": {}, "failures": ["one"], "rows": [row]})
+    )
+    into = ["--into", str(tmp_path / "results")]
+    with pytest.raises(SystemExit):
+        results.main([str(there), *into, "--commit", "a"])
+    results.main([str(there), *into, "--commit", "a", "--date", DAY])
+    document = json.loads((tmp_path / "results" / "nvidia-h200.json").read_text())
+    assert document == {
+        "machine": "NVIDIA H200",
+        "versions": {},
+        "rows": [{**row, "commit": "a", "date": DAY}],
+    }
