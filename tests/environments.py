@@ -31,7 +31,6 @@ BROWSER = ("playwright==1.65.2", "axe-playwright-python==0.1.8")
 TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", *BROWSER)
 TORCH = "torch==2.13.0"
 OLDEST_TRANSFORMERS_5 = "transformers==5.4.0"
-MODELS = ("simpy==4.1.2",)  # lab/benchmarks/capacity.py
 # The speech server, and its clients.
 SERVER = (
     *(
@@ -104,7 +103,7 @@ def make_comfy() -> None:
     """Create ComfyUI with transformers 4, our requirements, the test tools and the judges of speech."""
     subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
     triton = [] if brings_triton(COMFY_PYTHON) else [TRITON]
-    add_packages(COMFY_PYTHON, *TOOLS, *SERVER, *MODELS, *triton, files=[JUDGES], alone=[JUDGES_ALONE])
+    add_packages(COMFY_PYTHON, *TOOLS, *SERVER, *triton, files=[JUDGES], alone=[JUDGES_ALONE])
 
 
 def brings_triton(python: Path) -> bool:

@@ -12,7 +12,6 @@ from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, atte
 from qwen3_tts_morph.morph.kernels.embed import look_up
 from qwen3_tts_morph.morph.kernels.linear.launch import project
 from qwen3_tts_morph.morph.kernels.linear.projection import Projection
-from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
 from qwen3_tts_morph.morph.model.layers import LayerStack
 
@@ -22,9 +21,9 @@ from .random_weights import unquantized
 FRAME_POSITION = 8  # where the predictor's attention is measured
 
 
-def batch_kernels(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Callable[[Any, int], Any], int]]:
+def batch_kernels(bench: Bench, batch: int) -> dict[str, tuple[Callable[[Any, int], Any], int]]:
     """Return the kernels of the talker's layers and the predictor's attention: calls of (layer, index), and bytes."""
-    decoder, slots = bench.weights.talker, bench.slots(batch, 200, 256)
+    plan, decoder, slots = bench.plan, bench.weights.talker, bench.slots(batch, 200, 256)
     first, width = decoder.layers[0], len(decoder.norm)
     inputs = Inputs(bench.weights.first_table, slots.state.tokens)
     residual = look_up(plan, inputs, first.input_norm, decoder.eps)
@@ -70,17 +69,17 @@ def batch_kernels(bench: Bench, plan: Plan, batch: int) -> dict[str, tuple[Calla
     }
 
 
-def batch_table(bench: Bench, plan: Plan, label: str, batch: int) -> None:
+def batch_table(bench: Bench, batch: int) -> None:
     """Measure each kernel of a batch alone, over all layers in turn, and torch's products of the same shapes."""
-    layers = bench.weights.talker.layers
+    plan, layers = bench.plan, bench.weights.talker.layers
 
     def note(what: str, action: Callable[[], Any], times: int, size: int) -> None:
-        bench.note_kernel(f"{what}, batch {batch}, {label}", action, times, size)
+        bench.note_kernel(f"{what}, batch {batch}", action, times, size)
 
     def call_layers(call: Callable[[Any, int], Any]) -> list[Any]:
         return [call(one, index) for index, one in enumerate(layers)]
 
-    for what, (call, size) in batch_kernels(bench, plan, batch).items():
+    for what, (call, size) in batch_kernels(bench, batch).items():
         note(what, partial(call_layers, call), len(layers), size)
     heads, predictor = unquantized(bench.weights.heads), bench.weights.predictor
     slots = bench.slots(batch, 200, 256)

@@ -2,7 +2,6 @@
 
     python -m lab.benchmarks.codec                          # full-size random weights on the GPU, about 3 minutes
     python -m lab.benchmarks.codec --only units,upstream-bf16 --cases 1x125,64x125
-    python -m lab.benchmarks.codec --profile units          # the largest case's kernels, by time
     python -m lab.benchmarks.codec --shape tiny --device cpu --cases 1x12,3x20   # a dry run
 
 A case is lines x frames (80 ms of audio each); "mixed" is 64 lines of 25 to 225 frames. Times are from codes on the
@@ -18,16 +17,15 @@ import copy
 import logging
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
-from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec, RowSettings
+from qwen3_tts_morph.morph.codec.forward import TorchOps
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
 from ..random_checkpoint import SHAPES, random_codec
 from .common import synchronize, timed_ms
@@ -62,21 +60,20 @@ class Variant:
     name: str
     dtype: torch.dtype
     make: Callable[[Any], Decode]
-    on_request: bool = False
 
 
-def triton_ops(**options: Any) -> TorchOps:
+def triton_ops() -> TorchOps:
     from qwen3_tts_morph.morph.kernels.codec.ops import TritonOps
 
-    return TritonOps(**options)
+    return TritonOps()
 
 
-def engine(ops: Callable[[], TorchOps], **rows: Any) -> Callable[[Any], Decode]:
+def engine(ops: Callable[[], TorchOps]) -> Callable[[Any], Decode]:
     """Our codec engine over these operations."""
 
     def make(codec: Any) -> Decode:
         model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
-        return BatchCodec(model, ops=ops(), rows=RowSettings(**rows)).decode_waveforms
+        return BatchCodec(model, ops=ops()).decode_waveforms
 
     return make
 
@@ -97,88 +94,15 @@ def upstream(codec: Any) -> Decode:
     return decode
 
 
-def upstream_compiled(codec: Any) -> Decode:
-    """Upstream's decoder through torch.compile, which captures its own CUDA graphs."""
-    codec.decoder.forward = torch.compile(codec.decoder.forward, mode="reduce-overhead", dynamic=False)
-    return upstream(codec)
-
-
-def upstream_captured(codec: Any) -> Decode:
-    """Upstream's forward in a CUDA graph per shape: no launches, everything else unchanged."""
-    graphs: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor]] = {}
-    forward = codec.decoder.forward
-
-    def replayed(codes: torch.Tensor) -> torch.Tensor:
-        key = tuple(codes.shape)
-        if key not in graphs:
-            into = codes.clone()
-            forward(into)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                out = forward(into)
-            graphs[key] = graph, into, out
-        graph, into, out = graphs[key]
-        into.copy_(codes)
-        graph.replay()
-        return out.clone()
-
-    codec.decoder.forward = replayed
-    return upstream(codec)
-
-
-def within(context: Callable[[], Any], make: Callable[[Any], Decode]) -> Callable[[Any], Decode]:
-    """Enter a context around every decoding."""
-
-    def made(codec: Any) -> Decode:
-        decode = make(codec)
-
-        def inside(lines: list[torch.Tensor]) -> list[np.ndarray]:
-            with context():
-                return decode(lines)
-
-        return inside
-
-    return made
-
-
-def search() -> Any:
-    """Let cuDNN search for the best algorithm at each new length."""
-    return torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False)
-
-
-@contextmanager
-def tf32() -> Iterator[None]:
-    """Run float32 GEMMs and convolutions in TF32 on the tensor cores (10 bits of mantissa)."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-
-
 def variants() -> list[Variant]:
-    """Return all variants; the later ones change one thing each."""
-    half, single, fp16 = torch.bfloat16, torch.float32, torch.float16
-    snake = lambda: triton_ops(units=False)  # noqa: E731
+    """Return all variants. "units" is what the product uses on CUDA; without a GPU's kernels it is skipped."""
+    half, single = torch.bfloat16, torch.float32
     return [
         Variant("upstream-fp32", single, upstream),
         Variant("upstream-bf16", half, upstream),
-        Variant("upstream-captured", half, upstream_captured, on_request=True),
-        Variant("upstream-compiled", half, upstream_compiled, on_request=True),
-        Variant("torch-plain", half, engine(TorchOps, capture=False)),
         Variant("torch", half, engine(TorchOps)),
-        Variant("snake", half, engine(snake)),
-        Variant("snake-search", half, within(search, engine(snake)), on_request=True),
-        Variant("units-plain", half, engine(triton_ops, capture=False)),
         Variant("units", half, engine(triton_ops)),
-        Variant("units-search", half, within(search, engine(triton_ops)), on_request=True),
-        Variant("units-slab-12", half, engine(triton_ops, slabs=Slabs(12, 1)), on_request=True),
-        Variant("units-slab-72", half, engine(triton_ops, slabs=Slabs(72, 2)), on_request=True),
-        Variant("units-short-rows", half, engine(triton_ops, largest=504), on_request=True),
-        Variant("units-one-slab", half, engine(triton_ops, slabs=Slabs(LARGEST_ROW, 2)), on_request=True),
-        Variant("units-fp16", fp16, engine(triton_ops)),
-        Variant("snake-fp32", single, engine(snake)),
-        Variant("snake-tf32", single, within(tf32, engine(snake))),
+        Variant("units-fp16", torch.float16, engine(triton_ops)),
     ]
 
 
@@ -273,19 +197,6 @@ def own_copy(codec: Any, dtype: torch.dtype, device: torch.device) -> Any:
     )
 
 
-def profile(decode: Decode, lines: list[torch.Tensor]) -> str:
-    """Return a table of one decoding's kernels, by their time on the device."""
-    for _ in range(3):
-        decode(lines)
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities) as profiler:
-        decode(lines)
-    by = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
-    return str(profiler.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=80))
-
-
 def markdown(rows: list[CodecRow]) -> str:
     """Format the rows as a table, grouped by case."""
     lines = [
@@ -303,16 +214,12 @@ def markdown(rows: list[CodecRow]) -> str:
 
 
 def choose(only: str | None) -> list[Variant]:
-    """Return the named variants; by default all but the slow ones."""
-    if only is None:
-        return [variant for variant in variants() if not variant.on_request]
-    asked = only.split(",")
-    unknown = set(asked) - {variant.name for variant in variants()}
-    if unknown:
-        raise SystemExit(
-            f"unknown variants {sorted(unknown)}: choose from {', '.join(v.name for v in variants())}"
-        )
-    return [variant for variant in variants() if variant.name in asked]
+    """Return the named variants, or all."""
+    known = {variant.name: variant for variant in variants()}
+    asked = only.split(",") if only else list(known)
+    if unknown := set(asked) - set(known):
+        raise SystemExit(f"unknown variants {sorted(unknown)}: choose from {', '.join(known)}")
+    return [known[name] for name in known if name in asked]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -322,9 +229,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", help="variants to measure, separated by commas")
     parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument(
-        "--profile", help="only print this variant's kernels in the last case, measure nothing"
-    )
     add_output(parser)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -332,10 +236,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     source = random_codec(options.shape)
     cases = {case: lines_of(case, SHAPES[options.shape].codebook) for case in options.cases.split(",")}
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    if options.profile:
-        variant = choose(options.profile)[0]
-        print(profile(variant.make(own_copy(source, variant.dtype, device)), list(cases.values())[-1]))
-        return
     exact_decode = upstream(own_copy(source, torch.float32, device))
     exact = {case: exact_decode(lines[:REFERENCE_LINES]) for case, lines in cases.items()}
     rows: list[CodecRow] = []

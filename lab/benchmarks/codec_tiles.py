@@ -1,7 +1,6 @@
-"""Tiles of the codec's kernels, next to the library's convolutions: microseconds and TFLOP/s per layer.
+"""Tiles of the codec's kernels, next to the library's convolutions: microseconds and TFLOP/s per unit.
 
     python -m lab.benchmarks.codec_tiles            # on the GPU, a row of 1152 frames; 3 minutes, mostly compiling
-    python -m lab.benchmarks.codec_tiles --channels 96,192
 
 For choosing ``TILES`` in ``morph/kernels/codec/ops.py``; results are printed, not stored. A residual unit is SnakeBeta,
 a convolution of 7 taps, SnakeBeta, a convolution of 1 tap, and the sum; its dilation here is 3.
@@ -18,10 +17,10 @@ from itertools import product
 import torch
 from qwen3_tts_morph.morph.codec.forward import causal_conv
 from qwen3_tts_morph.morph.codec.weights import Snake, Unit
-from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, last_conv, residual_unit
+from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, residual_unit
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
 
-PER_FRAME = {768: 32, 384: 160, 192: 640, 96: 1920}  # positions per frame by channels, in the published model
+PER_FRAME = {192: 640, 96: 1920}  # positions per frame by channels, in the published model
 TAPS = 7
 RUNS = 20
 
@@ -75,7 +74,7 @@ def report(name: str, function: Callable[[], object], products: int) -> None:
 
 @torch.inference_mode()
 def measure(channels: int, frames: int) -> None:
-    """Measure the operations of a residual unit at a width, and every tile of the unit kernel."""
+    """Measure a residual unit at a width by the library's operations, and by every tile of the kernel."""
     length = frames * PER_FRAME[channels]
     unit, keep = random_unit(channels), torch.ones(frames, dtype=torch.bool, device="cuda")
     x, active = torch.randn(2, length, channels, device="cuda").bfloat16().unbind()
@@ -87,26 +86,14 @@ def measure(channels: int, frames: int) -> None:
         x.addmm_(activate(hidden, unit.second, keep, hidden), unit.point.t())
         activate(x, after, keep, active)
 
-    def searched() -> None:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
-            causal_conv(active, unit.conv, unit.dilation)
-
     name = f"{channels}, {length} positions"
     report(f"unit, {name}: cuDNN, cuBLAS, SnakeBeta twice", library, conv + point)
-    report(f"conv, {name}: cuDNN", lambda: causal_conv(active, unit.conv, unit.dilation), conv)
-    report(f"conv, {name}: cuDNN after a search", searched, conv)
-    report(f"point, {name}: cuBLAS", lambda: x.addmm_(active, unit.point.t()), point)
-    report(f"snake, {name}", lambda: activate(x, after, keep, active), 0)
-    if channels == 96:
-        weight, bias = torch.randn(TAPS, channels, device="cuda"), torch.zeros(1, device="cuda")
-        report(f"last, {name}", lambda: last_conv(active, weight, bias), TAPS * length * channels)
-    if channels <= 192:
-        for tile in unit_tiles(channels):
-            report(
-                f"unit, {name}: {tile.rows}x{tile.step}, {tile.warps} warps, {tile.stages} stages",
-                partial(residual_unit, x, active, unit, after, keep, tile, False),
-                conv + point,
-            )
+    for tile in unit_tiles(channels):
+        report(
+            f"unit, {name}: {tile.rows}x{tile.step}, {tile.warps} warps, {tile.stages} stages",
+            partial(residual_unit, x, active, unit, after, keep, tile, False),
+            conv + point,
+        )
 
 
 def main() -> None:

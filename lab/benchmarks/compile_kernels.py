@@ -1,7 +1,6 @@
 """Compile every kernel that a frame launches, without a GPU, and print each one's registers and shared memory.
 
     python -m lab.benchmarks.compile_kernels --shape 0.6B --batch 1 2 16 64
-    python -m lab.benchmarks.compile_kernels --batch 64 --plan "not held"
 
 The launches are those of a frame over tensors on the meta device, so the shapes are the real ones. Fails if a kernel
 does not compile or spills registers. Needs Triton with its assembler, which Triton's wheels include.
@@ -28,7 +27,6 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from .bench import SAMPLING
-from .kernel_plans import BATCH_VARIANTS, LINE_VARIANTS, SMALL_BATCH_VARIANTS
 from .random_weights import SHAPES, quantize_weights, random_slots, random_weights
 
 TYPES = {
@@ -40,7 +38,6 @@ TYPES = {
     torch.int8: "i8",
     torch.bool: "i1",
 }
-PLANS = LINE_VARIANTS | SMALL_BATCH_VARIANTS | BATCH_VARIANTS
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
@@ -148,12 +145,8 @@ def main() -> int:
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--capability", type=int, default=90)
     parser.add_argument("--int8", action="store_true", help="with INT8 weights")
-    parser.add_argument(
-        "--plan", choices=sorted(PLANS), help="a plan of kernel_plans.py in place of the default"
-    )
     options = parser.parse_args()
     plan = Plan(pdl=options.capability >= 90, gemm_held=options.capability == 90 and has_gluon())
-    plan = replace(plan, **PLANS.get(options.plan, {}))
     for shape in options.shape:
         for batch in options.batch:
             for window in options.window:

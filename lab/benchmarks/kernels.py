@@ -1,4 +1,4 @@
-"""Tables of the fused kernels: their errors, each kernel alone, complete passes and frames, and other plans.
+"""Tables of the fused kernels: their errors, each kernel alone, complete passes and frames.
 
     python -m lab.benchmarks.kernels --out kernels.json
 
@@ -8,8 +8,7 @@ replays with and without dependent launch. If a check fails, everything else is 
 status says so.
 "kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time;
 for one line also what leaving a kernel out of its chain saves, in us per launch.
-"pass" and "frame" replay a pass or a frame; "plan" does so with one size of the plan changed, after all tables
-(``--plans`` measures one such plan and no table).
+"pass" and "frame" replay a pass or a frame.
 Every figure is the median of the repeats, in ms unless another unit is named. Without CUDA the command runs in Triton's
 interpreter (TRITON_INTERPRET=1, --shape tiny): a trial of the command, not a measurement.
 """
@@ -18,12 +17,9 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import sys
-import time
 from dataclasses import fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,19 +29,14 @@ from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.kernels.embed import look_up
 from qwen3_tts_morph.morph.kernels.layer import run_layers
 from qwen3_tts_morph.morph.kernels.linear.tiles import MAX_FOLDED_ROWS
-from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
 from qwen3_tts_morph.morph.model.layers import LayerPass, LayerStack
 from qwen3_tts_morph.morph.model.layers import run_layers as torch_layers
 from qwen3_tts_morph.morph.model.static_cache import SpanView, StaticCache, StepView
-from triton.runtime.errors import TritonError
 
 from .batch_kernels import batch_table
-from .bench import Bench
-from .kernel_plans import BATCH_VARIANTS, LINE_VARIANTS, SMALL_BATCH_VARIANTS
+from .bench import Bench, measure_shapes, parser
 from .line_kernels import kernel_table, line_table
-from .random_weights import SHAPES
-from .results import installed_versions, machine_name
 
 PREDICTOR_START = 8
 BATCH_SEQ_GROUPS = 2  # batches are measured at the first two values of --seq-groups
@@ -148,22 +139,20 @@ def check_replays(bench: Bench, batch: int, seq_groups: int, frames: int = 30) -
     bench.require(equal == frames, f"{what}: they differ")
 
 
-def pass_table(
-    bench: Bench, plan: Plan, label: str, batch: int = 1, contexts: tuple[int, ...] = (200, 2000)
-) -> None:
+def pass_table(bench: Bench, batch: int = 1, contexts: tuple[int, ...] = (200, 2000)) -> None:
     """Measure a predictor pass, a head with its sampling, and talker steps."""
-    table = "pass" if label == "default plan" else "plan"
+    plan = bench.plan
     slots = bench.slots(batch, 200, 256)
     decoder = bench.weights.predictor
     inputs = Inputs(bench.weights.tables[0][:, : len(decoder.norm)].contiguous(), slots.state.report[:, 1])
     span = CacheSpan(slots.frame_cache, slots.frame_angles, 1, PREDICTOR_START + 1, PREDICTOR_START)
     ms, ready = bench.measure(lambda: run_layers(decoder, plan, inputs, span))
-    bench.note(table, f"predictor pass, batch {batch}, {label}", ms=ms, first_s=ready)
+    bench.note("pass", f"predictor pass, batch {batch}", ms=ms, first_s=ready)
     residual = Residual(torch.randn(batch, len(decoder.norm), device=bench.device), None)
     if batch > plan.gemv_max_rows:
         residual = look_up(plan, inputs, decoder.norm, decoder.eps)
     ms, _ = bench.measure(lambda: fused.sample_heads(bench.weights, slots, plan, residual, (0, 1)))
-    bench.note(table, f"head and sampling, batch {batch}, {label}", ms=ms)
+    bench.note("pass", f"head and sampling, batch {batch}", ms=ms)
     for context in contexts:
         window = 256 if context <= 250 else 2048
         slots = bench.slots(batch, context, window)
@@ -171,7 +160,7 @@ def pass_table(
             partial(fused.step_talker, bench.weights, slots, window, plan),
             partial(slots.state.positions.fill_, context),
         )
-        bench.note(table, f"talker step at {context}, batch {batch}, {label}", ms=ms, first_s=ready)
+        bench.note("pass", f"talker step at {context}, batch {batch}", ms=ms, first_s=ready)
 
 
 def frame_table(bench: Bench, seq_groups: list[int], batches: list[int]) -> None:
@@ -211,103 +200,22 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
             if batch > 1:  # folds, split-K, held weights
                 check_replays(bench, batch, 5 if batch <= 32 else 2)
     frame_table(bench, options.seq_groups, options.batch)
-    kernel_table(bench, bench.plan, "default plan")
-    if bench.plan.pdl:
-        kernel_table(bench, replace(bench.plan, pdl=False), "no dependent launch")
+    kernel_table(bench)
     contexts = (200, 2000) if on_cuda else (40,)
-    line_table(bench, bench.plan, contexts, 15 if on_cuda else 2)
-    pass_table(bench, bench.plan, "default plan", contexts=contexts)
+    line_table(bench, contexts, 15 if on_cuda else 2)
+    pass_table(bench, contexts=contexts)
     for batch in options.batch:
         if batch > bench.plan.gemv_max_rows:
-            tables_of_batch(bench, batch, contexts)
-
-
-def tables_of_batch(bench: Bench, batch: int, contexts: tuple[int, ...]) -> None:
-    """Measure the passes of a batch and each of its kernels, with every kind of GEMM that it could use."""
-    plan = bench.plan
-    pass_table(bench, plan, "default plan", batch, contexts if batch <= MAX_FOLDED_ROWS else contexts[:1])
-    batch_table(bench, plan, "default plan", batch)
-    if batch > MAX_FOLDED_ROWS:
-        batch_table(bench, replace(plan, max_split_k=1), "no split-K", batch)
-    elif plan.gemm_held:
-        batch_table(bench, replace(plan, max_folds=0), "not folded", batch)
-    if plan.gemm_held:
-        batch_table(bench, replace(plan, gemm_held=False), "not held", batch)
-
-
-@torch.inference_mode()
-def run_plans(bench: Bench, options: argparse.Namespace) -> None:
-    """Measure other plans; after all tables, as a plan may crash the process."""
-    contexts = (200,) if bench.device.type == "cuda" else (40,)
-    kinds: list[tuple[dict[str, dict[str, Any]], int]] = [(LINE_VARIANTS, 1)]
-    batches = [batch for batch in sorted(options.batch) if batch > bench.plan.gemv_max_rows]
-    kinds += [(SMALL_BATCH_VARIANTS, batch) for batch in batches if batch <= MAX_FOLDED_ROWS]
-    kinds += [(BATCH_VARIANTS, batch) for batch in batches[-1:] if batch > MAX_FOLDED_ROWS]
-    for variants, batch in kinds:
-        chosen = {label: one for label, one in variants.items() if options.plans in (None, label)}
-        long = (2000,) if variants is SMALL_BATCH_VARIANTS and bench.device.type == "cuda" else ()
-        try_plans(bench, chosen, batch, contexts + long)
-
-
-def try_plans(
-    bench: Bench, variants: dict[str, dict[str, Any]], batch: int, contexts: tuple[int, ...]
-) -> None:
-    """Measure the passes with one size of the plan changed; a plan that does not fit the GPU is recorded as such.
-
-    A fault makes the device unusable for the rest of the process: the plan is recorded, and the command ends.
-    """
-    for label, changes in variants.items():
-        try:
-            pass_table(bench, replace(bench.plan, **changes), label, batch, contexts)
-        except (TritonError, RuntimeError) as error:
-            bench.note("plan", f"batch {batch}, {label}", error=str(error).splitlines()[0])
-            if not isinstance(error, TritonError):
-                bench.failures.append(f"{bench.name}: batch {batch}, {label}: {error}")
-                raise
+            pass_table(bench, batch, contexts if batch <= MAX_FOLDED_ROWS else contexts[:1])
+            batch_table(bench, batch)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--shape", nargs="+", default=["0.6B", "1.7B"], choices=sorted(SHAPES))
-    parser.add_argument("--batch", nargs="+", type=int, default=[1, 4, 16, 64])
-    parser.add_argument("--seq-groups", nargs="+", type=int, default=[15, 5, 7, 3, 1])
-    parser.add_argument("--check-batches", nargs="+", type=int, default=[1, 2, 4, 16, 64])
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument(
-        "--variants", nargs="*", default=["0.6B"], help="shapes for which other plans are measured"
-    )
-    parser.add_argument(
-        "--plans",
-        choices=[*LINE_VARIANTS, *SMALL_BATCH_VARIANTS, *BATCH_VARIANTS],
-        help="measure this plan and no table",
-    )
-    parser.add_argument("--out", type=Path, help="where to write the rows as JSON")
-    options = parser.parse_args()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rows: list[dict[str, Any]] = []
-    failures: list[str] = []
-    started = time.perf_counter()
-    steps = [(run, shape) for shape in options.shape if options.plans is None]
-    steps += [(run_plans, shape) for shape in options.shape if shape in options.variants]
-    for step, shape in steps:
-        bench = Bench(shape, device, options.repeats)
-        try:
-            step(bench, options)
-        finally:
-            rows += bench.rows
-            failures += bench.failures
-            if options.out is not None:
-                result = {
-                    "machine": machine_name(device),
-                    "versions": installed_versions(),
-                    "failures": failures,
-                    "rows": rows,
-                }
-                options.out.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    print(f"{time.perf_counter() - started:.0f} s in all; {len(failures)} checks failed")
-    return 1 if failures else 0
+    table = parser(__doc__, repeats=9)
+    table.add_argument("--batch", nargs="+", type=int, default=[1, 4, 16, 64])
+    table.add_argument("--seq-groups", nargs="+", type=int, default=[15, 5, 7, 3, 1])
+    table.add_argument("--check-batches", nargs="+", type=int, default=[1, 2, 4, 16, 64])
+    return measure_shapes(table.parse_args(), run)
 
 
 if __name__ == "__main__":

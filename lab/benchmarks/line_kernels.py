@@ -27,9 +27,9 @@ OF_TALKER = (attend_line, combine_o_proj, gemv, embed_frame, sample_first)
 OF_PREDICTOR = (attend_o_proj, gemv, sample_codes)
 
 
-def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
+def kernel_table(bench: Bench) -> None:
     """Measure each kernel of the talker's layers alone, over all layers in turn (more weights than the cache holds)."""
-    decoder = bench.weights.talker
+    plan, decoder = bench.plan, bench.weights.talker
     first = decoder.layers[0]
     like, width = first.input_norm, len(first.input_norm)
     residual = Residual(torch.randn(1, width, device=bench.device), None)
@@ -63,7 +63,7 @@ def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
     }
     for what, (action, size) in kinds.items():
         bench.note_kernel(
-            f"{what}, {label}",
+            what,
             partial(call_each, action, decoder.layers),
             len(decoder.layers),
             size,
@@ -73,14 +73,14 @@ def kernel_table(bench: Bench, plan: Plan, label: str) -> None:
     state = Residual(torch.randn(1, heads.shape[2], device=bench.device), None)
     norm = bench.weights.predictor.norm
     bench.note_kernel(
-        f"norm + head, {label}",
+        "norm + head",
         partial(call_each, lambda head: project(plan, state, logits, Projection(head, norm, 1e-6)), heads),
         len(heads),
         heads[0].nbytes,
     )
 
 
-def line_table(bench: Bench, plan: Plan, contexts: tuple[int, ...], seq_groups: int) -> None:
+def line_table(bench: Bench, contexts: tuple[int, ...], seq_groups: int) -> None:
     """Measure the kernels of a talker step at each context, and of a frame's predictor passes."""
     for context in contexts:
         window = 256 if context <= 250 else 2048
@@ -92,18 +92,18 @@ def line_table(bench: Bench, plan: Plan, contexts: tuple[int, ...], seq_groups: 
         def step(plan: Plan, slots: Any = slots, window: int = window) -> None:
             fused.step_talker(bench.weights, slots, window, plan)
 
-        Chain(bench, plan, step, rewind).note(f"talker step at {context}", OF_TALKER)
+        Chain(bench, step, rewind).note(f"talker step at {context}", OF_TALKER)
     slots = bench.slots(1, 100, 256)
 
     def predict(plan: Plan) -> None:
         fused.predict(bench.weights, slots, seq_groups, plan)
 
-    Chain(bench, plan, predict, lambda: None).note(f"predictor, S={seq_groups}", OF_PREDICTOR)
+    Chain(bench, predict, lambda: None).note(f"predictor, S={seq_groups}", OF_PREDICTOR)
     logits = 3 * torch.randn(1, slots.codebook, device=bench.device)
 
     def sample() -> None:
         for group in range(8):
-            fused.sample(slots, plan, logits, (group, group + 1))
+            fused.sample(slots, bench.plan, logits, (group, group + 1))
 
     ms, _ = bench.measure(sample)
     bench.note("kernel", "sampling from random logits", us=1000 * ms / 8)
@@ -114,13 +114,12 @@ class Chain:
     """A chain of kernels: what launches it under a plan, and what resets its buffers before a measurement."""
 
     bench: Bench
-    plan: Plan
     action: Callable[[Plan], Any]
     before: Callable[[], Any]
 
     def note(self, what: str, kernels: tuple[Any, ...]) -> None:
         """Record a row per kernel: us per launch alone, and us per launch that the chain takes longer with it."""
-        complete, _ = self.bench.measure(lambda: self.action(self.plan), self.before)
+        complete, _ = self.bench.measure(lambda: self.action(self.bench.plan), self.before)
         for kernel in kernels:
             alone, count = self._measure_some(partial(is_, kernel))
             others, _ = self._measure_some(partial(is_not, kernel))
@@ -138,7 +137,7 @@ class Chain:
                 count += 1
                 run(kernel, *arguments, **named)
 
-        plan = replace(self.plan, start=start_some)
+        plan = replace(self.bench.plan, start=start_some)
         self.before()
         self.action(plan)
         launches = count

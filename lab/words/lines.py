@@ -23,7 +23,7 @@ from ..benchmarks.quality.lines import read_texts
 from .paragraphs import paragraphs
 from .record import Asked
 
-PARTS = {"development": "lab/benchmarks/word_check/lines.txt", "held_out": "lab/words/held_out.txt"}
+PARTS = {"development": "lab/words/development.txt", "held_out": "lab/words/held_out.txt"}
 RECORDINGS = ("austen-0870", "austen-0880")
 LONGEST = 99  # characters of a piece: the demo voice's limit, with room for a full stop
 SENTENCES, PARAGRAPHS = 100, 20

@@ -115,7 +115,7 @@ class Normalizer:
         """End a piece of a text like a sentence, for checkpoints that were trained on complete sentences.
 
         After a piece that ends in a comma the demo voice invents more words: 1.8 % wrong words on three paragraphs
-        with this, 5.1 % without (``lab.benchmarks.everyday``, six renderings).
+        with this, 5.1 % without (six renderings; ``docs/log/everyday.md``).
         """
         if self.language != "en" or LAST_STOP.search(piece):
             return piece

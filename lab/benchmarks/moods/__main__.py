@@ -6,11 +6,10 @@
     python -m lab.benchmarks.moods FOLDER --of anna.wav --checkpoint CHECKPOINT
 
 The folder has one per pair, with recordings in ``toward`` and ``away``: the means of their clones are the two ends.
-Every voice speaks the same lines with the same seeds at
-each strength, and at strength 0, which the others are compared with. ``--ends`` compares the two ends with each other
-instead, each a voice of its own: what the embeddings carry at all. Words are judged by whisper-base, speakers by
-Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all voices). With ``--keep`` they go to
-``lab/benchmarks/results/moods.json``.
+Every voice speaks the same lines with the same seeds at each strength, and at strength 0, which the others are compared
+with. ``--ends`` compares the two ends with each other instead, each a voice of its own: what the embeddings carry at
+all. Words are judged by whisper-base, speakers by Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all
+voices). With ``--keep`` they go to ``lab/benchmarks/results/moods.json``.
 """
 
 from __future__ import annotations

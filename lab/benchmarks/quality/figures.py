@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from qwen3_tts_morph.morph.options import PREDICTED_GROUPS
 
 from ...judges.speaker import cosine, profile
-from ...judges.stats import Figure, Median, difference, median, ratio, share
-from .folder import CODES, DISTANCES, JUDGED, REFERENCES, TIMES, RunFolder, kept_lines, read_json
+from ...judges.stats import Figure, difference, ratio, share
+from .conditions import Condition
+from .folder import CODES, JUDGED, REFERENCES, RunFolder, kept_lines, read_json
 from .lines import Task
-from .strategies import Condition
 
 
 @dataclass(frozen=True)
@@ -53,39 +52,12 @@ Pairs: TypeAlias = "list[tuple[float, float]] | None"
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Timing of batches, with intervals over batches: eager milliseconds per frame of the whole batch, and predictor
-    passes per frame where they are counted."""
-
-    ms: Median
-    passes: Figure | None
-
-
-@dataclass(frozen=True)
 class Row:
-    """One condition's figures; None for a metric that was not judged.
-
-    ``passes``, predictor passes per frame at batch 1, and ``batch`` are None where the number of passes is fixed.
-    """
+    """One condition's figures, and its differences from exact speech; None for a metric that was not judged."""
 
     condition: Condition
     figures: dict[str, Figure | None]
     changes: dict[str, Figure | None]
-    ms: dict[str, Median] = field(default_factory=dict)
-    distance: Figure | None = None
-    group_distances: list[float] | None = None
-    passes: Figure | None = None
-    batch: Batch | None = None
-
-    @property
-    def ms_per_frame(self) -> Median | None:
-        """Time on the fastest engine that runs it: the graph engine if available, else eager."""
-        return self.ms.get("graph", self.ms.get("eager"))
-
-    @property
-    def engine(self) -> str | None:
-        """The engine ``ms_per_frame`` was measured on."""
-        return next((name for name in ("graph", "eager") if name in self.ms), None)
 
 
 def read_rows(
@@ -108,25 +80,7 @@ def _read_row(
         metric.name: None if condition.is_exact else _change(metric, pairs[metric.name], base[metric.name])
         for metric in METRICS
     }
-    times = read_json(folder.root / TIMES / f"{condition.key}.json")
-    ms = {engine: median(values) for engine, values in (times["ms"] if times else {}).items()}
-    return Row(
-        condition, figures, changes, ms, *_read_distances(folder, condition), *_read_passes(times or {})
-    )
-
-
-def _read_passes(times: dict[str, Any]) -> tuple[Figure | None, Batch | None]:
-    """Return passes at batch 1 and the batch timing; None for what was not measured, as in older runs."""
-    batch = times.get("batch")
-    return (
-        _mean_passes(times.get("passes")),
-        Batch(median(batch["ms"]), _mean_passes(batch["passes"])) if batch else None,
-    )
-
-
-def _mean_passes(pairs: list[tuple[int, int]] | None) -> Figure | None:
-    """Return the mean passes per frame from (passes, frames) of each line or batch."""
-    return ratio(*_columns(pairs)) if pairs else None
+    return Row(condition, figures, changes)
 
 
 def _figure(metric: Metric, pairs: Pairs) -> Figure | None:
@@ -152,16 +106,6 @@ def _change(metric: Metric, pairs: Pairs, base: Pairs) -> Figure | None:
     if metric.name == "ended" and pairs == base:
         return Figure(0.0, -3 / len(pairs), 3 / len(pairs), len(pairs))
     return change
-
-
-def _read_distances(folder: RunFolder, condition: Condition) -> tuple[Figure | None, list[float] | None]:
-    """Return the mean over groups, with its interval over lines, and the distance of each group."""
-    kept = read_json(folder.root / DISTANCES / f"{condition.key}.json")
-    if kept is None:
-        return None, None
-    groups, frames = np.array(kept["groups"]), np.array(kept["frames"], np.float64)
-    whole = ratio((groups.sum(1) / PREDICTED_GROUPS).tolist(), frames.tolist())
-    return whole, (groups.sum(0) / frames.sum()).tolist()
 
 
 class Profiles:

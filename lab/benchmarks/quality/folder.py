@@ -5,9 +5,6 @@
     codes/CONDITION/0000.json      a line's codes and how it ended
     wavs/CONDITION/0000.wav        its sound
     judged/CONDITION/0000.json     its judgements
-    times/CONDITION.json           milliseconds per frame, and predictor passes where they vary
-    distances/CONDITION.json       distances from the exact distributions
-    calibration.json               for the strategy adaptive
 
 To measure a strategy again after its code has changed, delete its folders and files. Files are written atomically.
 Codes are enough to continue from: one machine can decode a run and another can render and judge its sound.
@@ -26,10 +23,7 @@ import numpy as np
 
 from .lines import Task
 
-CODES, WAVS, JUDGED, TIMES, DISTANCES, REFERENCES = (
-    "codes", "wavs", "judged", "times", "distances", "references",
-)  # fmt: skip
-CALIBRATION = "calibration.json"
+CODES, WAVS, JUDGED, REFERENCES = "codes", "wavs", "judged", "references"
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,7 @@ class About:
     """Identity of a run, shared by all its conditions. ``checkpoint`` is a name, ``weights`` a hash of the files.
 
     ``held_end`` says whether lines were kept from ending too early (``TextProfile.hold_end``); runs started before
-    2026-11-23 lack it and were not.
+    2026-11-23 lack it and were not. ``machine`` is where the run began.
     """
 
     checkpoint: str
@@ -49,6 +43,7 @@ class About:
     sample_rate: int
     tasks: tuple[Task, ...]
     held_end: bool = False
+    machine: str = ""
 
 
 class RunFolder:

@@ -1,21 +1,16 @@
-"""Speak every line in every condition: codes first, then sound. Existing files are not made again.
-
-Prompts and guards are the product's, so a checkpoint whose profile sets ``hold_end`` cannot end a line before
-``Prompt.min_frames``. Rows measured up to 2026-11-22 were spoken without this held end.
-"""
+"""Speak every line in every condition: codes first, then sound. Existing files are not made again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line, check_line
 from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -23,57 +18,41 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
 from tqdm import tqdm
 
+from .conditions import Condition
 from .folder import CODES, WAVS, RunFolder, write_json, write_wav
 from .lines import Task
-from .strategies import Condition
 
 
+@dataclass(frozen=True)
 class Speaker:
-    """One model's lines: prompts, guards and seeds, the same for every condition.
+    """A checkpoint and its lines, the same for every condition: prompts as the product makes them."""
 
-    Args:
-        synthesizer: the checkpoint, and the engine that is timed as the product's.
-        prompts: one per line.
-        tasks: the lines.
-        sampling: for all lines.
-    """
-
-    def __init__(
-        self, synthesizer: Synthesizer, prompts: Sequence[Prompt], tasks: Sequence[Task], sampling: Sampling
-    ):
-        self.model, self.engine = synthesizer.model, synthesizer.engine
-        self.prompts = prompts
-        self.tasks = tasks
-        self.sampling = sampling
+    synthesizer: Synthesizer
+    prompts: Sequence[Prompt]
+    tasks: Sequence[Task]
 
     @classmethod
     def prepare(
-        cls,
-        synthesizer: Synthesizer,
-        tasks: Sequence[Task],
-        voices: Mapping[str, Voice],
-        language: str,
-        sampling: Sampling,
+        cls, synthesizer: Synthesizer, tasks: Sequence[Task], voices: Mapping[str, Voice], language: str
     ) -> Speaker:
-        """Build every line's prompt as the product does; raises ValueError for a line that cannot be spoken."""
+        """Build every line's prompt; raises ValueError for a line that cannot be spoken."""
         lines = [Line(task.text, voices[task.voice], language, task.seed) for task in tasks]
         for line in lines:
             check_line(synthesizer.model, line)
         builder = PromptBuilder(synthesizer.model)
         prompts = [build_piece(builder, line, task.text) for line, task in zip(lines, tasks, strict=True)]
-        return cls(synthesizer, prompts, tasks, sampling)
+        return cls(synthesizer, prompts, tasks)
 
-    def guards(self, lines: Sequence[int]) -> list[Guard]:
-        """Return the product's guards for these lines."""
-        return [guard_line(self.prompts[line], GenerateOptions(), self.sampling) for line in lines]
+    @property
+    def model(self) -> Model:
+        """The checkpoint."""
+        return self.synthesizer.model
 
-    def requests(self, lines: Sequence[int]) -> list[LineRequest]:
-        """Return these lines as the engines take them."""
-        values = zip(lines, self.guards(lines), self.seeds(lines), strict=True)
-        return [LineRequest(self.prompts[line], guard, seed) for line, guard, seed in values]
-
-    def seeds(self, lines: Sequence[int]) -> list[int]:
-        return [self.tasks[line].seed for line in lines]
+    def request(self, line: int) -> LineRequest:
+        """Return a line as the engines take it, with the product's guard."""
+        prompt = self.prompts[line]
+        guard = guard_line(prompt, GenerateOptions(), self.model.sampling)
+        return LineRequest(prompt, guard, self.tasks[line].seed)
 
 
 def make_codes(speaker: Speaker, folder: RunFolder, condition: Condition, batch_size: int) -> None:
@@ -82,20 +61,13 @@ def make_codes(speaker: Speaker, folder: RunFolder, condition: Condition, batch_
     if not missing:
         return
     missing.sort(key=lambda line: -speaker.prompts[line].text_tokens)  # similar lengths share a batch
-    decode = condition.strategy.start(speaker.model, condition.seq_groups)
+    model = speaker.model
+    options = condition.strategy.options(model, condition.seq_groups, model.sampling, batch_size)
     with tqdm(desc=f"{condition.key}: codes", total=len(missing), unit="line", mininterval=1) as lines_bar:
-        frames = 0
-
-        def count(made: int) -> None:
-            nonlocal frames
-            frames += made
-            lines_bar.set_postfix_str(f"{frames} frames", refresh=False)
-            lines_bar.update(0)
-
         for start in range(0, len(missing), batch_size):
             batch = missing[start : start + batch_size]
-            prompts = [speaker.prompts[line] for line in batch]
-            decoded = decode(prompts, speaker.guards(batch), speaker.sampling, speaker.seeds(batch), count)
+            requests = [speaker.request(line) for line in batch]
+            decoded = speaker.synthesizer.engine.decode(model, requests, options)
             for line, one in zip(batch, decoded, strict=True):
                 keep_codes(folder, condition, line, one)
             lines_bar.update(len(batch))
@@ -107,31 +79,28 @@ def keep_codes(folder: RunFolder, condition: Condition, line: int, decoded: Deco
     write_json(folder.path(CODES, condition.key, line), value)
 
 
-def read_codes(folder: RunFolder, condition: Condition, line: int) -> torch.Tensor:
-    """Return a line's codes, int64 ``[T, 16]``."""
+def read_codes(folder: RunFolder, condition: Condition, line: int) -> Decoded:
+    """Return a line's codes, int64 ``[T, 16]``, and how it ended; ValueError if they were not made."""
     kept = folder.read(CODES, condition.key, line)
     if kept is None:
         raise ValueError(f"{condition.key} has no codes for line {line}: run the step codes first")
-    return torch.tensor(kept["codes"], dtype=torch.int64).view(-1, 16)
+    return Decoded(torch.tensor(kept["codes"], dtype=torch.int64).view(-1, 16), kept["ended"])
 
 
-def spoil_codes(
-    folder: RunFolder, condition: Condition, exact: Condition, tasks: Sequence[Task], codebook: int
-) -> None:
+def spoil_codes(speaker: Speaker, folder: RunFolder, condition: Condition, exact: Condition) -> None:
     """Make a control's codes from the exact ones."""
     spoil = condition.strategy.spoil
     assert spoil is not None
-    for line in folder.missing(CODES, condition.key, len(tasks)):
-        kept = folder.read(CODES, exact.key, line)
-        codes = spoil(read_codes(folder, exact, line), codebook, tasks[line].seed)
-        keep_codes(folder, condition, line, Decoded(codes, kept["ended"] if kept else ""))
+    codebook = int(speaker.model.talker.code_predictor.config.vocab_size)
+    for line in folder.missing(CODES, condition.key, len(speaker.tasks)):
+        kept = read_codes(folder, exact, line)
+        codes = spoil(kept.codes, codebook, speaker.tasks[line].seed)
+        keep_codes(folder, condition, line, Decoded(codes, kept.ended))
 
 
 def make_wavs(model: Model, folder: RunFolder, condition: Condition, lines: int) -> None:
-    """Decode a condition's codes to the missing wavs, with the strategy's post-processing if it has any."""
+    """Decode a condition's codes to the missing wavs."""
     missing = folder.missing(WAVS, condition.key, lines, ".wav")
     for line in tqdm(missing, desc=f"{condition.key}: sound", unit="line", disable=not missing):
-        waveform: np.ndarray = decode_waveform(model, read_codes(folder, condition, line))
-        if condition.strategy.finish is not None:
-            waveform = condition.strategy.finish(waveform, model.sample_rate)
+        waveform = decode_waveform(model, read_codes(folder, condition, line).codes)
         write_wav(folder.path(WAVS, condition.key, line, ".wav"), waveform, model.sample_rate)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
-from lab.benchmarks import batches, codec, codec_steps, frames, line, memory, prefill, two_streams
+from lab.benchmarks import batches, codec, frames, line, memory, prefill
 from lab.benchmarks.common import Measured, decode_fixed, load_muted, parser
 from lab.benchmarks.frames import fit_line
 from lab.benchmarks.results import Row, markdown
-from lab.random_checkpoint import random_codec
 
 KEYS = {
     "table", "system", "model", "engine", "precision", "seq_groups", "batch", "ms_per_frame",
@@ -169,39 +166,6 @@ def test_codec_compares_its_variants_with_upstream(tmp_path: Path, monkeypatch) 
         ("upstream-fp32", "1x6"), ("upstream-fp32", "2x9"), ("torch", "1x6"), ("torch", "2x9"),
     ]  # fmt: skip
     assert all(row.keys() >= KEYS for row in rows) and all(row["snr_db"] > 10 for row in rows[2:])
-
-
-def test_a_step_of_the_codec_is_measured_for_each_number_of_lines(tmp_path: Path) -> None:
-    asked = ["--shape", "tiny", "--device", "cpu", "--lines", "1", "2", "--repeats", "1"]
-    codec_steps.main([*asked, "--out", str(tmp_path)])
-    [path] = tmp_path.glob("*.json")
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    assert [(row["table"], row["batch"]) for row in rows] == [("codec_step", 1), ("codec_step", 2)]
-    assert all(row.keys() >= KEYS and row["ms"] > 0 for row in rows)
-
-
-@pytest.mark.slow
-def test_frames_and_codec_are_measured_alone_and_together(tmp_path: Path) -> None:
-    asked = ["--shape", "tiny", "--device", "cpu", "--lines", "2", "--seq-groups", "5", "--repeats", "1"]
-    two_streams.main([*asked, "--out", str(tmp_path)])
-    [path] = tmp_path.glob("*.json")
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    assert [(row["engine"], row["batch"], row["seq_groups"]) for row in rows] == [
-        ("step", 2, 5),
-        ("rows", 2, 5),
-    ]
-    for row in rows:
-        assert row.keys() >= KEYS and min(row["frames_ms"], row["codec_ms"], row["beside_ms"]) > 0
-        assert row["saved"] == pytest.approx(1 - row["beside_ms"] / row["behind_ms"], abs=0.01)
-
-
-def test_a_row_of_complete_lines_may_be_longer_than_a_chunk() -> None:
-    codec = random_codec("tiny")
-    model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
-    with torch.inference_mode():
-        two_streams.rows_work(BatchCodec(model), lines=64)()  # 648 frames; a chunk has at most 300
-    begins = two_streams.full_row(size=648, gap=5, groups=16)[:, -1]
-    assert begins.unique().tolist() == [-1, 5, 310, 615] and int((begins == -1).sum()) == 15
 
 
 def test_a_straight_line_is_fitted() -> None:

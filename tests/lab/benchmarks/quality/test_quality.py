@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import held_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
+from qwen3_tts_morph.morph.voice.create import clone_voice
 from qwen3_tts_morph.morph.voice.prompt import MIN_FRAMES
 
 from lab.benchmarks.quality import __main__ as command
 from lab.benchmarks.quality import judging, speak
+from lab.benchmarks.quality.conditions import random_tail, select, zero_tail
 from lab.benchmarks.quality.folder import About, RunFolder
-from lab.benchmarks.quality.lines import cast_own, cast_recordings, read_texts
-from lab.benchmarks.quality.registry import STRATEGIES
-from lab.benchmarks.quality.strategies import random_tail, select, zero_tail
+from lab.benchmarks.quality.lines import Cast, cast_own, cast_recordings, read_texts
 
-FIGURES = ("wer", "cer", "similarity", "mos", "ended", "ms_per_frame")
+FIGURES = ("wer", "cer", "similarity", "mos", "ended")
 TEXTS = ("One line.", "And another line.", "A third, to be sure.")
 
 
@@ -67,15 +68,9 @@ def world(tiny: Path, tmp_path: Path, short_lines: None, heard: list[str]) -> Ca
         soundfile.write(path, tone, 24000)
     (tmp_path / "lines.txt").write_text("\n\n".join(TEXTS), encoding="utf-8")
     options = [
-        *("--checkpoint", str(tiny), "--out", str(tmp_path / "run"), "--device", "cpu", "--time-lines", "2"),
-        *(
-            "--voices",
-            str(tmp_path / "voices"),
-            "--lines",
-            str(tmp_path / "lines.txt"),
-            "--seq-groups",
-            "1,15",
-        ),
+        *("--checkpoint", str(tiny), "--out", str(tmp_path / "run"), "--device", "cpu"),
+        *("--voices", str(tmp_path / "voices"), "--lines", str(tmp_path / "lines.txt")),
+        *("--seq-groups", "1", "15"),
     ]
     return lambda *more: command.main([*options, *more])
 
@@ -90,39 +85,27 @@ def files(root: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_one_command_writes_rows_a_report_and_a_plot(
+def test_one_command_writes_rows_and_a_report(
     world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world("--name", "mine") == 0
     run = tmp_path / "run"
     document = json.loads((run / "quality_mine.json").read_text(encoding="utf-8"))
     rows = {(row["strategy"], row["seq_groups"]): row for row in document["rows"]}
-    assert list(rows) == [
-        ("crossbar", 1), ("crossbar", 15), ("loop-zeroed", 5), ("loop-random", 5),
-        ("tail-zeroed", 5), ("tail-random", 5),
-    ]  # fmt: skip
-    for (name, groups), row in rows.items():
-        assert row["heads"] == "stock"
+    assert list(rows) == [("crossbar", 1), ("crossbar", 15), ("tail-zeroed", 5), ("tail-random", 5)]
+    for (_, groups), row in rows.items():
         for figure in FIGURES:
-            if figure == "ms_per_frame" and name.startswith("tail-"):
-                assert row[figure] is None, "a control that decodes nothing has no time"
-            elif figure == "ms_per_frame":
-                assert row[figure][0] > 0 and row[figure][1:] == [None, None], "two lines make no interval"
-            else:
-                value, low, high = row[figure]
-                assert low <= value <= high
+            value, low, high = row[figure]
+            assert low <= value <= high
         assert row["wer"][0] == 0.25
         assert (row["against_exact"]["mos"] is None) == (groups == 15)
-    assert rows["crossbar", 15]["distance"] == [0, 0, 0] < rows["crossbar", 1]["distance"]
-    assert rows["crossbar", 1]["group_distances"][0] == 0 < min(rows["crossbar", 1]["group_distances"][1:])
     assert document["power"]["wer"] == {"tail-zeroed": False, "tail-random": False}
     report = (run / "quality.md").read_text(encoding="utf-8")
-    assert document["timed_lines"] == 2 and "medians of 2 lines, too few for an interval" in report
+    assert document["machine"] in report
     assert report in capsys.readouterr().out
     assert "| crossbar | 1 | 25.00 [25.00, 25.00] |" in report and "**WER % has no power here**" in report
     page = (run / "quality.html").read_text(encoding="utf-8")
-    assert page.count("<audio") == 3 * len(rows) and "<svg" in page and "And another line." in page
-    assert (run / "quality.png").read_bytes()[:4] == b"\x89PNG"
+    assert page.count("<audio") == 3 * len(rows) and "And another line." in page
 
 
 @pytest.mark.slow
@@ -147,9 +130,9 @@ def test_an_interrupted_run_resumes(
     assert before.items() <= after.items()
     references = len(list((tmp_path / "run" / "references").rglob("*.wav")))
     assert (len(after) - len(before) > 0) and references == 2
-    assert heard.count("words") == heard.count("opinion") == 6 * 3
-    assert heard.count("voice") == 6 * 3 + references
-    assert world("--batch-size", "1") == 0 and heard.count("words") == 6 * 3
+    assert heard.count("words") == heard.count("opinion") == 4 * 3
+    assert heard.count("voice") == 4 * 3 + references
+    assert world("--batch-size", "1") == 0 and heard.count("words") == 4 * 3
     complete = tmp_path / "complete"
     assert world("--batch-size", "1", "--out", str(complete)) == 0
     for path in complete.rglob("codes/*/*.json"):
@@ -165,46 +148,7 @@ def test_steps_can_run_separately_and_the_last_ones_need_no_checkpoint(
     assert command.main(["--out", str(run), "--seq-groups", "1,15", "--steps", "judge", "report"]) == 0
     [path] = run.glob("quality_*.json")
     row = json.loads(path.read_text(encoding="utf-8"))["rows"][0]
-    assert row["mos"] is not None and row["ms_per_frame"] is None and row["distance"] is None
-
-
-@pytest.mark.slow
-def test_passes_that_vary_reach_the_rows(world: Callable[..., int], tmp_path: Path) -> None:
-    """An older run without counted passes is timed again if some can be counted, otherwise not."""
-    steps = ("--steps", "codes", "times", "report", "--strategies")
-    run = tmp_path / "run"
-
-    def times() -> dict[str, int]:
-        return {name: made for name, made in files(run).items() if name.startswith("times/")}
-
-    def rows() -> dict[str, dict[str, Any]]:
-        [path] = run.glob("quality_*.json")
-        return {row["strategy"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
-
-    assert world(*steps, "crossbar:5") == 0
-    counted = ("passes", "passes_batch16", "ms_per_frame_batch16")
-    assert not any(row[name] for row in rows().values() for name in counted)
-    assert "Predictor passes" not in (run / "quality.md").read_text(encoding="utf-8")
-    assert world(*steps, "crossbar:5", "lossless:5", "adaptive:5") == 0
-    made = rows()
-    for name in ("lossless", "adaptive"):
-        for figure in counted:
-            value, low, high = made[name][figure]
-            assert (low is None and value > 0) if "ms" in figure else 0 < low <= value <= high
-        assert made[name]["passes"][0] < made[name]["passes_batch16"][0] <= 15, (
-            "those of the line that needs most"
-        )
-    assert made["lossless"]["passes"][0] > 5
-    assert [made["crossbar"][name] is None for name in counted] == [True, True, False], "exact speech, last"
-    assert "## Predictor passes" in (run / "quality.md").read_text(encoding="utf-8")
-    assert "passes, batch 16" in (run / "quality.html").read_text(encoding="utf-8")
-    before = times()
-    assert world(*steps, "crossbar:5", "lossless:5", "adaptive:5") == 0 and times() == before
-    old = run / "times" / "lossless-05.json"
-    kept = json.loads(old.read_text(encoding="utf-8"))
-    old.write_text(json.dumps({name: kept[name] for name in ("machine", "session", "ms")}), encoding="utf-8")
-    assert world(*steps, "lossless:5") == 0
-    assert json.loads(old.read_text(encoding="utf-8"))["batch"]["lines"] == 16
+    assert row["mos"] is not None and row["ended"] is not None
 
 
 @pytest.mark.slow
@@ -222,7 +166,8 @@ def test_a_folder_with_another_run_is_refused(
     ("options", "said"),
     [
         (["--strategies", "crosbar"], "unknown: choose one of crossbar"),
-        (["--strategies", "refined:5"], "supports only SEQ_GROUPS"),
+        (["--strategies", "tail-zeroed:4"], "supports only SEQ_GROUPS"),
+        (["--strategies", "trained:5"], "no trained tail for SEQ_GROUPS 5"),
         (["--strategies", "crossbar:16"], "SEQ_GROUPS is 16"),
         (["--seq-groups", "one"], "write e.g."),
         (["--steps", "report", "--out", "nowhere"], "contains no run"),
@@ -279,34 +224,39 @@ def test_controls_spoil_only_the_last_ten_groups() -> None:
     assert not torch.equal(other, random_tail(codes, 64, 4)) and not torch.equal(other, codes)
 
 
-@pytest.mark.parametrize("name", ["loop-zeroed", "loop-random"])
-def test_a_tail_spoiled_in_the_loop_does_not_depend_on_the_batch(model: Model, name: str) -> None:
-    cast = cast_own_or_clone(model)
+class Recorded:
+    """An engine that decodes nothing, and remembers the options."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, str]] = []
+
+    def decode(self, model: Model, requests: list[Any], options: Any) -> list[Decoded]:
+        self.asked.append((options.seq_groups, options.tail))
+        return [Decoded(torch.zeros(1, 16, dtype=torch.int64), "eos") for _ in requests]
+
+
+def test_stock_heads_and_trained_tails_are_the_products_own(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cast, engine = clone(model), Recorded()
     tasks = command.assign_voices(list(TEXTS), list(cast.voices), 5)
-    speaker = speak.Speaker.prepare(Synthesizer(model), tasks, cast.voices, "auto", model.sampling)
-
-    def decode(lines: list[int]) -> list[torch.Tensor]:
-        start = STRATEGIES[name].start(model, 5)
-        prompts = [speaker.prompts[line] for line in lines]
-        decoded = start(prompts, speaker.guards(lines), speaker.sampling, speaker.seeds(lines), None)
-        return [one.codes for one in decoded]
-
-    together, alone = decode([0, 1]), [decode([0])[0], decode([1])[0]]
-    assert all(torch.equal(one, other) for one, other in zip(together, alone, strict=True))
-    tails = torch.cat(together)[:, 6:]
-    assert bool(tails.any()) == (name == "loop-random") and tails.max() < 64
+    speaker = speak.Speaker.prepare(Synthesizer(model, engine), tasks, cast.voices, "auto")
+    monkeypatch.setattr(Model, "tails", lambda self: {5: None})
+    for condition in select(["crossbar:5", "trained:5"], []):
+        speak.make_codes(speaker, RunFolder(tmp_path), condition, batch_size=2)
+    assert engine.asked == [(5, "stock")] * 2 + [(5, "auto")] * 2, "three lines are two batches"
 
 
 def test_lines_are_prepared_as_the_product_does(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    cast, synthesizer = cast_own_or_clone(model), Synthesizer(model)
+    cast, synthesizer = clone(model), Synthesizer(model)
 
     def speaker(text: str) -> speak.Speaker:
         tasks = command.assign_voices([text], list(cast.voices), 5)
-        return speak.Speaker.prepare(synthesizer, tasks, cast.voices, "auto", model.sampling)
+        return speak.Speaker.prepare(synthesizer, tasks, cast.voices, "auto")
 
     assert speaker(TEXTS[0]).prompts[0].min_frames == MIN_FRAMES
     monkeypatch.setattr(model, "profile", TextProfile(hold_end=True))
-    [line], [prompt] = speaker(TEXTS[0]).requests([0]), speaker(TEXTS[0]).prompts
+    line, [prompt] = speaker(TEXTS[0]).request(0), speaker(TEXTS[0]).prompts
     assert line.prompt.min_frames == prompt.min_frames == held_frames(TEXTS[0], after_reference=False)
     with pytest.raises(ValueError, match="text"):
         speaker(" ")
@@ -320,12 +270,8 @@ def test_a_run_without_the_held_end_is_not_continued_with_it(tmp_path: Path) -> 
         folder.start(replace(about, held_end=True))
 
 
-def cast_own_or_clone(model: Model) -> Any:
+def clone(model: Model) -> Cast:
     """Return a voice cloned from a tone: the tiny Base checkpoint has no presets."""
-    from qwen3_tts_morph.morph.voice.create import clone_voice
-
-    from lab.benchmarks.quality.lines import Cast
-
     with pytest.raises(ValueError, match="--voices"):
         cast_own(model)
     tone = (0.3 * np.sin(np.arange(48000) / 20)).astype(np.float32)
@@ -353,10 +299,10 @@ def test_built_in_lines_and_ranges_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "none.txt").write_text("\n \n")
     with pytest.raises(ValueError, match="no line of text"):
         read_texts(tmp_path / "none.txt")
-    assert command.parse_range("1-3,15") == [1, 2, 3, 15]
+    assert command.parse_range("1-3,15") == command.parse_range("15 1-3") == [1, 2, 3, 15]
 
 
 def test_a_condition_is_chosen_once() -> None:
-    chosen = select(["crossbar", "crossbar:5", "crossbar:15"], [5], STRATEGIES)
+    chosen = select(["crossbar", "crossbar:5", "crossbar:15"], [5])
     assert [one.key for one in chosen] == ["crossbar-05", "crossbar-15"]
     assert [one.is_exact for one in chosen] == [False, True]

@@ -7,22 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab.benchmarks.quality.conditions import CONTROLS, STRATEGIES, Condition
 from lab.benchmarks.quality.figures import METRICS, Row, find_power, read_rows
-from lab.benchmarks.quality.folder import CODES, JUDGED, REFERENCES, TIMES, RunFolder, write_json
+from lab.benchmarks.quality.folder import CODES, JUDGED, REFERENCES, RunFolder, write_json
 from lab.benchmarks.quality.lines import Task
-from lab.benchmarks.quality.registry import CONTROLS, STRATEGIES
-from lab.benchmarks.quality.report import (
-    TIME,
-    describe_power,
-    figures_table,
-    needed_digits,
-    passes_table,
-    plot_rows,
-    show,
-    triple,
-)
-from lab.benchmarks.quality.strategies import Condition
-from lab.judges.stats import Figure, Median, difference, median
+from lab.benchmarks.quality.report import describe_power, needed_digits, show
+from lab.judges.stats import Figure, difference, median
 
 EXACT, FAST = Condition(STRATEGIES["crossbar"], 15), Condition(STRATEGIES["crossbar"], 5)
 BY_NAME = {metric.name: metric for metric in METRICS}
@@ -30,10 +20,6 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 
 def change(low: float, high: float) -> Figure:
     return Figure((low + high) / 2, low, high, 10)
-
-
-def times(low: float, high: float) -> Median:
-    return Median((low + high) / 2, low, high, 10)
 
 
 def control(name: str, **changes: Figure) -> Row:
@@ -133,8 +119,7 @@ def test_few_times_have_no_interval() -> None:
     """The true median is outside of the range of five values in 1 of 16 cases, so no bootstrap of them is 95 %."""
     few, enough = median([1.0, 2.0, 3.0, 4.0, 9.0]), median([1.0, 2.0, 3.0, 4.0, 5.0, 9.0])
     assert (few.value, few.low, few.high, few.lines) == (3, None, None, 5)
-    assert enough.low is not None and show(enough, TIME) == f"3.5 [{enough.low:.1f}, {enough.high:.1f}]"
-    assert show(few, TIME) == "3.0" and triple(few) == [3, None, None]
+    assert enough.low is not None
 
 
 TASKS = [Task("one", "a", 0), Task("two", "b", 1), Task("three", "a", 2), Task("four", "b", 3)]
@@ -163,7 +148,7 @@ def test_rows_are_read_from_the_verdicts(tmp_path: Path) -> None:
     assert fast.figures["mos"].value == 3.0 and fast.changes["mos"].low == -1.0
     assert exact.figures["ended"].value == 1.0 > exact.figures["ended"].low, "four of four prove little"
     assert fast.figures["ended"].value == 0.75 and fast.changes["ended"].value == -0.25
-    assert exact.changes["wer"] is None and exact.ms_per_frame is None and exact.distance is None
+    assert exact.changes["wer"] is None
     # Without references a line is compared with its voice's other exact lines; without speech its similarity is 0.
     assert exact.figures["similarity"].value == pytest.approx(1.0)
     assert fast.figures["similarity"].value == pytest.approx((1 + 1 + 0 + 0) / 4)
@@ -191,55 +176,3 @@ def test_lines_that_all_end_the_same_way_still_have_an_interval(tmp_path: Path) 
         judged(tmp_path, condition, [[1.0, 0.0]] * 4, errors=0)
     _, fast = read_rows(RunFolder(tmp_path), [EXACT, FAST], EXACT, TASKS)
     assert (fast.changes["ended"].low, fast.changes["ended"].high) == (-0.75, 0.75)
-
-
-def test_the_plot_has_a_panel_per_metric_and_levels_for_rows_without_a_time() -> None:
-    pytest.importorskip("matplotlib")
-    figures = dict.fromkeys(BY_NAME)
-    timed = Row(FAST, {**figures, "wer": change(0.1, 0.2), "mos": change(3, 4)}, {}, {"eager": change(9, 11)})
-    level = Row(Condition(STRATEGIES["tail-zeroed"], 5), {**figures, "wer": change(0.4, 0.6)}, {})
-    figure = plot_rows([timed, level], "title")
-    titles = [axes.get_ylabel() for axes in figure.axes]
-    assert titles == ["WER %", "MOS (DistillMOS)"]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["S=5", "tail-zeroed"]
-    assert plot_rows([level], "nothing was timed") is None
-
-
-def test_times_of_two_engines_are_not_mixed_up() -> None:
-    pytest.importorskip("matplotlib")
-    figures = {**dict.fromkeys(BY_NAME), "wer": change(0.1, 0.2)}
-    both = Row(FAST, figures, dict.fromkeys(BY_NAME), {"eager": times(40, 60), "graph": times(4, 6)})
-    eager = Row(
-        Condition(STRATEGIES["refined"], 1), figures, dict.fromkeys(BY_NAME), {"eager": times(80, 90)}
-    )
-    assert (both.ms_per_frame.value, both.engine) == (5, "graph")
-    table = figures_table([both, eager])
-    assert table.titles[-3:] == ["ms/frame", "engine", "eager ms/frame"]
-    assert table.cells[0][-3:] == ["5.0 [4.0, 6.0]", "graph", "50.0 [40.0, 60.0]"]
-    assert table.cells[1][-3] == table.cells[1][-1] == "85.0 [80.0, 90.0]"
-    legend = plot_rows([both, eager], "title").legends[0]
-    assert [text.get_text() for text in legend.get_texts()] == ["crossbar, graph", "refined, eager"]
-
-
-def test_passes_are_weighted_by_frames_and_shown_where_they_vary(tmp_path: Path) -> None:
-    """Lines count by their frames; an older run has no passes, and exact speech has only batch times."""
-    lossless, adaptive = (Condition(STRATEGIES[name], 5) for name in ("lossless", "adaptive"))
-    batch = {"lines": 16, "ms": [30.0, 40.0, 50.0]}
-    for condition, more in (
-        (EXACT, {"passes": [], "batch": {**batch, "passes": []}}),
-        (lossless, {"passes": [[80, 10], [40, 10]], "batch": {**batch, "passes": [[90, 10]] * 3}}),
-        (adaptive, {}),
-    ):
-        times = {"machine": "m", "session": "s", "ms": {"eager": [9.0, 11.0]}, **more}
-        write_json(tmp_path / TIMES / f"{condition.key}.json", times)
-    rows = read_rows(RunFolder(tmp_path), [EXACT, lossless, adaptive], EXACT, TASKS)
-    exact, counted, old = rows
-    assert (counted.passes.value, counted.passes.low, counted.passes.high) == (6, 4, 8)
-    assert counted.batch.passes.value == 9 and counted.batch.ms.value == 40
-    assert exact.passes is None and exact.batch.passes is None and exact.batch.ms.value == 40
-    assert old.passes is None and old.batch is None and old.ms_per_frame.value == 10
-    assert [cells[2:] for cells in passes_table(rows).cells] == [
-        ["", "10.0", "", "40.0"],
-        ["6.00 [4.00, 8.00]", "10.0", "9.00 [9.00, 9.00]", "40.0"],
-    ]
-    assert not passes_table([old]).cells

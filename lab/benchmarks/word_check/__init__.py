@@ -1,1 +1,0 @@
-"""Wrong words before and after the word check. See ``__main__`` for the command."""
