@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from tests.lab.benchmarks.results.test_readme import BENCHMARKS, NUMBER, ROOT, check_cell, read_rows, table
+from tests.lab.benchmarks.results.test_readme import (
+    BENCHMARKS,
+    NUMBER,
+    RESULTS,
+    ROOT,
+    check_cell,
+    read_rows,
+    table,
+    value,
+)
 
-H200, H100, SERVER_H100 = "nvidia-h200", "nvidia-h100-80gb-hbm3", "nvidia-h100-server"
+H200, H100 = "nvidia-h200", "nvidia-h100-80gb-hbm3"
 ENGINES = {"Ray": "ray", "`serve": "server"}
 STREAMING, SERVER, KNOB = "docs/log/streaming.md", "docs/log/server.md", "docs/log/knob.md"
+CAPACITY = "docs/capacity.md"
 VOICES = {"x-vector": "x_vector", "preset": "preset", "ICL": "icl"}
 
 
@@ -183,7 +194,7 @@ def test_the_server_on_two_h100s() -> None:
         model, rate, rows, *commit = label.split(", ")
         lease = f"lease {('first', 'second').index(host) + 1}, 2026-11-28"
         made = commit[0] if commit else {"first": "9290b9e", "second": "9290b9e, traced"}[host]
-        row = only(SERVER_H100, model=model, rate=int(rate), rows=int(rows), host=lease, commit=made)
+        row = only(H100, table="server", model=model, rate=int(rate), rows=int(rows), host=lease, commit=made)
         check_cell(lines, row["lines"])
         check_cell(times, row["p50_ms"], row["p95_ms"], row["p99_ms"])
         check_cell(wrong, row["underruns"], row["gap_ms"] or None)
@@ -193,8 +204,8 @@ def test_the_server_on_two_h100s() -> None:
 ON_H200 = {("0.6B", 1): "8228a35", ("0.6B", 20): "8228a35", ("0.6B", 100): "cf61777",
            ("1.7B", 1): "88a9a13", ("1.7B", 20): "88a9a13"}  # fmt: skip
 ON_H100 = {("0.6B", 1): (H100, "62b5e97"), ("0.6B", 20): (H100, "073737a"),
-           ("0.6B", 100): (SERVER_H100, "9290b9e, traced"), ("1.7B", 20): (H100, "931d6c0"),
-           ("1.7B", 50): (SERVER_H100, "9290b9e, traced")}  # fmt: skip
+           ("0.6B", 100): (H100, "9290b9e, traced"), ("1.7B", 20): (H100, "931d6c0"),
+           ("1.7B", 50): (H100, "9290b9e, traced")}  # fmt: skip
 
 
 def longest(name: str, **wanted: Any) -> dict[str, Any]:
@@ -228,8 +239,8 @@ def test_many_gpus() -> None:
         wanted = {"table": "many", "engine": engine, "commit": commit}
         if found := re.search(r"(\d+) rows", label):
             wanted["batch"] = int(found[1])
-        files = (H200,) if gpu == "H200" else (H100, SERVER_H100)
-        first, second = [row for name in files for row in find(name, **wanted)][:2]
+        name = H200 if gpu == "H200" else H100
+        first, second = find(name, **wanted)[:2]
         check_cell(one, first["audio_seconds_per_second"])
         check_cell(both, second["audio_seconds_per_second"])
         check_cell(times, second["times_one"])
@@ -250,8 +261,8 @@ def test_which_way_to_use_several_gpus() -> None:
             continue
         engine, commit, batch = WAYS[way, gpu]
         wanted = {"table": "many", "engine": engine, "commit": commit, "batch": batch}
-        files = (H200,) if gpu == "H200" else (H100, SERVER_H100)
-        first, second = [row for name in files for row in find(name, **wanted)]
+        name = H200 if gpu == "H200" else H100
+        first, second = find(name, **wanted)
         check_cell(one, first["audio_seconds_per_second"])
         check_cell(two, second["audio_seconds_per_second"])
         check_cell(times, second["times_one"])
@@ -264,11 +275,11 @@ def test_prompts_and_frames_of_a_large_model() -> None:
     for label, *cells in lines:
         for cell, kind in zip(cells, ("held", "default", "216 KB"), strict=True):
             if label.startswith("pass"):
-                row = only("nvidia-h200-prompt", table="pass", what=f"32 positions, {kind}")
+                row = only(H200, commit="fb2d18f", table="pass", what=f"32 positions, {kind}")
                 check_cell(cell, row["ms"])
             else:
                 names = (f"S={groups}, batch {label.split()[1]}" for groups in (15, 5))
-                rows = (only("nvidia-h200-prompt", table="frame", what=name) for name in names)
+                rows = (only(H200, commit="fb2d18f", table="frame", what=name) for name in names)
                 check_cell(cell, *(row[f"{kind}_ms"] for row in rows))
 
 
@@ -280,7 +291,7 @@ def test_frames_of_many_lines() -> None:
         settings = [(groups, products) for groups in (15, 5) for products in ("ours", "cuBLAS")]
         for cell, (groups, products) in zip(cells, settings, strict=True):
             what = f"S={groups}, batch {batch}, {products}"
-            row = only("nvidia-h100-many-lines", table="frame", what=what)
+            row = only(H100, commit="449b61b", table="frame", what=what)
             check_cell(cell, row["ms"], row["audio_s_per_s"])
 
 
@@ -288,15 +299,15 @@ def test_prefill() -> None:
     lines = table(BENCHMARKS, "ms", "1 line", "4 lines", "16 lines", "64 lines")
     for (_, *cells), engine in zip(lines, ("kernels", "graph"), strict=True):
         for cell, batch in zip(cells, (1, 4, 16, 64), strict=True):
-            check_cell(cell, only(H200, table="prefill", model="0.6B", engine=engine, batch=batch)["ms"])
+            check_cell(cell, value(H200, "ms", table="prefill", model="0.6B", engine=engine, batch=batch))
 
 
 def test_memory() -> None:
     for model, weights, *peaks in table(BENCHMARKS, "GB", "weights", "1 line", "64 lines"):
         for cell, batch in zip(peaks, (1, 64), strict=True):
-            row = only(H200, table="memory", model=model, batch=batch, precision="bfloat16")
-            check_cell(cell, row["peak_gb"])
-            check_cell(weights, row["weights_gb"])
+            wanted = {"table": "memory", "model": model, "batch": batch, "precision": "bfloat16"}
+            check_cell(cell, value(H200, "peak_gb", **wanted))
+            check_cell(weights, value(H200, "weights_gb", **wanted))
 
 
 def test_slabs_of_a_codecs_step() -> None:
@@ -349,3 +360,49 @@ def test_what_the_knob_says_was_better_by_chance() -> None:
     said = after(KNOB, "so some intervals exclude 0 by chance.").partition("No setting can be better")[0]
     in_brackets = " ".join(re.findall(r"\((.*?)\)", said))
     check_cell(in_brackets, *(one for change in better for one in change))
+
+
+def test_how_many_gpus() -> None:
+    kept = json.loads((RESULTS / "capacity.json").read_text(encoding="utf-8"))
+    plans = {(plan["listeners"], plan["target_ms"]): plan for plan in kept["plans"]}
+    targets = (25, 50, 100, 250)
+    titles = ("listeners", *(f"{target} ms" for target in targets), "audio hour, 100 ms")
+    for listeners, *cells, cost in table(CAPACITY, *titles):
+        count = int(listeners.replace(",", ""))
+        for cell, target in zip(cells, targets, strict=True):
+            check_cell(cell, plans[count, target]["gpus"])
+        check_cell(cost, plans[count, 100]["cost"])
+    spread = table(CAPACITY, "100,000 listeners, target", "GPUs", "rows of each", "p95 of five runs, ms")
+    for target, gpus, rows, runs in spread:
+        plan = plans[100_000, float(target.removesuffix(" ms"))]
+        check_cell(f"{gpus} {rows}", plan["gpus"], plan["rows"])
+        check_cell(runs, plan["least_p95_ms"], plan["p95_ms"])
+    for (what, *cells), one in zip(table(CAPACITY, "", "measured", "simulated"), kept["checks"], strict=True):
+        assert what == one["what"]
+        check_cell(" ".join(cells), one["measured_ms"], one["simulated_ms"])
+
+
+def test_libraries_for_speed_and_pitch() -> None:
+    titles = ("library", "speed", "pitch", "similarity", "DistillMOS", "length off by, ms", "ms per s")
+    for line, row in zip(table("docs/timing.md", *titles), read_rows("stretch"), strict=True):
+        assert line[0] == row["library"]
+        shown = re.sub(r"(?<=\d)-", " ", " ".join(line[1:]))
+        check_cell(shown, row["speed"], row["semitones"], row["similarity"][0], *row["distillmos"],
+                   row["length_error_ms"], 1000 * row["cost"])  # fmt: skip
+
+
+def test_wrong_words_before_and_after_the_word_check() -> None:
+    names = ("whisper base", "whisper tiny.en", "pocketsphinx")
+    titles = ("`most_errors` %", "`retakes`", "lines made again", "work")
+    lines = table("docs/log/everyday.md", *titles, *(f"{name}, before and after" for name in names))
+    for most, retakes, again, work, *cells in lines:
+        wanted = {"most_errors": int(most) / 100, "retakes": int(retakes)}
+        rows = find("word_check", **wanted)
+        assert len(rows) == 200
+        check_cell(again, sum(row["takes"] > 1 for row in rows))
+        frames = [sum(row["frames"][kept] for row in rows) for kept in (0, 1)]
+        check_cell(work, frames[1] / frames[0])
+        words = sum(row["words"] for row in rows)
+        for cell, name in zip(cells, names, strict=True):
+            wrong = (sum(row[when][name] for row in rows) for when in ("before", "after"))
+            check_cell(cell, *(100 * one / words for one in wrong))
