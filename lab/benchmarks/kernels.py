@@ -6,8 +6,7 @@ Uses full-size random weights generated in place, no checkpoint. "check" compare
 with float32, next to torch's own bf16; in float32, the codes of complete frames with those of the torch operations; and
 replays with and without dependent launch. If a check fails, everything else is still measured, and the command's exit
 status says so.
-"kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time;
-for one line also what leaving a kernel out of its chain saves, in us per launch.
+"kernel" replays one kernel over all layers from a CUDA graph: us each, and the bytes of its weights over that time.
 "pass" and "frame" replay a pass or a frame.
 Every figure is the median of the repeats, in ms unless another unit is named. Without CUDA the command runs in Triton's
 interpreter (TRITON_INTERPRET=1, --shape tiny): a trial of the command, not a measurement.
@@ -36,7 +35,7 @@ from qwen3_tts_morph.morph.model.static_cache import SpanView, StaticCache, Step
 
 from .batch_kernels import batch_table
 from .bench import Bench, measure_shapes, parser
-from .line_kernels import kernel_table, line_table
+from .line_kernels import kernel_table
 
 PREDICTOR_START = 8
 BATCH_SEQ_GROUPS = 2  # batches are measured at the first two values of --seq-groups
@@ -202,7 +201,6 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     frame_table(bench, options.seq_groups, options.batch)
     kernel_table(bench)
     contexts = (200, 2000) if on_cuda else (40,)
-    line_table(bench, contexts, 15 if on_cuda else 2)
     pass_table(bench, contexts=contexts)
     for batch in options.batch:
         if batch > bench.plan.gemv_max_rows:

@@ -1,30 +1,18 @@
-"""What each kernel of one line costs: replayed alone, and in its chain, measured by leaving it out."""
+"""What each kernel of one line costs, replayed alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
-from operator import is_, is_not
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.kernels import frame as fused
-from qwen3_tts_morph.morph.kernels.attention.one_line import attend_line, attend_o_proj, combine_o_proj
-from qwen3_tts_morph.morph.kernels.embed import embed_frame
-from qwen3_tts_morph.morph.kernels.linear.gemv import gemv
 from qwen3_tts_morph.morph.kernels.linear.launch import project
 from qwen3_tts_morph.morph.kernels.linear.projection import Projection
-from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.kernels.precompile import run
-from qwen3_tts_morph.morph.kernels.sampling import sample_codes, sample_first
 from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
 
 from .bench import Bench, call_each
 from .random_weights import unquantized
-
-OF_TALKER = (attend_line, combine_o_proj, gemv, embed_frame, sample_first)
-OF_PREDICTOR = (attend_o_proj, gemv, sample_codes)
 
 
 def kernel_table(bench: Bench) -> None:
@@ -78,68 +66,3 @@ def kernel_table(bench: Bench) -> None:
         len(heads),
         heads[0].nbytes,
     )
-
-
-def line_table(bench: Bench, contexts: tuple[int, ...], seq_groups: int) -> None:
-    """Measure the kernels of a talker step at each context, and of a frame's predictor passes."""
-    for context in contexts:
-        window = 256 if context <= 250 else 2048
-        slots = bench.slots(1, context, window)
-
-        def rewind(slots: Any = slots, context: int = context) -> None:
-            slots.state.positions.fill_(context)
-
-        def step(plan: Plan, slots: Any = slots, window: int = window) -> None:
-            fused.step_talker(bench.weights, slots, window, plan)
-
-        Chain(bench, step, rewind).note(f"talker step at {context}", OF_TALKER)
-    slots = bench.slots(1, 100, 256)
-
-    def predict(plan: Plan) -> None:
-        fused.predict(bench.weights, slots, seq_groups, plan)
-
-    Chain(bench, predict, lambda: None).note(f"predictor, S={seq_groups}", OF_PREDICTOR)
-    logits = 3 * torch.randn(1, slots.codebook, device=bench.device)
-
-    def sample() -> None:
-        for group in range(8):
-            fused.sample(slots, bench.plan, logits, (group, group + 1))
-
-    ms, _ = bench.measure(sample)
-    bench.note("kernel", "sampling from random logits", us=1000 * ms / 8)
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A chain of kernels: what launches it under a plan, and what resets its buffers before a measurement."""
-
-    bench: Bench
-    action: Callable[[Plan], Any]
-    before: Callable[[], Any]
-
-    def note(self, what: str, kernels: tuple[Any, ...]) -> None:
-        """Record a row per kernel: us per launch alone, and us per launch that the chain takes longer with it."""
-        complete, _ = self.bench.measure(lambda: self.action(self.bench.plan), self.before)
-        for kernel in kernels:
-            alone, count = self._measure_some(partial(is_, kernel))
-            others, _ = self._measure_some(partial(is_not, kernel))
-            chain = 1000 * (complete - others) / count
-            name = f"{kernel.fn.__name__}, {what}"
-            self.bench.note("kernel", name, launches=count, us=1000 * alone / count, chain_us=chain)
-
-    def _measure_some(self, wanted: Callable[[Any], bool]) -> tuple[float, int]:
-        """Return milliseconds of the chain with only some of its kernels, and how many launches those are."""
-        count = 0
-
-        def start_some(kernel: Any, *arguments: Any, **named: Any) -> None:
-            nonlocal count
-            if wanted(kernel):
-                count += 1
-                run(kernel, *arguments, **named)
-
-        plan = replace(self.bench.plan, start=start_some)
-        self.before()
-        self.action(plan)
-        launches = count
-        ms, _ = self.bench.measure(lambda: self.action(plan), self.before)
-        return ms, launches

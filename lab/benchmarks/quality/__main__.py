@@ -73,7 +73,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=Path("artifacts/whisper-base"),
         help="folder for whisper-base, assembled there on first use",
     )
-    add("--processes", type=int, default=1, help="number of judging processes")
     add("--publish", action="store_true", help="also copy the rows to lab/benchmarks/results")
     return made.parse_args(arguments)
 
@@ -153,7 +152,7 @@ def run(options: argparse.Namespace) -> None:
         texts = [task.text for task in about.tasks]
         judges = make_judges(options.whisper, about.language)
         clips = clips_of(folder, [condition.key for condition in conditions], texts)
-        judge_all(clips, judges, options.processes, options.whisper, about.language)
+        judge_all(clips, judges)
     if "report" in options.steps:
         exact = next(condition for condition in conditions if condition.is_exact)
         markdown, path = write_report(folder, about, read_rows(folder, conditions, exact, about.tasks))

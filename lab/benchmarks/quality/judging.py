@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +16,6 @@ from .folder import JUDGED, REFERENCES, WAVS, RunFolder, read_json, write_json
 
 log = logging.getLogger("lab.benchmarks.quality")
 
-SHARE = 40  # clips that a process judges before it reports progress
 FIX = (
     "pip install -r lab/judges/requirements.txt, then "
     "pip install --no-deps -r lab/judges/requirements-no-deps.txt"
@@ -130,34 +127,11 @@ def judge_clip(clip: Clip, judges: dict[str, Judge]) -> None:
     write_json(clip.verdict, verdict)
 
 
-def judge_share(clips: Sequence[Clip], whisper: Path, language: str) -> int:
-    """Judge some clips in a worker process, which loads its own judges; return how many."""
-    judges = make_judges(whisper, language)
-    for clip in clips:
-        judge_clip(clip, judges)
-    return len(clips)
-
-
-def judge_all(
-    clips: Sequence[Clip], judges: dict[str, Judge], processes: int, whisper: Path, language: str
-) -> None:
+def judge_all(clips: Sequence[Clip], judges: dict[str, Judge]) -> None:
     """Judge the clips whose verdicts lack any of these judges."""
     todo = [clip for clip in clips if not _complete(clip, judges)]
-    if not todo or not judges:
-        return
-    with tqdm(desc="judging", total=len(todo), unit="line") as bar:
-        if processes <= 1:
-            for clip in todo:
-                judge_clip(clip, judges)
-                bar.update()
-            return
-        shares = [todo[start : start + SHARE] for start in range(0, len(todo), SHARE)]
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(processes, mp_context=context) as pool:
-            for done in as_completed(
-                [pool.submit(judge_share, share, whisper, language) for share in shares]
-            ):
-                bar.update(done.result())
+    for clip in tqdm(todo, desc="judging", unit="line", disable=not todo):
+        judge_clip(clip, judges)
 
 
 def _complete(clip: Clip, judges: dict[str, Judge]) -> bool:

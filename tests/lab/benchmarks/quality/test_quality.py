@@ -199,8 +199,8 @@ def test_a_judge_installed_later_adds_to_the_verdicts(tmp_path: Path) -> None:
     clip = judging.Clip(tmp_path / "a.wav", "text", tmp_path / "a.json")
     asked: list[str] = []
     one, two = LoudnessJudge("voice", asked), LoudnessJudge("opinion", asked)
-    judging.judge_all([clip], {"voice": one}, 1, tmp_path, "auto")
-    judging.judge_all([clip], {"voice": one, "opinion": two}, 1, tmp_path, "auto")
+    judging.judge_all([clip], {"voice": one})
+    judging.judge_all([clip], {"voice": one, "opinion": two})
     assert asked == ["voice", "opinion"]
     assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")).keys() == {"voice", "opinion"}
 
