@@ -110,7 +110,6 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
         voices=cast.about,
         sample_rate=model.sample_rate,
         tasks=tuple(tasks),
-        held_end=model.profile.hold_end,
         machine=machine_name(model.device),
     )
     folder.start(about)

@@ -28,10 +28,8 @@ CODES, WAVS, JUDGED, REFERENCES = "codes", "wavs", "judged", "references"
 
 @dataclass(frozen=True)
 class About:
-    """Identity of a run, shared by all its conditions. ``checkpoint`` is a name, ``weights`` a hash of the files.
-
-    ``held_end`` says whether lines were kept from ending too early (``TextProfile.hold_end``); runs started before
-    2026-11-23 lack it and were not. ``machine`` is where the run began.
+    """Identity of a run, shared by all its conditions. ``checkpoint`` is a name, ``weights`` a hash of its files, which
+    say how its lines end too; ``machine`` is where the run began.
     """
 
     checkpoint: str
@@ -42,7 +40,6 @@ class About:
     voices: str
     sample_rate: int
     tasks: tuple[Task, ...]
-    held_end: bool = False
     machine: str = ""
 
 
@@ -91,10 +88,6 @@ def _check_same(old: dict[str, Any], about: About, root: Path) -> None:
     for name in ("weights", "sampling", "language", "voices"):
         if old[name] != new[name]:
             raise ValueError(f"{root} contains a run with other {name} ({old[name]}): choose another --out")
-    if old.get("held_end", False) != new["held_end"]:
-        raise ValueError(
-            f"{root} contains a run {'without' if new['held_end'] else 'with'} the held end: choose another --out"
-        )
     if old["tasks"][:both] != new["tasks"][:both]:
         raise ValueError(f"{root} contains a run with other lines, voices or seeds: choose another --out")
 

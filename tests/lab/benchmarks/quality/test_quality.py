@@ -262,12 +262,12 @@ def test_lines_are_prepared_as_the_product_does(model: Model, monkeypatch: pytes
         speaker(" ")
 
 
-def test_a_run_without_the_held_end_is_not_continued_with_it(tmp_path: Path) -> None:
+def test_a_run_of_other_weights_is_not_continued(tmp_path: Path) -> None:
     folder, about = RunFolder(tmp_path), About("a", "b", "c", "d", "e", "f", 24000, ())
     folder.start(about)
-    folder.start(about)
-    with pytest.raises(ValueError, match="without the held end: choose another --out"):
-        folder.start(replace(about, held_end=True))
+    folder.start(replace(about, machine="another"))
+    with pytest.raises(ValueError, match="contains a run with other weights"):
+        folder.start(replace(about, weights="c"))
 
 
 def clone(model: Model) -> Cast:
