@@ -33,7 +33,7 @@ SCRIPT = re.compile(r"(?:^|[\s`])python ([\w/]+\.py)\b")
 # Commands in a block after this one are those of that commit.
 OF_A_COMMIT = re.compile(r"^    git worktree add \S+ ([0-9a-f]{40})\b.*\n((?:    .*\n)+)", re.M)
 # Written by a run, not kept in the repository.
-MADE = {"tests/gpu.json"}
+MADE = {"tests/gpu.json", "artifacts/screenshots"}
 
 
 def read(page: Path) -> str:
