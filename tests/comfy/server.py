@@ -37,11 +37,13 @@ HOST = "127.0.0.1"
 FINAL = {"execution_success", "execution_error", "execution_interrupted"}
 BASE_FOLDERS = ("custom_nodes", "models", "input", "output", "temp", "user/default")
 NOT_COPIED = (".git", ".envs", "artifacts", "__pycache__")
-# No first-visit template dialog, no debug overlay and no minimap, so that screenshots show the graph.
+# No first-visit template dialog, no debug overlay and no minimap, so that screenshots show the graph; and no question
+# before a workflow is cleared.
 PAGE_SETTINGS = {
     "Comfy.TutorialCompleted": True,
     "Comfy.Graph.CanvasInfo": False,
     "Comfy.Minimap.Visible": False,
+    "Comfy.ConfirmClear": False,
 }
 OFFLINE = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 # ComfyUI looks up the name by which a page was opened, at each request: without a name server that takes five seconds.

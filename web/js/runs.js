@@ -2,6 +2,7 @@
 import { app } from "../../../scripts/app.js"
 import { rootGraph } from "./nodes.js"
 
+const NO_ID = "00000000-0000-0000-0000-000000000000" // of a workflow
 const known = new Map() // prompt id -> promise of its run: { workflow, types }
 let running // the id of the prompt that runs
 
@@ -31,9 +32,16 @@ export function runOf(id = running) {
 /** Whether a run is of the workflow that is open, as far as that is known. */
 export const isHere = ({ workflow }) => workflow === undefined || workflow === rootGraph()?.id
 
+/** Give a cleared workflow an id: frontend 1.49.6 leaves it without one, and then gives it another at each undo. */
+function nameCleared() {
+  const graph = rootGraph()
+  if (graph.id === NO_ID) graph.id = window.LiteGraph.uuidv4()
+}
+
 app.registerExtension({
   name: "MorphTTS.Runs",
   setup() {
+    app.api.addEventListener("graphCleared", nameCleared)
     app.api.addEventListener("execution_start", ({ detail }) => {
       running = detail.prompt_id
       known.clear()

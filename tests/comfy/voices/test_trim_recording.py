@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 KIND = "MorphTTSTrimRecording"
 FILE = "interview.wav"
 SECONDS = 22.5
-# Load Audio, and the node behind it.
-ADD = """([file, kind]) => {
-  const {graph} = window.app
-  graph.clear()
+# Load Audio, and the node behind it, in a workflow that was cleared as a user does.
+ADD = """async ([file, kind]) => {
+  const {extensionManager, graph} = window.app
+  await extensionManager.command.execute('Comfy.ClearWorkflow')
   const [load, trim] = ['LoadAudio', kind].map((type) => window.LiteGraph.createNode(type))
   for (const node of [load, trim]) graph.add(node)
   load.widgets.find((widget) => widget.name === 'audio').value = file
