@@ -17,6 +17,7 @@ const SENTENCE = "Hello, this is how I sound. I hope that you like it." // Engli
 
 let panel, list, sentence, sought // elements of the open tab
 let voices = [], presets = []
+let known // the server's answer that they are of
 let closeMenu = () => {} // of the menu that is open
 
 async function ask(path = "", body, type = "application/json") {
@@ -232,9 +233,12 @@ function show() {
   if (!list.childElementCount) list.append(make("li", "morph-voice", say("No voice is called so.")))
 }
 
+/** Read the library, and show it if it changed: on a slow server, the answer may find a menu open. */
 async function refresh() {
   try {
-    const said = await ask()
+    const said = await ask(), text = JSON.stringify(said)
+    if (text === known && list?.childElementCount) return
+    known = text
     voices = said.voices
     presets = said.presets.map((one) => ({ ...one, isPreset: true }))
     show()

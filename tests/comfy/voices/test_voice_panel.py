@@ -70,6 +70,7 @@ STUB = """() => {
   }
 }"""
 START = "() => { window.__played = []; window.app.graph.clear() }"
+READ_AGAIN = "() => { document.dispatchEvent(new Event('morph.voices.changed')) }"
 CHANGED = "() => window.app.api.dispatchCustomEvent('status', {exec_info: {queue_remaining: 0}})"
 
 
@@ -245,6 +246,10 @@ def test_a_menu_closes_when_something_else_is_pressed(page: ComfyPage) -> None:
     press(page, "Far", "More")
     assert menu.count() == 0
     press(page, "Far", "More")
+    with page.page.expect_response("**/morph/voices"):
+        page.page.evaluate(READ_AGAIN)
+    page.settle()
+    assert menu.count() == 1, "it closed, and the library had not changed"
     page.page.get_by_label("What they say").click()
     menu.wait_for(state="hidden")
 
