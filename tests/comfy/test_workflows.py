@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,10 +27,10 @@ from tests.comfy.examples import (
     of_kind,
     only,
     place_own_files,
-    read_old_workflow,
     read_workflow,
     run,
     set_widget,
+    widget_names,
 )
 from tests.comfy.graphs import SAMPLES_PER_FRAME, Graph, samples, shown
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
 
 RATE = 24000
-WIDGETS = ("INT", "FLOAT", "STRING", "BOOLEAN", "COMBO")
 LINE_GAP = 0.3  # seconds; the default of Render Script
 CAPTION_MARGIN = 0.04  # seconds between a caption's start or end and the audible part of its line
 DIALOGUE = "Dialogue to files, track and subtitles"
@@ -79,17 +77,6 @@ def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Op
 def saved_values(node: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
     """Return a node's ``widgets_values`` by input name."""
     return dict(zip(widget_names(node, info), node["widgets_values"], strict=True))
-
-
-def widget_names(node: dict[str, Any], info: dict[str, Any]) -> list[str]:
-    """Return the names of a node's values in their order; a seed is followed by its control_after_generate value."""
-    inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
-    sockets = {socket["name"] for socket in node["inputs"] if "widget" not in socket}
-    names = []
-    for key, (kind, options) in inputs.items():
-        if key not in sockets and (isinstance(kind, list) or kind in WIDGETS):
-            names += [key, "after"] if options.get("control_after_generate") else [key]
-    return names
 
 
 # By default, open every workflow with Nodes 2.0, and the first one on the oldest page. On the classic canvas of today's
@@ -224,58 +211,6 @@ def test_every_template_opens_readable_in_a_usual_window(
         if opened["scale"] < SMALLEST_SCALE or opened["red"] or opened["deprecated"]:
             wrong[name] = opened
     assert wrong == {}
-
-
-LAST_OUTPUTS = """() => window.app.graph.nodes
-  .filter((node) => /GenerateSpeech|RenderScript|Dub/.test(node.type)).map((node) => node.outputs.at(-1).name)"""
-
-
-@pytest.mark.parametrize(
-    "opened", [pytest.param("0.3.75", marks=pytest.mark.slow), "Nodes 2.0"], indirect=True
-)
-def test_workflows_of_0_1_0_open_with_their_links_and_values(opened: Opened) -> None:
-    object_info = opened.server.object_info()
-    for path in sorted((graphs.DATA / "workflows_0_1_0").glob("*.json")):
-        workflow = json.loads(path.read_text(encoding="utf-8"))
-        report = opened.page.load(workflow)
-        assert report["missing"] == [] and report["links"] == len(workflow["links"]), path.stem
-        assert set(opened.page.page.evaluate(LAST_OUTPUTS)) <= {"words"}, "new outputs are added at the end"
-        muted = {node["id"] for node in workflow["nodes"] if node["mode"] != 0}
-        live = {link[0] for link in workflow["links"] if link[1] not in muted}
-        for node in workflow["nodes"]:
-            if not node["type"].startswith("MorphTTS") or node["mode"] != 0:
-                continue
-            sent = report["api"][str(node["id"])]["inputs"]
-            linked = {socket["name"] for socket in node["inputs"] if socket["link"] in live}
-            assert linked <= set(sent), (path.stem, node["type"])
-            known = dict(
-                zip(widget_names(node, object_info[node["type"]]), node["widgets_values"], strict=False)
-            )
-            kept = {key: value for key, value in known.items() if key not in linked | {"after"}}
-            assert {key: sent[key] for key in kept} == kept, (path.stem, node["type"])
-
-
-def test_a_workflow_of_0_1_0_runs(server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]) -> None:
-    graph = convert(read_old_workflow(NAMES[0]))
-    result = run(server, graph)
-    assert len(of_kind(graph, "SaveAudio")) == 2
-    assert all(len(samples(result, saver)[0]) > RATE / 2 for saver in of_kind(graph, "SaveAudio"))
-
-
-@pytest.mark.parametrize("opened", ["0.3.75", "Nodes 2.0"], indirect=True)
-def test_a_workflow_of_the_previous_version_opens_with_the_defaults_of_new_widgets(opened: Opened) -> None:
-    """It has no values for the widgets that were added at the end: retries, normalize_text, trim_silence."""
-    workflow = read_workflow("Clone a voice and speak")
-    [speech] = [node for node in workflow["nodes"] if node["type"] == "MorphTTSGenerateSpeech"]
-    speech["widgets_values"] = speech["widgets_values"][:-3]
-    [model] = [node for node in workflow["nodes"] if node["type"] == "MorphTTSLoadModel"]
-    model["widgets_values"], model["inputs"] = model["widgets_values"][:5], []
-    report = opened.page.load(workflow)
-    assert report["missing"] == []
-    assert report["api"][str(model["id"])]["inputs"]["device"] == "default"
-    inputs = report["api"][str(speech["id"])]["inputs"]
-    assert (inputs["decoding"], inputs["retries"], inputs["normalize_text"]) == ("crossbar", 1, "auto")
-    assert inputs["trim_silence"] is False
 
 
 def check_speech(graph: Graph, result: Result, frames_per_file: list[int], saver: str) -> list[np.ndarray]:

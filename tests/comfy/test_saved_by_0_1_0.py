@@ -1,0 +1,151 @@
+"""What version 0.1.0 saved opens with nothing red, and runs: workflows, API prompts and voices.
+
+Its nodes grew until 0.2.0. ``tests/data/saved_by_0_1_0`` has what its first state saved (fifteen nodes, before the
+widgets that were added at the end), ``tests/data/workflows_0_1_0`` the workflows of its last.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.comfy import graphs
+from tests.comfy.examples import PAGES, of_kind, place_own_files, run, set_widget, widget_names
+from tests.comfy.graphs import DATA, Graph, node
+
+if TYPE_CHECKING:
+    from tests.comfy.page import ComfyBrowser, ComfyPage
+    from tests.comfy.server import ComfyServer, Result
+
+FIRST, LAST = DATA / "saved_by_0_1_0", DATA / "workflows_0_1_0"
+WORKFLOWS = [path for path in sorted(FIRST.glob("*.json")) if not path.name.endswith(".prompt.json")]
+PROMPTS = sorted(FIRST.glob("*.prompt.json"))
+BY_DEFAULT = {"Dialogue to files, track and subtitles", "Save, load and blend voices"}
+SPEAKING = ("MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSDub")
+RED = "() => window.app.graph.nodes.filter((node) => node.has_errors).map((node) => node.title)"
+LAST_OUTPUTS = """() => window.app.graph.nodes
+  .filter((node) => /GenerateSpeech|RenderScript|Dub/.test(node.type)).map((node) => node.outputs.at(-1).name)"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user_files(base_dir: Path, model_folders: Path) -> None:
+    graphs.place_checkpoints(model_folders)
+    place_own_files(base_dir / "input")
+
+
+@pytest.fixture(scope="module")
+def page(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[ComfyPage]:
+    name, nodes_2 = PAGES[request.param]
+    server: ComfyServer = request.getfixturevalue(name)
+    place_own_files(server.base_dir / "input")
+    with browser.open(server, nodes_2=nodes_2) as opened:
+        yield opened
+
+
+def read(path: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return read
+
+
+def open_with_nothing_red(page: ComfyPage, workflow: dict[str, Any]) -> Graph:
+    """Open a workflow on the page; return what Run would queue."""
+    from tests.comfy.page import ANSWERED
+
+    page.errors.clear()
+    report = page.load(workflow)
+    page.page.wait_for_function(ANSWERED)  # what the page asks of a workflow's files may color its nodes
+    page.settle()
+    assert report["missing"] == [] and report["links"] == len(workflow["links"])
+    assert page.page.evaluate(RED) == [] and page.problems() == []
+    graph: Graph = report["api"]
+    return graph
+
+
+def check_values(saved: dict[str, Any], sent: dict[str, Any], info: dict[str, Any], live: set[int]) -> None:
+    """Check that a node is sent with its saved links and values, and with the defaults of widgets that are newer."""
+    linked = {socket["name"] for socket in saved["inputs"] if socket["link"] in live}
+    assert linked <= set(sent), saved["type"]
+    names = widget_names(saved, info)
+    kept = dict(zip(names, saved["widgets_values"], strict=False))
+    inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
+    newer = {name: inputs[name][1]["default"] for name in names[len(kept) :] if name != "after"}
+    expected = {name: value for name, value in (kept | newer).items() if name not in linked | {"after"}}
+    assert {name: sent[name] for name in expected} == expected, saved["type"]
+
+
+@pytest.mark.parametrize("folder", [FIRST, LAST], ids=["first", "last"])
+@pytest.mark.parametrize(
+    "page",
+    [label if label == "Nodes 2.0" else pytest.param(label, marks=pytest.mark.slow) for label in PAGES],
+    indirect=True,
+)
+def test_its_workflows_open_with_nothing_red_and_their_values(
+    page: ComfyPage, server: ComfyServer, folder: Path
+) -> None:
+    object_info = server.object_info()
+    for path in WORKFLOWS if folder == FIRST else sorted(LAST.glob("*.json")):
+        workflow = read(path)
+        graph = open_with_nothing_red(page, workflow)
+        assert set(page.page.evaluate(LAST_OUTPUTS)) <= {"words"}, "new outputs are added at the end"
+        sent = [one for one in workflow["nodes"] if one["mode"] == 0]
+        live = {link[0] for link in workflow["links"] if link[1] in {one["id"] for one in sent}}
+        for one in sent:
+            if one["type"].startswith("MorphTTS"):
+                check_values(one, graph[str(one["id"])]["inputs"], object_info[one["type"]], live)
+
+
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        ("0.3.75", "Clone a voice and speak"),
+        ("Nodes 2.0", "1 Start here - preset speakers"),
+        pytest.param("today", "Dialogue to files, track and subtitles", marks=pytest.mark.slow),
+        pytest.param("Nodes 2.0", "Save, load and blend voices", marks=pytest.mark.slow),
+    ],
+    indirect=["page"],
+)
+def test_its_workflows_run_from_the_page(page: ComfyPage, name: str) -> None:
+    graph = open_with_nothing_red(page, read(FIRST / f"{name}.json"))
+    for kind in SPEAKING:
+        if of_kind(graph, kind):
+            set_widget(page, kind, "seed", 7)  # a run that no other test has made
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    assert page.page.evaluate(RED) == [] and page.problems() == []
+
+
+def heard(result: Result) -> list[float]:
+    """Return the loudest sample of each sound that a run saved."""
+    sounds = [soundfile.read(file.path)[0] for file in result.files if file.kind == "audio"]
+    return [float(np.abs(sound).max()) for sound in sounds]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow)
+        for name in (path.name.removesuffix(".prompt.json") for path in PROMPTS)
+    ],
+)
+def test_its_api_prompts_run(server: ComfyServer, name: str) -> None:
+    """A program queues them as they are: they have no values for inputs that are newer, which no page fills in."""
+    result = run(server, read(FIRST / f"{name}.prompt.json"))
+    loudest = heard(result)
+    assert loudest and min(loudest) > 0.01
+
+
+def test_its_voices_speak(server: ComfyServer, base_dir: Path) -> None:
+    library = base_dir / "models" / "qwen3-tts-voices"
+    library.mkdir(parents=True, exist_ok=True)
+    shutil.copy(FIRST / "voice A.safetensors", library / "of 0.1.0.safetensors")
+    graph = graphs.speech(max_seconds=1.0) | {"voice": node("MorphTTSLoadVoice", name="of 0.1.0")}
+    graph["model"]["inputs"]["checkpoint"] = graphs.DEMO_VOICE
+    [loudest] = heard(run(server, graph))
+    assert loudest > 0.01
