@@ -95,8 +95,30 @@ def test_the_registry_and_the_manager_install_the_same() -> None:
     assert project["project"]["dependencies"] == [line for line in lines if line and line[0] != "#"]
     assert "comfyui" not in project["project"]["name"].lower()
     assert (pack.ROOT / project["project"]["license"]["file"]).exists()
-    assert re.fullmatch(r"\d+\.\d+\.\d+", project["project"]["version"])
-    assert project["tool"]["comfy"]["requires-comfyui"] == ">=0.3.75"
+    comfy = project["tool"]["comfy"]
+    assert {"PublisherId", "DisplayName", "Icon", "requires-comfyui"} <= set(comfy)
+    assert comfy["requires-comfyui"] == ">=0.3.75"
+    assert set(project["project"]["urls"]) == {"Repository", "Documentation", "Issues"}
+
+
+def test_all_addresses_of_the_repository_are_the_one_that_its_owner_sets() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="not run: Python 3.10 has no tomllib")
+    urls = tomllib.loads((pack.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    page = (pack.ROOT / "serve" / "page" / "index.html").read_text(encoding="utf-8")
+    links = re.findall(r'href="(https://[^"]+/blob/[^"]+)"', page)
+    assert len(links) == 2
+    assert [link for link in (*links, *urls.values()) if not link.startswith(urls["Repository"])] == []
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    text = (pack.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    [version] = re.findall(r'^version = "(\d+\.\d+\.\d+)"$', text, re.M)
+    changes = (pack.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\d\S+)", changes, re.M)[0] == version, "the changelog's newest version"
+    assert f"](docs/release-{version}.md)" in changes and (pack.ROOT / f"docs/release-{version}.md").is_file()
+    saved = [path.read_text(encoding="utf-8") for path in (pack.ROOT / "workflows").glob("*.json")]
+    found = {ver for one in saved for ver in re.findall(r'"cnr_id": "qwen3-tts-morph", "ver": "([^"]+)"', one)}
+    assert found == {version}, "the templates' nodes"
 
 
 def test_users_get_the_pack_without_tests_and_laboratory() -> None:
@@ -168,6 +190,13 @@ def test_tested_versions_are_sorted_and_have_those_that_the_tests_pin() -> None:
     pinned = [pin.split("==") for pin in (*pins, OLDEST_TRANSFORMERS_5, TORCH)]
     assert {name for name, _ in pinned} >= set(known)
     assert [(name, version) for name, version in pinned if version not in known.get(name, version)] == []
+
+
+def test_a_version_has_fewer_than_sixty_entries_in_the_changelog() -> None:
+    versions = re.split(r"^## ", (pack.ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.M)[1:]
+    counts = {one.split()[0]: len(re.findall(r"^- ", one, re.M)) for one in versions}
+    assert len(counts) > 2 and counts["0.2.0"] > 0
+    assert {version: count for version, count in counts.items() if count >= 60} == {}
 
 
 def test_every_folder_of_code_is_a_package_that_pip_installs() -> None:
