@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -113,6 +114,13 @@ def test_the_readme_keeps_its_two_commands() -> None:
     lines = read(ROOT / "README.md").splitlines()
     assert "    python run_tests.py" in lines
     assert any(line.startswith('    python speak.py "') for line in lines)
+
+
+def test_the_readme_names_every_node() -> None:
+    nodes = json.loads(read(ROOT / "locales" / "en" / "nodeDefs.json"))
+    titles = {node["display_name"] for node in nodes.values()}
+    assert len(titles) == len(nodes) > 20
+    assert titles - set(re.findall(r"\*\*(.+?)\*\*", read(ROOT / "README.md"))) == set()
 
 
 def name(page: Path) -> str:
