@@ -117,7 +117,9 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert re.findall(r"^## (\d\S+)", changes, re.M)[0] == version, "the changelog's newest version"
     assert f"](docs/release-{version}.md)" in changes and (pack.ROOT / f"docs/release-{version}.md").is_file()
     saved = [path.read_text(encoding="utf-8") for path in (pack.ROOT / "workflows").glob("*.json")]
-    found = {ver for one in saved for ver in re.findall(r'"cnr_id": "qwen3-tts-morph", "ver": "([^"]+)"', one)}
+    found = {
+        ver for one in saved for ver in re.findall(r'"cnr_id": "qwen3-tts-morph", "ver": "([^"]+)"', one)
+    }
     assert found == {version}, "the templates' nodes"
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from .test_readme import RESULTS, ROOT, table
+from .test_readme import RESULTS, table
 
 PAGE = "docs/release-0.2.0.md"
 MEASURED = table(PAGE, "what", "machine", "dates", "rows", "figures")
