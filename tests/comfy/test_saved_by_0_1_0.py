@@ -105,7 +105,7 @@ def test_its_workflows_open_with_nothing_red_and_their_values(
     ("page", "name"),
     [
         ("0.3.75", "Clone a voice and speak"),
-        ("Nodes 2.0", "1 Start here - preset speakers"),
+        pytest.param("Nodes 2.0", "Clone a voice and speak (frontend 1.58.1)", marks=pytest.mark.slow),
         pytest.param("today", "Dialogue to files, track and subtitles", marks=pytest.mark.slow),
         pytest.param("Nodes 2.0", "Save, load and blend voices", marks=pytest.mark.slow),
     ],
