@@ -26,7 +26,6 @@ SCRIPT = "# a scene\nIt was late. [pause 0.4] Nobody answered.\nEMMA: Hello? Who
 # The frontends that the pack must work with: label -> (server fixture, whether Nodes 2.0 is on).
 PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
 SLOW = pytest.mark.slow
-WIDGETS = ("INT", "FLOAT", "STRING", "BOOLEAN", "COMBO")
 # For the fixture ``page``: which pages a case opens in the default run; with --all it opens every one.
 BOTH_PAGES = ["0.3.75", pytest.param("today", marks=SLOW), "Nodes 2.0"]
 CLASSIC = ["0.3.75", *(pytest.param(label, marks=SLOW) for label in ("today", "Nodes 2.0"))]
@@ -58,17 +57,6 @@ def read_workflow(name: str) -> dict[str, Any]:
 def read_old_workflow(name: str) -> dict[str, Any]:
     """Return a workflow as version 0.1.0 shipped it last."""
     return json.loads((DATA / "workflows_0_1_0" / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def widget_names(node: dict[str, Any], info: dict[str, Any]) -> list[str]:
-    """Return the names of a node's values in their order; a seed is followed by its control_after_generate value."""
-    inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
-    sockets = {socket["name"] for socket in node["inputs"] if "widget" not in socket}
-    names = []
-    for key, (kind, options) in inputs.items():
-        if key not in sockets and (isinstance(kind, list) or kind in WIDGETS):
-            names += [key, "after"] if options.get("control_after_generate") else [key]
-    return names
 
 
 def place_own_files(input_folder: Path) -> None:

@@ -1,7 +1,8 @@
 """What version 0.1.0 saved opens with nothing red, and runs: workflows, API prompts and voices.
 
 Its nodes grew until 0.2.0. ``tests/data/saved_by_0_1_0`` has what its first state saved (fifteen nodes, before the
-widgets that were added at the end), ``tests/data/workflows_0_1_0`` the workflows of its last.
+widgets that were added at the end), ``tests/data/workflows_0_1_0`` what its last did. Each workflow has the API prompt
+that 0.1.0 made of it, which says its values by name: on the page they are a list.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.examples import PAGES, of_kind, place_own_files, run, set_widget, widget_names
+from tests.comfy.examples import PAGES, of_kind, place_own_files, run, set_widget
 from tests.comfy.graphs import DATA, Graph, node
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
 
 FIRST, LAST = DATA / "saved_by_0_1_0", DATA / "workflows_0_1_0"
-WORKFLOWS = [path for path in sorted(FIRST.glob("*.json")) if not path.name.endswith(".prompt.json")]
-PROMPTS = sorted(FIRST.glob("*.prompt.json"))
+PROMPTS = {path.name.removesuffix(".prompt.json"): path for path in sorted(LAST.glob("*.prompt.json"))}
+PROMPTS |= {path.name.removesuffix(".prompt.json"): path for path in sorted(FIRST.glob("*.prompt.json"))}
 BY_DEFAULT = {"Dialogue to files, track and subtitles", "Save, load and blend voices"}
 SPEAKING = ("MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSDub")
 RED = "() => window.app.graph.nodes.filter((node) => node.has_errors).map((node) => node.title)"
@@ -54,6 +55,11 @@ def read(path: Path) -> dict[str, Any]:
     return read
 
 
+def workflows(folder: Path) -> list[Path]:
+    """Return the workflows in a folder that are as the page saves them."""
+    return [path for path in sorted(folder.glob("*.json")) if not path.name.endswith(".prompt.json")]
+
+
 def open_with_nothing_red(page: ComfyPage, workflow: dict[str, Any]) -> Graph:
     """Open a workflow on the page; return what Run would queue."""
     from tests.comfy.page import ANSWERED
@@ -68,16 +74,12 @@ def open_with_nothing_red(page: ComfyPage, workflow: dict[str, Any]) -> Graph:
     return graph
 
 
-def check_values(saved: dict[str, Any], sent: dict[str, Any], info: dict[str, Any], live: set[int]) -> None:
-    """Check that a node is sent with its saved links and values, and with the defaults of widgets that are newer."""
-    linked = {socket["name"] for socket in saved["inputs"] if socket["link"] in live}
-    assert linked <= set(sent), saved["type"]
-    names = widget_names(saved, info)
-    kept = dict(zip(names, saved["widgets_values"], strict=False))
+def check_inputs(sent: dict[str, Any], saved: dict[str, Any], info: dict[str, Any]) -> None:
+    """Check that a node is sent with what 0.1.0 sent of it, and with the defaults of widgets that are newer."""
+    assert {name: sent.get(name) for name in saved} == saved
     inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
-    newer = {name: inputs[name][1]["default"] for name in names[len(kept) :] if name != "after"}
-    expected = {name: value for name, value in (kept | newer).items() if name not in linked | {"after"}}
-    assert {name: sent[name] for name in expected} == expected, saved["type"]
+    newer = sent.keys() - saved.keys()
+    assert {name: sent[name] for name in newer} == {name: inputs[name][1]["default"] for name in newer}
 
 
 @pytest.mark.parametrize("folder", [FIRST, LAST], ids=["first", "last"])
@@ -90,15 +92,14 @@ def test_its_workflows_open_with_nothing_red_and_their_values(
     page: ComfyPage, server: ComfyServer, folder: Path
 ) -> None:
     object_info = server.object_info()
-    for path in WORKFLOWS if folder == FIRST else sorted(LAST.glob("*.json")):
-        workflow = read(path)
-        graph = open_with_nothing_red(page, workflow)
+    for path in workflows(folder):
+        sent = open_with_nothing_red(page, read(path))
         assert set(page.page.evaluate(LAST_OUTPUTS)) <= {"words"}, "new outputs are added at the end"
-        sent = [one for one in workflow["nodes"] if one["mode"] == 0]
-        live = {link[0] for link in workflow["links"] if link[1] in {one["id"] for one in sent}}
-        for one in sent:
-            if one["type"].startswith("MorphTTS"):
-                check_values(one, graph[str(one["id"])]["inputs"], object_info[one["type"]], live)
+        saved = read(folder / f"{path.stem.partition(' (frontend')[0]}.prompt.json")
+        assert sent.keys() == saved.keys(), path.stem
+        for key, one in saved.items():
+            if one["class_type"].startswith("MorphTTS"):
+                check_inputs(sent[key]["inputs"], one["inputs"], object_info[one["class_type"]])
 
 
 @pytest.mark.parametrize(
@@ -129,14 +130,11 @@ def heard(result: Result) -> list[float]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow)
-        for name in (path.name.removesuffix(".prompt.json") for path in PROMPTS)
-    ],
+    [name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in PROMPTS],
 )
 def test_its_api_prompts_run(server: ComfyServer, name: str) -> None:
     """A program queues them as they are: they have no values for inputs that are newer, which no page fills in."""
-    result = run(server, read(FIRST / f"{name}.prompt.json"))
+    result = run(server, read(PROMPTS[name]))
     loudest = heard(result)
     assert loudest and min(loudest) > 0.01
 

@@ -30,7 +30,6 @@ from tests.comfy.examples import (
     read_workflow,
     run,
     set_widget,
-    widget_names,
 )
 from tests.comfy.graphs import SAMPLES_PER_FRAME, Graph, samples, shown
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
 
 RATE = 24000
+WIDGETS = ("INT", "FLOAT", "STRING", "BOOLEAN", "COMBO")
 LINE_GAP = 0.3  # seconds; the default of Render Script
 CAPTION_MARGIN = 0.04  # seconds between a caption's start or end and the audible part of its line
 DIALOGUE = "Dialogue to files, track and subtitles"
@@ -77,6 +77,17 @@ def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Op
 def saved_values(node: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
     """Return a node's ``widgets_values`` by input name."""
     return dict(zip(widget_names(node, info), node["widgets_values"], strict=True))
+
+
+def widget_names(node: dict[str, Any], info: dict[str, Any]) -> list[str]:
+    """Return the names of a node's values in their order; a seed is followed by its control_after_generate value."""
+    inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
+    sockets = {socket["name"] for socket in node["inputs"] if "widget" not in socket}
+    names = []
+    for key, (kind, options) in inputs.items():
+        if key not in sockets and (isinstance(kind, list) or kind in WIDGETS):
+            names += [key, "after"] if options.get("control_after_generate") else [key]
+    return names
 
 
 # By default, open every workflow with Nodes 2.0, and the first one on the oldest page. On the classic canvas of today's
