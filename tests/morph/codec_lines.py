@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import pytest
 import torch
+from qwen3_tts_morph.morph.codec.stream import CodecState, CodecStream
+from qwen3_tts_morph.morph.waveform.incremental import RowStream, Warm
 
 FRAME = 1920
 # The random codec amplifies rounding: against float64, both upstream's float32 and ours have 89-90 dB.
@@ -33,3 +36,21 @@ def signal_to_noise(signal: np.ndarray, other: np.ndarray) -> float:
     """Return the signal-to-noise ratio in dB; infinite where both are equal."""
     error = np.square(signal.astype(np.float64) - other).mean()
     return 10 * np.log10(np.square(signal.astype(np.float64)).mean() / error) if error else np.inf
+
+
+def note_references(monkeypatch: pytest.MonkeyPatch) -> list[type]:
+    """Return a list, which grows with every reference that a stream's codec begins to decode from now on."""
+    begun: list[type] = []
+    feed_line, feed_row = CodecStream.feed, RowStream.feed
+
+    def note_line(codec: CodecStream, state: CodecState, reference: torch.Tensor) -> None:
+        begun.extend([CodecStream] if state.frames == 0 else [])
+        feed_line(codec, state, reference)
+
+    def note_row(row: RowStream, line: int, warm: Warm | None, reference: torch.Tensor) -> Warm:
+        begun.extend([RowStream] if warm is None else [])
+        return feed_row(row, line, warm, reference)
+
+    monkeypatch.setattr(CodecStream, "feed", note_line)
+    monkeypatch.setattr(RowStream, "feed", note_row)
+    return begun

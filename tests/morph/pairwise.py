@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
 import pytest
+
+
+def each_value(*axes: Mapping[str, Any]) -> list[Any]:
+    """Return pytest's parameters of the product of ``axes`` (id -> value); those not needed for each value are slow."""
+    names = [list(axis) for axis in axes]
+    chosen = {tuple(own[at % len(own)] for own in names) for at in range(max(map(len, names)))}
+    return params(axes, chosen)
 
 
 def pairwise(*axes: Mapping[str, Any]) -> list[Any]:
@@ -19,13 +26,18 @@ def pairwise(*axes: Mapping[str, Any]) -> list[Any]:
         )  # the first if equal, so the choice is deterministic
         chosen.add(best)
         left -= pairs(best)
+    return params(axes, chosen)
+
+
+def params(axes: Sequence[Mapping[str, Any]], chosen: Collection[tuple[str, ...]]) -> list[Any]:
+    """Return pytest's parameters of the product of ``axes``; those that are not ``chosen`` are slow."""
     return [
         pytest.param(
             *(axis[name] for axis, name in zip(axes, case, strict=True)),
             id=", ".join(case),
             marks=() if case in chosen else pytest.mark.slow,
         )
-        for case in cases
+        for case in product(*axes)
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import pytest
 import torch
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -66,3 +67,22 @@ class Recordings:
             self.recordings[key] = fresh
         else:
             self.recordings[key].replay()
+
+
+def note_graphs(monkeypatch: pytest.MonkeyPatch) -> list[Recordings]:
+    """Return a list, to which all recordings are added that are made from now on, a decoder's after its entry's."""
+    made, begin = list[Recordings](), Recordings.__init__
+    monkeypatch.setattr(
+        Recordings, "__init__", lambda graphs, *given: (made.append(graphs), begin(graphs, *given))[1]
+    )
+    return made
+
+
+class AsOnGpu(Recordings):
+    """Captures nothing, and a decoder cannot tell: as on a GPU prompts are padded and frames are read late."""
+
+    def prepare(self, key: Hashable, call: Callable[[], object]) -> None:
+        pass
+
+    def run(self, key: Hashable, function: Callable[[], None]) -> None:
+        function()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -12,19 +13,25 @@ import torch
 from qwen3_tts_morph.morph.batch import stream
 from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
+from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.graph import backend as fused
+from qwen3_tts_morph.morph.graph import engine as graph_engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.waveform.choose import Waveforms
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.decoding import line_requests
+from tests.morph.held import note_buffers
 
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=13)
 SAMPLED = Sampling(max_new_tokens=13)
@@ -123,10 +130,14 @@ def test_a_chosen_engine_runs_anywhere_and_the_report_says_how(model):
     )
 
 
-def test_a_capture_that_failed_is_in_the_report(graph):
+def test_a_capture_that_failed_is_in_the_report(graph, monkeypatch):
+    class Refused(CapturedGraphs):
+        def __init__(self, *given: object):
+            super().__init__(*given)
+            self.fallback = Fallback("CUDA graphs", "old driver")
+
+    monkeypatch.setattr(graph_engine, "CapturedGraphs", Refused)
     render_lines(graph, lines_of(graph.model)[:1], GenerateOptions(sampling=SAMPLED))
-    [decoder] = graph.engine._graphs._decoders.values()
-    decoder._graphs.fallback = Fallback("CUDA graphs", "old driver")
     said = described(graph.engine, on_cuda(graph.model))
     assert said == (
         "engine: graph (as chosen; op by op, without CUDA graphs: old driver; "
@@ -161,7 +172,7 @@ def test_each_engine_uses_its_own_codec(model, monkeypatch):
 def test_where_auto_chooses_graph_on_a_cpu_the_original_codec_is_used(model, monkeypatch):
     """There it is faster, and bit-equal to upstream."""
     codes, engine = torch.randint(64, (12, 16)), Engine("auto")
-    monkeypatch.setattr(engine._waveforms, "begin_waveforms", pytest.fail)
+    monkeypatch.setattr(Waveforms, "begin_waveforms", pytest.fail)
     [wave] = waveforms(engine, model, [codes], [None])
     assert np.array_equal(wave, decode_waveform(model, codes))
 
@@ -215,13 +226,19 @@ def test_a_cancel_leaves_the_model_usable(graph):
     assert all((a.waveform == b.waveform).all() for a, b in zip(again, wanted, strict=True))
 
 
-def test_a_model_that_leaves_its_device_frees_the_engines_memory(graph):
+def test_a_model_that_leaves_its_device_frees_the_engines_memory(graph, monkeypatch):
+    held, weights, look_up = note_buffers(monkeypatch), [], BatchCodec.look_up
+
+    def note(codec: BatchCodec) -> CodecWeights:
+        found = look_up(codec)
+        weights.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(BatchCodec, "look_up", note)
     render_lines(graph, lines_of(graph.model), GenerateOptions(5, SAMPLED, 2))
-    assert graph.engine._graphs._decoders
-    assert graph.engine._waveforms._codec._weights is not None
+    assert held and not all(one.is_released for one in held) and weights[-1]() is not None
     graph.engine.free()
-    assert not graph.engine._graphs._decoders
-    assert graph.engine._waveforms._codec._weights is None
+    assert all(one.is_released for one in held) and weights[-1]() is None
     render_lines(graph, lines_of(graph.model)[:1], GenerateOptions(5, SAMPLED))
 
 
@@ -271,8 +288,8 @@ def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
     choices = iter([Choice("eager", "upstream", "no CUDA"), Choice("graph", "batch", "CUDA")])
     made: list[int] = []
     monkeypatch.setattr(engine, "choose", lambda _: next(choices))
-    decode = engine._waveforms.begin_waveforms
-    monkeypatch.setattr(engine._waveforms, "begin_waveforms", lambda *a: (made.append(1), decode(*a))[1])
+    decode = Waveforms.begin_waveforms
+    monkeypatch.setattr(Waveforms, "begin_waveforms", lambda *a: (made.append(1), decode(*a))[1])
     [one] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY, retries=0))
     assert made == [] and one.engine == "engine: eager (no CUDA)"
     [other] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY, retries=0))
@@ -280,7 +297,7 @@ def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
     assert np.allclose(one.waveform, other.waveform, atol=1e-4)
 
 
-@pytest.mark.parametrize("choice", ["graph", "eager"])
+@pytest.mark.parametrize("choice", ["graph", pytest.param("eager", marks=pytest.mark.slow)])
 def test_threads_that_share_a_model_get_their_own_lines(model, monkeypatch, choice):
     engine = Engine(choice)
     prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS[:3]]

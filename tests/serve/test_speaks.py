@@ -352,7 +352,9 @@ def test_a_text_may_come_in_parts_where_it_is_spoken_here(way: Way) -> None:
     assert late.report.pieces == 2 and late.report.text == "".join(parts)
 
 
-@pytest.mark.parametrize(("wrong", "takes", "better"), [(1, 2, 1), (3, 3, 0)])
+@pytest.mark.parametrize(
+    ("wrong", "takes", "better"), [(1, 2, 1), pytest.param(3, 3, 0, marks=pytest.mark.slow)]
+)
 def test_a_piece_that_went_wrong_is_spoken_again_and_the_better_take_stays(
     way: Way, monkeypatch, wrong: int, takes: int, better: int
 ) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
+import kitten_text_processing
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.batch import speech as speech_module
 from qwen3_tts_morph.morph.batch.batch import Batch, _retry
 from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
@@ -31,7 +33,6 @@ from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text import normalize
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.waveform.stream import SingleLines
@@ -138,8 +139,6 @@ def test_a_reference_holds_up_no_other_line(load, recording, engine, monkeypatch
 @pytest.fixture
 def slow_figures(model, monkeypatch) -> threading.Event:
     """The checkpoint's texts are written out, and each sentence with figures takes until this is set."""
-    import kitten_text_processing
-
     go_on = threading.Event()
 
     def write_out(text: str) -> str:
@@ -302,19 +301,22 @@ def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monke
 def test_a_line_that_gets_a_row_next_is_announced_to_the_codec(model, voice, endless, monkeypatch) -> None:
     """Chunks of lines that have sound wait for its first one; one that waits for a free row holds up nothing."""
     told: dict[int, set[bool]] = {1: set(), 2: set()}
-    turn, on_frame, begun = CodecTurns.turn, Running._on_frame, []
+    turn, decode, begun = CodecTurns.turn, Engine.decode, []
 
     def note(turns: CodecTurns, lines, comes: bool = False) -> None:
         told[len(lines)].add(comes)
         turn(turns, lines, comes)
 
-    def queue_more(decoding: Running, lines: int) -> None:
-        if not begun:  # before this frame's turn
-            begun.extend(service.speak(endless, LONG) for _ in range(2))
-        on_frame(decoding, lines)
+    def decode_more(engine: Engine, model, lines, options, on_frame, choice):
+        def queue_more(lines: int) -> None:
+            if not begun:  # before this frame's turn
+                begun.extend(service.speak(endless, LONG) for _ in range(2))
+            on_frame(lines)
+
+        return decode(engine, model, lines, options, queue_more, choice)
 
     monkeypatch.setattr(CodecTurns, "turn", note)
-    monkeypatch.setattr(Running, "_on_frame", queue_more)
+    monkeypatch.setattr(Engine, "decode", decode_more)
     with Batch(Synthesizer(model, Engine("graph")), rows=2) as service:
         next(service.speak(endless, LONG))
         next(begun[0])
@@ -354,7 +356,7 @@ def test_a_text_that_cannot_be_written_out_ends_its_own_line_only(model, voice, 
     def fail(_: str) -> str:
         raise KeyError("of the library")
 
-    monkeypatch.setattr(normalize, "_library", lambda: fail)
+    monkeypatch.setattr(kitten_text_processing, "normalize_text", fail)
     monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
     synthesizer = Synthesizer(model, Engine("eager"))
     with Batch(synthesizer, 2) as service:
@@ -563,9 +565,9 @@ def test_the_model_is_free_when_no_line_comes(synthesizer, voice) -> None:
         heard(service.speak(Line("Hello.", voice), SHORT))
 
 
-def test_a_slow_reader_does_not_hold_up_the_batch(synthesizer, voice, endless) -> None:
+def test_a_slow_reader_does_not_hold_up_the_batch(synthesizer, voice, endless, little_room) -> None:
     """Its codes wait; they are decoded as it reads, and all of them when a line with other options waits."""
-    options = GenerateOptions(5, Sampling(max_new_tokens=201), guard=False, retries=0, split_chars=0)
+    options = GenerateOptions(5, Sampling(max_new_tokens=41), guard=False, retries=0, split_chars=0)
     with Batch(synthesizer, 1) as service:
         slow = service.speak(endless, options)
         assert slow.take() is not None
@@ -574,16 +576,23 @@ def test_a_slow_reader_does_not_hold_up_the_batch(synthesizer, voice, endless) -
         assert len(heard(slow)[1]) > 0
 
 
-PIECES = 3  # of 60 frames each
+PIECES = 3
+FULL, OF_PIECE = 10, 12  # frames that a reader may have waiting, and those of a piece
 
 
 @pytest.fixture
-def parked(endless) -> Line:
+def little_room(monkeypatch) -> None:
+    """A reader may have few frames waiting."""
+    monkeypatch.setattr(speech_module, "QUEUED_FRAMES", FULL)
+
+
+@pytest.fixture
+def parked(endless, little_room) -> Line:
     """A line of several pieces, each longer than what a reader may have waiting."""
     return replace(endless, text=" ".join(["word " * 7 + "ends here."] * PIECES))
 
 
-PARKING = GenerateOptions(5, Sampling(max_new_tokens=61), guard=False, retries=0, split_chars=60)
+PARKING = GenerateOptions(5, Sampling(max_new_tokens=OF_PIECE + 1), guard=False, retries=0, split_chars=60)
 
 
 @pytest.mark.parametrize("groups", [5, pytest.param(1, marks=pytest.mark.slow)])
@@ -595,10 +604,10 @@ def test_slow_readers_take_no_row_from_others(synthesizer, voice, parked, groups
         assert len(heard(other)[1]) > 0
         assert service.status.parked == 2 and service.status.speaking == 0
         for seed, one in enumerate(slow):
-            # 50 frames make it full; there may be the rest of that piece, and the next one.
-            assert one.queued < 50 + 60 + 60, "what waits is bounded by pieces, not by the line"
+            # What makes it full; there may be the rest of that piece, and the next one.
+            assert one.queued < FULL + 2 * OF_PIECE, "what waits is bounded by pieces, not by the line"
             codes, samples = heard(one)
-            assert len(codes) == PIECES * 60 and one.report.pieces == PIECES
+            assert len(codes) == PIECES * OF_PIECE and one.report.pieces == PIECES
             same, whole = heard(service.speak(replace(parked, seed=seed), PARKING))
             assert torch.equal(codes, same), "a reader that takes all at once gets the same"
             assert len(samples) == len(whole) and signal_to_noise(whole, samples) > FLOAT32_DB
@@ -639,7 +648,7 @@ def test_no_reader_waits_for_ever(synthesizer, parked) -> None:
         with pytest.raises(Busy):
             service.speak(parked, PARKING)
         for one in (*slow, waits):
-            assert len(heard(one)[0]) == PIECES * 60
+            assert len(heard(one)[0]) == PIECES * OF_PIECE
 
 
 def test_a_reader_who_takes_chunks_while_the_batch_ends_gets_all(
@@ -670,7 +679,7 @@ def test_a_reader_who_takes_chunks_while_the_batch_ends_gets_all(
         for reader in readers:
             reader.join(PATIENCE)
         assert not any(reader.is_alive() for reader in readers), "a reader waits for ever"
-        assert [one.report.frames for one in slow] == [60, 60]
+        assert [one.report.frames for one in slow] == [OF_PIECE, OF_PIECE]
 
 
 def test_closing_ends_parked_lines(synthesizer, parked) -> None:

@@ -74,13 +74,19 @@ def test_a_line_that_is_not_kept_has_its_sound_as_one_chunk(synthesizer, voice: 
         other.result()
 
 
+def wait_for_frames(batch: Batch) -> None:
+    """Wait until the batch has taken all lines that it got: it does so before every frame."""
+    before = batch.status.frames
+    wait_until(lambda: batch.status.frames >= before + 2)
+
+
 def test_complete_lines_without_a_row_wait_and_are_as_many_as_may(synthesizer, voice: Voice) -> None:
     with Batch(synthesizer, 1, waiting=2) as batch:
         speeches = [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE)]
         wait_until(lambda: batch.status.speaking == 1)
         speeches += [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE) for _ in range(2)]
-        # They are the batch's, and count as waiting.
-        wait_until(lambda: not batch._queue._waiting and batch.status.waiting == 2)
+        wait_for_frames(batch)  # they are the batch's by now, and count as waiting
+        assert batch.status.waiting == 2
         assert batch.status.speaking == 1
         with pytest.raises(Busy, match="2 lines wait already"):
             batch.speak(Line("Hello.", voice), SHORT, COMPLETE)
@@ -101,7 +107,7 @@ def test_a_long_line_that_comes_later_does_not_pass_a_short_one(synthesizer, voi
         speeches = []
         for name, text in (("short", "Hello."), ("long", "Hello there, all of you. " * 4)):
             speeches.append(speak(batch, name, text))
-            wait_until(lambda: not batch._queue._waiting)
+            wait_for_frames(batch)
         blocking.cancel()
         assert all(one.result().report.frames for one in speeches)
     assert ended == ["short", "long"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.batch import queue as queue_module
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.queue import group_of
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
@@ -49,12 +51,31 @@ def begun(monkeypatch) -> list[Group]:
     return groups
 
 
-def serve(synthesizer: Synthesizer, rows: int) -> Batch:
-    """A service whose turns are counted in frames: TURN_S of them are less than a piece."""
-    assert TURN_S < PIECE
-    service = Batch(synthesizer, rows)
-    service._queue._turns._clock = lambda: float(service._queue.counts.frames)
-    return service
+class Clock:
+    """The clock of turns, which a test sets."""
+
+    def __init__(self) -> None:
+        self.read: Callable[[], float] = lambda: 0.0
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(queue_module, "Turns", lambda: Turns(lambda: made.read()))
+    return made
+
+
+@pytest.fixture
+def serve(synthesizer, clock) -> Callable[[int], Batch]:
+    """``serve(rows)``: a service whose turns are counted in frames: TURN_S of them are less than a piece."""
+
+    def begin(rows: int) -> Batch:
+        assert TURN_S < PIECE
+        service = Batch(synthesizer, rows)
+        clock.read = lambda: float(service.status.frames)
+        return service
+
+    return begin
 
 
 def codes_of(utterance: Speech) -> torch.Tensor:
@@ -76,10 +97,10 @@ def read_all(utterances: list[Speech]) -> list[torch.Tensor]:
     return [read[index] for index in range(len(utterances))]
 
 
-def test_long_lines_of_three_groups_take_turns_piece_by_piece(synthesizer, line, begun) -> None:
+def test_long_lines_of_three_groups_take_turns_piece_by_piece(serve, synthesizer, line, begun) -> None:
     """Each has the codes that it has alone."""
     settings = [replace(OPTIONS, seq_groups=groups) for groups in (5, 1, 15)]
-    with serve(synthesizer, 1) as service:
+    with serve(1) as service:
         alone = [codes_of(service.speak(line, options)) for options in settings]
         begun.clear()
         with synthesizer.session():  # the first one does not run away
@@ -95,27 +116,28 @@ def test_lossless_lines_are_in_the_group_of_15() -> None:
     assert group_of(GenerateOptions(1, decoding="lossless")) == group_of(GenerateOptions(15))
 
 
-def test_lines_of_the_running_group_pass_another_one_until_the_turn_is_over(synthesizer, line, begun) -> None:
-    short, now = replace(OPTIONS, sampling=Sampling(max_new_tokens=3)), [0.0]
+def test_lines_of_the_running_group_pass_another_one_until_the_turn_is_over(
+    synthesizer, line, begun, clock
+) -> None:
+    short = replace(OPTIONS, sampling=Sampling(max_new_tokens=3))
     with Batch(synthesizer, 2) as service:
-        service._queue._turns._clock = lambda: now[0]
         long = service.speak(line, replace(OPTIONS, sampling=Sampling(max_new_tokens=41)))
         assert long.take() is not None
         other = service.speak(replace(line, text="Hello."), replace(short, seq_groups=1))
         for _ in range(2):
             assert len(codes_of(service.speak(replace(line, text="Hello."), short))) == 2
         assert not other.ready and len(begun) == 1
-        now[0] = TURN_S
+        clock.read = lambda: TURN_S
         assert len(codes_of(other)) == 2
         assert not long.ended
         assert begun[:2] == [group_of(OPTIONS), group_of(replace(OPTIONS, seq_groups=1))]
         long.close()
 
 
-def test_a_group_whose_lines_come_without_end_leaves_the_batch(synthesizer, line) -> None:
+def test_a_group_whose_lines_come_without_end_leaves_the_batch(serve, line) -> None:
     """There is always one with a row and one that waits."""
     short = replace(OPTIONS, sampling=Sampling(max_new_tokens=8))
-    with serve(synthesizer, 1) as service:
+    with serve(1) as service:
         running = [service.speak(replace(line, text="Hello."), short) for _ in range(2)]
         other = service.speak(replace(line, text="Hello."), replace(short, seq_groups=1))
         count = 0
@@ -141,12 +163,12 @@ def test_a_made_line_needs_no_turn_of_its_group(synthesizer, line, begun) -> Non
         running.close()
 
 
-def test_pieces_that_wait_for_a_row_when_a_turn_is_over_are_spoken_once(synthesizer, line) -> None:
+def test_pieces_that_wait_for_a_row_when_a_turn_is_over_are_spoken_once(serve, synthesizer, line) -> None:
     """Of a line that nobody hears: its longest piece has the row, the others are taken back."""
     words = " ".join(f"{'word ' * count}ends here." for count in (3, 7, 5))
     complete = replace(line, text=words)
     [whole] = render_lines(synthesizer, [complete], replace(OPTIONS, batch_size=1))
-    with serve(synthesizer, 1) as batch:
+    with serve(1) as batch:
         with synthesizer.session():  # both are there when the first one begins
             first = batch.speak(complete, OPTIONS, Delivery(live=False))
             other = batch.speak(replace(line, text="Hello."), replace(OPTIONS, seq_groups=1))

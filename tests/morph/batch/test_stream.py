@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch import speech
+from qwen3_tts_morph.morph.batch import stream as stream_module
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
-from qwen3_tts_morph.morph.batch.speech import QUEUED_FRAMES, Chunk
+from qwen3_tts_morph.morph.batch.speech import QUEUED_FRAMES, Chunk, Speech
 from qwen3_tts_morph.morph.batch.stream import SpeechStream, render_lines, stream_line, stream_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.guard import Guard
@@ -33,7 +35,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
 
-from tests.morph.codec_lines import FLOAT32_DB, FRAME, signal_to_noise
+from tests.morph.codec_lines import FLOAT32_DB, FRAME, note_references, signal_to_noise
 from tests.morph.model.test_tail import ABOUT, random_parts
 from tests.patience import PATIENCE, wait_until
 
@@ -48,7 +50,9 @@ def model(load):
     return load("tiny", "custom_voice")
 
 
-@pytest.fixture(params=ENGINES)
+# By default on the graph engine alone, but for what each engine makes: a line alone, lines together, an ICL voice,
+# every way of decoding. That readers, rows and pauses do not depend on the engine is shown with --all.
+@pytest.fixture(params=[pytest.param("eager", marks=pytest.mark.slow), "graph"])
 def synthesizer(model, request):
     return Synthesizer(model, Engine(request.param))
 
@@ -68,7 +72,29 @@ def of_line(chunks: Iterable[Chunk], line: int = 0) -> tuple[torch.Tensor, np.nd
     return torch.cat([chunk.codes for chunk in own]), np.concatenate([chunk.samples for chunk in own])
 
 
-def test_a_reader_who_has_enough_at_the_end_of_a_piece_hears_the_line(model, voice, monkeypatch) -> None:
+class Noted(Batch):
+    """The batch of a stream, and its lines."""
+
+    speeches: Sequence[Speech] = ()
+
+    def take(self, *speeches: Speech) -> None:
+        self.speeches = speeches
+        super().take(*speeches)
+
+
+@pytest.fixture
+def batches(monkeypatch) -> list[Noted]:
+    """The batches of streams."""
+    made: list[Noted] = []
+    monkeypatch.setattr(
+        stream_module, "Batch", lambda *given, **more: (made.append(Noted(*given, **more)), made[-1])[1]
+    )
+    return made
+
+
+def test_a_reader_who_has_enough_at_the_end_of_a_piece_hears_the_line(
+    model, voice, monkeypatch, batches
+) -> None:
     """Codes of one piece wait then, while the next piece is begun: the codec's state is that of the first."""
     original = pieces.build_piece
     monkeypatch.setattr(
@@ -80,7 +106,7 @@ def test_a_reader_who_has_enough_at_the_end_of_a_piece_hears_the_line(model, voi
     line = Line(f"{THREE} {THREE}", voice, seed=3)
     whole = render_lines(synthesizer, [line], options)
     with stream_line(synthesizer, line, options) as stream:
-        wait_until(lambda: stream._batch.status.parked == 1)
+        wait_until(lambda: batches[-1].status.parked == 1)
         chunks = list(stream)
         check_equal(chunks, stream, whole)
     assert whole[0].report.pieces > 3
@@ -110,6 +136,7 @@ def codes_of(monkeypatch) -> list:
     return judged
 
 
+@pytest.mark.parametrize("synthesizer", ENGINES, indirect=True)
 @pytest.mark.parametrize("seq_groups", [1, 5, 15])
 def test_a_line_equals_the_line_rendered(synthesizer, voice, monkeypatch, seq_groups) -> None:
     calls = codes_of(monkeypatch)
@@ -125,6 +152,7 @@ def test_a_line_equals_the_line_rendered(synthesizer, voice, monkeypatch, seq_gr
     assert list(stream) == [], "an iterator that has ended stays so"
 
 
+@pytest.mark.parametrize("synthesizer", ENGINES, indirect=True)
 def test_lines_decoded_together_equal_the_lines_rendered_together(synthesizer, voice) -> None:
     options = GenerateOptions(5, SHORT, batch_size=3, retries=0)
     lines = [Line(text, voice, seed=number, name=f"N{number}") for number, text in enumerate(TEXTS)]
@@ -206,7 +234,8 @@ def test_chunks_have_the_sizes_asked_for(synthesizer, voice, sizes, monkeypatch)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_icl_voice(load, recording, engine) -> None:
+def test_an_icl_voice(load, recording, engine, monkeypatch) -> None:
+    begun = note_references(monkeypatch)
     model = load("tiny", "base")
     voice = clone_voice(model, recording, 24000, CloneOptions("icl", transcript="a tone"))
     synthesizer = Synthesizer(model, Engine(engine))
@@ -217,7 +246,7 @@ def test_an_icl_voice(load, recording, engine) -> None:
         stream = stream_lines(synthesizer, lines, options)
         check_equal(list(stream), stream, whole)
     assert all(len(one.waveform) == one.report.frames * FRAME for one in whole)
-    assert len(synthesizer.engine._streams.references) == 1
+    assert len(begun) == 1, "the voice's reference is decoded once"
 
 
 @pytest.mark.parametrize("kind", ["tail", "int8"])
@@ -300,15 +329,15 @@ def long_line(voice, monkeypatch) -> Line:
 
 
 @pytest.mark.parametrize("count", [0, pytest.param(1, marks=pytest.mark.slow), 3])
-def test_a_reader_may_leave_at_any_chunk(synthesizer, long_line, count) -> None:
+def test_a_reader_may_leave_at_any_chunk(synthesizer, long_line, count, batches) -> None:
     stream = stream_line(synthesizer, long_line, ENDLESS)
     for _ in range(count):
         next(stream)
     stream.close()
-    at_close = stream._batch.status.frames
+    at_close = batches[-1].status.frames
     assert list(stream) == []
     wait_until_free(synthesizer)
-    assert stream._batch.status.frames == at_close
+    assert batches[-1].status.frames == at_close
     with pytest.raises(RuntimeError, match="closed before its end"):
         _ = stream.spoken
     rendered = render_lines(synthesizer, [long_line], ENDLESS)
@@ -370,10 +399,10 @@ def test_a_stream_that_was_closed_before_it_had_the_model_computes_nothing(
     assert begun == []
 
 
-def test_fifty_leavers_leave_nothing_behind(model, long_line) -> None:
+def test_many_leavers_leave_nothing_behind(model, long_line) -> None:
     synthesizer = Synthesizer(model, Engine("graph"))
     before, noise = speech_threads(), np.random.default_rng(0)
-    for _ in range(50):
+    for _ in range(20):
         with stream_lines(synthesizer, [long_line] * 2, ENDLESS) as stream:
             for _ in range(noise.integers(0, 6)):
                 next(stream)
@@ -384,12 +413,12 @@ def test_fifty_leavers_leave_nothing_behind(model, long_line) -> None:
     wait_until(lambda: not speech_threads() - before)
 
 
-def test_codes_wait_while_a_reader_does_not_read(synthesizer, long_line) -> None:
+def test_codes_wait_while_a_reader_does_not_read(synthesizer, long_line, batches) -> None:
     """Beyond the bound nothing is decoded until a chunk is taken, or no frame is left to make."""
     options = GenerateOptions(1, LONG, guard=False, retries=0, chunk_frames=(10,))
     stream = stream_line(synthesizer, long_line, options)
-    wait_until(lambda: stream._batch.status.frames >= 150)
-    assert stream._speeches[0].queued == QUEUED_FRAMES
+    wait_until(lambda: batches[-1].status.frames >= 150)
+    assert batches[-1].speeches[0].queued == QUEUED_FRAMES
     first = next(stream)
     chunks = list(stream)
     assert stream.spoken[0].report.frames == sum(len(chunk.codes) for chunk in [first, *chunks])

@@ -10,18 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from qwen3_tts_morph.morph.checkpoint import find as checkpoint_module
 from qwen3_tts_morph.morph.checkpoint.find import fingerprint, is_checkpoint, list_checkpoints, missing_files
 from qwen3_tts_morph.morph.checkpoint.json_file import MOST_BYTES
 
 from tests.morph.checkpoint.test_find import link, put
 
 NOBODY = 65534
-
-
-@pytest.fixture(autouse=True)
-def no_warning_yet() -> None:
-    checkpoint_module._say_skipped.cache_clear()
 
 
 @pytest.fixture

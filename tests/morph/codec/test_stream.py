@@ -48,12 +48,8 @@ def test_a_line_of_any_length_has_the_samples_of_the_whole_line(model, frames):
 @pytest.mark.parametrize(
     "sizes",
     [
-        (1,),
-        pytest.param((2,), marks=pytest.mark.slow),
-        pytest.param((3, 1), marks=pytest.mark.slow),
+        *(pytest.param(sizes, marks=pytest.mark.slow) for sizes in ((1,), (2,), (3, 1), (25,), (73,))),
         (7,),
-        (25,),
-        (73,),
         (330,),
     ],
     ids=str,

@@ -41,7 +41,7 @@ def decode(model, rows, frames: int = 30, seq_groups: int = 5, on_frame=None, gu
     )
 
 
-@pytest.mark.parametrize("seq_groups", [15, 5])
+@pytest.mark.parametrize("seq_groups", [15, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_line_is_the_same_alone_and_in_any_batch(load, seq_groups: int) -> None:
     """In fp32 on the CPU, where another batch size rounds the same for these shapes."""
     model = load("tiny", "custom_voice")

@@ -151,18 +151,6 @@ def test_teacher_forcing_does_not_look_ahead(load, attention):
     assert not torch.allclose(one[:, 9], two[:, 9])
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@torch.inference_mode()
-def test_a_pass_after_cached_positions_is_causal(load, attention):
-    """Several passes over several positions each equal one pass over all of them."""
-    model = load("tiny", "base", "fp32", attention)
-    predictor = Predictor(model.talker.code_predictor)
-    inputs = torch.randn(2, 9, model.width, generator=torch.Generator().manual_seed(1))
-    whole, cache = predictor._run(inputs, 0, None), predictor._new_cache()
-    parts = [predictor._run(inputs[:, start:end], start, cache) for start, end in ((0, 4), (4, 7), (7, 9))]
-    assert torch.allclose(torch.cat(parts, dim=1), whole, atol=1e-5)
-
-
 @pytest.fixture
 def fresh(checkpoint):
     """Return a separate model, which a test may change."""

@@ -14,8 +14,10 @@ from qwen3_tts_morph.morph.decode.request import LatePart, LineRequest
 from qwen3_tts_morph.morph.decode.source import Ahead, GivenLines, rows_of
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
+from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 from tests.morph.decoding import assert_equal, line_requests, prompts_of
+from tests.morph.pairwise import each_value
 
 OPTIONS = GenerateOptions(5, Sampling(), batch_size=3)
 ENGINES = ["eager", "graph"]
@@ -107,8 +109,13 @@ def requests_of(prompts, late: bool) -> list[LineRequest]:
     ]
 
 
-@pytest.mark.parametrize("schedule", [one_at_a_time, all_at_once, at_random])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("engine", "schedule"),
+    each_value(
+        {engine: engine for engine in ENGINES},
+        {schedule.__name__: schedule for schedule in (one_at_a_time, all_at_once, at_random)},
+    ),
+)
 def test_late_text_gives_the_codes_of_the_same_text_at_once(load, recording, engine, schedule):
     """No row is stepped without its text, and the random stream does not move on while it is stopped."""
     model = load("tiny", "base")
@@ -183,11 +190,12 @@ def test_given_lines_never_wait():
         GivenLines([]).wait()
 
 
-def test_prompts_of_lines_that_wait_are_made_while_the_device_works(load):
-    prompts = prompts_of(load("tiny", "custom_voice"), rows=[0] * 6)
+def test_prompts_of_lines_that_wait_are_made_while_the_device_works(load, monkeypatch):
+    prompts, asked, make = prompts_of(load("tiny", "custom_voice"), rows=[0] * 6), [], Prompt.make_inputs
+    monkeypatch.setattr(Prompt, "make_inputs", lambda prompt: (asked.append(prompt), make(prompt))[1])
 
     def made() -> list[int]:
-        return [index for index, one in enumerate(prompts) if isinstance(one.inputs._made, torch.Tensor)]
+        return [index for index, one in enumerate(prompts) if any(one is other for other in asked)]
 
     source = GivenLines(line_requests(prompts))
     source.take()

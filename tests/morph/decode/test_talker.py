@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.talker import TABLE_STEP, Talker
+from qwen3_tts_morph.morph.decode import talker as talker_module
+from qwen3_tts_morph.morph.decode.talker import Talker
 from qwen3_tts_morph.morph.voice.prompt import Prompt, embed_frames
 
 LENGTHS = (9, 4, 1)
@@ -67,20 +70,19 @@ def test_each_step_of_a_batch_equals_the_complete_line_alone(load, lengths, atte
 
 
 @torch.inference_mode()
-def test_angles_continue_beyond_the_first_table(load):
+def test_angles_continue_beyond_the_first_table(load, monkeypatch):
     """The RoPE table grows as a line gets longer."""
     model = load()
-    talker = Talker(model, prompts_of(model))
-    wanted = Talker(model, prompts_of(model))
-    wanted.step_number = TABLE_STEP + 20
-    for step in (0, TABLE_STEP, TABLE_STEP + 20):
-        talker.step_number = step
-        cos, sin = talker._angles()
-    assert torch.equal(cos, wanted._angles()[0])
-    rows = torch.tensor(LENGTHS) + TABLE_STEP + 20
-    positions = rows[:, None].expand(3, -1, -1)
-    theirs = model.talker.model.rotary_emb(cos, positions)
-    assert torch.equal(cos, theirs[0]) and torch.equal(sin, theirs[1])
+    frames = torch.randint(64, (len(LENGTHS), 7, 16), generator=torch.Generator().manual_seed(5))
+
+    def spoken() -> list[torch.Tensor]:
+        talker = Talker(model, prompts_of(model))
+        talker.prefill()
+        return [talker.step(frames[:, step])[1] for step in range(7)]
+
+    wanted = spoken()
+    monkeypatch.setattr(talker_module, "TABLE_STEP", 2)
+    assert all(torch.equal(*pair) for pair in zip(spoken(), wanted, strict=True))
 
 
 def test_a_frame_is_embedded_as_the_sum_of_all_its_groups(load):
@@ -121,8 +123,18 @@ def test_nothing_stays_on_the_model(load):
 def test_flash_attentions_mask_is_the_plain_one_as_integers(load, monkeypatch):
     """FlashAttention itself needs a GPU; its mask is ``[B, T]``, 1 at positions to attend to."""
     model = load()
-    talker = Talker(model, prompts_of(model, (3, 1), (1, 1)))
+    talkers = [Talker(model, prompts_of(model, lengths, (1, 1))) for lengths in ((3, 1), (3, 3))]
     monkeypatch.setattr(model.talker.config, "_attn_implementation", "flash_attention_2")
-    talker.step_number = 1
-    assert talker._mask().tolist() == [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]]
-    assert Talker(model, prompts_of(model, (3, 3), (1, 1)))._mask() is None
+    masks: list[torch.Tensor | None] = []
+
+    def note(_: object, given: object, named: dict[str, Any]) -> None:
+        masks.append(named["attention_mask"])
+        raise InterruptedError
+
+    hook = model.talker.model.layers[0].register_forward_pre_hook(note, with_kwargs=True)
+    for talker in talkers:
+        talker.step_number = 1
+        with pytest.raises(InterruptedError):
+            talker.step(torch.zeros(2, 16, dtype=torch.int64))
+    hook.remove()
+    assert masks[0].tolist() == [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]] and masks[1] is None

@@ -21,6 +21,7 @@ from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 
 from tests.morph.decoding import SEEDS, assert_equal, graph_lines, guards_of, line_requests, prompts_of
+from tests.morph.recorded import AsOnGpu
 
 
 class OutOfResources(Exception):
@@ -113,7 +114,7 @@ def test_a_graph_that_owns_its_temporaries_has_no_prefill_kernels(model, monkeyp
     """Triton refuses such memory; prefills that are not captured may use kernels."""
     monkeypatch.setattr(fused, "graphs_keep_memory", lambda device: True)
     monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 10**6 if captured else 0)
-    monkeypatch.setattr(GraphDecoder, "_synchronous", False)  # as on a GPU: a CPU captures nothing
+    monkeypatch.setattr(graph, "CapturedGraphs", AsOnGpu)
     ops = PromptKernels(OutOfResources("no"), good=10**6)
     use(monkeypatch, Kernels(OutOfResources("no"), good=10**6), ops)
     prompts = prompts_of(model)[:1]
@@ -146,7 +147,7 @@ def test_a_single_lines_short_prompt_has_its_own_kernels(model, monkeypatch, kee
     options = GenerateOptions(5, Sampling())
     wanted = GraphDecoder(1).decode(model, lines(), options)
     monkeypatch.setattr(fused, "graphs_keep_memory", lambda device: keeps)
-    monkeypatch.setattr(GraphDecoder, "_synchronous", False)  # as on a GPU: a CPU does not pad
+    monkeypatch.setattr(graph, "CapturedGraphs", AsOnGpu)
     passes = replace(torch_passes(), prompt=short)
     monkeypatch.setattr(fused, "choose_frame", lambda weights: (passes, None))
     engine = GraphDecoder(1)

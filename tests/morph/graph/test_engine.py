@@ -26,6 +26,7 @@ from qwen3_tts_morph.morph.graph.engine import (
 )
 from qwen3_tts_morph.morph.graph.readback import LAG
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 
 from tests.morph.decoding import (
     CHECKPOINT_OF,
@@ -41,7 +42,13 @@ from tests.morph.decoding import (
     prompts_of,
 )
 from tests.morph.pairwise import pairwise
-from tests.morph.recorded import Recordings
+from tests.morph.recorded import AsOnGpu, Recordings, note_graphs
+
+# Recordings call each function before they record it.
+RECORDED = [
+    pytest.param(False, id="plain", marks=pytest.mark.slow),
+    pytest.param(True, id="recorded"),
+]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,10 @@ def test_a_line_is_the_same_alone_and_in_any_batch(load, seq_groups):
     assert_equal(swapped[::-1], together)
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, FILTERED], ids=["greedy", "filtered"])
+@pytest.mark.parametrize(
+    "sampling",
+    [pytest.param(GREEDY, id="greedy", marks=pytest.mark.slow), pytest.param(FILTERED, id="filtered")],
+)
 def test_lines_through_fewer_rows_are_the_same_as_alone(load, sampling):
     """Rows are refilled as lines end; neither the rows nor the order nor the other lines change a code."""
     model = load("tiny-1.7B", "custom_voice")
@@ -112,7 +122,7 @@ def test_lines_through_fewer_rows_are_the_same_as_alone(load, sampling):
     assert_equal(turned[::-1], alone)
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("recorded", RECORDED)
 def test_refilling_keeps_all_rows_busy(load, monkeypatch, recorded):
     """A free row takes the next line soon, so the number of frames is close to the minimum for these rows."""
     model = load("tiny", "custom_voice")
@@ -139,6 +149,7 @@ def test_one_recording_serves_other_texts_seeds_and_settings(load, monkeypatch):
     model = load("tiny", "custom_voice")
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     monkeypatch.setattr(Recordings, "made", 0)
+    made = note_graphs(monkeypatch)
     prompts, engine = prompts_of(model), GraphDecoder(2)
     runs = [
         ((0, 1), 5, GREEDY, [1, 2]),
@@ -158,11 +169,12 @@ def test_one_recording_serves_other_texts_seeds_and_settings(load, monkeypatch):
             ),
             theirs,
         )
-    assert Recordings.made == len(engine._graphs.recordings)
-    assert sum(key[0] == "frame" for key in engine._graphs.recordings) == 2
+    [recordings] = [one.recordings for one in made]
+    assert Recordings.made == len(recordings)
+    assert sum(key[0] == "frame" for key in recordings) == 2
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("recorded", RECORDED)
 def test_the_cache_grows_for_a_line_longer_than_expected(load, monkeypatch, recorded):
     """Larger windows, then a larger cache in the middle of a line: no frame is lost or changed."""
     model = load("tiny", "custom_voice")
@@ -289,7 +301,7 @@ def test_a_first_frame_that_is_heard_is_not_read_late_and_changes_no_code(load, 
     model = load("tiny", "custom_voice")
     prompts = prompts_of(model)
     alone = [graph_lines(model, [prompt], 5, Sampling(), [3])[0] for prompt in prompts]
-    monkeypatch.setattr(GraphDecoder, "_synchronous", False)  # as on a GPU: frames are read late
+    monkeypatch.setattr(graph, "CapturedGraphs", AsOnGpu)
     engine, made, heard = GraphDecoder(2), [], [[] for _ in prompts]
     monkeypatch.setattr(
         engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
@@ -319,22 +331,19 @@ def test_a_heard_line_s_text_is_written_behind_its_first_codes(load, monkeypatch
     alone = [graph_lines(model, [prompt], 5, Sampling(), [3])[0] for prompt in prompts]
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     engine, steps = GraphDecoder(1), []
-    for name, owner in (("_codes", engine), ("_advance", engine), ("put_texts", Buffers)):
-        made = getattr(owner, name)
-        monkeypatch.setattr(
-            owner, name, lambda *given, name=name, made=made: (steps.append(name), made(*given))[1]
-        )
+    run, put_texts = Recordings.run, Buffers.put_texts
+    monkeypatch.setattr(
+        Recordings, "run", lambda one, key, call: (steps.append(key[0]), run(one, key, call))[1]
+    )
+    monkeypatch.setattr(Buffers, "put_texts", lambda *given: (steps.append("texts"), put_texts(*given))[1])
     options = GenerateOptions(5, Sampling())
     for number in (0, 1, 2, 0, 1):
         lines = line_requests(prompts, None, [3] * 3)
         heard = replace(lines[number], on_launch=lambda _: None)
         [ours] = engine.decode(model, [replace(heard, cancelled=lambda: True), heard], options)[1:]
         assert torch.equal(ours.codes, alone[number].codes)
-    split = steps[steps.index("_codes") :]
-    assert split == ["_codes", "put_texts", "_advance"] * (len(split) // 3), (
-        "and no text of a line that is gone"
-    )
-    assert not engine._unwritten
+    split = [step for step in steps[steps.index("codes") :] if step in ("codes", "texts", "advance")]
+    assert split == ["codes", "texts", "advance"] * (len(split) // 3), "and no text of a line that is gone"
 
 
 def test_space_is_reserved_for_what_a_line_is_likely_to_need(load):
@@ -357,6 +366,10 @@ def test_replays_on_cuda_return_the_eager_engines_codes(checkpoint, monkeypatch,
         GenerateOptions(seq_groups, GREEDY),
         experiment=one_stream(model),
     )
+    made, begin = [], CapturedGraphs.__init__
+    monkeypatch.setattr(
+        CapturedGraphs, "__init__", lambda one, *given: (made.append(one), begin(one, *given))[1]
+    )
     engine = GraphDecoder(len(rows))
     for _ in range(3):  # plain, captured, replayed
         ours = engine.decode(
@@ -365,7 +378,7 @@ def test_replays_on_cuda_return_the_eager_engines_codes(checkpoint, monkeypatch,
             GenerateOptions(seq_groups, GREEDY),
         )
         assert_equal(ours, theirs)
-    assert engine.fallback is None and all(engine._graphs._graphs.values())
+    assert engine.fallback is None and made[0].has(("frame", seq_groups, engine.context))
 
 
 @pytest.mark.gpu

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from qwen3_tts_morph.morph.waveform.incremental import RowStream
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
+from tests.morph.held import note_buffers
 from tests.morph.model.weights.moving import move
 from tests.morph.recorded import Recordings
 
@@ -38,15 +40,14 @@ def fresh(checkpoint):
 def test_a_model_that_was_moved_in_between_is_used_on_its_current_device(fresh, monkeypatch, recorded):
     if recorded:
         monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    prompts, engine = prompts_of(fresh), GraphDecoder(4)
+    held, prompts, engine = note_buffers(monkeypatch), prompts_of(fresh), GraphDecoder(4)
     wanted = engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
     fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
-    cache = StorageWeakRef(engine._slots.cache.keys.untyped_storage())
     move(fresh.module)
     assert_equal(
         engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted
     )
-    assert cache.expired()
+    assert [one.is_released for one in held] == [True, False], "the old caches are held"
     assert fused.expired(), "the engine holds weights of a model that has left"
     with torch.no_grad():
         for parameter in fresh.talker.parameters():
@@ -55,8 +56,8 @@ def test_a_model_that_was_moved_in_between_is_used_on_its_current_device(fresh, 
     assert not torch.equal(changed[0].codes[:2], wanted[0].codes[:2]), "old weights were used"
 
 
-def test_free_releases_caches_and_graphs(load):
-    model = load("tiny", "custom_voice")
+def test_free_releases_caches_and_graphs(load, monkeypatch):
+    model, held = load("tiny", "custom_voice"), note_buffers(monkeypatch)
     prompts, engines = prompts_of(model), DecoderPool()
 
     def decode():
@@ -64,13 +65,12 @@ def test_free_releases_caches_and_graphs(load):
         return engines.decoder(model, requests, options).decode(model, requests, options)
 
     first = decode()
-    slots = engines._decoders[False]._slots
-    workspace = slots.workspace.empty("qkv", (1, 8), torch.float32)
-    kept = (slots.cache.keys, slots.text, slots.angles.cos, workspace)
-    held = [StorageWeakRef(one.untyped_storage()) for one in kept]
-    del slots, workspace, kept
+    workspace = held[0].buffers().workspace.empty("qkv", (1, 8), torch.float32)
+    scratch = StorageWeakRef(workspace.untyped_storage())
+    del workspace
+    assert not held[0].is_released and not scratch.expired()
     engines.free()
-    assert all(one.expired() for one in held)
+    assert held[0].is_released and scratch.expired()
     assert_equal(decode(), first)
 
 
@@ -128,8 +128,8 @@ def test_a_line_begins_again_where_the_model_was_moved(fresh, monkeypatch):
         return made
 
     wanted = decode()
-    ask = engine._views.confirm
-    monkeypatch.setattr(engine._views, "confirm", lambda: assumed.append(ask()) or assumed[-1])
+    ask = KeptWeights.confirm
+    monkeypatch.setattr(KeptWeights, "confirm", lambda views: assumed.append(ask(views)) or assumed[-1])
     assert_equal(decode(), wanted)
     assert all(assumed)
     move(fresh.module)
@@ -206,28 +206,31 @@ def test_an_engine_that_is_dropped_is_freed_at_once(load, monkeypatch):
 
 
 def test_a_batch_keeps_its_decoder_and_single_lines_have_another():
-    engines = DecoderPool()
+    engines, decoders = DecoderPool(), []
 
     def rows(count: int, batch_size: int = 16, device: str = "cuda") -> int:
-        return engines._decoder(count, batch_size, torch.device(device)).batch
+        model, options = SimpleNamespace(device=torch.device(device)), GenerateOptions(batch_size=batch_size)
+        decoders.append(engines.decoder(model, [None] * count, options))
+        return decoders[-1].batch
 
     assert [rows(count) for count in (3, 2, 1, 5, 3)] == [4, 4, 1, 8, 8]
     assert [rows(18), rows(5), rows(2), rows(18, 6), rows(18, 1)] == [16, 16, 2, 6, 1]
     assert [rows(count, 512) for count in (65, 128, 100, 60, 300, 512, 342, 341)] == [
         128, 128, 128, 64, 320, 512, 512, 384
     ]  # fmt: skip
-    assert len(engines._decoders) == 2
+    assert decoders[0] is decoders[1] and decoders[3] is decoders[4] and decoders[0] is not decoders[2]
     assert [rows(count, 6, "cpu") for count in (3, 2, 1, 5, 18)] == [3, 2, 1, 5, 6], "no row is left unused"
 
 
-def test_an_overflow_in_fp16_is_reported_and_does_not_affect_the_next_line(fresh):
+def test_an_overflow_in_fp16_is_reported_and_does_not_affect_the_next_line(fresh, monkeypatch):
     fresh.module.half()
+    held = note_buffers(monkeypatch)
     prompts, engine = prompts_of(fresh), GraphDecoder()
     wanted = engine.decode(
         fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)
     )
     with torch.inference_mode():
-        engine._slots.cache.keys.fill_(torch.nan)  # as an idle row's may be
+        held[-1].buffers().cache.keys.fill_(torch.nan)  # as an idle row's may be
     assert_equal(
         engine.decode(
             fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)

@@ -204,8 +204,8 @@ def test_the_folder_is_looked_at_for_few_of_many_lines(cache, monkeypatch, full)
     for number in range(400):
         cache.keep_words(f"{number:064x}", "words")
     size = cache.size().bytes
-    looks, look = [], LineCache._files
-    monkeypatch.setattr(LineCache, "_files", lambda self: looks.append(self) or look(self))
+    looks, look = [], os.listdir
+    monkeypatch.setattr(os, "listdir", lambda folder: looks.append(folder) or look(folder))
     others = [replace(cache, most_bytes=size if full else 2 * size) for _ in range(2)]  # as two processes
     for number in range(400, 500):
         others[number % 2].keep_words(f"{number:064x}", "words")

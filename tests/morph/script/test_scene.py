@@ -34,6 +34,7 @@ from qwen3_tts_morph.morph.words.timing import WordTime
 from tests.morph.batch.test_stream import ENGINES, wait_until_free
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.kept.speaking import Scripted, Watched, end, put
+from tests.morph.pairwise import each_value
 from tests.patience import PATIENCE
 
 SCRIPT = """
@@ -71,8 +72,9 @@ def joined(chunks: list[SceneChunk]) -> np.ndarray:
     return np.concatenate([chunk.samples for chunk in chunks])
 
 
-@pytest.mark.parametrize("gap_s", [0.3, 0.0])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("engine", "gap_s"), each_value({engine: engine for engine in ENGINES}, {"0.3": 0.3, "0.0": 0.0})
+)
 def test_the_chunks_joined_are_the_track(model, cast, engine, gap_s) -> None:
     synthesizer, script = Synthesizer(model, Engine(engine)), ScriptRequest(SCRIPT, cast, gap_s=gap_s)
     stream = stream_script(synthesizer, script, SHORT)

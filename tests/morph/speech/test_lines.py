@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.line_state import LineState
 from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -16,6 +15,8 @@ from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech import pieces as render
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.pieces import LinePieces
+from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
@@ -269,19 +270,23 @@ class Endings:
     """Makes takes end as listed by their seeds, the others by themselves; ``seeds`` are those of all takes."""
 
     def __init__(self, monkeypatch, **told: str):
-        ends, judge = {int(seed[1:]): end for seed, end in told.items()}, LineState._judge
+        ends, judge = {int(seed[1:]): end for seed, end in told.items()}, LinePieces.judge
         self.seeds: list[int] = []
 
-        def judge_as_told(line: LineState, piece: Piece, decoded: Decoded, wave: np.ndarray) -> None:
-            self.seeds.append(piece.seed_of(line.takes.number))
-            judge(line, piece, replace(decoded, ended=ends.get(self.seeds[-1], "eos")), wave)
+        def judge_as_told(
+            parts: LinePieces, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1
+        ) -> Take:
+            self.seeds.append(piece.seed_of(number))
+            told = replace(decoded, ended=ends.get(self.seeds[-1], "eos"))
+            return judge(parts, piece, told, wave, number)
 
-        monkeypatch.setattr(LineState, "_judge", judge_as_told)
+        monkeypatch.setattr(LinePieces, "judge", judge_as_told)
 
 
 @pytest.fixture
 def free_judge(monkeypatch):
-    """A random model's speech has any length, so a take is judged only by how decoding ended."""
+    """A random model's speech has any length, so a take is judged only by how decoding ended; none is long."""
+    monkeypatch.setattr(pieces, "longest_frames", lambda _: 8)
     monkeypatch.setattr(pieces, "judge_end", lambda text, decoded, *_: decoded.ended)
 
 

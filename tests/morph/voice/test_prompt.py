@@ -6,7 +6,6 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.options import Sampling
-from qwen3_tts_morph.morph.voice import prompt as prompt_module
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Context, Prompt, PromptBuilder, build_prompt, check_language
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -185,15 +184,14 @@ def test_the_default_sampling_fits_into_the_context(load):
     assert Sampling().max_frames < load().config.talker_config.max_position_embeddings
 
 
-def test_what_only_a_line_has_is_projected_when_it_is_read(load, recording, monkeypatch):
+def test_what_only_a_line_has_is_projected_when_it_is_read(load, recording):
     model = load("tiny", "base")
     builder = PromptBuilder(model)
     voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
     builder.build("Hi.", voice)  # what lines have in common is made
     projected = []
-    project = prompt_module._project
-    monkeypatch.setattr(
-        prompt_module, "_project", lambda model, ids: projected.append(ids.shape[1]) or project(model, ids)
+    hook = model.talker.text_projection.register_forward_hook(
+        lambda module, given, made: projected.append(made.shape[1])
     )
     prompt = builder.build("Hello there.", voice)
     assert not projected
@@ -203,6 +201,7 @@ def test_what_only_a_line_has_is_projected_when_it_is_read(load, recording, monk
     assert len(projected) == 2 and len(rows) == len(prompt.trailing) == prompt.text_tokens
     prompt.make_text()
     assert prompt.text_rows is rows and len(projected) == 2
+    hook.remove()
 
 
 @pytest.mark.parametrize("kind", list(CHECKPOINT_OF))

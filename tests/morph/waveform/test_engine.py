@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec, RowSettings
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, random_codes, signal_to_noise
-from tests.morph.recorded import Recordings
+from tests.morph.recorded import Recordings, note_graphs
 
 BF16_DB = 12  # against float32; upstream's own bf16 has 15
 FP16_DB = 20  # three more bits of mantissa
@@ -179,9 +179,9 @@ def test_rows_of_all_lengths_are_captured_before_a_line_waits_for_them(model, mo
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((3, 30, 299))]
     wanted = [BatchCodec(model).decode_waveforms([line])[0] for line in lines]
     monkeypatch.setattr(waveforms, "CapturedGraphs", Recordings)
-    engine = BatchCodec(model, rows=RowSettings(largest=360))
+    graphs, engine = note_graphs(monkeypatch), BatchCodec(model, rows=RowSettings(largest=360))
     engine.prepare()
-    assert [*engine._replays.recordings] == [("row", size) for size in reversed(engine.sizes)]
+    assert [[*one.recordings] for one in graphs] == [[("row", size) for size in reversed(engine.sizes)]]
     made = Recordings.made
     for ours, theirs in zip([engine.decode_waveforms([line])[0] for line in lines], wanted, strict=True):
         assert_near(ours, theirs)
@@ -190,7 +190,7 @@ def test_rows_of_all_lengths_are_captured_before_a_line_waits_for_them(model, mo
 
 def test_nothing_is_captured_ahead_where_nothing_can_be(model, monkeypatch):
     engine = BatchCodec(model)
-    monkeypatch.setattr(BatchCodec, "_try", lambda *_: pytest.fail("a row was decoded"))
+    monkeypatch.setattr(waveforms, "synthesise", lambda *_: pytest.fail("a row was decoded"))
     engine.prepare()
 
 

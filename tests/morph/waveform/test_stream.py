@@ -12,11 +12,14 @@ from qwen3_tts_morph.morph.codec.forward import TorchOps
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.engine import Choice, Engine
+from qwen3_tts_morph.morph.waveform import choose
 from qwen3_tts_morph.morph.waveform import stream as stream_module
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec
+from qwen3_tts_morph.morph.waveform.incremental import RowStream
 from qwen3_tts_morph.morph.waveform.references import References
 from qwen3_tts_morph.morph.waveform.stream import SharedRow, SingleLines
 
-from tests.morph.codec_lines import FLOAT32_DB, random_codes, signal_to_noise
+from tests.morph.codec_lines import FLOAT32_DB, note_references, random_codes, signal_to_noise
 
 UPSTREAM, BATCH = Choice("eager", "upstream", "test"), Choice("graph", "batch", "test")
 
@@ -59,21 +62,19 @@ def test_a_number_that_begins_again_has_nothing_of_the_line_before(model, choice
 
 
 @pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
-def test_a_reference_is_decoded_once_for_all_streams(model, choice):
+def test_a_reference_is_decoded_once_for_all_streams(model, choice, monkeypatch):
     reference, codes = random_codes(model, 30, 7), random_codes(model, 10)
     whole = decode_waveform(model, codes, reference)
-    engine = Engine("eager")
-    states = []
-    for _ in range(2):
+    engine, begun = Engine("eager"), note_references(monkeypatch)
+    for number in range(3):
         codec = engine.open_codec(model, choice, 2)
         for line in (0, 1, 2):
             codec.begin(line, reference)
         for ours in codec.launch(dict.fromkeys((0, 1, 2), codes)).wait().values():
             assert len(ours) == len(whole) and signal_to_noise(whole, ours) > FLOAT32_DB
-        states.append(engine._streams.references.after(reference, lambda *_: pytest.fail("made again")))
-    assert states[0] is states[1]
-    engine.free()
-    assert len(engine._streams.references) == 0 and engine._streams._kept is None
+        assert len(begun) == (1 if number < 2 else 2), "not again, before the engine has been freed"
+        if number == 1:
+            engine.free()
 
 
 @pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
@@ -121,10 +122,14 @@ def test_the_least_recently_used_reference_is_released():
     assert len(references) == 0, "states of another device serve no more"
 
 
-def test_a_row_serves_the_next_stream_if_it_fits(model):
-    engine = Engine("graph")
-    rows = [engine.open_codec(model, BATCH, lines)._row for lines in (4, 3, 2, 1, 2)]
-    assert rows[0] is rows[1] is rows[2] and rows[3] is not rows[2] and rows[4].lines == 2
+def test_a_row_serves_the_next_stream_if_it_fits(model, monkeypatch):
+    engine, made = Engine("graph"), list[RowStream]()
+    monkeypatch.setattr(
+        stream_module, "RowStream", lambda *given: (made.append(RowStream(*given)), made[-1])[1]
+    )
+    for lines in (4, 3, 2, 1, 2):
+        engine.open_codec(model, BATCH, lines)
+    assert [row.lines for row in made] == [4, 1, 2]
 
 
 def test_a_codec_that_looks_too_far_back_is_left_to_upstream(model, monkeypatch, caplog):
@@ -133,7 +138,7 @@ def test_a_codec_that_looks_too_far_back_is_left_to_upstream(model, monkeypatch,
     assert "original codec" in caplog.text and "13 frames" in caplog.text
 
 
-def test_a_kernel_that_fails_is_replaced_within_the_step(model):
+def test_a_kernel_that_fails_is_replaced_within_the_step(model, monkeypatch):
     """The step before it and the step after it have the samples of the whole line."""
 
     class Broken(TorchOps):
@@ -145,15 +150,15 @@ def test_a_kernel_that_fails_is_replaced_within_the_step(model):
                 raise RuntimeError("out of shared memory")
             return super().finish(*arguments)
 
+    monkeypatch.setattr(
+        choose, "BatchCodec", lambda *given, **more: BatchCodec(*given, **{**more, "ops": Broken()})
+    )
     engine, codes = Engine("graph"), random_codes(model, 30)
-    batch = engine._waveforms.batch_codec(model)
-    batch.look_up()
-    batch._ops_here = Broken()
     codec = engine.open_codec(model, BATCH, 1)
     codec.begin(0, None)
     ours = np.concatenate([codec.launch({0: codes[begin : begin + 10]}).wait()[0] for begin in (0, 10, 20)])
     assert signal_to_noise(decode_waveform(model, codes), ours) > FLOAT32_DB
-    assert "out of shared memory" in batch.fallback.why and Broken.calls == 2
+    assert "out of shared memory" in engine.describe(model, BATCH) and Broken.calls == 2
 
 
 @pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])

@@ -18,6 +18,7 @@ from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.speech.takes import ERROR
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.fields import LONGEST_INTERVAL_S
@@ -85,7 +86,7 @@ def speak(facts: ServerFacts, lines: Sequence[Line], options: GenerateOptions = 
 
 def spoken_there(speaker: Speaker, line: Line, options: GenerateOptions) -> Spoken:
     """The same line at the server, without HTTP."""
-    with stream_line(speaker._synthesizer, line, options) as stream:
+    with stream_line(Synthesizer(speaker.model), line, options) as stream:
         for _ in stream:
             pass
         return stream.spoken[0]

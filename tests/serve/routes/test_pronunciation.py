@@ -84,10 +84,8 @@ def test_the_server_and_its_voices_have_lists(serve: Callable[..., Client], tmp_
     (tmp_path / "Ann.pronunciation.txt").write_text("SQL", encoding="utf-8")
     refused = client.post(wanted(voice="Ann"))
     assert refused.status_code == 400 and "Ann.pronunciation.txt cannot be read" in refused.text
-    client.speaker._lists = ()
-    plain = client.speaker.fingerprint
-    client.speaker._lists = (NAMES,)
-    assert client.speaker.fingerprint != plain, "clients that keep lines notice another list"
+    plain = serve(ServerOptions(rows=1), "custom_voice").speaker
+    assert client.speaker.fingerprint != plain.fingerprint, "clients that keep lines notice another list"
 
 
 def test_a_client_sends_the_text_as_it_is_read_and_shows_the_words(telling: Client) -> None:

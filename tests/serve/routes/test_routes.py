@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
@@ -18,7 +20,6 @@ from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.logs import RequestFormatter, request_id
 from qwen3_tts_morph.serve.routes import access_log
-from qwen3_tts_morph.serve.routes import voices as voices_module
 from qwen3_tts_morph.serve.routes.app import FILES, create_app
 from qwen3_tts_morph.serve.routes.metrics import Metrics
 from qwen3_tts_morph.serve.routes.voices import OPENAI_VOICES, VoiceBook
@@ -94,14 +95,14 @@ def test_a_voice_file_that_goes_while_the_folder_is_read_is_left_out(
     for name in ("Ann", "Ben"):
         save_voice(voice, tmp_path / f"{name}.safetensors")
     client = serve(ServerOptions(voices=tmp_path), "base")
-    state_of = voices_module._state_of
+    stat = Path.stat
 
-    def gone(path) -> tuple[int, int] | None:
+    def gone(path: Path, **more: Any) -> os.stat_result:
         if path.name == "Ann.safetensors":
-            path.unlink()
-        return state_of(path)
+            path.unlink(missing_ok=True)
+        return stat(path, **more)
 
-    monkeypatch.setattr(voices_module, "_state_of", gone)
+    monkeypatch.setattr(Path, "stat", gone)
     assert [one["id"] for one in client.get("/v1/audio/voices").json()["voices"]] == ["Ben"]
     assert client.post(asked(voice="Ann")).status_code == 404
 

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.morph.model.weights.moving import move
 from tests.morph.model.weights.stacking import stacked, unstack
+from tests.morph.pairwise import each_value
 
 
 def heads(kind: str = "linear", count: int = 15) -> torch.nn.ModuleList:
@@ -155,8 +156,12 @@ def save_state(model, folder, monkeypatch) -> None:
     save_file(model.upstream.state_dict(), folder / "model.safetensors", metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("save", [save_pretrained, save_state])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("precision", "save"),
+    each_value(
+        {"fp32": "fp32", "bf16": "bf16"}, {save.__name__: save for save in (save_state, save_pretrained)}
+    ),
+)
 def test_a_stacked_model_saves_and_loads_back_bit_equal(checkpoint, tmp_path, monkeypatch, precision, save):
     source, copy = checkpoint("tiny", "base"), tmp_path / "copy"
     model = load_model(source, LoadOptions(precision, "sdpa"))

@@ -8,6 +8,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import kitten_text_processing
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech import pieces
@@ -15,7 +16,7 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.speech.pieces import LinePieces, cut_line, piece_limit
 from qwen3_tts_morph.morph.speech.texts import whole_text
-from qwen3_tts_morph.morph.text import english, normalize
+from qwen3_tts_morph.morph.text import english
 from qwen3_tts_morph.morph.text.normalize import FIGURES, LONGEST_INPUT, Normalizer
 from qwen3_tts_morph.morph.text.pieces import split_arriving
 from qwen3_tts_morph.morph.text.profile import TextProfile
@@ -137,7 +138,7 @@ def written_at_once(text: str) -> str:
 
 def test_texts_that_are_written_out_part_by_part_are_those_that_are_written_out_at_once(monkeypatch) -> None:
     """Long sentences with figures too; only of words in capitals, none of these sentences has more than others."""
-    monkeypatch.setattr(normalize, "_library", lambda: read_figures)
+    monkeypatch.setattr(kitten_text_processing, "normalize_text", read_figures)
     draws = random.Random(6)
     figures = [*WORDS, "3,", "$5", "1999", "50%", "the BBC", "7/8/2009;", "iPhone", "No. 4", "12", "she:"]
     for _ in range(25):
@@ -158,7 +159,9 @@ def test_texts_that_are_written_out_part_by_part_are_those_that_are_written_out_
 @pytest.mark.parametrize("row", ["1/2/2003 and ", "1/2/2003, ", "It was $5. ", "25. "])
 def test_the_first_piece_of_a_text_of_figures_does_not_wait_for_the_others(monkeypatch, row: str) -> None:
     calls: list[str] = []
-    monkeypatch.setattr(normalize, "_library", lambda: lambda text: calls.append(text) or read_figures(text))
+    monkeypatch.setattr(
+        kitten_text_processing, "normalize_text", lambda text: calls.append(text) or read_figures(text)
+    )
     text = (row * 20_000)[:20_000]
     pieces = split_arriving(Normalizer("en").parts(text), LIMIT)
     next(pieces)
