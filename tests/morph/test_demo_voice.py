@@ -51,7 +51,7 @@ def test_it_has_the_published_format(demo):
     assert "(0.02B Base," in demo.summary()
 
 
-@pytest.mark.parametrize("frames", [45, pytest.param(305, id="beyond one chunk", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("frames", [20, pytest.param(305, id="beyond one chunk", marks=pytest.mark.slow)])
 def test_the_codec_engine_makes_its_waveforms(demo, frames):
     """In torch operations and float32, the error is at least 80 dB below upstream's signal."""
     prompt = build_prompt(demo, "A kettle sang in the kitchen.", preset_voice(demo, "emma"))
@@ -124,8 +124,8 @@ def test_upstreams_own_methods_load_it_and_speak(recording):
         naming = wrapper.from_pretrained(folder, tts_model_type="custom_voice")
     torch.manual_seed(0)
     voice = {"ref_audio": (recording, RATE), "x_vector_only_mode": True}
-    [clone], rate = cloning.generate_voice_clone("Good evening.", "english", max_new_tokens=60, **voice)
-    [preset], _ = naming.generate_custom_voice("Good evening.", "heart", "english", max_new_tokens=60)
+    [clone], rate = cloning.generate_voice_clone("Good evening.", "english", max_new_tokens=20, **voice)
+    [preset], _ = naming.generate_custom_voice("Good evening.", "heart", "english", max_new_tokens=20)
     assert rate == RATE
     assert all(len(one) > RATE // 4 and np.abs(one).max() > 0.05 for one in (clone, preset))
 
