@@ -87,16 +87,18 @@ ON_TRANSFORMERS_5 = (
     *("voice/test_prompt", "voice/test_voice"),
     *("decode/test_eager", "decode/test_talker", "decode/test_predictor"),
     *("codec/test_upstream", "model/test_model", "model/test_rope"),
+    "waveform/test_engine::test_lines_of_different_lengths_equal_upstreams",
 )
 # Cases of these files that the default run has on transformers 4, not on the newest. They compare what is ours with
 # what is ours; or another case has what they need of transformers: the demo voice's clones are as test_parity's, each
 # of the predictor's passes is as upstream's own (teacher forcing, in both attentions), its frames at 15 groups are as
-# test_parity's, and the tail is ours.
+# test_parity's, and the tail is ours. The codec of many lines is compared with upstream's on the tiny checkpoint.
 OURS_ALONE = (
     "test_demo_voice::test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar",
     "test_demo_voice::test_both_engines_decode_the_same_codes",
     "test_demo_voice::test_its_codes_equal_upstreams",
     "test_demo_voice::test_presets_and_clones_speak_from_the_same_folder",
+    "test_demo_voice::test_the_codec_engine_makes_its_waveforms",
     "test_parity::test_the_first_frames_sequential_groups_are_exact",
     "test_parity::test_attached_upstream_equals_our_engine",
     "decode/test_predictor::test_a_frame_equals_the_plain_formula",

@@ -171,6 +171,7 @@ def test_a_line_is_heard_before_the_run_ends_as_it_is_saved(page: ComfyPage) -> 
     page.load(read_old_workflow(SPEAKERS))
     set_widget(page, SPEECH, "text", TEXT)
     set_widget(page, SPEECH, "seed", page.seed + 11)
+    sizes = page.page.evaluate(WIDGETS)
     kind, data = page.run()
     assert kind == "execution_success", data
     wait_for_the_end(page)
@@ -178,6 +179,10 @@ def test_a_line_is_heard_before_the_run_ends_as_it_is_saved(page: ComfyPage) -> 
     samples, _, runs = heard(page)
     assert runs[0] == 0, "nothing was heard before the run had ended"
     assert np.array_equal(samples, saved(page.server, 2)), "what was heard is not what was saved"
+    page.page.wait_for_function(ALL_ENDED)
+    assert page.page.locator(".morph-clip").count() == 2, "the list is there"
+    now = page.page.evaluate(WIDGETS)
+    assert now == [[*names, "speech_clips", "shown_text"] for names in sizes], "the player's widget is gone"
     assert page.problems() == []
 
 
@@ -315,6 +320,7 @@ def test_a_sound_device_that_opens_late_needs_no_click(page: ComfyPage) -> None:
     page.page.wait_for_function("() => window.__ended.length === 1")
 
 
+@pytest.mark.slow  # by default where somebody has clicked, above
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_after_the_run_the_list_is_there_and_the_player_is_not(page: ComfyPage) -> None:
     page.page.evaluate("() => { window.__state = 'suspended' }")  # also where nobody has clicked
