@@ -184,7 +184,7 @@ def test_the_report_says_when_the_batch_codec_does_not_run(model):
     )
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 8])
+@pytest.mark.parametrize("batch_size", [1, pytest.param(2, marks=pytest.mark.slow), 8])
 def test_greedy_lines_equal_the_eager_engines(graph, eager, batch_size):
     options = GenerateOptions(15, GREEDY, batch_size)
     ours = render_lines(graph, lines_of(graph.model), options)

@@ -137,7 +137,7 @@ def test_other_settings_are_untouched(trained, stock, monkeypatch, seq_groups):
         )
 
 
-@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("engine", [pytest.param("eager", marks=pytest.mark.slow), "graph"])
 def test_the_tail_can_be_left_out(folder, load, engine):
     model = load_model(folder, LoadOptions("fp32", "sdpa"))
     other = load_model(Path(folder), LoadOptions("fp32", "sdpa"))
