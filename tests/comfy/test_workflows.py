@@ -241,7 +241,7 @@ def frames_of(report: str) -> list[int]:
         # By default it runs from the page, below.
         pytest.param("Clone a voice and speak", marks=pytest.mark.slow),
         "1 Start here - preset speakers",
-        "Design a voice",
+        pytest.param("Design a voice", marks=pytest.mark.slow),  # a designed voice speaks below
     ],
 )
 def test_speech_is_as_long_as_its_report_says(
