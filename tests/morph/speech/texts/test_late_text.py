@@ -103,7 +103,11 @@ class Starved:
 
 @pytest.mark.parametrize(
     ("synthesizer", "text"),
-    [("eager", THREE), *(("graph", text) for text in (THREE, *TEXTS[:2]))],
+    [
+        *(("graph", text) for text in (THREE, *TEXTS[:2])),
+        ("eager", THREE),
+        *(pytest.param("eager", text, marks=pytest.mark.slow) for text in TEXTS[:2]),
+    ],
     indirect=["synthesizer"],
 )
 def test_sentences_are_the_same_however_the_text_comes(synthesizer, voice, text) -> None:
