@@ -1,0 +1,154 @@
+"""Judge what ``lab.adapters.speak`` wrote: the speaker (Resemblyzer), the words (whisper-base) and the pitch.
+
+    python -m lab.adapters.judge SPOKEN --recordings FOLDER --others VOICES --keep
+
+FOLDER has the speaker's own recordings of the same lines, VOICES a folder of recordings for each other speaker. A line
+is compared with the speaker's other recordings, not with that of its own text; it is identified when these are closer
+than every other speaker's. ``--keep`` adds the rows to ``lab/benchmarks/results/adapters.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+
+from ..benchmarks.moods.measures import measure
+from ..benchmarks.origin import Origin, add_output
+from ..benchmarks.results import FOLDER, add_rows, installed_versions
+from ..judges.asr import Recogniser
+from ..judges.clips import load_clip
+from ..judges.speaker import SpeakerEncoder, cosine, identify, profile
+from ..judges.stats import Figure, mean, ratio, share
+from .pairs import read_texts
+from .speak import SPOKEN
+
+RESULTS = "adapters.json"
+OWN = "the recordings themselves"
+SPEAKER = "the speaker"  # in ``identify``
+DIGITS = {"similarity": 2, "identified": 0, "wrong": 1, "pitch_hz": 0}  # of the page's table
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One line: similarity to the speaker's other recordings, whether they are the closest, words, and pitch in Hz."""
+
+    similarity: float
+    identified: bool
+    word_errors: int
+    words: int
+    pitch_hz: float
+
+
+@dataclass(frozen=True)
+class Judges:
+    """What hears, and whom it compares with.
+
+    Args:
+        recogniser: of words.
+        encoder: of speakers.
+        recordings: the speaker's, embedded, by name of the line.
+        others: the profiles of other speakers.
+    """
+
+    recogniser: Recogniser
+    encoder: SpeakerEncoder
+    recordings: Mapping[str, np.ndarray]
+    others: Mapping[str, np.ndarray]
+
+    def hear(self, path: Path, text: str) -> Heard:
+        """Judge a line, whose name is the file's."""
+        audio = load_clip(path)
+        embedding = self.encoder.embed(audio)
+        own = profile([one for name, one in self.recordings.items() if name != path.stem])
+        words = self.recogniser.judge(audio, text)
+        return Heard(
+            similarity=cosine(embedding, own),
+            identified=identify(embedding, {SPEAKER: own, **self.others}) == SPEAKER,
+            word_errors=words.word_errors,
+            words=words.words,
+            pitch_hz=2 ** (measure(*soundfile.read(path, dtype="float32")).pitch / 12),
+        )
+
+
+def figures_of(lines: Sequence[Heard]) -> dict[str, Figure]:
+    """Return the figures of lines by name; shares are in percent."""
+    found = share([one.identified for one in lines])
+    return {
+        "similarity": mean([one.similarity for one in lines]),
+        "identified": Figure(100 * found.value, 100 * found.low, 100 * found.high, found.lines),
+        "wrong": ratio([100 * one.word_errors for one in lines], [one.words for one in lines]),
+        "pitch_hz": mean([one.pitch_hz for one in lines]),
+    }
+
+
+def row(strength: str, figures: Mapping[str, Figure], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the results: each figure, and its interval."""
+    values = {name: round(one.value, 3) for name, one in figures.items()}
+    ends = {f"{name}_95": [round(one.low, 3), round(one.high, 3)] for name, one in figures.items()}
+    more = {**about, "failed": about["failed"].get(strength)}
+    return {
+        "table": "adapter",
+        "strength": strength,
+        "lines": figures["pitch_hz"].lines,
+        **values,
+        **ends,
+        **more,
+    }
+
+
+def describe(one: Mapping[str, Any]) -> str:
+    """Return a row as a row of a table in Markdown, as docs/trained_voices.md has it."""
+    cells = [one["strength"], str(one["lines"])]
+    for name, digits in DIGITS.items():
+        low, high = one[f"{name}_95"]
+        cells.append(f"{one[name]:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})")
+    return f"| {' | '.join(cells)} |"
+
+
+def judge(asked: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the rows: the recordings themselves, then each strength."""
+    texts = read_texts(asked.recordings)
+    encoder = SpeakerEncoder()
+    about = json.loads((asked.spoken / SPOKEN).read_text(encoding="utf-8"))
+    own = {name: encoder.embed(load_clip(asked.recordings / f"{name}.wav")) for name in texts}
+    others = {
+        place.name: profile([encoder.embed(load_clip(path)) for path in sorted(place.glob("*.wav"))])
+        for place in sorted(asked.others.iterdir() if asked.others else [])
+    }
+    judges, rows = Judges(Recogniser(asked.whisper), encoder, own, others), []
+    folders = {OWN: asked.recordings, **{name: asked.spoken / name for name in about["failed"]}}
+    about["others"] = sorted(others)
+    for name, folder in folders.items():
+        heard = [judges.hear(folder / f"{line}.wav", text) for line, text in texts.items()]
+        rows.append(row(name, figures_of(heard), about))
+        print(describe(rows[-1]), flush=True)
+    return [{**one, **asdict(Origin.of(asked.commit))} for one in rows]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, judge, and print and keep the rows."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.adapters.judge", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("spoken", type=Path, help="folder that lab.adapters.speak wrote")
+    parser.add_argument("--recordings", type=Path, required=True, help="the speaker's wavs of the same lines")
+    parser.add_argument("--others", type=Path, help="folder with a folder of wavs for each other speaker")
+    parser.add_argument("--whisper", type=Path, default=Path("artifacts/whisper-base"))
+    parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
+    add_output(parser)
+    asked = parser.parse_args(arguments)
+    rows = judge(asked)
+    if asked.keep:
+        document = {"machine": rows[0]["spoken_on"], "versions": installed_versions(), "rows": rows}
+        add_rows(document, (asked.out or FOLDER) / RESULTS)
+
+
+if __name__ == "__main__":
+    main()
