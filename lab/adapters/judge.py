@@ -1,6 +1,6 @@
 """Judge what ``lab.adapters.speak`` wrote: the speaker (Resemblyzer), the words (whisper-base) and the pitch.
 
-    python -m lab.adapters.judge SPOKEN --recordings FOLDER --others VOICES --keep
+    python -m lab.adapters.judge SPOKEN SPOKEN --recordings FOLDER --others VOICES --keep
 
 FOLDER has the speaker's own recordings of the same lines, VOICES a folder of recordings for each other speaker. A line
 is compared with the speaker's other recordings, not with that of its own text; it is identified when these are closer
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from .pairs import read_texts
 from .speak import SPOKEN
 
 RESULTS = "adapters.json"
-OWN = "the recordings themselves"
+OWN, ALONE = "the recordings themselves", "0"  # as strengths
 SPEAKER = "the speaker"  # in ``identify``
 DIGITS = {"similarity": 2, "identified": 0, "wrong": 1, "pitch_hz": 0}  # of the page's table
 
@@ -88,48 +88,50 @@ def figures_of(lines: Sequence[Heard]) -> dict[str, Figure]:
     }
 
 
-def row(strength: str, figures: Mapping[str, Figure], about: Mapping[str, Any]) -> dict[str, Any]:
+def row(strength: str, lines: Sequence[Heard], about: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the results: each figure, and its interval."""
+    figures = figures_of(lines)
     values = {name: round(one.value, 3) for name, one in figures.items()}
     ends = {f"{name}_95": [round(one.low, 3), round(one.high, 3)] for name, one in figures.items()}
     more = {**about, "failed": about["failed"].get(strength)}
-    return {
-        "table": "adapter",
-        "strength": strength,
-        "lines": figures["pitch_hz"].lines,
-        **values,
-        **ends,
-        **more,
-    }
+    return {"table": "adapter", "strength": strength, "lines": len(lines), **values, **ends, **more}
 
 
 def describe(one: Mapping[str, Any]) -> str:
-    """Return a row as a row of a table in Markdown, as docs/trained_voices.md has it."""
-    cells = [one["strength"], str(one["lines"])]
+    """Return a row as a row of a table in Markdown, as docs/training_adapters.md has it."""
+    trained, strength = one["training"], one["strength"]
+    what = f"{trained['layers']}, {trained['lines']} lines" if trained else ""
+    cells = [what if strength not in (OWN, ALONE) else "", strength, str(one["lines"])]
     for name, digits in DIGITS.items():
         low, high = one[f"{name}_95"]
         cells.append(f"{one[name]:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})")
     return f"| {' | '.join(cells)} |"
 
 
-def judge(asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the rows: the recordings themselves, then each strength."""
-    texts = read_texts(asked.recordings)
+def load_judges(asked: argparse.Namespace, names: Iterable[str]) -> Judges:
+    """Return the judges, who know the recordings of these names and the other speakers."""
     encoder = SpeakerEncoder()
-    about = json.loads((asked.spoken / SPOKEN).read_text(encoding="utf-8"))
-    own = {name: encoder.embed(load_clip(asked.recordings / f"{name}.wav")) for name in texts}
+    own = {name: encoder.embed(load_clip(asked.recordings / f"{name}.wav")) for name in names}
     others = {
         place.name: profile([encoder.embed(load_clip(path)) for path in sorted(place.glob("*.wav"))])
         for place in sorted(asked.others.iterdir() if asked.others else [])
     }
-    judges, rows = Judges(Recogniser(asked.whisper), encoder, own, others), []
-    folders = {OWN: asked.recordings, **{name: asked.spoken / name for name in about["failed"]}}
-    about["others"] = sorted(others)
-    for name, folder in folders.items():
-        heard = [judges.hear(folder / f"{line}.wav", text) for line, text in texts.items()]
-        rows.append(row(name, figures_of(heard), about))
-        print(describe(rows[-1]), flush=True)
-    return [{**one, **asdict(Origin.of(asked.commit))} for one in rows]
+    return Judges(Recogniser(asked.whisper), encoder, own, others)
+
+
+def judge(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the rows: the recordings themselves, then each folder's strengths."""
+    texts = read_texts(asked.recordings)
+    judges = load_judges(asked, texts)
+
+    def hear(folder: Path) -> list[Heard]:
+        return [judges.hear(folder / f"{name}.wav", text) for name, text in texts.items()]
+
+    said = [json.loads((place / SPOKEN).read_text(encoding="utf-8")) for place in asked.spoken]
+    yield row(OWN, hear(asked.recordings), {**said[0], "failed": {}, "training": None})
+    for place, about in zip(asked.spoken, said, strict=True):
+        for strength in about["failed"]:
+            yield row(strength, hear(place / strength), about)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -137,14 +139,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m lab.adapters.judge", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("spoken", type=Path, help="folder that lab.adapters.speak wrote")
+    parser.add_argument("spoken", type=Path, nargs="+", help="folders that lab.adapters.speak wrote")
     parser.add_argument("--recordings", type=Path, required=True, help="the speaker's wavs of the same lines")
     parser.add_argument("--others", type=Path, help="folder with a folder of wavs for each other speaker")
     parser.add_argument("--whisper", type=Path, default=Path("artifacts/whisper-base"))
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
     add_output(parser)
     asked = parser.parse_args(arguments)
-    rows = judge(asked)
+    rows = []
+    for one in judge(asked):
+        print(describe(one), flush=True)
+        others = sorted(place.name for place in asked.others.iterdir()) if asked.others else []
+        rows.append({**one, "others": others, **asdict(Origin.of(asked.commit))})
     if asked.keep:
         document = {"machine": rows[0]["spoken_on"], "versions": installed_versions(), "rows": rows}
         add_rows(document, (asked.out or FOLDER) / RESULTS)
