@@ -37,10 +37,12 @@ DIGITS = {"similarity": 2, "identified": 0, "wrong": 1, "pitch_hz": 0}  # of the
 
 @dataclass(frozen=True)
 class Heard:
-    """One line: similarity to the speaker's other recordings, whether they are the closest, words, and pitch in Hz."""
+    """One line: similarity to the speaker's other recordings, whether they are the closest (None: there are no other
+    speakers), words, and pitch in Hz.
+    """
 
     similarity: float
-    identified: bool
+    identified: bool | None
     word_errors: int
     words: int
     pitch_hz: float
@@ -70,7 +72,7 @@ class Judges:
         words = self.recogniser.judge(audio, text)
         return Heard(
             similarity=cosine(embedding, own),
-            identified=identify(embedding, {SPEAKER: own, **self.others}) == SPEAKER,
+            identified=identify(embedding, {SPEAKER: own, **self.others}) == SPEAKER if self.others else None,
             word_errors=words.word_errors,
             words=words.words,
             pitch_hz=2 ** (measure(*soundfile.read(path, dtype="float32")).pitch / 12),
@@ -79,13 +81,18 @@ class Judges:
 
 def figures_of(lines: Sequence[Heard]) -> dict[str, Figure]:
     """Return the figures of lines by name; shares are in percent."""
-    found = share([one.identified for one in lines])
+    known = [one.identified for one in lines if one.identified is not None]
     return {
         "similarity": mean([one.similarity for one in lines]),
-        "identified": Figure(100 * found.value, 100 * found.low, 100 * found.high, found.lines),
+        **({"identified": percent(share(known))} if known else {}),
         "wrong": ratio([100 * one.word_errors for one in lines], [one.words for one in lines]),
         "pitch_hz": mean([one.pitch_hz for one in lines]),
     }
+
+
+def percent(one: Figure) -> Figure:
+    """Return a share in percent."""
+    return Figure(100 * one.value, 100 * one.low, 100 * one.high, one.lines)
 
 
 def row(strength: str, lines: Sequence[Heard], about: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,8 +110,8 @@ def describe(one: Mapping[str, Any]) -> str:
     what = f"{trained['layers']}, {trained['lines']} lines" if trained else ""
     cells = [what if strength not in (OWN, ALONE) else "", strength, str(one["lines"])]
     for name, digits in DIGITS.items():
-        low, high = one[f"{name}_95"]
-        cells.append(f"{one[name]:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})")
+        low, high = one.get(f"{name}_95", (0, 0))
+        cells.append(f"{one[name]:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})" if name in one else "")
     return f"| {' | '.join(cells)} |"
 
 

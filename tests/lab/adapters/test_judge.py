@@ -1,0 +1,59 @@
+"""What the judges say of lines, as rows, and the page's table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from lab.adapters.judge import ALONE, OWN, Heard, Judges, describe, figures_of, row
+from lab.judges.asr import compare
+
+RATE = 24000
+
+
+class Knows:
+    """Hears the words that were asked for less the last one, and speakers by the loudness of a recording."""
+
+    def judge(self, audio: np.ndarray, text: str) -> Any:
+        return compare(text, text.rpartition(" ")[0])
+
+    def embed(self, audio: np.ndarray) -> np.ndarray:
+        return np.array([1.0, 0.0]) if np.abs(audio).max() > 0.5 else np.array([0.0, 1.0])
+
+
+def hear(path: Path, others: dict[str, np.ndarray]) -> Heard:
+    loud, quiet, judge = np.array([1.0, 0.0]), np.array([0.0, 1.0]), Knows()
+    recordings = {"a": quiet, "b": loud}  # the line's own recording does not count
+    return Judges(judge, judge, recordings, others).hear(path, "one two three four")  # type: ignore[arg-type]
+
+
+def test_a_line_is_compared_with_the_other_recordings(tmp_path: Path) -> None:
+    time = np.arange(RATE) / RATE
+    soundfile.write(
+        tmp_path / "a.wav", 0.4 * sum(np.sin(240 * k * np.pi * time) / k for k in (1, 2, 3)), RATE
+    )
+    heard = hear(tmp_path / "a.wav", {"other": np.array([0.0, 1.0])})
+    assert (heard.similarity, heard.identified, heard.word_errors, heard.words) == (1.0, True, 1, 4)
+    assert heard.pitch_hz == pytest.approx(120, rel=0.02)
+    assert hear(tmp_path / "a.wav", {}).identified is None
+
+
+def test_a_row_has_figures_with_intervals_and_what_was_trained() -> None:
+    lines = [Heard(0.6, True, 1, 10, 100.0), Heard(0.8, False, 0, 10, 120.0)]
+    found = figures_of(lines)
+    assert {name: one.value for name, one in found.items()} == pytest.approx(
+        {"similarity": 0.7, "identified": 50, "wrong": 5, "pitch_hz": 110}
+    )
+    about = {"failed": {"1": 2}, "training": {"layers": "all", "lines": 7}}
+    one = row("1", lines, about)
+    assert one["failed"] == 2 and one["similarity_95"] == [0.6, 0.8]
+    assert describe(one).startswith("| all, 7 lines | 1 | 2 | 0.70 (0.60 to 0.80) | 50 (")
+    assert describe(row(ALONE, lines, about)).startswith("|  | 0 | 2 |")
+    alone = row(OWN, [Heard(0.6, None, 0, 5, 100.0)], {"failed": {}, "training": None})
+    assert "identified" not in alone and "|  | 0.0 (0.0 to 0.0) | 100 (100 to 100) |" in describe(alone)
+    assert json.dumps(alone)
