@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..text.names import name_key
 from ..text.scripts.script import RESERVED, split_mood, with_mood
@@ -53,6 +54,21 @@ class Cast(Mapping[str, Voice]):
         """Return a name as the cast has it, None if nobody is called so."""
         return next((known for known in self.parts if name_key(known) == name_key(name)), None)
 
+    def spoken_by(self, own: Mapping[str, Any]) -> Cast:
+        """Return a cast in which characters, and their moods, are spoken by something of their own (``Voice.by``).
+
+        ``own``: by name; a mood that it names has its own.
+        """
+        known = {name_key(name): by for name, by in own.items()}
+        parts = dict(self.parts)
+        for name, part in self.parts.items():
+            mood = split_mood(name)
+            for key in map(name_key, (name, mood[0]) if mood else (name,)):
+                if key in known:
+                    parts[name] = _spoken_by(part, known[key])
+                    break
+        return Cast(parts)
+
     def describe_found(self) -> str:
         """Return a line that says where the voices were found that have been used and were not given; "" for none."""
         found = [
@@ -61,6 +77,14 @@ class Cast(Mapping[str, Voice]):
             if (part := self.parts[name]).origin != GIVEN
         ]
         return f"Voices found by name: {', '.join(found)}." if found else ""
+
+
+def _spoken_by(part: Part, by: Any) -> Part:
+    def make() -> Voice:
+        voice = part.make()
+        return voice if voice.by is by else replace(voice, by=by)  # prompts know a voice by its identity
+
+    return replace(part, make=make)
 
 
 def join_parts(*groups: Mapping[str, Part]) -> Cast:

@@ -88,9 +88,10 @@ def find_characters(model: ManagedModel | ServedModel, cast: Mapping[str, Voice]
     from ...morph.voice.cast import PRESET, SAVED, given_parts, join_parts, named_parts
     from ..folders import voice_library
 
-    library = voice_library()
-    return join_parts(
-        given_parts(cast or {}),
+    library, given = voice_library(), cast or {}
+    found = join_parts(
+        given_parts(given),
         named_parts(SAVED, library.names(), lambda name: library.load(name, model.clone_recording)),
         named_parts(PRESET, model.speakers(), lambda name: model.preset_voice(name, "")),
     )
+    return found.spoken_by({name: voice.by for name, voice in given.items() if voice.by is not None})

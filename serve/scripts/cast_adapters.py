@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from ...morph.batch.by_voice import ByVoice
 from ...morph.batch.speaks import Speaks
 from ...morph.model.adapter import Adapter
 from ...morph.synthesizer import Synthesizer
-from ...morph.voice.cast import Cast, Part
-from ...morph.voice.voice import Voice
+from ...morph.voice.cast import Cast
 from ..terminal.engine import find_adapters, folders_of, read_adapters
 
 
@@ -38,16 +37,17 @@ class CastAdapters:
         return cls(dict(zip(names, read_adapters(found), strict=True)))
 
     def mark(self, cast: Cast) -> Cast:
-        """Return a cast whose voices say which adapter speaks them; ValueError for a name that it does not have."""
-        parts = dict(cast.parts)
+        """Return a cast whose voices, with their moods, say which adapter speaks them.
+
+        Raises:
+            ValueError: for a name that the cast does not have.
+        """
         for name in self.given:
-            spelled = cast.spelled(name)
-            if spelled is None:
+            if cast.spelled(name) is None:
                 raise ValueError(
                     f"--cast-lora names {name!r}, who is not in the cast: add --cast {name}=VOICE"
                 )
-            parts[spelled] = _marked(parts[spelled], name)
-        return Cast(parts)
+        return cast.spoken_by({name: name for name in self.given})
 
     def facts(self) -> dict[str, Any]:
         """Return, as JSON's values, what decides the sound of these characters; {} for none."""
@@ -64,10 +64,3 @@ class CastAdapters:
                 own = synthesizer.with_adapter(adapter, strength, path)
                 others[name] = opened.enter_context(Batch(own, rows, linger_s=None))
             yield ByVoice(main, others) if others else main
-
-
-def _marked(part: Part, name: str) -> Part:
-    def make() -> Voice:
-        return replace(part.make(), by=name)
-
-    return replace(part, make=make)

@@ -1,4 +1,6 @@
-"""What everything that speaks lines promises: a device, several, this pack's server, and vLLM-Omni's recorded answers.
+"""What everything that speaks lines promises: a device, several, a character's own model, servers.
+
+Servers are this pack's, and vLLM-Omni with recorded answers.
 
 What only one of them does is tested beside it: ``tests/morph/batch``, ``tests/morph/kept``, ``tests/serve/remote``.
 """
@@ -20,6 +22,7 @@ import torch
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.batch import speech as speech_module
 from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.by_voice import ByVoice
 from qwen3_tts_morph.morph.batch.fleet import Fleet
 from qwen3_tts_morph.morph.batch.queue import BatchClosed
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
@@ -133,6 +136,50 @@ def devices(load, second, long_words) -> Way:
     return local(load("tiny", "custom_voice"), second)
 
 
+class Characters(ByVoice):
+    """Two models: the lines of "anna" are spoken by the second."""
+
+    def __init__(self, main: Batch, own: Batch):
+        super().__init__(main, {"anna": own})
+        self.batches = (main, own)
+
+    def __enter__(self) -> Characters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for batch in self.batches:
+            batch.close()
+
+
+@pytest.fixture
+def character(load, second, long_words) -> Way:
+    """One whose lines are spoken by a model of their own; the other model is given none."""
+    models, opened = (load("tiny", "custom_voice"), second), list[Characters]()
+
+    def begin(rows: int) -> Characters:
+        opened.append(Characters(*(Batch(Synthesizer(model), rows) for model in models)))
+        return opened[-1]
+
+    def frames(which: int) -> int:
+        return sum(one.batches[which].status.frames for one in opened)
+
+    def made() -> int:
+        assert frames(0) == 0
+        return frames(1)
+
+    return Way(
+        begin,
+        made,
+        lambda: not any(one.batches[1].status.speaking for one in opened),
+        replace(preset_voice(second, "ryan"), by="anna"),
+        "^voice ryan: the model's numbers are not finite",
+        ["SEQ_GROUPS 5", second.summary(), f"characters with models of their own: {second.name}"],
+    )
+
+
 @contextmanager
 def at(client: Client) -> Iterator[Way]:
     model, speaker = client.speaker.model, client.speaker
@@ -204,7 +251,7 @@ def exchanges() -> Iterator[Way]:
         )
 
 
-@pytest.fixture(params=["device", "devices", "server", "exchanges"])
+@pytest.fixture(params=["device", "devices", "character", "server", "exchanges"])
 def way(request) -> Way:
     return request.getfixturevalue(request.param)
 

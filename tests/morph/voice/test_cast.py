@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from qwen3_tts_morph.morph.voice.cast import PRESET, SAVED, given_parts, join_parts, named_parts
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -61,3 +63,13 @@ def test_a_preset_of_any_checkpoint_fits_those_that_have_the_speaker(load):
         check_voice(load("tiny", "custom_voice"), Voice("preset", "", "heart", speaker="heart"))
     with pytest.raises(ValueError, match="was made for a"):  # only presets are of any checkpoint
         check_voice(load("tiny", "voice_design"), Voice("design", "", "x", instruct="an old man"))
+
+
+def test_a_voice_that_says_who_speaks_it_stays_the_same_object():
+    model = object()
+    anna, ben = (replace(preset(name), by=by) for name, by in (("Anna", model), ("Ben", None)))
+    voices = {"ANNA": anna, "BEN": ben}
+    cast = join_parts(given_parts(voices), named_parts(SAVED, ["Anna (angry)", "Ben (sad)"], preset))
+    spoken = cast.spoken_by({"ANNA": model})
+    assert spoken["ANNA"] is anna and spoken["BEN"] is ben
+    assert spoken["Anna (angry)"].by is model and spoken["Ben (sad)"].by is None
