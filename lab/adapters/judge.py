@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 import soundfile
+import torch
 
 from ..benchmarks.moods.measures import measure
 from ..benchmarks.origin import Origin, add_output
-from ..benchmarks.results import FOLDER, add_rows, installed_versions
+from ..benchmarks.results import FOLDER, add_rows, installed_versions, machine_name
 from ..judges.asr import Recogniser
 from ..judges.clips import load_clip
 from ..judges.speaker import SpeakerEncoder, cosine, identify, profile
@@ -115,6 +116,20 @@ def describe(one: Mapping[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def describe_training(one: Mapping[str, Any]) -> str:
+    """Return a row's training as a row of the page's other table."""
+    trained, device = one["training"], one["training"]["trained_on"]
+    cells = [
+        trained["layers"],
+        str(trained["lines"]),
+        f"{trained['speech_s']:.0f}",
+        str(trained["kept_step"]),
+    ]
+    for before, after in zip(trained["losses_before"], trained["losses"], strict=True):
+        cells.append(f"{before:.2f} to {after:.2f}")
+    return f"| {' | '.join([*cells, device, format(trained['wall_s'], '.0f')])} |"
+
+
 def load_judges(asked: argparse.Namespace, names: Iterable[str]) -> Judges:
     """Return the judges, who know the recordings of these names and the other speakers."""
     encoder = SpeakerEncoder()
@@ -159,7 +174,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         others = sorted(place.name for place in asked.others.iterdir()) if asked.others else []
         rows.append({**one, "others": others, **asdict(Origin.of(asked.commit))})
     if asked.keep:
-        document = {"machine": rows[0]["spoken_on"], "versions": installed_versions(), "rows": rows}
+        document = {
+            "machine": machine_name(torch.device("cpu")),
+            "versions": installed_versions(),
+            "rows": rows,
+        }
         add_rows(document, (asked.out or FOLDER) / RESULTS)
 
 

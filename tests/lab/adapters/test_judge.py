@@ -10,8 +10,20 @@ import numpy as np
 import pytest
 import soundfile
 
-from lab.adapters.judge import ALONE, OWN, Heard, Judges, describe, figures_of, row
+from lab.adapters.judge import (
+    ALONE,
+    OWN,
+    RESULTS,
+    Heard,
+    Judges,
+    describe,
+    describe_training,
+    figures_of,
+    row,
+)
+from lab.benchmarks.results import FOLDER
 from lab.judges.asr import compare
+from pack import ROOT
 
 RATE = 24000
 
@@ -57,3 +69,14 @@ def test_a_row_has_figures_with_intervals_and_what_was_trained() -> None:
     alone = row(OWN, [Heard(0.6, None, 0, 5, 100.0)], {"failed": {}, "training": None})
     assert "identified" not in alone and "|  | 0.0 (0.0 to 0.0) | 100 (100 to 100) |" in describe(alone)
     assert json.dumps(alone)
+
+
+def test_the_page_has_the_rows_of_the_results_file() -> None:
+    rows = json.loads((FOLDER / RESULTS).read_text(encoding="utf-8"))["rows"]
+    page = (ROOT / "docs" / "training_adapters.md").read_text(encoding="utf-8")
+    assert {row["strength"] for row in rows} >= {OWN, ALONE, "1"} and len(rows) > 4
+    for one in rows:
+        assert describe(one) in page and one["date"] in page and one["spoken_on"] in page
+        assert one["command"].startswith("python -m lab.adapters.judge ") and one["commit"]
+        assert one["training"] is None or describe_training(one) in page
+        assert one["failed"] in (0, None), "the page says that all lines ended by themselves"
