@@ -55,18 +55,21 @@ from tests.environments import (
     bring_chromium,
     choose_python,
     make_comfy,
+    make_javascript,
     make_newest,
     make_newest_transformers,
     make_plain,
     make_ray,
     make_transformers_5,
     read_versions,
+    script_tool,
 )
 
 GROUPS = ("lint", "unit", "tf5", "comfy")
 LEAST_COVERAGE = 90
 COVERED = ("morph", "postprocess", "serve")
 TYPED = (*COVERED, "nodes")
+SCRIPTS = ("web", "serve/page")  # of the pages
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 KERNELS = "tests/morph/kernels"
 NOTHING_COLLECTED = 5  # pytest's exit code
@@ -208,13 +211,27 @@ def describe_environment(name: str, folder: Path) -> str:
     return f"{name.removesuffix(' environment')}: {', '.join(f'{one} {found[one]}' for one in found)}"
 
 
-def check_code() -> list[Outcome]:
-    """Lint, format, types, and which package may import which. Each takes one core, so tests run beside it."""
+def check_code(scripts: bool) -> list[Outcome]:
+    """Lint, format, types, and which package may import which. Each takes one core, so tests run beside it.
+
+    ``scripts``: whether those of the pages are checked too.
+    """
     ruff = [COMFY_PYTHON, "-m", "ruff"]
     return [
         run_step("ruff check", [*ruff, "check", "."], beside=True),
         run_step("ruff format", [*ruff, "format", "--check", "."], beside=True),
         *check_package(),
+        *(check_scripts() if scripts else []),
+    ]
+
+
+def check_scripts() -> list[Outcome]:
+    """Check the types of the pages' scripts, and lint them."""
+    config = ROOT / "tests" / "javascript"
+    oxlint = [script_tool("oxlint"), "--config", config / "oxlint.json", *SCRIPTS]
+    return [
+        run_step("types of scripts", [script_tool("tsc"), "--project", config], beside=True),
+        run_step("lint of scripts", oxlint, beside=True),
     ]
 
 
@@ -401,7 +418,7 @@ def run_groups(request: Request) -> list[Outcome]:
     made, groups = make_environments(request)
     is_beside = "comfy" in groups
     with ThreadPoolExecutor(1) as beside:
-        checks = beside.submit(check_code) if "lint" in groups else None
+        checks = beside.submit(check_code, "scripts" in groups) if "lint" in groups else None
         others = []
         if "oldest" in groups:
             others.append(beside.submit(test_transformers_5, request, is_beside or "unit" in groups))
@@ -417,12 +434,16 @@ def run_groups(request: Request) -> list[Outcome]:
 def make_environments(request: Request) -> tuple[list[Outcome], set[str]]:
     """Make the environments of a request; return how that went, and the groups that have theirs.
 
-    In these groups "oldest" and "newest" stand for "tf5": the environment of the newest needs that of the oldest.
+    In these groups "oldest" and "newest" stand for "tf5": the environment of the newest needs that of the oldest; and
+    "scripts" is the part of "lint" that needs npm.
     """
     made, wanted, ready = [], set(request.groups), set()
     if ours := wanted - {"tf5"}:
         made.append(make_environment("ComfyUI environment", make_comfy))
         ready |= ours if made[-1].ok else set()
+    if "lint" in ready:
+        made.append(make_script_tools())
+        ready |= {"scripts"} if made[-1].ok and not made[-1].skipped else set()
     if "unit" in ready and request.everything:
         made.append(make_environment("Ray environment", make_ray))
     if "tf5" in wanted:
@@ -433,6 +454,14 @@ def make_environments(request: Request) -> tuple[list[Outcome], set[str]]:
         made.append(make_environment(name, make_newest_transformers, NEWEST_TRANSFORMERS))
         ready |= {"newest"} if made[-1].ok else set()
     return made, ready
+
+
+def make_script_tools() -> Outcome:
+    """Make the environment that checks the pages' scripts, or say why they are not checked."""
+    if not shutil.which("npm"):
+        reason = "not run: npm, which Node.js brings, is not on the PATH"
+        return Outcome("scripts of the pages", True, 0.0, skipped=Counter({reason: 1}))
+    return make_environment("JavaScript environment", make_javascript)
 
 
 # With the newest packages

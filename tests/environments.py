@@ -24,6 +24,7 @@ PLAIN = ENVS / "plain-{}.{}".format(*sys.version_info[:2])
 RAY = ENVS / "ray"  # beside ComfyUI's
 RAY_PYTHON = install.environment_python(RAY)
 FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
+JAVASCRIPT = ENVS / "javascript"  # what checks the scripts of the pages
 
 PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
 LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "import-linter==2.16")
@@ -194,6 +195,29 @@ def make_ray() -> None:
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         install.pip_install(python, *RAY_PACKAGES)
         stamp.write_text(wanted, encoding="utf-8")
+
+
+def make_javascript() -> None:
+    """Install what checks the scripts of the pages: with npm, in the versions of its lock."""
+    source, npm = ROOT / "tests" / "javascript", shutil.which("npm")
+    assert npm is not None  # run_tests.py asks before
+    wanted = (source / "package-lock.json").read_bytes()
+    stamp = JAVASCRIPT / "installed.json"
+    if stamp.exists() and stamp.read_bytes() == wanted:
+        return
+    JAVASCRIPT.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json", ".npmrc"):
+        shutil.copy(source / name, JAVASCRIPT)
+    subprocess.run([npm, "ci", "--silent", "--ignore-scripts"], cwd=JAVASCRIPT, check=True)
+    stamp.write_bytes(wanted)
+
+
+def script_tool(name: str) -> str:
+    """Return the path of a program that ``make_javascript`` installed."""
+    found = shutil.which(name, path=JAVASCRIPT / "node_modules" / ".bin")
+    if not found:
+        raise FileNotFoundError(f"{JAVASCRIPT} has no {name}: delete that folder, then run this again")
+    return found
 
 
 def link_packages(python: Path, other: Path) -> None:

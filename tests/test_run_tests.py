@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -42,7 +43,8 @@ class Steps(list):
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     found = Steps()
     monkeypatch.setattr(run_tests, "run_pytest", found)
-    for name in ("make_comfy", "make_ray", "make_transformers_5", "make_newest_transformers"):
+    made = ("make_comfy", "make_ray", "make_transformers_5", "make_newest_transformers", "make_javascript")
+    for name in made:
         monkeypatch.setattr(run_tests, name, lambda: None)
     monkeypatch.setattr(run_tests, "describe_environment", lambda name, folder: f"{folder.name}: some 1.0")
     monkeypatch.setattr(run_tests, "bring_chromium", lambda: pytest.fail("the option was not given"))
@@ -88,7 +90,8 @@ def test_an_environment_says_what_it_got(tmp_path: Path) -> None:
 def test_the_code_is_checked_beside_the_tests(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     began = threading.Event()
 
-    def check() -> list[run_tests.Outcome]:
+    def check(scripts: bool) -> list[run_tests.Outcome]:
+        assert scripts
         began.set()
         return [run_tests.Outcome("lint", False, 1.0, failed=1)]
 
@@ -98,9 +101,38 @@ def test_the_code_is_checked_beside_the_tests(steps: Steps, monkeypatch: pytest.
 
     monkeypatch.setattr(run_tests, "check_code", check)
     monkeypatch.setattr(run_tests, "test_unit", unit)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/there/{name}")
     outcomes = run_tests.run_groups(run_tests.Request(("lint", "unit")))
-    assert [step.name for step in outcomes] == ["ComfyUI environment", "lint", "unit tests", "kernel tests"]
+    made = ["ComfyUI environment", "JavaScript environment"]
+    assert [step.name for step in outcomes] == [*made, "lint", "unit tests", "kernel tests"]
     assert not run_tests.summarize(outcomes)
+
+
+@pytest.mark.parametrize("npm", [None, "/there/npm"])
+def test_scripts_are_checked_or_one_line_says_why_not(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], npm: str | None
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(run_tests, "check_code", lambda scripts: asked.append(scripts) or [])
+    monkeypatch.setattr(shutil, "which", lambda name: {"npm": npm}[name])
+    assert run_tests.summarize(run_tests.run_groups(run_tests.Request(("lint",))))
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("skipped in")]
+    assert asked == [bool(npm)] and len(said) == (0 if npm else 1)
+    assert npm or "npm" in said[0]
+
+
+def test_without_the_tools_of_scripts_the_rest_is_linted(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise subprocess.CalledProcessError(1, ["npm"])
+
+    asked: list[bool] = []
+    monkeypatch.setattr(run_tests, "check_code", lambda scripts: asked.append(scripts) or [])
+    monkeypatch.setattr(shutil, "which", lambda name: f"/there/{name}")
+    monkeypatch.setattr(run_tests, "make_javascript", fail)
+    outcomes = run_tests.run_groups(run_tests.Request(("lint",)))
+    assert asked == [False] and [step.ok for step in outcomes] == [True, False]
 
 
 def test_kernels_and_transformers_5_are_tested_beside_comfyui(

@@ -8,6 +8,7 @@ const SENT_AS_IT_IS = /\.(wav|flac|mp3|ogg)$/i // the server reads these; the br
 const LONGEST_S = 60 // of a recording that the browser reads: the server uses 30
 
 const megabytes = (bytes) => `${(bytes / 2 ** 20).toFixed(0)} MiB`
+const chosenFile = () => at("voice-file").files?.[0]
 const isRecording = (file) => file && !file.name.toLowerCase().endsWith(SUFFIX)
 
 /** Say what can be added; ``status`` is the server's. */
@@ -21,7 +22,7 @@ export function offer(status) {
 
 /** What is sent for a file is known as soon as it is chosen: its name, and whether its words are wanted. */
 export function showFile() {
-  const file = at("voice-file").files[0]
+  const file = chosenFile()
   at("transcript-field").hidden = !isRecording(file)
   if (file && !at("voice-name").value) at("voice-name").value = file.name.replace(/\.[^.]*$/, "").slice(0, 80)
 }
@@ -29,7 +30,7 @@ export function showFile() {
 /** Send what the form has; return the voice's name, and notes about the recording. */
 export async function addVoice(status, say) {
   clearErrors(at("add-form"))
-  const file = at("voice-file").files[0]
+  const file = chosenFile()
   if (!file) throw new Wrong("voice-file", "Choose a file first.")
   if (!at("voice-name").value.trim()) throw new Wrong("name", "Give the voice a name.")
   if (!at("consent").checked) throw new Wrong("consent", "A voice is added only if the person has agreed.")
@@ -60,7 +61,7 @@ async function readSound(file, rate) {
     const sound = await new OfflineAudioContext(1, 1, rate).decodeAudioData(await file.arrayBuffer())
     const channels = [...Array(sound.numberOfChannels).keys()].map((n) => sound.getChannelData(n))
     const mono = channels[0].slice(0, LONGEST_S * rate)
-    mono.forEach((_, at) => (mono[at] = channels.reduce((sum, one) => sum + one[at], 0) / channels.length))
+    mono.forEach((_, n) => { mono[n] = channels.reduce((sum, one) => sum + one[n], 0) / channels.length })
     return wavOf([mono], rate)
   } catch {
     throw new Wrong("voice-file", "This file is no sound that the browser can read: save it as wav or mp3.")

@@ -5,7 +5,8 @@ const KEY = "morph-tts-key" // in the session's storage
 export class Refused extends Error {
   constructor(message, status, param) {
     super(message[0].toUpperCase() + message.slice(1))
-    Object.assign(this, { status, param })
+    this.status = status
+    this.param = param
   }
 }
 
@@ -42,7 +43,7 @@ export async function* readEvents(response) {
     const { done, value } = await reach(reader.read(), "The connection broke off")
     if (done) return
     const parts = (rest + value).split("\n\n")
-    rest = parts.pop()
+    rest = parts.pop() ?? ""
     for (const part of parts) {
       const event = JSON.parse(part.slice(part.indexOf("data: ") + 6))
       if (event.error) throw new Refused(event.error.message, 0, event.error.param)

@@ -16,7 +16,7 @@ export function showRequest(read, hasKey) {
 
 export async function copyRequest() {
   if (navigator.clipboard) await navigator.clipboard.writeText(at("code").textContent)
-  else getSelection().selectAllChildren(at("code")) // a page of another computer, without TLS, has no clipboard
+  else getSelection()?.selectAllChildren(at("code")) // a page of another computer, without TLS, has no clipboard
   put("copied", navigator.clipboard ? "Copied" : "Marked: press Ctrl+C")
 }
 

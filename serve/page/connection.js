@@ -9,7 +9,10 @@ export class Connection {
   /** ``on``: what is called: found(status) once, now(status) for each look, voices(), gone(), key(wasWrong). */
   constructor(on) {
     // ``status``: what it said last, undefined while it is gone. ``facts``: the same, kept.
-    Object.assign(this, { on, status: undefined, facts: undefined, wantsKey: false, looks: 0 })
+    this.on = on
+    this.status = this.facts = undefined
+    this.wantsKey = false
+    this.looks = 0
   }
 
   /** Find out all that the page needs to know. */

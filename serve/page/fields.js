@@ -1,5 +1,12 @@
 // The page's fields: their errors, words for their numbers, and the request that they describe.
-export const at = (id) => document.getElementById(id)
+
+/**
+ * The page's element of this id: index.html has it.
+ * @template {string} Id
+ * @param {Id} id
+ * @returns {ElementOf<Id>}
+ */
+export const at = (id) => /** @type {any} */ (document.getElementById(id))
 
 /** Set an element's text if it has another one: screen readers read what is set again. */
 export function put(id, text) {
@@ -96,7 +103,7 @@ export function showSliders() {
 // The slider of the speed has even steps for the ear: -2 is a quarter, 2 four times.
 const readSpeed = () => Number((2 ** Number(at("speed").value)).toFixed(2))
 
-export const showSpeed = (speed) => (at("speed").value = Math.log2(speed))
+export const showSpeed = (speed) => { at("speed").value = String(Math.log2(speed)) }
 
 /** The request that the page describes: its fields, and the seed as text (JavaScript rounds numbers above 2**53). */
 export function readFields(most, voice) {

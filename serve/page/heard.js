@@ -4,19 +4,30 @@ import { at } from "./fields.js"
 /** The text below the waveform. Times are those of a track's ``words``; there is none where it has none. */
 export class HeardText {
   constructor() {
+    /** @type {HTMLElement[]} */
+    this.words = [] // those that are shown
+    this.lit = 0 // how many of them have begun
+    this.now = /** @type {HTMLElement | undefined} */ (undefined) // the one that is heard
+    /** @type {string[]} */
+    this.letters = []
+    this.rest = document.createTextNode("")
+    this.end = 0 // of the last word that is shown
     this.show()
   }
 
-  /** Show the text of a track, or nothing. */
+  /**
+   * Show the text of a track, or nothing.
+   * @param {import("./track.js").Track} [track]
+   */
   show(track) {
     this.track = track
-    this.words = [] // those that are shown, as elements
-    this.lit = 0 // how many of them have begun
-    this.now = undefined // the one that is heard
+    this.words = []
+    this.lit = 0
+    this.now = undefined
     this.letters = [...(track?.text ?? "")] // places in the text are those of Unicode characters
     this.rest = document.createTextNode("")
     at("heard").replaceChildren(this.rest)
-    this.end = 0 // of the last word that is shown
+    this.end = 0
   }
 
   /** Show the words that have come, and light up those that have begun at a time in seconds. */
@@ -38,6 +49,10 @@ export class HeardText {
     this.words.push(shown)
   }
 
+  /**
+   * @param {number} from
+   * @param {number} [to]
+   */
   part(from, to) {
     return this.letters.slice(from, to).join("")
   }

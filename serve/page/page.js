@@ -55,7 +55,7 @@ async function found(status) {
   showServer(status)
   offer(status)
   await voices.refresh()
-  for (const one of document.querySelectorAll(".of-gone")) one.hidden = true
+  for (const one of document.querySelectorAll(".of-gone")) one.toggleAttribute("hidden", true)
   changed()
 }
 
@@ -146,7 +146,7 @@ function hear(take) {
 function use({ fields, seed, voice }) {
   const values = { text: fields.input, seed, groups: fields.seq_groups, language: fields.language }
   values.instructions = fields.instructions ?? ""
-  for (const [id, value] of Object.entries(values)) at(id).value = value
+  for (const [id, value] of Object.entries(values)) Object.assign(at(id), { value })
   showSpeed(fields.speed ?? 1)
   if (voices.has(voice)) voices.choose(voice)
   changed()

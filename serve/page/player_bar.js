@@ -14,12 +14,16 @@ const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seco
 export class PlayerBar {
   /** ``loudspeaker`` is the page's; ``onPlay`` is called before a sound begins, for others to be silent. */
   constructor(loudspeaker, onPlay) {
-    Object.assign(this, { loudspeaker, onPlay, track: undefined, heard: new HeardText() })
+    this.loudspeaker = loudspeaker
+    this.onPlay = onPlay
+    this.track = /** @type {any} */ (undefined) // a Track; the buttons are disabled while there is none
+    this.heard = new HeardText()
+    this.frame = 0 // of the next update
     at("play").addEventListener("click", () => this.toggle())
     at("replay").addEventListener("click", () => this.begin(0))
     at("seek").addEventListener("input", () => this.seek(Number(at("seek").value)))
     at("seek").addEventListener("keydown", (event) => this.onKey(event))
-    at("volume").addEventListener("input", () => (loudspeaker.volume = at("volume").value / 100))
+    at("volume").addEventListener("input", () => (loudspeaker.volume = Number(at("volume").value) / 100))
     new ResizeObserver(() => this.draw()).observe(at("wave"))
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw())
   }
@@ -74,12 +78,12 @@ export class PlayerBar {
     const seconds = track?.seconds ?? 0
     const position = track?.position ?? 0
     const empty = seconds === 0
-    for (const id of ["play", "replay", "seek"]) at(id).disabled = empty
+    for (const one of [at("play"), at("replay"), at("seek")]) one.disabled = empty
     at("download").disabled = !track?.ended
     at("play").classList.toggle("sounds", this.sounds)
     at("play").setAttribute("aria-label", this.sounds ? "Pause" : "Play")
-    at("seek").max = seconds || 1
-    at("seek").value = position
+    at("seek").max = String(seconds || 1)
+    at("seek").value = String(position)
     at("seek").setAttribute("aria-valuetext", `${position.toFixed(1)} of ${seconds.toFixed(1)} seconds`)
     const shown = `${clock(position)} / ${clock(seconds)}`
     if (at("time").textContent !== shown) at("time").textContent = shown
@@ -93,7 +97,7 @@ export class PlayerBar {
     const scale = devicePixelRatio
     canvas.width = width * scale
     canvas.height = height * scale
-    const context = canvas.getContext("2d")
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"))
     context.scale(scale, scale)
     const style = getComputedStyle(canvas)
     const { peaks = [], seconds = 0, position = 0, ended } = this.track ?? {}

@@ -9,7 +9,11 @@ export const bytesOf = (audio) => Uint8Array.from(atob(audio), (char) => char.ch
 /** One request on its way. ``onSound(speaking)`` is called when the first sound has come, ``onPart`` for each part. */
 export class Speaking {
   constructor(wanted, loudspeaker, facts) {
-    Object.assign(this, { ...wanted, ended: "broken", began: performance.now() })
+    this.fields = wanted.fields
+    this.seed = wanted.seed
+    this.voice = wanted.voice
+    this.ended = "broken"
+    this.began = performance.now()
     this.abort = new AbortController()
     this.track = new Track(loudspeaker, facts.sample_rate)
     this.track.text = wanted.fields.input

@@ -21,7 +21,11 @@ export const sentenceFor = (ended) => (ENDS[ended] ?? [ended, `It ended with ${e
 export class Takes {
   /** ``onHear(take)`` and ``onUse(take)`` are called for the buttons of each. */
   constructor(onHear, onUse) {
-    Object.assign(this, { onHear, onUse, takes: [], shown: undefined })
+    this.onHear = onHear
+    this.onUse = onUse
+    /** @type {import("./speak.js").Speaking[]} */
+    this.takes = []
+    this.shown = undefined
   }
 
   /** Add one: {fields, seed, voice, track, ended}. */
@@ -41,7 +45,7 @@ export class Takes {
 
   draw() {
     const focused = document.activeElement?.closest("#takes button")
-    const place = focused && [[...at("takes").children].indexOf(focused.closest("li")), focused.className]
+    const place = focused && [[...at("takes").children].findIndex((row) => row.contains(focused)), focused.className]
     at("no-takes").hidden = this.takes.length > 0
     at("takes").replaceChildren(...this.takes.map((take) => this.row(take)))
     if (place) at("takes").children[place[0]]?.querySelector(`.${place[1]}`)?.focus()

@@ -7,13 +7,19 @@ export const PEAK_S = 0.02 // of sound that each peak is of
 
 /** The browser's loudspeaker, opened at the first click. */
 export class Loudspeaker {
+  /** @type {AudioContext | undefined} */
+  context
+  /** @type {GainNode | undefined} */
+  gain
+  level = 1
+
   /** Open it for a sample rate; return whether sound is heard. */
   async open(rate) {
     this.context ??= new AudioContext({ sampleRate: rate })
     if (!this.gain) {
       this.gain = this.context.createGain()
       this.gain.connect(this.context.destination)
-      this.volume = this.level ?? 1
+      this.volume = this.level
     }
     return openSound(this.context, DEVICE_MS)
   }
@@ -61,7 +67,7 @@ export class Track extends StreamPlayer {
       whole.set(chunk, at)
       at += chunk.length
     }
-    this.chunks = [whole]
+    this.chunks.splice(0, this.chunks.length, whole)
   }
 
   get seconds() {

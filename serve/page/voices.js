@@ -29,7 +29,7 @@ export class Voices {
     this.chosen = ""
     this.previews = new Map() // tracks by voice, language and SEQ_GROUPS
     at("search").addEventListener("input", () => this.draw())
-    at("voices").addEventListener("change", (event) => this.choose(event.target.value))
+    at("voices").addEventListener("change", ({ target }) => this.choose(/** @type {HTMLInputElement} */ (target).value))
   }
 
   /** Ask for the list; draw it if it has changed. */
@@ -64,14 +64,14 @@ export class Voices {
   }
 
   draw() {
-    const focused = document.activeElement?.closest("#voices li")?.dataset.name
+    const focused = document.activeElement?.closest("#voices li")?.getAttribute("data-name")
     const wanted = at("search").value.trim().toLowerCase()
     const shown = this.voices.filter((one) => `${one.name} ${one.kind}`.toLowerCase().includes(wanted))
     at("voices").replaceChildren(...shown.map((one) => this.row(one)))
     at("no-voices").hidden = shown.length > 0
     at("no-voices").textContent = this.voices.length ? "No voice has this in its name." : "There is no voice yet: add one."
     at("found").textContent = wanted ? `${shown.length} of ${this.voices.length} voices` : ""
-    if (focused) [...at("voices").children].find((row) => row.dataset.name === focused)?.querySelector("input").focus()
+    if (focused) [...at("voices").children].find((row) => row.getAttribute("data-name") === focused)?.querySelector("input")?.focus()
   }
 
   row({ name, kind, recipe }) {

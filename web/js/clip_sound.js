@@ -19,7 +19,9 @@ export const currentList = () => owner
 
 /** Silence every other player of the page: ComfyUI's previews and the live speech. */
 function silenceOthers() {
-  for (const other of document.querySelectorAll("audio, video")) other.pause()
+  /** @type {NodeListOf<HTMLMediaElement>} */
+  const others = document.querySelectorAll("audio, video")
+  for (const other of others) other.pause()
   document.dispatchEvent(new CustomEvent("morph.clips.play")) // live.js falls silent
 }
 

@@ -33,7 +33,7 @@ export function keep(key, shown) {
   const known = all()
   known.delete(key) // the newest is last
   known.set(key, shown)
-  for (const key of [...known.keys()].slice(0, -MOST)) known.delete(key)
+  for (const oldest of [...known.keys()].slice(0, -MOST)) known.delete(oldest)
   try {
     sessionStorage.setItem(ITEM, JSON.stringify([...known]))
   } catch (error) {

@@ -50,7 +50,13 @@ function button(text, title, onclick) {
 class ClipList {
   /** ``folds``: whether it is folded at first, and has a button that unfolds it. */
   constructor(folds) {
-    Object.assign(this, { node: undefined, clips: [], players: [], compare: false, folds, folded: folds })
+    this.node = /** @type {any} */ (undefined) // which has this list now
+    this.clips = []
+    this.players = []
+    this.compare = false
+    this.folds = this.folded = folds
+    this.frame = 0 // of the next look at what is heard
+    this.right = this.asked = 0 // guesses
     this.element = make("div", "morph-clips")
     this.lit = new LitWords((moment) => this.playFrom(moment))
     this.lit.element.dataset.captureWheel = "true" // as for the rows
@@ -63,14 +69,14 @@ class ClipList {
     this.current = undefined // index of the clip that plays or played last
     this.all = false // whether the next one follows
     this.blind = false
-    this.right = this.asked = 0 // guesses
+    this.right = this.asked = 0
     this.verdict = ""
     this.order = clips.map((_, index) => index)
     this.build()
   }
 
   get height() {
-    const rows = this.folded ? 0 : this.compare + Math.min(this.clips.length, MOST_ROWS)
+    const rows = this.folded ? 0 : Number(this.compare) + Math.min(this.clips.length, MOST_ROWS)
     const lines = this.isAlone ? 1 : 1 + rows
     const words = this.litLines && LINE * this.litLines + PADDING
     return ROW * lines + words + 2 * (PADDING + MARGIN)
@@ -291,7 +297,7 @@ class ClipList {
     const last = this.clips.length - 1
     const isRight = index === last
     this.asked++
-    this.right += isRight
+    if (isRight) this.right++
     const letter = LETTERS[this.order.indexOf(last)]
     const names = this.order.map((one, place) => `${LETTERS[place]} ${this.clips[one].name.replace(/.* /, "")}`)
     this.setBlind(false)

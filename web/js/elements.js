@@ -64,7 +64,8 @@ export function takeRoom(node, before) {
 }
 
 /** The text box of a node as Nodes 2.0 draws it. */
-const vueBox = (node) => document.querySelector(`[data-node-id="${node.id}"] textarea`)
+const vueBox = (node) =>
+  /** @type {HTMLElement | null} */ (document.querySelector(`[data-node-id="${node.id}"] textarea`))
 
 /** Nodes 2.0 gives a node the height that its elements need, but takes it from the text box first. */
 async function giveVueRoom(node, kept) {

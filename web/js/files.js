@@ -31,9 +31,10 @@ function choose(node, name) {
 function addUpload(node, accept) {
   const input = Object.assign(document.createElement("input"), { type: "file", accept })
   input.onchange = async () => {
-    if (!input.files.length) return
+    const file = input.files?.[0]
+    if (!file) return
     try {
-      choose(node, await upload(input.files[0]))
+      choose(node, await upload(file))
     } catch (error) {
       app.extensionManager.toast.add({
         severity: "error", summary: say("The file was not uploaded"), detail: error.message, life: 8000,
@@ -57,8 +58,8 @@ function addHiddenPlayer(node) {
 app.registerExtension({
   name: "MorphTTS.Files",
   nodeCreated(node) {
-    const accept = UPLOADS[node.comfyClass]
-    if (accept) addUpload(node, accept)
-    if (SAVES_AUDIO.includes(node.comfyClass)) addHiddenPlayer(node)
+    const type = node.comfyClass ?? ""
+    if (UPLOADS[type]) addUpload(node, UPLOADS[type])
+    if (SAVES_AUDIO.includes(type)) addHiddenPlayer(node)
   },
 })

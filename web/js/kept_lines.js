@@ -29,7 +29,7 @@ function makeRow() {
   const show = ({ lines, bytes }) => {
     words.textContent = say("Lines: {0}, {1} MB", lines, megabytes(bytes))
     button.disabled = !lines
-    button.style.opacity = lines ? 1 : 0.5
+    button.style.opacity = lines ? "1" : "0.5"
   }
   const tell = (error) => { words.textContent = String(error) }
   button.onclick = async () => {

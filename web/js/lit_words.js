@@ -9,6 +9,7 @@ export const LINE = 18 // pixels
 export class LitWords {
   /** ``play`` is called with the moment at which a word that was clicked begins, in seconds. */
   constructor(play) {
+    this.heard = this.now = /** @type {number | undefined} */ (undefined) // the last word that has begun; the one that sounds
     this.element = make("div", "morph-lit", "", say("Click a word to play from there"))
     this.element.onclick = ({ target }) => {
       const word = this.words[target.dataset.word]
@@ -38,7 +39,8 @@ export class LitWords {
     const heard = at === undefined ? undefined : this.words.findLastIndex(([, start]) => start <= at)
     const now = heard >= 0 && at < this.words[heard][2] ? heard : undefined
     if (heard === this.heard && now === this.now) return
-    Object.assign(this, { heard, now })
+    this.heard = heard
+    this.now = now
     this.element.classList.toggle("morph-lit-plays", heard !== undefined)
     this.spans.forEach((span, place) => {
       span.classList.toggle("morph-lit-heard", place <= heard)

@@ -23,7 +23,7 @@ const SPEAKING = ["MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSwe
 const runs = new Map() // stream id -> Run
 const shown = new Map() // execution id of a node -> the Run that its widget shows
 const api = app.api
-let context, gain, asked, last // last: the Run that began last
+let speaker, gain, asked, last // speaker: the page's audio context; last: the Run that began last
 let caughtUp = false // whether this page has asked for the streams that began before it
 let refusal // why the server does not answer this page, until a node has shown it
 
@@ -31,13 +31,13 @@ const setting = (name) => app.extensionManager.setting.get(name)
 
 /** The page's audio context: at the speech's own rate, or chunks would be resampled one by one, with clicks between. */
 function audio(sampleRate) {
-  if (context?.sampleRate !== sampleRate) {
-    context = new AudioContext({ sampleRate })
-    gain = context.createGain()
-    gain.connect(context.destination)
+  if (speaker?.sampleRate !== sampleRate) {
+    speaker = new AudioContext({ sampleRate })
+    gain = speaker.createGain()
+    gain.connect(speaker.destination)
   }
   setVolume(setting(VOLUME))
-  return context
+  return speaker
 }
 
 function setVolume(percent) {
@@ -96,7 +96,10 @@ function time(seconds) {
 /** One stream: its player, its words, and the element that shows it. */
 class Run {
   constructor({ stream, node, prompt_id, sample_rate }) {
-    Object.assign(this, { id: stream, nodeId: node, promptId: prompt_id })
+    this.id = stream
+    this.nodeId = node
+    this.promptId = prompt_id
+    this.isListed = false // whether the node lists its recordings
     this.lines = [] // {line, start, name, text}; line is its number
     this.words = new Map() // by the number of their line, where they have times: they come when it is complete
     const context = audio(sample_rate)
@@ -108,7 +111,7 @@ class Run {
     this.label = document.createElement("span")
     this.lit = new LitWords((moment) => this.playFrom(moment))
     this.element.append(this.button, this.label, this.lit.element)
-    this.timer = setInterval(() => this.show(), REFRESH)
+    this.timer = /** @type {number | undefined} */ (setInterval(() => this.show(), REFRESH))
     last = this
   }
 
@@ -139,7 +142,7 @@ class Run {
       return true
     }
     if (!answer.ok) throw new Error(`${answer.status}`)
-    const reader = answer.body.getReader()
+    const reader = /** @type {ReadableStream} */ (answer.body).getReader()
     for (;;) {
       const { done, value } = await reader.read()
       if (done) return true
@@ -211,8 +214,8 @@ class Run {
     const { line } = this
     const words = line ? [line.name, line.text].filter(Boolean).join(": ") : ""
     const lit = this.cancelled || this.blocked ? undefined : this.words.get(line?.line)
-    const shown = lit ? line.name && `${line.name}:` : words
-    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to hear") : shown
+    const said = lit ? line.name && `${line.name}:` : words
+    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to hear") : said
     this.label.textContent = `${time(player.position)} / ${time(total)}${player.ended ? "" : " …"}  ${state}`
     this.label.title = words
     this.label.classList.toggle("morph-live-short", Boolean(lit))
@@ -264,7 +267,6 @@ function putOn(node, element, height) {
 function addWidget(node, height) {
   const holder = document.createElement("div")
   holder.className = "morph-live-holder"
-  const before = node.size[1]
   const widget = addElement(node, WIDGET, "MORPH_TTS_LIVE", holder, () => height)
   Object.assign(widget, { holder, needs: height, before: node.size[1] })
   giveRoom(node)
@@ -304,7 +306,11 @@ async function resume() {
   await catchUp(api.clientId ?? "")
 }
 
-/** Play the streams of this page whose announcements it has missed: those that ``wanted`` returns true for. */
+/**
+ * Play the streams of this page whose announcements it has missed.
+ * @param {string} client
+ * @param {(description: any) => boolean} wanted whether a stream is played
+ */
 async function catchUp(client, wanted = () => true) {
   const answer = await fetch(api.apiURL(`${ROUTE}?client=${encodeURIComponent(client)}`))
   if (answer.ok) for (const description of await answer.json()) if (wanted(description)) start(description)
@@ -363,7 +369,7 @@ app.registerExtension({
     api.addEventListener("status", () => ask())
     api.addEventListener("reconnected", resume)
     api.addEventListener("executing", tellRefusal)
-    document.addEventListener("morph.clips.shown", noteList)
+    document.addEventListener("morph.clips.shown", (event) => noteList(/** @type {CustomEvent} */ (event)))
     document.addEventListener("morph.clips.play", () => { for (const run of runs.values()) run.player.stop() })
     for (const end of ENDS)
       api.addEventListener(end, ({ detail }) => {

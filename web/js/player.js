@@ -19,28 +19,44 @@ function decode(bytes) {
 
 /** Schedules chunks one behind the other. A late chunk moves all that follow: they never overlap. */
 export class StreamPlayer {
-  /** ``before`` is a player whose sound must end first, or undefined. */
+  /**
+   * @param {AudioContext} context
+   * @param {AudioNode} output
+   * @param {number} sampleRate
+   * @param {StreamPlayer} [before] a player whose sound must end first
+   */
   constructor(context, output, sampleRate, before) {
-    Object.assign(this, { context, output, sampleRate })
+    this.context = context
+    this.output = output
+    this.sampleRate = sampleRate
+    /** @type {Float32Array<ArrayBuffer>[]} */
     this.chunks = [] // all samples, to be played again
+    /** @type {Set<AudioBufferSourceNode>} */
+    this.sources = new Set()
+    this.origin = /** @type {number | null} */ (null) // the context's time of sample 0
+    this.played = 0 // samples that have been scheduled, or are left out
+    this.from = 0 // the sample that was begun with
+    this.underruns = 0
     this.samples = 0
     this.rest = new Uint8Array()
     this.ended = false // whether all samples have arrived
     this.begin(before)
   }
 
-  /** Play from a sample on, by default the first. */
+  /**
+   * Play from a sample on, by default the first.
+   * @param {StreamPlayer} [before]
+   */
   begin(before, from = 0) {
     this.before = before
     this.silence()
-    this.origin = null // the context's time of sample 0
-    this.played = from // samples that have been scheduled, or are left out
-    this.from = from
+    this.origin = null
+    this.played = this.from = from
     this.underruns = 0
     this.stopped = false
     this.sources = new Set()
     let start = 0
-    for (const chunk of this.chunks ?? []) {
+    for (const chunk of this.chunks) {
       if (start + chunk.length > from) this.schedule(chunk.subarray(Math.max(0, from - start)))
       start += chunk.length
     }
@@ -61,11 +77,11 @@ export class StreamPlayer {
 
   schedule(samples) {
     const now = this.context.currentTime
-    const due = this.origin === null ? -1 : this.origin + this.played / this.sampleRate
-    if (due < now) {
-      if (this.origin !== null) this.underruns++
-      const first = this.origin === null ? (this.before?.end ?? 0) : 0
-      this.origin = Math.max(now + LEAD, first) - this.played / this.sampleRate
+    let { origin } = this
+    if (origin === null || origin + this.played / this.sampleRate < now) {
+      if (origin !== null) this.underruns++
+      const first = origin === null ? (this.before?.end ?? 0) : 0
+      origin = this.origin = Math.max(now + LEAD, first) - this.played / this.sampleRate
     }
     const buffer = this.context.createBuffer(1, samples.length, this.sampleRate)
     buffer.copyToChannel(samples, 0)
@@ -73,7 +89,7 @@ export class StreamPlayer {
     source.buffer = buffer
     source.connect(this.output)
     source.onended = () => this.sources.delete(source)
-    source.start(this.origin + this.played / this.sampleRate)
+    source.start(origin + this.played / this.sampleRate)
     this.sources.add(source)
     this.played += samples.length
   }
@@ -95,8 +111,8 @@ export class StreamPlayer {
   }
 
   silence() {
-    for (const source of this.sources ?? []) source.stop()
-    this.sources?.clear()
+    for (const source of this.sources) source.stop()
+    this.sources.clear()
   }
 
   /** Seconds of sound that have been heard. */

@@ -15,8 +15,9 @@ export async function queued() {
 /** What the server says of a prompt: the id of its workflow, and the types of its nodes by execution id. */
 async function look(id) {
   const [, , nodes, extra] = (await queued()).find(([, one]) => one === id) ?? []
-  const types = Object.entries(nodes ?? {}).map(([node, { class_type }]) => [node, class_type])
-  return { workflow: extra?.extra_pnginfo?.workflow?.id, types: new Map(types) }
+  const types = new Map()
+  for (const [node, { class_type }] of Object.entries(nodes ?? {})) types.set(node, class_type)
+  return { workflow: extra?.extra_pnginfo?.workflow?.id, types }
 }
 
 /** A prompt's run, that which is executed now if none is named; without a workflow if the server knows none. */

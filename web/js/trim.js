@@ -35,7 +35,7 @@ function button(text, title, onclick) {
 function outline(shape) {
   const loudest = Math.max(1, ...shape.flat().map(Math.abs))
   const tops = shape.map(([, high], n) => `${n},${-HIGHEST * (high / loudest) - THINNEST}`)
-  const bottoms = shape.map(([low], n) => `${n},${-HIGHEST * (low / loudest) + THINNEST}`).reverse()
+  const bottoms = shape.map(([low], n) => `${n},${-HIGHEST * (low / loudest) + THINNEST}`).toReversed()
   return `M${[...tops, ...bottoms].join("L")}Z`
 }
 
@@ -48,7 +48,10 @@ function draw(kind, attributes) {
 /** What one node shows. */
 class Trimmer {
   constructor() {
-    Object.assign(this, { node: undefined, shown: undefined, isLarge: false })
+    this.node = this.shown = /** @type {any} */ (undefined) // which node has this now, and what its run returned
+    this.isLarge = false
+    this.view = [0, 0] // the seconds that can be seen
+    this.frame = 0 // of the next look at what is heard
     this.element = make("div", "morph-trim")
     this.wave = make("div", "morph-trim-wave", "", say("Click to play from there"))
     this.wave.onclick = (event) => { if (event.target.role !== "slider") this.play(this.momentAt(event)) }

@@ -141,7 +141,7 @@ function placeMenu(menu, under) {
   menu.style.left = `${Math.max(0, right - menu.offsetWidth)}px`
   menu.style.top = `${isLow ? top - menu.offsetHeight : bottom}px`
   under.ariaExpanded = "true"
-  const outside = ({ type, key, target }) => {
+  const outside = (/** @type {any} */ { type, key, target }) => {
     if (type === "keydown" ? key === "Escape" : !menu.contains(target) && !under.contains(target)) closeMenu()
   }
   for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, outside, true)
