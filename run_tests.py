@@ -28,12 +28,10 @@ import shutil
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +62,8 @@ from tests.environments import (
     read_versions,
     script_tool,
 )
+from tests.records import add_tested, describe_versions, last_run, sort_versions, write_record
+from tests.steps import KERNELS, Outcome, Suite, end_step, run_pytest, run_step, summarize
 
 GROUPS = ("lint", "unit", "tf5", "comfy")
 LEAST_COVERAGE = 90
@@ -71,8 +71,6 @@ COVERED = ("morph", "postprocess", "serve")
 TYPED = (*COVERED, "nodes")
 SCRIPTS = ("web", "serve/page")  # of the pages
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-KERNELS = "tests/morph/kernels"
-NOTHING_COLLECTED = 5  # pytest's exit code
 # What differed between versions of transformers 5: loading, the codes of the encoder, and what upstream speaks.
 ON_OLDEST_TRANSFORMERS_5 = (
     *("checkpoint/test_load", "codec/test_upstream::test_a_tone_has_the_codes_of_every_transformers"),
@@ -140,56 +138,6 @@ class Request:
     def tier(self) -> list[str]:
         """The pytest options of every step."""
         return ["--all"] if self.everything else []
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How one step ended. ``skipped`` counts pytest's reasons; ``note`` is a line for the summary."""
-
-    name: str
-    ok: bool
-    seconds: float
-    passed: int = 0
-    failed: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
-    note: str = ""
-
-
-def run_step(
-    name: str,
-    command: Sequence[str | Path],
-    env: Mapping[str, str] | None = None,
-    fine: tuple[int, ...] = (0,),
-    beside: bool = False,
-    cwd: Path = ROOT,
-) -> Outcome:
-    """Run a command; an exit code that is not ``fine`` is one failure.
-
-    Its output is on the terminal; that of a command that runs ``beside`` other steps comes in one piece at its end.
-    """
-    if not beside:
-        print(f"\n=== {name}", flush=True)
-    caught = {
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.STDOUT,
-        "encoding": "utf-8",
-        "errors": "replace",
-    }
-    started = time.monotonic()
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        **(caught if beside else {}),
-    )
-    said = f"\n=== {name}\n{done.stdout}" if beside else ""
-    return end_step(name, done.returncode in fine, started, said)
-
-
-def end_step(name: str, ok: bool, started: float, said: str = "") -> Outcome:
-    seconds = time.monotonic() - started
-    print(f"{said}--- {name}: {'ok' if ok else 'FAILED'}, {seconds:.1f} s", flush=True)
-    return Outcome(name, ok, seconds, failed=0 if ok else 1)
 
 
 def make_environment(name: str, make: Callable[[], None], unpinned: Path | None = None) -> Outcome:
@@ -283,54 +231,6 @@ def count_gpu_workers(gpu_gb: float) -> int:
 def spread(workers: int, how: str = "loadfile") -> list[str]:
     """Return pytest's options for n processes; a file's tests run in one process, because they share fixtures."""
     return ["-n", str(workers), "--dist", how] if workers > 1 else []
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A run of pytest. ``beside``: other steps run meanwhile."""
-
-    name: str
-    python: Path
-    options: Sequence[str | Path]
-    env: Mapping[str, str] = field(default_factory=dict)
-    beside: bool = False
-
-    @property
-    def report(self) -> Path:
-        """The file of pytest's results."""
-        return ENVS / f"{self.name.replace(' ', '_')}.xml"
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The environment's variables."""
-        alone = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
-        alone["PYTHONDONTWRITEBYTECODE"] = ""  # else every worker and every server compiles each file again
-        return alone | self.env
-
-
-def run_pytest(suite: Suite, extra: Sequence[str]) -> Outcome:
-    """Run pytest and read its counts from its report; ``extra``, the user's own, may leave no test to run."""
-    name, report = suite.name, suite.report
-    report.unlink(missing_ok=True)
-    command = [suite.python, "-m", "pytest", f"--junit-xml={report}", *suite.options, *extra]
-    may_be_empty = bool(extra) or KERNELS in suite.options  # without Triton
-    fine = (0, NOTHING_COLLECTED) if may_be_empty else (0,)
-    step = run_step(name, command, suite.variables, fine, suite.beside)
-    if not report.exists():
-        return step
-    if KERNELS in suite.options and not extra and step.ok and not _cases(report):
-        return replace(step, skipped=Counter({"not run: no Triton": 1}))
-    cases = _cases(report)
-    failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
-    skipped = Counter(mark.get("message", "") for case in cases if (mark := case.find("skipped")) is not None)
-    passed = len(cases) - failed - skipped.total()
-    # pytest also fails for other reasons than tests: coverage, or nothing collected.
-    return Outcome(name, step.ok, step.seconds, passed, failed or step.failed, skipped)
-
-
-def _cases(report: Path) -> list[ElementTree.Element]:
-    """Return the cases in pytest's report."""
-    return list(ElementTree.parse(report).getroot().iter("testcase"))
 
 
 def test_unit(request: Request) -> Outcome:
@@ -535,47 +435,8 @@ def run_newest(commit: str, request: Request) -> bool:
     print(f"ran on commit {commit}, with {describe_versions(versions)}")
     if passed and not request.extra:
         write_record(NEWEST_RECORD, commit, {"versions": versions}, outcomes[1:])
-        add_tested(versions)
+        add_tested(TESTED, versions)
     return passed
-
-
-def describe_versions(versions: Mapping[str, Sequence[str]]) -> str:
-    return ", ".join(f"{name} {' and '.join(found)}" for name, found in versions.items())
-
-
-def sort_versions(versions: Iterable[str]) -> list[str]:
-    return sorted(set(versions), key=install.load_tested().order)
-
-
-def add_tested(versions: Mapping[str, Sequence[str]]) -> None:
-    """Add versions to those that the pack says it was tested with."""
-    known: dict[str, list[str]] = json.loads(TESTED.read_text(encoding="utf-8"))
-    known = {name: sort_versions([*old, *versions.get(name, ())]) for name, old in known.items()}
-    TESTED.write_text(format_tested(known), encoding="utf-8")
-
-
-def format_tested(known: Mapping[str, Sequence[str]]) -> str:
-    """Return the file's text: one line per package."""
-    lines = [f"  {json.dumps(name)}: {json.dumps(versions)}" for name, versions in known.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def last_run(file: Path, what: str, option: str, describe: Callable[[dict[str, Any]], str]) -> str:
-    """Return one line: when the run with an option last passed.
-
-    Args:
-        file: its record; see ``write_record``.
-        what: was run.
-        option: of this program.
-        describe: says what the recorded run was on.
-    """
-    if not file.exists():
-        return f"{what}: no run is recorded (python run_tests.py {option})"
-    last = json.loads(file.read_text(encoding="utf-8"))
-    return (
-        f"{what} last passed on commit {last['commit']}, {last['date']}: {last['passed']} passed, "
-        f"{last['skipped']} skipped ({describe(last)})"
-    )
 
 
 def last_with_newest() -> str:
@@ -648,16 +509,6 @@ def run_gpu(commit: str, extra: Sequence[str]) -> int:
     return 0 if passed else 1
 
 
-def write_record(file: Path, commit: str, about: Mapping[str, Any], outcomes: Sequence[Outcome]) -> None:
-    """Write a commit that passed, the date, what it ran on, and the counts."""
-    counts = {"passed": sum(step.passed for step in outcomes)}
-    counts |= {"skipped": sum(step.skipped.total() for step in outcomes)}
-    steps = {step.name: {"passed": step.passed, "skipped": step.skipped.total()} for step in outcomes}
-    date = datetime.now(timezone.utc).date().isoformat()
-    record = {"commit": commit, "date": date, **about, **counts, "steps": steps}
-    file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-
-
 def last_on_gpu() -> str:
     """Return one line: when the cases that need a GPU last passed."""
     return last_run(
@@ -666,22 +517,6 @@ def last_on_gpu() -> str:
         "--gpu",
         lambda last: f"{last['gpu']}, torch {last['torch']}, transformers {last['transformers']}",
     )
-
-
-def summarize(outcomes: Sequence[Outcome]) -> bool:
-    """Print the table, why cases were skipped, notes and the totals; return whether every step passed."""
-    print(f"\n{'step':33} {'result':8} {'time':>8} {'passed':>7} {'failed':>7} {'skipped':>8}")
-    for step in outcomes:
-        result, skipped = "ok" if step.ok else "FAILED", step.skipped.total()
-        print(f"{step.name:33} {result:8} {step.seconds:6.1f} s {step.passed:7} {step.failed:7} {skipped:8}")
-    for step in outcomes:
-        for reason, count in step.skipped.items():
-            print(f"skipped in {step.name}, {count}: {reason}")
-    for note in (step.note for step in outcomes if step.note):
-        print(note)
-    passed, failed = sum(step.passed for step in outcomes), sum(step.failed for step in outcomes)
-    print(f"{passed} passed, {failed} failed, {sum(step.skipped.total() for step in outcomes)} skipped")
-    return all(step.ok for step in outcomes)
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:

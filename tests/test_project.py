@@ -17,6 +17,7 @@ import yaml
 
 import pack
 import run_tests
+from tests import records
 from tests.comfy import install as comfy
 from tests.environments import LINTERS, OLDEST_TRANSFORMERS_5, TORCH
 
@@ -186,8 +187,8 @@ def test_tested_versions_are_sorted_and_have_those_that_the_tests_pin() -> None:
     text = run_tests.TESTED.read_text(encoding="utf-8")
     known = json.loads(text)
     assert set(known) == {"transformers", "torch", "ComfyUI", "comfyui-frontend-package"}
-    assert text == run_tests.format_tested(known)
-    assert known == {name: run_tests.sort_versions(versions) for name, versions in known.items()}
+    assert text == records.format_tested(known)
+    assert known == {name: records.sort_versions(versions) for name, versions in known.items()}
     pins = [*comfy.TORCH, *comfy.PACKAGES, comfy.FRONTEND, f"ComfyUI=={comfy.VERSION}"]
     pinned = [pin.split("==") for pin in (*pins, OLDEST_TRANSFORMERS_5, TORCH)]
     assert {name for name, _ in pinned} >= set(known)

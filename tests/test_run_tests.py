@@ -17,8 +17,9 @@ import pytest
 
 import install
 import run_tests
-from tests import environments
+from tests import environments, records
 from tests.patience import PATIENCE
+from tests.steps import run_step
 
 
 class Steps(list):
@@ -181,7 +182,7 @@ def test_without_comfyui_they_print_as_they_run(steps: Steps, monkeypatch: pytes
 
 def test_a_check_prints_in_one_piece_and_an_exit_code_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
     code = "import sys; print('out'); sys.stdout.flush(); print('err', file=sys.stderr); raise SystemExit(3)"
-    step = run_tests.run_step("a check", [sys.executable, "-c", code], beside=True)
+    step = run_step("a check", [sys.executable, "-c", code], beside=True)
     assert (step.ok, step.failed) == (False, 1)
     assert capfd.readouterr().out.startswith("\n=== a check\nout\nerr\n--- a check: FAILED, ")
 
@@ -398,7 +399,7 @@ def newest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path | None]
     monkeypatch.setattr(run_tests, "NEWEST", tmp_path / "newest")
     monkeypatch.setattr(run_tests, "NEWEST_RECORD", tmp_path / "newest.json")
     monkeypatch.setattr(run_tests, "TESTED", tmp_path / "tested.json")
-    run_tests.TESTED.write_text(run_tests.format_tested(TESTED), encoding="utf-8")
+    run_tests.TESTED.write_text(records.format_tested(TESTED), encoding="utf-8")
     monkeypatch.setattr(run_tests, "make_newest", made.append)
     monkeypatch.setattr(run_tests, "read_versions", read_versions)
     return made
