@@ -7,10 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import install
+from tests.comfy import install as comfy
+from tests.packages import install_packages, install_with_pip, lock_of
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVS = ROOT / ".envs"
@@ -44,12 +45,16 @@ SERVER = (
     *("av==18.1.0", "httptools==0.9.0", "httpx==0.28.1", "openai==3.54.0"),
 )
 RAY_PACKAGES = ("ray[data,serve]==2.60.0",)
-# The judges of speech for the ComfyUI tests; those of the second file are installed without their dependencies.
-JUDGES = ROOT / "tests" / "requirements.txt"
-JUDGES_ALONE = ROOT / "tests" / "requirements-no-deps.txt"
 TRITON = (
     "triton==3.6.0; sys_platform == 'linux' and platform_machine == 'x86_64'"  # elsewhere there are no wheels
 )
+OF_FILE = "--requirement="  # pip's option, and uv's
+PACK = f"{OF_FILE}{ROOT / 'requirements.txt'}"
+# The judges of speech for the ComfyUI tests; those of the second file are installed without their dependencies.
+JUDGES = f"{OF_FILE}{ROOT / 'tests' / 'requirements.txt'}"
+JUDGES_ALONE = f"{OF_FILE}{ROOT / 'tests' / 'requirements-no-deps.txt'}"
+IN_COMFY = (*comfy.TORCH, *comfy.PACKAGES, *TOOLS, *SERVER, PACK, JUDGES)
+IN_TRANSFORMERS_5 = (TORCH, OLDEST_TRANSFORMERS_5, *PYTEST, PACK)
 PYTHONS = ("3.11", "3.12", "3.13")  # for which all pinned packages have wheels; the first is preferred
 
 
@@ -81,30 +86,38 @@ def choose_python() -> str | None:
     return next((found for version in others if (found := find_python(version))), None)
 
 
-def add_packages(
-    python: Path, *requirements: str, files: Sequence[Path] = (), alone: Sequence[Path] = ()
-) -> None:
-    """Install these, requirements.txt and the ``files``, unless the last run did; then the qwen_tts that fits.
-
-    The packages of the files ``alone`` are installed without their dependencies.
+def add_packages(python: Path, *wanted: str, lock: Path | None = None) -> None:
+    """Install what is wanted, in the versions of a lock if there is one, unless the last run did; then the qwen_tts
+    that fits. With the judges come those that are installed without their dependencies.
     """
-    files = [ROOT / "requirements.txt", *files]
-    texts = [file.read_text(encoding="utf-8") for file in (*files, *alone)]
-    wanted = "\n".join([*requirements, *texts])
+    alone = [JUDGES_ALONE] if JUDGES in wanted else []
+    lines = [read_requirement(one) for one in (*wanted, *alone)]
+    text = "\n".join([*lines, lock.read_text(encoding="utf-8") if lock else ""])
     stamp = python.parents[1] / "installed.txt"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
-        install.pip_install(python, *requirements, *(f"--requirement={file}" for file in files))
-        for file in alone:
-            install.pip_install(python, "--no-deps", f"--requirement={file}")
-        stamp.write_text(wanted, encoding="utf-8")
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != text:
+        install_packages(python, lock, *wanted)
+        if alone:
+            install_with_pip(python, None, "--no-deps", *alone)
+        stamp.write_text(text, encoding="utf-8")
     subprocess.run([python, ROOT / "install.py"], check=True)
+
+
+def read_requirement(argument: str) -> str:
+    """Return the text of a file of requirements, or the argument itself."""
+    path = argument.removeprefix(OF_FILE)
+    return argument if path == argument else Path(path).read_text(encoding="utf-8")
 
 
 def make_comfy() -> None:
     """Create ComfyUI with transformers 4, our requirements, the test tools and the judges of speech."""
-    subprocess.run([sys.executable, ROOT / "tests" / "comfy" / "install.py", COMFY], check=True)
+    install_comfy(COMFY)
     triton = [] if brings_triton(COMFY_PYTHON) else [TRITON]
-    add_packages(COMFY_PYTHON, *TOOLS, *SERVER, *triton, files=[JUDGES], alone=[JUDGES_ALONE])
+    add_packages(COMFY_PYTHON, *IN_COMFY, *triton, lock=lock_of("comfy"))
+
+
+def install_comfy(*arguments: str | Path) -> None:
+    """Run the program that installs ComfyUI: a part of it that fails leaves no half of an environment in use."""
+    subprocess.run([sys.executable, "-m", "tests.comfy.install", *arguments], cwd=ROOT, check=True)
 
 
 def brings_triton(python: Path) -> bool:
@@ -116,10 +129,10 @@ def brings_triton(python: Path) -> bool:
 
 def make_transformers_5() -> None:
     """Create the environment of the oldest transformers 5, without ComfyUI."""
-    python = install.create_environment(TRANSFORMERS_5)
+    python, lock = install.create_environment(TRANSFORMERS_5), lock_of("transformers5")
     if not (TRANSFORMERS_5 / "installed.txt").exists():
-        install.pip_install(python, TORCH)
-    add_packages(python, OLDEST_TRANSFORMERS_5, *PYTEST)
+        install_with_pip(python, lock, TORCH)
+    add_packages(python, *IN_TRANSFORMERS_5, lock=lock)
 
 
 def make_newest_transformers() -> None:
@@ -133,7 +146,7 @@ def make_newest_transformers() -> None:
         shutil.rmtree(NEWEST_TRANSFORMERS, ignore_errors=True)
     python = install.create_environment(NEWEST_TRANSFORMERS)
     link_packages(python, install.environment_python(TRANSFORMERS_5))
-    add_packages(python, "--upgrade", "transformers", *PYTEST)
+    add_packages(python, "--upgrade", "transformers", *PYTEST, PACK)
     stamp.write_text(base, encoding="utf-8")
     write_versions(NEWEST_TRANSFORMERS, python)
 
@@ -145,18 +158,15 @@ def make_newest(program: Path | None) -> None:
     """
     for folder in (NEWEST, NEWEST_TRANSFORMERS):
         shutil.rmtree(folder, ignore_errors=True)
-    command = [sys.executable, ROOT / "tests" / "comfy" / "install.py", NEWEST, "--newest"]
-    command += ["--program", program] if program else []
-    subprocess.run(command, check=True)
-    server = map(without_pin, SERVER)
-    add_packages(NEWEST_PYTHON, *PYTEST, *BROWSER, *server, files=[JUDGES], alone=[JUDGES_ALONE])
+    install_comfy(NEWEST, "--newest", *(["--program", program] if program else []))
+    add_packages(NEWEST_PYTHON, *PYTEST, *BROWSER, *map(without_pin, SERVER), PACK, JUDGES)
     write_versions(NEWEST, NEWEST_PYTHON)
 
 
 def make_plain() -> None:
     """Create the environment of --plain: what a user gets today with this Python, without ComfyUI."""
     python = install.create_environment(PLAIN)
-    add_packages(python, "torch", "transformers", *map(without_pin, (*PYTEST, *SERVER)))
+    add_packages(python, "torch", "transformers", *map(without_pin, (*PYTEST, *SERVER)), PACK)
     write_versions(PLAIN, python)
 
 
@@ -191,9 +201,12 @@ def make_ray() -> None:
     """
     python = install.create_environment(RAY)
     link_packages(python, COMFY_PYTHON)
-    stamp, wanted = RAY / "installed.txt", "\n".join(RAY_PACKAGES)
+    lock = lock_of("ray")
+    wanted = "\n".join([*RAY_PACKAGES, lock.read_text(encoding="utf-8")])
+    stamp = RAY / "installed.txt"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
-        install.pip_install(python, *RAY_PACKAGES)
+        # uv does not look through path files, and would install again what ComfyUI's has.
+        install_with_pip(python, lock, *RAY_PACKAGES)
         stamp.write_text(wanted, encoding="utf-8")
 
 

