@@ -23,7 +23,7 @@ from tests.environments import LINTERS, OLDEST_TRANSFORMERS_5, TORCH
 
 HERE = Path(__file__).resolve()
 NOT_OURS = {"__pycache__", "artifacts", "node_modules", "venv"}
-TEXT = {".py", ".md", ".toml", ".txt", ".json", ".js", ".ini", ".yaml", ".yml", ".cfg", ""}
+TEXT = {".py", ".md", ".toml", ".txt", ".json", ".js", ".ts", ".ini", ".yaml", ".yml", ".cfg", ""}
 FORBIDDEN = {
     "a registry's host": re.compile(
         r"pypi\.org|pythonhosted|npmjs\.org|download\.pytorch\.org|deb\.debian\.org"
