@@ -17,12 +17,12 @@ from functools import cache
 from pathlib import Path
 
 from .encoding import check_encodable
+from .files import read_text_file
 from .pauses import PAUSE, without_pauses
 from .split import shorten
 
 MOST_WORDS = 10_000  # of a list
 LONGEST_WORD, LONGEST_READING = 100, 200  # characters
-MOST_BYTES = 2_000_000  # of a list's file
 MOST_NAMED = 10  # faulty rows in an error
 # What a text may be longer by as it is read: a server that allows a length means about as much speech.
 MOST_GROWTH, ALWAYS_ALLOWED = 4, 2000
@@ -191,24 +191,13 @@ def _entry_key(word: str) -> str:
 
 
 def read_pronunciation(path: Path) -> PronunciationList:
-    """Return the list in a file of UTF-8.
+    """Return the list in a text file (see ``files.py``).
 
     Raises:
-        ValueError: naming the file: it cannot be read, is too large, or has faulty rows.
+        ValueError: naming the file: it cannot be read, is too large, no text, or has faulty rows.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"{path.name} cannot be read ({error.strerror}): choose another file") from error
-    if len(content) > MOST_BYTES:
-        raise ValueError(
-            f"{path.name} is larger than {MOST_BYTES / 1e6:g} MB: keep at most {MOST_WORDS} words"
-        )
-    try:
-        return parse_pronunciation(content.decode("utf-8-sig"), path.name)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path.name} is not text in UTF-8: save it as UTF-8") from error
+    text = read_text_file(path, advice=f"keep at most {MOST_WORDS} words")
+    return parse_pronunciation(text, path.name)
 
 
 def find_readings(text: str, lists: Lists = ()) -> tuple[Reading, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..model.model import Model
+from ..text.files import read_text_file
 from .create import CloneOptions, clone_voice
 from .voice import LONGEST_TRANSCRIPT, Voice
 
@@ -58,16 +59,7 @@ def read_transcript(path: Path) -> str | None:
     """Return the text of a file, None if there is no such file or nothing in it; ValueError if it cannot be read."""
     if not path.is_file():
         return None
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MOST_TEXT_BYTES + 1)
-        text = raw.decode("utf-8-sig").strip()
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path.name} cannot be read ({error}): save it as text in UTF-8") from error
-    if len(raw) > MOST_TEXT_BYTES:
-        raise ValueError(
-            f"{path.name} has more than {MOST_TEXT_BYTES} bytes: keep only what the recording says"
-        )
+    text = read_text_file(path, MOST_TEXT_BYTES, "keep only what the recording says").strip()
     return text or None
 
 

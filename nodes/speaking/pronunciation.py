@@ -6,14 +6,13 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
-from ...morph.text.pronunciation import PronunciationList, parse_pronunciation
+from ...morph.text.pronunciation import PronunciationList, parse_pronunciation, read_pronunciation
 from .. import inputs
 from ..folders import NO_FILE, chosen_file, input_files
 from ..models.linked import shown
 from ..schema import output, schema
 from ..sockets import PronunciationSocket
 from ..voices.saved_voices import FileState, file_state
-from .text_file import read_text
 
 KINDS = (".txt",)
 NO_LIST = "none"
@@ -79,7 +78,7 @@ def read_file(name: str) -> PronunciationList:
     """Return the list in a file that the user chose; ValueError if there is no such file, or it has faulty lines."""
     if name == NO_LIST:
         return PronunciationList()
-    return parse_pronunciation(read_text(chosen_file(name, KINDS)), name)
+    return read_pronunciation(chosen_file(name, KINDS))
 
 
 def lists_of(value: object) -> tuple[PronunciationList, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from comfy_api.latest import io, ui
 
+from ...morph.text.files import read_text_file
 from .. import inputs
 from ..folders import chosen_file, input_files
 from ..schema import output, schema
 from ..voices.saved_voices import FileState, file_state
-from .text_file import KINDS, read_text
+
+KINDS = (".txt", ".md", ".srt", ".vtt")
 
 
 class ScriptFromFile(io.ComfyNode):
@@ -57,4 +59,7 @@ class ScriptFromFile(io.ComfyNode):
 
 def read_file(name: str) -> str:
     """Return the text of a file that the user chose; ValueError, naming it, if there is none."""
-    return read_text(chosen_file(name, KINDS))
+    text = read_text_file(chosen_file(name, KINDS))
+    if not text.strip():
+        raise ValueError(f"{name} is empty: write a text into it, and save it")
+    return text

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...morph.text.files import read_text_file
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_synthesizer
@@ -103,7 +104,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     """Clone; the path of the voice file goes to stdout."""
     transcript = options.transcript
     if options.transcript_file:
-        transcript = read_words(options.transcript_file)
+        transcript = read_text_file(options.transcript_file)
         if not transcript.strip():
             raise ValueError(f"{options.transcript_file} is empty: write what the recording says into it")
     from ...morph.voice.create import CloneOptions, clone_voice
@@ -154,14 +155,6 @@ def write_words(size: str, folders: Folders, recording: tuple[np.ndarray, int], 
     words = hear_transcript(recogniser, *recording)
     console.note(f"{recogniser.name} heard: {words}")
     return words
-
-
-def read_words(path: Path) -> str:
-    """Return a text file's content; ValueError if it is not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as UTF-8 text ({error}): convert it") from error
 
 
 def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Path:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...morph.text.files import read_text_file
 from ..scripts.job import outputs, speak_into
 from ..scripts.saved_lines import SavedLines
 from ..terminal import arguments
@@ -22,7 +23,6 @@ from ..terminal.parser import examples
 from ..terminal.sound import write_whole
 from ..terminal.words import read_words_options, tell_missing, write_words
 from . import script
-from .clone import read_words
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
@@ -77,7 +77,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.text.scripts.captions import read_captions
     from ..scripts.opened import opened
 
-    text, limits = read_words(options.file), FitLimits(options.max_speed, options.overrun, options.speak_over)
+    text = read_text_file(options.file)
+    limits = FitLimits(options.max_speed, options.overrun, options.speak_over)
     captions, lists = read_words_options(options), read_lists(options)
     read_captions(text)  # faults are found before a model is loaded
     names = partial(check_names, text, options)

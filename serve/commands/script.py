@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...morph.runtime.whole_file import name_beside
+from ...morph.text.files import read_text_file
 from ..scripts.job import Job, outputs, speak_into
 from ..scripts.saved_lines import MANIFEST, NEW_LINES, SavedLines
 from ..terminal import arguments
@@ -24,7 +25,6 @@ from ..terminal.engine import read_lists
 from ..terminal.parser import examples
 from ..terminal.sound import to_s16, write_whole
 from ..terminal.words import add_words, read_words_options, tell_missing, write_words
-from .clone import read_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,7 +131,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, then write the track; the paths of track and subtitles go to stdout."""
     from ..scripts.opened import opened
 
-    text, captions, lists = read_words(options.file), read_words_options(options), read_lists(options)
+    text, captions, lists = read_text_file(options.file), read_words_options(options), read_lists(options)
     check_file(options.file, text)
     names = partial(check_named_lines, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:

@@ -41,6 +41,7 @@ def test_a_script_is_read_and_read_again_when_it_has_changed(server: ComfyServer
         ("../secret.txt", "is not in ComfyUI's input folder"),
         ("/etc/passwd", "is not in ComfyUI's input folder"),
         ("latin.txt", "latin.txt is not text in UTF-8 or UTF-16: save it as UTF-8"),
+        ("empty.txt", "empty.txt is empty: write a text into it"),
         ("sound.wav", "file 'sound.wav' does not end in .txt or .md or .srt or .vtt"),
     ],
 )
@@ -51,6 +52,7 @@ def test_what_cannot_be_read_is_refused_by_name(
 
     (base_dir / "input").mkdir(exist_ok=True)
     (base_dir / "input" / "latin.txt").write_bytes("Größe".encode("latin-1"))
+    (base_dir / "input" / "empty.txt").write_bytes(b"\xef\xbb\xbf \r\n")
     (base_dir / "input" / "sound.wav").write_bytes(b"RIFF")
     (base_dir / "secret.txt").write_text("secret")
     with pytest.raises(ComfyError) as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from qwen3_tts_morph.morph.text.files import MOST_BYTES
 from qwen3_tts_morph.morph.text.pronunciation import (
-    MOST_BYTES,
     MOST_WORDS,
     PronunciationList,
     Reading,
@@ -156,10 +156,12 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_bytes("\ufeffNguyen = win\r\n\r\nSQL=sequel".encode())
     assert read_pronunciation(path).words == (("Nguyen", "win"), ("SQL", "sequel"))
+    path.write_text("Größe = size", encoding="utf-16")
+    assert read_pronunciation(path).words == (("Größe", "size"),)
     for content, error in (
-        (b"Gr\xf6\xdfe = x", "names.txt is not text in UTF-8: save it as UTF-8"),
+        (b"Gr\xf6\xdfe = x", "names.txt is not text in UTF-8 or UTF-16: save it as UTF-8"),
         (b"x", "names.txt cannot be read:\nline 1: 'x' has no ="),
-        (b"#" * (MOST_BYTES + 1), "names.txt is larger than 2 MB"),
+        (b"#" * (MOST_BYTES + 1), "names.txt is larger than 2 MB: keep at most 10000 words"),
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=error):

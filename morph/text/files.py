@@ -1,4 +1,4 @@
-"""Text files of users: UTF-8 or UTF-16, of any editor, and not too large."""
+"""Text files of users: UTF-8, or UTF-16 or UTF-32 with a byte order mark, of any editor, and not too large."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import codecs
 from pathlib import Path
 
 MOST_BYTES = 2_000_000
-KINDS = (".txt", ".md", ".srt", ".vtt")
 # With a byte order mark; the longer ones first, because that of UTF-32 begins like that of UTF-16.
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -17,23 +16,27 @@ MARKS = {
 }
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a file, with line breaks as new lines and without a byte order mark.
+def read_text_file(
+    path: Path, most_bytes: int = MOST_BYTES, advice: str = "split it into several files"
+) -> str:
+    """Return the text of a file, with line breaks as new lines and without a byte order mark; it may be empty.
+
+    Args:
+        path: of the file.
+        most_bytes: of a file that is read.
+        advice: what to do with a larger one, for the error.
 
     Raises:
-        ValueError: naming the file: it cannot be read, is too large, empty, or not text in one of the encodings.
+        ValueError: naming the file: it cannot be read, is too large, or not text in one of the encodings.
     """
     try:
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(most_bytes + 1)
     except OSError as error:
         raise ValueError(f"{path.name} cannot be read ({error.strerror}): choose another file") from error
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"{path.name} is larger than {MOST_BYTES / 1e6:g} MB: split it into several files")
-    text = decode(data, path.name)
-    if not text.strip():
-        raise ValueError(f"{path.name} is empty: write a text into it, and save it")
-    return "\n".join(text.replace("\r\n", "\n").split("\r"))
+    if len(data) > most_bytes:
+        raise ValueError(f"{path.name} is larger than {most_bytes / 1e6:g} MB: {advice}")
+    return "\n".join(decode(data, path.name).replace("\r\n", "\n").split("\r"))
 
 
 def decode(data: bytes, name: str) -> str:

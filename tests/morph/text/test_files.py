@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from qwen3_tts_morph.morph.text.files import read_text_file
 
-from tests.nodes.package import load
-
-text_file = load("speaking.text_file")
 TEXT = "ANNA: Größe, 你好 \U0001f600.\n\nBEN: Yes.\n"
 
 
@@ -21,26 +19,33 @@ def test_a_text_is_the_same_in_every_encoding(tmp_path: Path, encoding: str, end
     plain = encoding.removesuffix("-mark")
     data = (("\ufeff" if plain != encoding else "") + text).encode(plain)
     (tmp_path / "a.txt").write_bytes(data)
-    assert text_file.read_text(tmp_path / "a.txt") == TEXT
+    assert read_text_file(tmp_path / "a.txt") == TEXT
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "a.txt is empty"),
-        (b"\xef\xbb\xbf \r\n", "a.txt is empty"),
         ("Größe".encode("latin-1"), "a.txt is not text in UTF-8 or UTF-16: save it as UTF-8"),
         (b"\xff\xfeA", "a.txt is not text in UTF-8 or UTF-16"),
         ("Hello".encode("utf-16-le"), "a.txt is not a text file: save it as plain text"),
-        (b"x" * 2_000_001, "a.txt is larger than 2 MB: split it"),
+        (b"x" * 2_000_001, "a.txt is larger than 2 MB: split it into several files"),
     ],
 )
 def test_what_is_not_a_text_is_refused_by_name(tmp_path: Path, data: bytes, reason: str) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     with pytest.raises(ValueError, match=reason):
-        text_file.read_text(tmp_path / "a.txt")
+        read_text_file(tmp_path / "a.txt")
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"gone.txt cannot be read \(No such file"):
-        text_file.read_text(tmp_path / "gone.txt")
+        read_text_file(tmp_path / "gone.txt")
+
+
+def test_a_reader_has_a_limit_and_advice_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x" * 8001)
+    with pytest.raises(ValueError, match="a.txt is larger than 0.008 MB: keep the first line"):
+        read_text_file(path, 8000, "keep the first line")
+    path.write_bytes(b"\xef\xbb\xbf")
+    assert read_text_file(path, 3) == ""
