@@ -176,8 +176,8 @@ class GenerateOptions:
         decoding: "crossbar" keeps the crossbar's samples. "lossless" had the distribution of 15 ``seq_groups`` in fewer
             passes, but saved no time: it sets ``seq_groups`` to 15 (docs/knob.md says why).
         tail: "auto" uses the checkpoint's trained tail if it has one for this SEQ_GROUPS; "stock" never does.
-        retries: how often a piece that went wrong (silent, ended too early, ran on, looped; ``wrong_words``) is spoken
-            again, each time with the next seed; 0 to 10.
+        retries: how often a piece that went wrong (silent, ended too early, ran on, looped, began with words of its
+            reference; ``wrong_words``) is spoken again, each time with the next seed; 0 to 10.
         normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them; "off" never.
         wrong_words: what happens where the alignment head shows that words are skipped, said twice or invented
             (docs/words.md). "ignore": nothing. "retry": the piece counts as one that went wrong. "end": so too, and it

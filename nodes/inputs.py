@@ -158,9 +158,10 @@ def retries() -> io.Input:
         "retries",
         GenerateOptions.retries,
         (0, MOST_RETRIES),
-        "How many times to retry speech that failed (it was silent, ended too early, hit its length limit or "
-        "repeated itself), each time with the next seed. The report says when this happens. Unit: retries, 0 to "
-        f"{MOST_RETRIES}. Default: {GenerateOptions.retries}.",
+        "How many times to retry speech that failed (it was silent, ended too early, hit its length limit, repeated "
+        "itself, began with words of its reference or, with wrong_words, said other words), each time with the next "
+        f"seed. The report says when this happens. Unit: retries, 0 to {MOST_RETRIES}. Default: "
+        f"{GenerateOptions.retries}.",
         optional=True,
     )
 
