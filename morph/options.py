@@ -29,6 +29,7 @@ LEAST_PENALTY, MOST_PENALTY = 0.1, 10.0
 MOST_LINES = 512  # decoded together
 AUTO_ROWS = 0  # for ``batch_size``
 MOST_RETRIES = 10
+MOST_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MOST_CHUNK_FRAMES = 300
 ADAPTER_STRENGTHS = (-4.0, 4.0)  # how much of a LoRA is added to a checkpoint (``model/adapter.py``)
 SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/shift.py``)

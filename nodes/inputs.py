@@ -14,6 +14,7 @@ from ..morph.options import (
     DEFAULT_SEQ_GROUPS,
     MOST_LINES,
     MOST_RETRIES,
+    MOST_SEED,
     NORMALIZE,
     PREDICTED_GROUPS,
     WRONG_WORDS,
@@ -33,7 +34,6 @@ from .sockets import (
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = ("auto", *CODES)
-MAX_SEED = 2**64 - 1
 
 
 def number(name: str, default: float, span: Sequence[float], tooltip: str, **more: Any) -> io.Input:
@@ -117,7 +117,7 @@ def seed(what: str) -> io.Input:
     return number(
         "seed",
         0,
-        (0, MAX_SEED),
+        (0, MOST_SEED),
         f"{what} Unit: integer, 0 to 2^64 - 1. Default: 0.",
         control_after_generate=True,
     )

@@ -16,12 +16,13 @@ import argparse
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -46,12 +47,13 @@ from ..judges.speaker import SpeakerEncoder, cosine
 from ..judges.stats import mean
 from .continuity import count_echoes
 from .endings import ENDINGS, Recording, clone_ended, make_recordings, pad_clone
-from .heard import Ear
+from .heard import Ear, join
 from .lines import read_part, said
 from .times import after_quiet
 
 PADDINGS_MS = (0, 80, 240, 480)
 SEED = 9000
+Item, Result = TypeVar("Item"), TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,40 +149,54 @@ def words_before(text: str, heard: str) -> int:
 
 
 class Judge:
-    """Hears and compares, on the CPU; several lines at once."""
+    """Hears and compares, on the CPU: as many lines at once as it has recognisers."""
 
     def __init__(self, ears: int):
         folder = Path(tempfile.gettempdir()) / "whisper-base"
         self.ears, self.speakers = [Ear(folder) for _ in range(ears)], SpeakerEncoder()
 
-    def hear(self, told: Sequence[tuple[Path, Told]], rate: int) -> list[str]:
-        """Return what is heard in lines; it is kept beside their files."""
+    def each(self, work: Callable[[Ear, Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Return what ``work`` makes of each item, each with a recogniser of its own."""
+        free: SimpleQueue[Ear] = SimpleQueue()
+        for ear in self.ears:
+            free.put(ear)
 
-        def hear(share: int) -> None:
-            for path, line in told[share :: len(self.ears)]:
-                kept = path.with_suffix(".json")
-                if not kept.is_file():
-                    words = [asdict(word) for word in self.ears[share].hear(line.waveform, rate)]
-                    kept.write_text(json.dumps(words), encoding="utf-8")
+        def run(item: Item) -> Result:
+            ear = free.get()
+            try:
+                return work(ear, item)
+            finally:
+                free.put(ear)
 
         with ThreadPoolExecutor(len(self.ears)) as pool:
-            list(pool.map(hear, range(len(self.ears))))
-        kept = [json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) for path, _ in told]
-        return [" ".join(word["word"] for word in words) for words in kept]
+            return list(pool.map(run, items))
 
-    def judge(self, told: Told, heard: str, likeness: np.ndarray, rate: int) -> Heard:
-        """Return what is to be counted of a line; ``likeness``: the reference's embedding."""
+    def hear(self, waves: Sequence[np.ndarray], rate: int) -> list[str]:
+        """Return what is heard in waveforms."""
+        return self.each(lambda ear, wave: join(ear.hear(wave, rate)), waves)
+
+    def embed(self, waves: Sequence[np.ndarray], rate: int) -> list[np.ndarray]:
+        """Return the speaker of each waveform, ``[256]``."""
+        return self.each(lambda _, wave: self.speakers.embed(resample(wave, rate, JUDGE_RATE)), waves)
+
+    def judge(self, told: Sequence[tuple[Path, Told, np.ndarray]], rate: int) -> list[Heard]:
+        """Return what is to be counted of lines: their files, what they are, and the speaker of the reference."""
+        return self.each(lambda ear, one: self._judge(ear, *one, rate), told)
+
+    def _judge(self, ear: Ear, path: Path, told: Told, likeness: np.ndarray, rate: int) -> Heard:
+        kept = path.with_suffix(".json")
+        if not kept.is_file():
+            heard = join(ear.hear(told.waveform, rate))
+            own = self.speakers.embed(resample(told.waveform, rate, JUDGE_RATE))
+            kept.write_text(
+                json.dumps({"heard": heard, "similarity": cosine(own, likeness)}), encoding="utf-8"
+            )
+        known = json.loads(kept.read_text(encoding="utf-8"))
+        heard = known["heard"]
         errors, words = count_errors(told.text, heard, "english")
-        own = self.speakers.embed(resample(told.waveform, rate, JUDGE_RATE))
         [onset] = after_quiet([0.0], told.waveform, rate)
-        return Heard(
-            errors,
-            words,
-            words_before(told.text, heard),
-            count_echoes([told.text], heard, told.transcript) > 0,
-            cosine(own, likeness),
-            onset,
-        )
+        is_echo = count_echoes([told.text], heard, told.transcript) > 0
+        return Heard(errors, words, words_before(told.text, heard), is_echo, known["similarity"], onset)
 
 
 @dataclass(frozen=True)
@@ -241,25 +257,15 @@ class Bench:
         return hashlib.sha256(repr((model.fingerprint, said)).encode()).hexdigest()[:20]
 
     def measure(self) -> Iterator[EchoRow]:
-        """Measure each length of silence with each ending."""
-        model = self.synthesizer.model
-        likenesses = [
-            self.judge.speakers.embed(resample(one.waveform, one.sample_rate, JUDGE_RATE))
-            for one in self.recordings
-        ]
-        clones = {
-            ending: clone_ended(model, self.judge.ears[0], self.recordings, ending)
-            for ending in self.asked.endings
-        }
-        for padding in self.asked.paddings:
-            for ending, own in clones.items():
-                told = self.speak([pad_clone(model, clone, padding) for clone in own])
-                heard = self.judge.hear(told, model.sample_rate)
-                judged = [
-                    self.judge.judge(one, words, likeness, model.sample_rate)
-                    for (_, one), words, likeness in zip(told, heard, likenesses, strict=True)
-                ]
-                yield self._row(ending, padding, [one for _, one in told], judged)
+        """Measure each ending with each length of silence."""
+        model, rate = self.synthesizer.model, self.synthesizer.model.sample_rate
+        likenesses = self.judge.embed([one.waveform for one in self.recordings], rate)
+        for ending in self.asked.endings:
+            clones = clone_ended(model, lambda waves: self.judge.hear(waves, rate), self.recordings, ending)
+            for padding in self.asked.paddings:
+                told = self.speak([pad_clone(model, clone, padding) for clone in clones])
+                files = [(*one, likeness) for one, likeness in zip(told, likenesses, strict=True)]
+                yield self._row(ending, padding, [one for _, one in told], self.judge.judge(files, rate))
 
     def _row(self, ending: str, padding: int, told: Sequence[Told], judged: Sequence[Heard]) -> EchoRow:
         model = self.synthesizer.model

@@ -5,7 +5,7 @@ Their words are known, and when each is said: the alignment head tells it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,6 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-from .heard import Hears, join
 from .lines import read_part
 from .times import QUIET_DB, STEP_S
 
@@ -108,16 +107,27 @@ class Clone:
     transcript: str
 
 
-def clone_ended(model: Model, ear: Hears, recordings: Sequence[Recording], ending: str) -> list[Clone]:
-    """Return a clone of each recording, cut as one of ENDINGS says."""
+def clone_ended(
+    model: Model,
+    hear: Callable[[Sequence[np.ndarray]], list[str]],
+    recordings: Sequence[Recording],
+    ending: str,
+) -> list[Clone]:
+    """Return a clone of each recording, cut as one of ENDINGS says.
+
+    ``hear``: returns what is heard in waveforms at the checkpoint's rate.
+    """
     shares = np.random.default_rng(0).uniform(0.4, 0.95, len(recordings))
-    clones = []
-    for index, (recording, share) in enumerate(zip(recordings, shares, strict=True)):
-        samples, rate = end_recording(recording, ending, share), recording.sample_rate
-        transcript = recording.text if ending != "anywhere" else join(ear.hear(samples, rate))
-        voice = clone_voice(model, samples, rate, CloneOptions(name=f"{index} {ending}"))
-        clones.append(Clone(voice, samples, transcript))
-    return clones
+    samples = [end_recording(one, ending, share) for one, share in zip(recordings, shares, strict=True)]
+    transcripts = hear(samples) if ending == "anywhere" else [one.text for one in recordings]
+    return [
+        Clone(
+            clone_voice(model, own, model.sample_rate, CloneOptions(name=f"{index} {ending}")),
+            own,
+            transcript,
+        )
+        for index, (own, transcript) in enumerate(zip(samples, transcripts, strict=True))
+    ]
 
 
 def pad_clone(model: Model, clone: Clone, padding_ms: int) -> Voice:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...morph.options import PREDICTED_GROUPS
+from ...morph.options import MOST_SEED, PREDICTED_GROUPS
 from ...postprocess.checks import is_whole
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 KEY = "morph_speech"  # of an AUDIO; other nodes ignore it, and drop it when they change the sound
 FILE_KEY = "qwen3_tts_morph"  # of the JSON object in a file's comment
-MAX_SEED = 2**64 - 1
 MOST_CHARACTERS = 10_000_000  # of a file's comment
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
@@ -50,8 +49,8 @@ class Facts:
         for key in ("text", "voice", "name"):
             if not isinstance(getattr(self, key), str):
                 raise ValueError(f"{key} is not text")
-        if not is_whole(self.seed, 0) or self.seed > MAX_SEED:
-            raise ValueError(f"seed is not a whole number from 0 to {MAX_SEED}")
+        if not is_whole(self.seed, 0) or self.seed > MOST_SEED:
+            raise ValueError(f"seed is not a whole number from 0 to {MOST_SEED}")
         if not is_whole(self.seq_groups, 1, PREDICTED_GROUPS):
             raise ValueError(f"seq_groups is not a whole number from 1 to {PREDICTED_GROUPS}")
         if not isinstance(self.settings, Mapping):

@@ -9,6 +9,7 @@ from ...morph.options import (
     LEAST_PENALTY,
     LEAST_TEMPERATURE,
     MOST_PENALTY,
+    MOST_SEED,
     MOST_TEMPERATURE,
     NORMALIZE,
     PREDICTED_GROUPS,
@@ -26,7 +27,6 @@ Schema = dict[str, Any]
 STREAM_FORMATS = ("audio", "sse", "multipart", "json")
 COMPLETE_FORMATS = ("multipart", "json")  # of these, those whose sound is made complete
 LAYOUTS = ("sentence", "token")
-MOST_SEED = 2**64 - 1
 LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
 LONGEST_INTERVAL_S = 10.0  # between events
 SHORTEST_SPLIT, LONGEST_SPLIT = 40, GenerateOptions.split_chars  # characters: a piece is kept in memory

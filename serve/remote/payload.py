@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...morph.model.model import SIZE_NAMES
-from ...morph.options import IGNORE, PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
+from ...morph.options import IGNORE, MOST_SEED, PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
 from ...morph.speech.lines import Line
 from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import check_spoken, read_pauses
@@ -14,7 +14,6 @@ from ...morph.voice.file import voice_digest
 from ...morph.voice.voice import Voice
 from .facts import OUR_UPLOADS, PARTS, SAMPLE_RATE, VLLM_OMNI, ServerFacts
 
-MOST_SEED = 2**64 - 1
 MOST_SEED_OF_VLLM = 2**63 - 1
 MOST_SEED_OF_OTHERS = 2**31 - 1  # numpy's and C's generators take no more
 LONGEST_SPLIT = GenerateOptions.split_chars

@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...morph.options import MOST_SEED
 from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import MAX_PAUSE_S, check_spoken
 from ...morph.text.scripts.script import (
     HIGHEST_GAIN_DB,
     LOWEST_GAIN_DB,
-    MAX_SEED,
     MOST_TAKES,
     Script,
     ScriptError,
@@ -30,7 +30,7 @@ from ...morph.text.scripts.script import (
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 
 TEXTS = ("text", "voice", "name", "language", "instruct")
-WHOLE = {"seed": (0, MAX_SEED), "take": (1, MOST_TAKES)}
+WHOLE = {"seed": (0, MOST_SEED), "take": (1, MOST_TAKES)}
 NUMBERS = {
     "gain": (LOWEST_GAIN_DB, HIGHEST_GAIN_DB),
     "speed": (LOWEST_SPEED, HIGHEST_SPEED),

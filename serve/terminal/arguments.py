@@ -24,7 +24,7 @@ FORMATS = {
 }
 # The engine's own limits, here because they are checked before there is an engine.
 MOST_GROUPS = 15
-MAX_SEED = 2**64 - 1
+MOST_SEED = 2**64 - 1
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0
 RECOGNISERS = ("tiny", "base", "small", "medium", "large-v3-turbo")  # as morph/hearing/whisper.py
 RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
@@ -284,7 +284,7 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
             help="1-15; 15 is exact, less is approximate and faster",
         )
     group.add_argument(
-        "--seed", type=whole_number(0, MAX_SEED), default=0, help="the same seed gives the same speech"
+        "--seed", type=whole_number(0, MOST_SEED), default=0, help="the same seed gives the same speech"
     )
     add_choice(group, "--tail", TAILS, "auto takes the trained tail if there is one, stock none")
     exact = "lossless runs as --seq-groups 15: it had the same probabilities and saved no time"

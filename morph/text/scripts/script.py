@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
+from ...options import MOST_SEED
 from ..encoding import check_encodable
 from ..names import name_key
 from ..pauses import DECIMAL, check_spoken, read_seconds, without_pauses
@@ -56,7 +57,6 @@ NARRATOR = "narrator"  # speaks lines without a name; upper or lower case
 LONGEST_NAME = 3  # words before a colon that are taken for a name
 MOST_TAKES = 10_000
 LOWEST_GAIN_DB, HIGHEST_GAIN_DB = -40.0, 20.0
-MAX_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MAX_REPORTED = 10
 
 COLON = re.compile("[:\uff1a]")  # also the full-width one
@@ -326,8 +326,8 @@ def _read_pause(value: str) -> float:
 
 def _read_seed(value: str) -> int:
     # Every allowed seed has at most twenty digits; Python refuses to parse numbers with thousands.
-    if not re.fullmatch(r"\d{1,20}", value) or int(value) > MAX_SEED:
-        raise ScriptError(f"[seed {shorten(value)}] is not a seed: give a whole number, 0 to {MAX_SEED}")
+    if not re.fullmatch(r"\d{1,20}", value) or int(value) > MOST_SEED:
+        raise ScriptError(f"[seed {shorten(value)}] is not a seed: give a whole number, 0 to {MOST_SEED}")
     return int(value)
 
 

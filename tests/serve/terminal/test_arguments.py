@@ -10,7 +10,6 @@ from qwen3_tts_morph.morph import options
 from qwen3_tts_morph.morph.hearing.whisper import SIZES
 from qwen3_tts_morph.morph.kept.word_check import MOST_RETAKES
 from qwen3_tts_morph.morph.speech.lines import LAYOUTS
-from qwen3_tts_morph.morph.text.scripts import script
 from qwen3_tts_morph.serve.api.options import MOST_ROWS
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.terminal import arguments
@@ -143,7 +142,7 @@ def test_an_empty_text_is_refused(
 
 
 def test_the_limits_equal_the_engines() -> None:
-    assert arguments.MOST_GROUPS == options.PREDICTED_GROUPS and arguments.MAX_SEED == script.MAX_SEED
+    assert arguments.MOST_GROUPS == options.PREDICTED_GROUPS and arguments.MOST_SEED == options.MOST_SEED
     assert arguments.MOST_RETRIES == options.MOST_RETRIES and arguments.LAYOUTS == LAYOUTS
     assert (arguments.LEAST_TEMPERATURE, arguments.MOST_TEMPERATURE) == (
         options.LEAST_TEMPERATURE,
