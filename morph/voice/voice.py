@@ -188,9 +188,11 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
             )
     check_tensors(model, voice)
     if (instruct or voice.instruct) and not model.follows_instructions:
+        # What follows them cannot speak with a clone.
+        other = "load such a checkpoint" if needed != "base" else "give the clone a mood with Shift Voice"
         raise ValueError(
             f"{model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained to): "
-            "clear the instruction, or load such a checkpoint"
+            f"clear the instruction, or {other}"
         )
 
 

@@ -90,6 +90,15 @@ def test_a_script_becomes_files_a_joined_track_and_matching_subtitles(
     assert len({line.tobytes() for line in lines}) == 3
 
 
+def test_an_instruction_for_a_clone_is_refused_and_its_line_is_named(server: ComfyServer) -> None:
+    graph = dialogue()
+    graph["script"] = graphs.render_script("ANNA: Good morning.\nBEN (softly): Yes.\n")
+    failed = server.run(graph)
+    message = failed.error["exception_message"]
+    assert "line 2: 'softly' is an instruction: " in message and "does not follow instructions" in message
+    assert "give the clone a mood with Shift Voice; or name a voice 'BEN (softly)'" in message
+
+
 def test_subtitles_are_never_overwritten(server: ComfyServer, base_dir: Path) -> None:
     first = base_dir / "output" / "kept_00001.srt"
     first.write_text("mine", encoding="utf-8")

@@ -113,6 +113,18 @@ def test_instructions_only_where_they_are_followed(load):
     check_voice(large, preset_voice(large, "ryan"), "whispering")
 
 
+@pytest.mark.parametrize("mode", ["x_vector", "icl"])
+@pytest.mark.parametrize("size", ["tiny", "tiny-1.7B"])
+def test_a_clone_takes_no_instruction(load, recording, mode, size):
+    """Neither on a Base checkpoint of any size, nor on one that follows instructions: that has no place for a clone."""
+    base = load(size, "base")
+    clone = clone_voice(base, recording, RATE, CloneOptions(mode, "A tone."))
+    with pytest.raises(ValueError, match=r"does not follow instructions .*: clear .* a mood with Shift Voice"):
+        check_voice(base, clone, "whispering")
+    with pytest.raises(ValueError, match="needs a Base checkpoint .* is CustomVoice"):
+        check_voice(load(size, "custom_voice"), clone, "whispering")
+
+
 def test_voices_stay_with_their_model_size_and_kind(load, base, recording):
     voice = clone_voice(base, recording, RATE, CloneOptions(name="Anna"))
     check_voice(base, voice)
