@@ -200,6 +200,18 @@ def read_pronunciation(path: Path) -> PronunciationList:
     return parse_pronunciation(text, path.name)
 
 
+def write_pronunciation(lists: Lists) -> str:
+    """Return lists as the text of one file: what an earlier one reads is left out of later ones."""
+    rows = []
+    for index, one in enumerate(lists):
+        before = lists[:index]
+        for word, read in ((word.strip(), read.strip()) for word, read in one.words):
+            known = [(reading.first, reading.last) for reading in find_readings(word, before)]
+            if known != [(0, len(word))]:
+                rows.append(f"{word} = {read}\n")
+    return "".join(rows)
+
+
 def find_readings(text: str, lists: Lists = ()) -> tuple[Reading, ...]:
     """Return the parts of a text that are read as something else, in order: its marks, and the words of the lists."""
     if "<" not in text and not lists:

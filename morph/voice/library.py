@@ -13,8 +13,9 @@ from typing import Any
 
 from ..model.model import SIZE_NAMES
 from ..options import FRAME_RATE
+from ..runtime.whole_file import write_whole
 from ..text.names import OF_VOICES, check_name, confine, file_names
-from ..text.pronunciation import read_pronunciation
+from ..text.pronunciation import read_pronunciation, write_pronunciation
 from .file import check_description, holds_voice, is_voice_file, load_voice, read_voice, save_voice
 from .fits import needs_of
 from .recording import SUFFIXES as RECORDED
@@ -64,10 +65,14 @@ class VoiceLibrary:
                     found.setdefault(stem, folder / name)
         return dict(sorted(found.items()))
 
+    def sources(self) -> dict[str, Path]:
+        """Return the files of all voices and recordings by name, sorted."""
+        voices = self.voices()
+        return dict(sorted({**voices, **self._recordings(voices)}.items()))
+
     def names(self) -> list[str]:
         """Return the names of all voices and recordings, sorted."""
-        voices = self.voices()
-        return sorted([*voices, *self._recordings(voices)])
+        return list(self.sources())
 
     def find(self, name: str) -> Path:
         """Return a voice's file; ValueError, naming the voices there are, if it is not in the library."""
@@ -191,6 +196,17 @@ def with_list(voice: Voice, path: Path) -> Voice:
     """Return a voice with the list of words beside its file, if there is one; ValueError for a list with faults."""
     beside = list_of(path)
     return replace(voice, pronunciation=(read_pronunciation(beside),)) if beside.is_file() else voice
+
+
+def save_list(voice: Voice, path: Path, overwrite: bool = False) -> None:
+    """Write a voice's list of words beside its file, if it has one; one that is there stays, unless ``overwrite``.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    beside = list_of(path)
+    if voice.pronunciation and (overwrite or not beside.exists()):
+        write_whole(beside, write_pronunciation(voice.pronunciation).encode())
 
 
 def load_voice_and_list(path: Path) -> Voice:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...morph.text.names import name_key
-from ...morph.text.scripts.script import RESERVED
+from ...morph.text.scripts.script import NARRATOR, RESERVED, split_mood
+from ..voices.saved_voices import FileState, source_states
 
 if TYPE_CHECKING:
     from ...morph.voice.cast import Cast
@@ -78,6 +79,29 @@ def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, 
             f"voice_{unnamed[0]} has no name: type the character's name as line {unnamed[0]} of names, or disconnect it"
         )
     return {name: voices[number] for number, name in enumerate(names, 1)}
+
+
+def saved_states(text: str | None) -> list[tuple[str, tuple[FileState, ...]]]:
+    """Return the saved voices that a script may name, and the states of their files: what it is spoken with changes.
+
+    A voice counts if its name, or the mood in its name, is anywhere in the text, and the narrator's always does: a few
+    too many count, and none too few.
+
+    Args:
+        text: the script; None: it is not known yet, as it comes from another node, and may name any of them.
+    """
+    from ..folders import voice_library
+
+    said = None if text is None else name_key(text)
+    return [
+        (name, source_states(path))
+        for name, path in voice_library().sources().items()
+        if said is None or any(_may_speak(name_key(part), said) for part in split_mood(name) or (name,))
+    ]
+
+
+def _may_speak(name: str, script: str) -> bool:
+    return name == NARRATOR or name in script
 
 
 def find_characters(model: ManagedModel | ServedModel, cast: Mapping[str, Voice] | None) -> Cast:

@@ -23,7 +23,8 @@ from ..schema import output, schema
 from ..sockets import VoiceSocket
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
-from .characters import find_characters
+from ..voices.saved_voices import FileState
+from .characters import find_characters, saved_states
 from .common import (
     check_speaking,
     judge_speaking,
@@ -163,6 +164,13 @@ class DubCaptions(io.ComfyNode):
     ) -> bool | str:
         own: dict[str, inputs.Given] = {"captions": (read_captions, captions), "overlap": (OVERLAPS, overlap)}
         return judge_speaking(language, decoding, normalize_text, **own)
+
+    @classmethod
+    def fingerprint_inputs(
+        cls, captions: str | None = None, **_: Any
+    ) -> list[tuple[str, tuple[FileState, ...]]]:
+        """Change when a saved voice that the captions may name is saved, replaced or deleted."""
+        return saved_states(captions)
 
     @classmethod
     def execute(

@@ -20,7 +20,8 @@ from ..page.progress import show_progress
 from ..schema import output, schema
 from ..sound.audio_io import to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
-from .characters import find_characters
+from ..voices.saved_voices import FileState
+from .characters import find_characters, saved_states
 from .common import (
     check_speaking,
     judge_speaking,
@@ -123,6 +124,13 @@ class RenderScript(io.ComfyNode):
         normalize_text: str | None = None,
     ) -> bool | str:
         return judge_speaking(language, decoding, normalize_text, script=(check_script, script))
+
+    @classmethod
+    def fingerprint_inputs(
+        cls, script: str | None = None, **_: Any
+    ) -> list[tuple[str, tuple[FileState, ...]]]:
+        """Change when a saved voice that the script may name is saved, replaced or deleted."""
+        return saved_states(script)
 
     @classmethod
     def execute(

@@ -16,7 +16,7 @@ from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..schema import listed, output, schema
 from ..sockets import ModelSocket, VoiceSocket
-from .saved_voices import FileState, Fingerprint, file_state, saved_voices
+from .saved_voices import FileState, Fingerprint, saved_voices, source_states
 
 if TYPE_CHECKING:
     from ...morph.voice.recording import Recording
@@ -67,12 +67,14 @@ class SaveVoice(io.ComfyNode):
     @classmethod
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
         from ...morph.voice.file import holds_voice, save_voice
+        from ...morph.voice.library import save_list
 
         check_voice(voice)
         path = voice_path(name)
         name = path.stem
         named = replace(voice, name=name)
         if holds_voice(path, named):  # leave the file alone: it would count as changed
+            save_list(named, path)
             return io.NodeOutput(
                 named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} already contains this voice")
             )
@@ -80,8 +82,10 @@ class SaveVoice(io.ComfyNode):
             raise ValueError(
                 f"a voice named {name!r} already exists: choose another name, or turn on overwrite"
             )
+        replaced = path.exists()
         with saved_voices().saving(path):
             save_voice(named, path)
+        save_list(named, path, overwrite=replaced)
         return io.NodeOutput(named, ui=ui.PreviewText(f"saved {VOICE_FOLDER}/{path.name}"))
 
 
@@ -128,13 +132,10 @@ class LoadVoice(io.ComfyNode):
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[FileState, ...]:
         """Change when the file, or what is written beside it, is replaced, so that ComfyUI loads it again."""
-        from ...morph.voice.library import list_of
-
         try:
-            path = voice_library().source(name or "")
+            return source_states(voice_library().source(name or ""))
         except ValueError:
             return ()
-        return file_state(path), file_state(path.with_suffix(".txt")), file_state(list_of(path))
 
     @classmethod
     def execute(cls, name: str, model: ManagedModel | ServedModel | None = None) -> io.NodeOutput:

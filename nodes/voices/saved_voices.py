@@ -22,6 +22,13 @@ def file_state(path: Path) -> FileState:
     return status.st_mtime_ns, status.st_size
 
 
+def source_states(path: Path) -> tuple[FileState, ...]:
+    """Return the states of the file of a voice or a recording, and of what is written beside it."""
+    from ...morph.voice.library import list_of
+
+    return file_state(path), file_state(path.with_suffix(".txt")), file_state(list_of(path))
+
+
 @dataclass(frozen=True)
 class _Saved:
     state: FileState  # of the file as it was written

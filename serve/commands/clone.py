@@ -172,8 +172,11 @@ def save(voice: Voice, path: Path, console: Console) -> None:
     from dataclasses import replace
 
     from ...morph.voice.file import save_voice
+    from ...morph.voice.library import save_list
 
     with explaining(path, "written"):
+        replaced = path.exists()
         save_voice(replace(voice, name=path.stem), path)
+        save_list(voice, path, overwrite=replaced)
     console.note(f"saved {voice.kind} voice {path.stem!r}: speak with --voice {path.stem!r}")
     console.result(path.absolute())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 from qwen3_tts_morph.morph.voice.file import load_voice
 
 from tests.comfy import graphs
@@ -17,21 +15,6 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
 
 RECIPE = "Clara + 1.5 * (Ben - Clara)"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def user_files(base_dir: Path, model_folders: Path) -> None:
-    graphs.place_checkpoints(model_folders)
-    graphs.place_recordings(base_dir / "input")
-
-
-@pytest.fixture
-def library(base_dir: Path) -> Iterator[Path]:
-    """The voice library's folder, without what a test adds when it ends."""
-    folder = base_dir / "models" / "qwen3-tts-voices"
-    yield folder
-    for name in ("Clara", "Ben", "Clara (angry)"):
-        (folder / f"{name}.safetensors").unlink(missing_ok=True)
 
 
 def saved(voice: str, name: str) -> dict[str, Any]:

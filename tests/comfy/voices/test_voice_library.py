@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,23 +14,6 @@ from tests.comfy.graphs import Graph, node, samples, shown, speech
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
-
-
-@pytest.fixture(scope="module", autouse=True)
-def user_files(base_dir: Path, model_folders: Path) -> None:
-    graphs.place_checkpoints(model_folders)
-    graphs.place_recordings(base_dir / "input")
-
-
-@pytest.fixture
-def library(base_dir: Path) -> Iterator[Path]:
-    """The voice library's folder; files that a test adds are removed afterwards."""
-    folder = base_dir / "models" / "qwen3-tts-voices"
-    folder.mkdir(exist_ok=True)
-    before = set(folder.iterdir())
-    yield folder
-    for path in set(folder.iterdir()) - before:
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def saving(name: str, overwrite: bool = False, mode: str = "x-vector") -> Graph:
@@ -164,3 +146,51 @@ def test_an_unreadable_library_does_not_remove_the_nodes(server: ComfyServer, ba
         if aside is not None:
             aside.rename(folder)
     assert f"cannot list the files in {folder}" in server.log()
+
+
+def test_a_list_of_words_is_saved_with_the_voice_and_one_that_is_there_stays(
+    server: ComfyServer, library: Path
+) -> None:
+    assert server.run(without_voice(saving("first"))).ok
+    (library / "first.pronunciation.txt").write_text("Nguyen = win", encoding="utf-8")
+    beside = library / "second.pronunciation.txt"
+    graph = {
+        "load": node("MorphTTSLoadVoice", name="first"),
+        "save": node("MorphTTSSaveVoice", voice=["load", 0], name="second", overwrite=False),
+    }
+    result = server.run(graph)
+    assert result.ok, result.error
+    assert beside.read_text(encoding="utf-8") == "Nguyen = win\n"
+    assert server.run(graph).cached_nodes() == set(graph)
+    beside.write_text("Nguyen = new yen", encoding="utf-8")
+    again = server.run_freed(graph)
+    assert shown(again, "save") == "qwen3-tts-voices/second.safetensors already contains this voice"
+    assert beside.read_text(encoding="utf-8") == "Nguyen = new yen"
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_script_is_spoken_again_when_a_saved_voice_changes_that_it_names(
+    server: ComfyServer, library: Path, base_dir: Path, linked: bool
+) -> None:
+    """A script from a file may name any voice, so that it is read again when one it does not name is saved, too."""
+    (base_dir / "input" / "dora.txt").write_text("DORA: Good morning.", encoding="utf-8")
+    script = graphs.render_script("DORA: Good morning.")
+    del script["inputs"]["cast"]
+    graph = {"model": graphs.load_model(), "sampling": graphs.sampling(), "script": script}
+    if linked:
+        graph["file"] = node("MorphTTSScriptFromFile", file="dora.txt")
+        script["inputs"]["script"] = ["file", 0]
+    assert server.run(without_voice(saving("Dora"))).ok
+    assert server.run(without_voice(saving("other", mode="ICL"))).ok
+    other = (library / "other.safetensors").read_bytes()
+    first = server.run(graph)  # ComfyUI keeps what the last graph made: from here on only this one runs
+    assert first.ok, first.error
+    assert server.run(graph).cached_nodes() == set(graph)
+    (library / "Emil.safetensors").write_bytes(other)
+    assert ("script" in server.run(graph).cached_nodes()) is not linked
+    (library / "Dora.safetensors").write_bytes(other)
+    again = server.run(graph)
+    assert again.ok and "script" not in again.cached_nodes()
+    assert server.run(graph).cached_nodes() == set(graph)
+    (library / "Dora.pronunciation.txt").write_text("morning = evening", encoding="utf-8")
+    assert "script" not in server.run(graph).cached_nodes()

@@ -19,6 +19,7 @@ from qwen3_tts_morph.morph.text.pronunciation import (
     read_pronunciation,
     read_text,
     shown_text,
+    write_pronunciation,
 )
 
 LIST = """\
@@ -168,6 +169,20 @@ def test_a_file_is_read(tmp_path: Path) -> None:
             read_pronunciation(path)
     with pytest.raises(ValueError, match=r"none.txt cannot be read \(.+\): choose another file"):
         read_pronunciation(tmp_path / "none.txt")
+
+
+def test_lists_are_written_as_one_that_reads_words_as_they_do(tmp_path: Path) -> None:
+    lists = [
+        parse_pronunciation("Nguyen = win\nsql = sequel"),
+        parse_pronunciation("SQL = S Q L\nnguyen = no\nsql=x"),
+    ]
+    path = tmp_path / "both.txt"
+    path.write_text(write_pronunciation(lists), encoding="utf-8")
+    [*words] = read_pronunciation(path).words
+    assert words == [("Nguyen", "win"), ("sql", "sequel"), ("nguyen", "no")]
+    text = "Nguyen, nguyen, SQL and sql."
+    one, both = (read_text(text, find_readings(text, own)) for own in ([read_pronunciation(path)], lists))
+    assert one == both == "win, no, sequel and sequel."
 
 
 def test_the_work_for_a_text_does_not_grow_with_the_list() -> None:

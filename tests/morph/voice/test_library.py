@@ -226,3 +226,19 @@ def test_a_voice_has_the_list_of_words_beside_its_file(library: VoiceLibrary) ->
     (library.folder / "Ben.wav").write_bytes(b"")
     (library.folder / "Ben.pronunciation.txt").write_text("a = b", encoding="utf-8")
     assert module.with_list(ANNA, library.source("Ben")).pronunciation[0].words == (("a", "b"),)
+
+
+def test_a_voice_is_saved_with_its_list_of_words(library: VoiceLibrary) -> None:
+    (library.folder / "Anna.pronunciation.txt").write_text("Nguyen = win", encoding="utf-8")
+    voice, path = library.load("Anna"), library.path("Eva")
+    beside = module.list_of(path)
+    module.save_list(ANNA, path)
+    assert not beside.exists(), "a voice without a list leaves no file"
+    module.save_list(voice, path)
+    assert beside.read_text(encoding="utf-8") == "Nguyen = win\n"
+    beside.write_text("Nguyen = new yen", encoding="utf-8")
+    module.save_list(voice, path)
+    assert beside.read_text(encoding="utf-8") == "Nguyen = new yen"
+    module.save_list(voice, path, overwrite=True)
+    module.save_list(ANNA, path, overwrite=True)
+    assert beside.read_text(encoding="utf-8") == "Nguyen = win\n"

@@ -119,9 +119,11 @@ def test_a_clone_takes_no_instruction(load, recording, mode, size):
     """Neither on a Base checkpoint of any size, nor on one that follows instructions: that has no place for a clone."""
     base = load(size, "base")
     clone = clone_voice(base, recording, RATE, CloneOptions(mode, "A tone."))
-    with pytest.raises(ValueError, match=r"does not follow instructions .*: clear .* a mood with Shift Voice"):
+    with pytest.raises(
+        ValueError, match=r"does not follow instructions .*: clear .* a mood with Shift Voice"
+    ):
         check_voice(base, clone, "whispering")
-    with pytest.raises(ValueError, match="needs a Base checkpoint .* is CustomVoice"):
+    with pytest.raises(ValueError, match=r"needs a Base checkpoint .* is CustomVoice"):
         check_voice(load(size, "custom_voice"), clone, "whispering")
 
 

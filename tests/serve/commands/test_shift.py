@@ -43,6 +43,11 @@ def test_saved_voices_are_shifted_without_a_model(
     rows = json.loads(run("voices", "list", "--json").out)
     assert [row["recipe"] for row in rows] == [None, recipe, None, None]
     assert "exists already" in run("voices", "shift", "Anna (angry)", *MOOD).err
+    assert not (library / "Anna (angry).pronunciation.txt").exists()
+    (library / "Anna.pronunciation.txt").write_text("Nguyen = win", encoding="utf-8")
+    assert run("voices", "shift", "Anna (angry)", *MOOD, "--strength", "-0.5", "--overwrite").code == 0
+    words = (library / "Anna (angry).pronunciation.txt").read_text(encoding="utf-8")
+    assert words == "Nguyen = win\n"
     assert run("voices", "rename", "Anna (angry)", "Anna (cold)").code == 0
     assert load_voice(library / "Anna (cold).safetensors").recipe == recipe
 
