@@ -53,7 +53,8 @@ from .times import after_quiet
 
 PADDINGS_MS = (0, 80, 240, 480)
 SEED = 9000
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,9 +182,10 @@ class Judge:
 
     def judge(self, told: Sequence[tuple[Path, Told, np.ndarray]], rate: int) -> list[Heard]:
         """Return what is to be counted of lines: their files, what they are, and the speaker of the reference."""
-        return self.each(lambda ear, one: self._judge(ear, *one, rate), told)
+        return self.each(lambda ear, one: self._judge(ear, one, rate), told)
 
-    def _judge(self, ear: Ear, path: Path, told: Told, likeness: np.ndarray, rate: int) -> Heard:
+    def _judge(self, ear: Ear, line: tuple[Path, Told, np.ndarray], rate: int) -> Heard:
+        path, told, likeness = line
         kept = path.with_suffix(".json")
         if not kept.is_file():
             heard = join(ear.hear(told.waveform, rate))
