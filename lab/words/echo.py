@@ -97,7 +97,7 @@ class Heard:
 
     Args:
         errors, words: how many words were heard wrong, and how many the text has.
-        before: how many words were heard before the text's first.
+        before, after: how many words were heard before the text's first, and after its last.
         echo: whether these are the last words of the reference.
         similarity: to the whole reference, a cosine.
         onset_s: when its first sound begins.
@@ -106,6 +106,7 @@ class Heard:
     errors: int
     words: int
     before: int
+    after: int
     echo: bool
     similarity: float
     onset_s: float
@@ -119,7 +120,8 @@ class EchoRow(PartRow):
         ending: one of ENDINGS.
         padding_ms: of silence after the reference.
         lines: how many were spoken.
-        echoes: in which words of the reference were heard before the text; ``before``: in which any words were.
+        echoes: in which words of the reference were heard before the text; ``before``: in which any words were, and
+            ``after``: after the text.
         called: which the alignment head calls echoes; ``found``: of ``before``; ``alarms``: of the others.
         wrong_words_percent: as the recogniser hears them.
         similarity: to the whole reference, the mean.
@@ -133,6 +135,7 @@ class EchoRow(PartRow):
     lines: int
     echoes: int
     before: int
+    after: int
     called: int
     found: int
     alarms: int
@@ -142,11 +145,18 @@ class EchoRow(PartRow):
     not_ended: int
 
 
-def words_before(text: str, heard: str) -> int:
-    """Return how many words were heard before the first words of a text, less those of it that were not heard."""
+def words_around(text: str, heard: str) -> tuple[int, int]:
+    """Return how many words were heard before the first words of a text, and after its last.
+
+    Words of the text that were heard as others do not count.
+    """
     wanted, given = (normalize(one, "english", text).split() for one in (text, heard))
-    kind, first, last, begin, end = SequenceMatcher(None, wanted, given, autojunk=False).get_opcodes()[0]
-    return 0 if kind == "equal" else max(0, (end - begin) - (last - first))
+    edits = SequenceMatcher(None, wanted, given, autojunk=False).get_opcodes()
+    first, last = (
+        0 if kind == "equal" else max(0, (end - begin) - (stop - start))
+        for kind, start, stop, begin, end in (edits[0], edits[-1])
+    )
+    return first, last if len(edits) > 1 else 0
 
 
 class Judge:
@@ -198,7 +208,7 @@ class Judge:
         errors, words = count_errors(told.text, heard, "english")
         [onset] = after_quiet([0.0], told.waveform, rate)
         is_echo = count_echoes([told.text], heard, told.transcript) > 0
-        return Heard(errors, words, words_before(told.text, heard), is_echo, known["similarity"], onset)
+        return Heard(errors, words, *words_around(told.text, heard), is_echo, known["similarity"], onset)
 
 
 @dataclass(frozen=True)
@@ -284,6 +294,7 @@ def summarise(told: Sequence[Told], judged: Sequence[Heard]) -> dict[str, Any]:
         "lines": len(told),
         "echoes": sum(one.echo for one in judged),
         "before": sum(before),
+        "after": sum(one.after > 0 for one in judged),
         "called": sum(one.called for one in told),
         "found": sum(one.called for one, is_before in zip(told, before, strict=True) if is_before),
         "alarms": sum(one.called for one, is_before in zip(told, before, strict=True) if not is_before),

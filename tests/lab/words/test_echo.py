@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.words.echo import Heard, Judge, Told, parse, summarise, words_before
+from lab.words.echo import Heard, Judge, Told, parse, summarise, words_around
 from lab.words.endings import ENDINGS, Recording, end_recording
 
 RATE = 24000
@@ -28,19 +28,21 @@ def test_a_reference_ends_where_its_ending_says(ending: str, seconds: float) -> 
 
 
 @pytest.mark.parametrize(
-    ("heard", "count"),
+    ("heard", "counts"),
     [
-        ("The bridge was closed.", 0),
-        ("In her coat. The bridge was closed.", 3),
-        ("Bridge was closed.", 0),
-        ("A bridge was closed.", 0),
-        ("Coat, a bridge was closed.", 1),
-        ("The bridge was closed. Closed.", 0),
-        ("", 0),
+        ("The bridge was closed.", (0, 0)),
+        ("In her coat. The bridge was closed.", (3, 0)),
+        ("Bridge was closed.", (0, 0)),
+        ("A bridge was closed.", (0, 0)),
+        ("Coat, a bridge was closed.", (1, 0)),
+        ("The bridge was closed. Closed.", (0, 1)),
+        ("The bridge was hard to close, hard.", (0, 3)),
+        ("Something else entirely, as it is, and more.", (4, 0)),
+        ("", (0, 0)),
     ],
 )
-def test_words_before_the_text_are_counted(heard: str, count: int) -> None:
-    assert words_before("The bridge was closed.", heard) == count
+def test_words_before_and_after_the_text_are_counted(heard: str, counts: tuple[int, int]) -> None:
+    assert words_around("The bridge was closed.", heard) == counts
 
 
 def told(called: bool, ended: str = "eos") -> Told:
@@ -50,15 +52,16 @@ def told(called: bool, ended: str = "eos") -> Told:
 def test_a_row_has_sums_and_what_the_head_found() -> None:
     lines = [told(True), told(True), told(False), told(False, "cap")]
     heard = [
-        Heard(0, 10, 2, True, 0.9, 0.1),
-        Heard(1, 10, 0, False, 0.8, 0.2),
-        Heard(3, 10, 1, False, 0.9, 0.2),
-        Heard(0, 10, 0, False, 0.8, 0.3),
+        Heard(0, 10, 2, 0, True, 0.9, 0.1),
+        Heard(1, 10, 0, 1, False, 0.8, 0.2),
+        Heard(3, 10, 1, 2, False, 0.9, 0.2),
+        Heard(0, 10, 0, 0, False, 0.8, 0.3),
     ]
     assert summarise(lines, heard) == {
         "lines": 4,
         "echoes": 1,
         "before": 2,
+        "after": 2,
         "called": 2,
         "found": 1,
         "alarms": 1,
