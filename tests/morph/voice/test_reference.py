@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 import soundfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
-from qwen3_tts_morph.morph.voice.reference import Reference, prepare_reference
+from qwen3_tts_morph.morph.voice.reference import Reference, is_cut_off, prepare_reference
+
+from tests.morph.voice.made_speech import RATE as MADE_RATE
+from tests.morph.voice.made_speech import hush, phrase
 
 RATE = 24000
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -179,3 +182,17 @@ def test_recordings_without_speech_are_refused(waveform, sentence):
 def test_ten_minutes_are_accepted_with_a_note(speech):
     [note] = prepare(np.tile(speech, 85)).notes
     assert "only its first 30 s are used" in note
+
+
+def test_a_recording_that_ends_within_its_speech_is_told_from_one_that_ends_in_a_pause(
+    speech: np.ndarray,
+) -> None:
+    made = np.concatenate([hush(0.5), phrase(1.1), hush(0.4), phrase(1.1), hush(0.3)])
+    cut = made[: -round(0.3 * MADE_RATE)]
+    assert not is_cut_off(made, MADE_RATE) and is_cut_off(cut, MADE_RATE)
+    assert is_cut_off(np.concatenate([cut, hush(0.02)]), MADE_RATE), "a breath of quiet is no pause"
+    assert not is_cut_off(speech, RATE), "its room is loud, and it ends in it"
+    assert is_cut_off(speech[: int(np.abs(speech).argmax())], RATE)
+    assert not is_cut_off(hush(2), MADE_RATE) and not is_cut_off(np.zeros(RATE, np.float32), RATE)
+    assert prepare_reference(cut, MADE_RATE, RATE).is_cut_off
+    assert not prepare_reference(made, MADE_RATE, RATE).is_cut_off
