@@ -230,7 +230,7 @@ def voices_of(model: Model) -> list[Voice]:
     voices = [preset_voice(model, name) for name in list(model.speakers)[:1]]
     if model.can_clone:
         example = read_recording(EXAMPLE)
-        options = [CloneOptions("x_vector"), CloneOptions("icl", example.transcript, pad_silence=False)]
+        options = [CloneOptions("x_vector"), CloneOptions("icl", example.transcript)]
         voices += [clone_voice(model, example.waveform, example.sample_rate, one) for one in options]
     return voices
 

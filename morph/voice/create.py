@@ -16,11 +16,11 @@ from .voice import LONGEST_TRANSCRIPT, Voice, check_speaker, check_text, check_v
 log = logging.getLogger(__name__)
 
 MODES = ("x_vector", "icl")
-PADDING_S = 0.5  # silence after the reference, so that its last phoneme does not bleed into the speech
 CUT_OFF = (
-    f"the recording ends within its speech: {PADDING_S:g} s of silence were added after it, so that lines do not begin "
-    "with its last words; a recording that ends in a pause makes a better voice"
+    "the recording ends within its speech, and lines may begin with the rest of its last word: cut it in a pause, with "
+    "a transcript of what is left, or add silence after it (pad reference)"
 )
+PADDING_S = 0.5  # silence after the reference, so that its last phoneme does not bleed into the speech
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class CloneOptions:
     Args:
         mode: "x_vector" (timbre only) or "icl" (timbre and manner; needs the transcript).
         transcript: what the recording says; used by "icl" only.
-        pad_silence: append 0.5 s of silence in "icl" mode, so that the reference's last sounds are not said again.
-            None: where it ends within its speech (docs/continuity.md). False: never, as upstream.
+        pad_silence: append 0.5 s of silence in "icl" mode, when the last phoneme bleeds into the speech.
         name: shown to people.
 
     Raises:
@@ -40,7 +39,7 @@ class CloneOptions:
 
     mode: str = "x_vector"
     transcript: str | None = None
-    pad_silence: bool | None = None
+    pad_silence: bool = False
     name: str = "cloned voice"
 
     def __post_init__(self) -> None:
@@ -94,11 +93,12 @@ def clone_voice(
         voice = _embed_speaker(model, reference, options.name)
         if not icl:
             return voice
-        is_padded = reference.is_cut_off if options.pad_silence is None else options.pad_silence
-        silence = round(PADDING_S * model.sample_rate) if is_padded else 0
-        codes = encode_waveform(model, np.pad(reference.waveform, (0, silence)))
+        sound = reference.waveform
+        if options.pad_silence:
+            sound = np.pad(sound, (0, round(PADDING_S * model.sample_rate)))
+        codes = encode_waveform(model, sound)
     voice = replace(voice, kind="icl", ref_codes=codes, transcript=str(options.transcript).strip())
-    if not is_padded or options.pad_silence:
+    if options.pad_silence or not reference.is_cut_off:
         return voice
     log.warning("%s: %s", options.name, CUT_OFF)
     return replace(voice, notes=(*voice.notes, CUT_OFF))

@@ -74,7 +74,7 @@ class CloneVoice(io.ComfyNode):
                     "pad_reference",
                     False,
                     "ICL only: append 0.5 s of silence to the recording. Turn on if its last sound leaks into "
-                    "the speech. off: only if it ends within its speech, as the node says then. Default: off.",
+                    "the speech. Default: off.",
                     optional=True,
                 ),
                 inputs.choice(
@@ -137,7 +137,7 @@ class CloneVoice(io.ComfyNode):
                 progress.say("hearing the recording")
                 transcript = hear_transcript(recogniser, waveform, audio["sample_rate"])
             heard += [f"{recogniser.name} heard: {transcript}"]
-        options = CloneOptions(MODES[mode], transcript, pad_reference or None)
+        options = CloneOptions(MODES[mode], transcript, pad_reference)
         with model.use() as ready:
             voice = clone_voice(ready.model, waveform, audio["sample_rate"], options)
         shown = "\n".join([f"{mode} voice cloned", *heard, *voice.notes])

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"let a speech recogniser write it: {', '.join(arguments.RECOGNISERS)} (base); needs faster-whisper; "
         "none: nobody does",
     )
-    leaks = "with a transcript: add silence after the recording; none: if it ends within its speech"
+    leaks = "with a transcript: if the recording's last sound leaks into the speech"
     arguments.add_switch(parser, "--pad", leaks)
     add_saving(parser)
     arguments.add_model(parser)
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     recording = cut_part(options, read_recording(options.recording), console)
     if options.transcribe:
         transcript = write_words(options.transcribe, folders, recording, console)
-    clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad or None, name)
+    clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
     voice = clone_voice(load_synthesizer(options, console).model, *recording, clone)  # its notes are logged
     save(voice, path, console)
 

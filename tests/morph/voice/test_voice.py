@@ -166,21 +166,15 @@ def test_padding_adds_frames_only_if_requested(base, recording):
     assert clone_voice(base, recording, RATE, CloneOptions("x_vector", "a tone")).ref_codes is None
 
 
-def test_silence_follows_a_reference_that_ends_within_its_speech_unless_that_is_refused(base):
+def test_a_reference_that_ends_within_its_speech_is_noted_where_it_matters(base):
     made = np.concatenate([hush(0.5), phrase(1.1), hush(0.4), phrase(1.0)])
 
-    def clone(sound: np.ndarray, mode: str = "icl", **options) -> Voice:
-        return clone_voice(base, sound, MADE_RATE, CloneOptions(mode, "a tone", **options))
+    def notes(sound: np.ndarray, mode: str = "icl", **options) -> tuple[str, ...]:
+        return clone_voice(base, sound, MADE_RATE, CloneOptions(mode, "a tone", **options)).notes
 
-    cut, whole = clone(made), clone(np.concatenate([made, hush(0.3)]))
-    assert (len(cut.ref_codes), len(whole.ref_codes)) == (44, 42)  # of 3.5 s and of 3.3 s
-    assert cut.notes == (CUT_OFF,) and whole.notes == ()
-    upstream = clone(made, pad_silence=False)
-    assert len(upstream.ref_codes) == 38 and upstream.notes == ()
-    asked = clone(made, pad_silence=True)
-    assert torch.equal(asked.ref_codes, cut.ref_codes) and asked.notes == ()
-    assert torch.equal(cut.speaker_embedding, upstream.speaker_embedding)
-    assert clone(made, "x_vector").notes == ()
+    assert notes(made) == (CUT_OFF,)
+    assert notes(made, pad_silence=True) == notes(np.concatenate([made, hush(0.3)])) == ()
+    assert notes(made, "x_vector") == ()
 
 
 def test_blends_are_weighted_means():
