@@ -45,7 +45,7 @@ class Training:
     """
 
     rank: int = 16
-    alpha: float = 16.0
+    alpha: int = 16
     layers: str = "talker"
     steps: int = 400
     rate: float = 1e-3

@@ -211,8 +211,8 @@ function makeRow(voice) {
 
 /** Whether a voice is among those that are sought: each word is somewhere in what the tab says of it. */
 function isSought(voice) {
-  const known = [voice.name, voice.fits, voice.description, voice.transcript, voice.instruct, voice.recipe].join(" ").toLowerCase()
-  return sought.value.toLowerCase().split(/\s+/).every((word) => known.includes(word))
+  const said = [voice.name, voice.fits, voice.description, voice.transcript, voice.instruct, voice.recipe].join(" ").toLowerCase()
+  return sought.value.toLowerCase().split(/\s+/).every((word) => said.includes(word))
 }
 
 /** A headline and the rows under it; words instead of rows where there are none; nothing where none are sought. */
