@@ -53,8 +53,7 @@ LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one ke
 # Prompts are prepared up to this length: 400 characters in a preset voice, or 30 s of reference (ICL) and a text.
 LONGEST_PREPARED = 512
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
-# Of more than 64 rows it takes as many for each: between two passes the device waits for the host (256 prompts of 88
-# positions in passes of 64: 68 ms, of which an H200 is busy for 44).
+# Of more than 64 rows it takes as many for each: between two passes the device waits for the host.
 PREFILL_PER_ROW = LARGEST_PREFILL // 64
 # Lines that join a running batch at a time, each with a pass of its own over its short prompt: the kernels of one line
 # take a third of the time of a pass in the batch, which for more lines takes hardly longer than for one.

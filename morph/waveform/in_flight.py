@@ -18,9 +18,8 @@ MOST_ROWS = 8  # whose samples are on their way to the host: 9 MB of pinned memo
 class InFlight(Protocol):
     """Waveforms of lines, some of which may still be computed."""
 
-    @property
-    def is_made(self) -> bool:
-        """Whether ``result`` does not wait for the device."""
+    def look(self) -> bool:
+        """Take over a part of what the device has made; return whether ``result`` waits for nothing now."""
 
     def result(self) -> list[np.ndarray]:
         """Return float32 ``[T * 1920]`` for each line; ``NotFinite`` for samples that are not finite."""
@@ -31,7 +30,9 @@ class Made:
     """Waveforms that are there."""
 
     waves: list[np.ndarray]
-    is_made = True
+
+    def look(self) -> bool:
+        return True
 
     def result(self) -> list[np.ndarray]:
         return self.waves
@@ -56,13 +57,14 @@ class RowsInFlight:
     def add(self, row: Sequence[PackedChunk], samples: SamplesInFlight) -> None:
         """Note a row that was launched; wait for the first one if there are many."""
         self._rows.append((row, samples))
-        while len(self._rows) > MOST_ROWS or (self._rows and self._rows[0][1].is_there):
+        if len(self._rows) > MOST_ROWS:
             self._take()
 
-    @property
-    def is_made(self) -> bool:
-        """See ``InFlight``."""
-        return not self._rows or self._rows[-1][1].is_there
+    def look(self) -> bool:
+        """See ``InFlight``: one row at a time, which takes about as long as a frame of 64 lines."""
+        if self._rows and self._rows[0][1].is_there:
+            self._take()
+        return not self._rows
 
     def result(self) -> list[np.ndarray]:
         """See ``InFlight``."""

@@ -13,12 +13,14 @@ import torch
 
 from ...model.finite import NotFinite
 from ...speech.piece import Piece
-from ...waveform.in_flight import InFlight
+from ...waveform.in_flight import InFlight, Made
 
 log = logging.getLogger(__name__)
 
 # A piece waits at most this many times as long as it takes to make, so that readers of other lines do not wait for it.
 PATIENCE = 5
+# Pieces that are judged and joined between two frames, so that the device does not wait for it.
+PASSED_ON = 3
 SMOOTHING = 0.8  # share of what was measured before in the mean time of a frame
 
 Begin = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None]], InFlight]
@@ -111,12 +113,18 @@ class WholeCodec:
         return True
 
     def collect(self, wait: bool = False) -> bool:
-        """Pass on samples that were begun, if the device has made them; return whether it has."""
-        if self._made is None or not (wait or self._made[1].is_made):
+        """Pass on samples that were begun, if the device has made them; return whether it has.
+
+        ``wait``: wait for it, and pass on all; otherwise a few at a time.
+        """
+        if self._made is None or not (wait or self._made[1].look()):
             return False
         (pieces, making), self._made = self._made, None
         with self._each_alone(pieces):
-            _pass_on(pieces, making)
+            waves, now = making.result(), len(pieces) if wait else PASSED_ON
+            if pieces[now:]:
+                self._made = pieces[now:], Made(waves[now:])
+            _pass_on(pieces[:now], waves[:now])
         return True
 
     @contextmanager
@@ -128,9 +136,8 @@ class WholeCodec:
             log.warning("samples of a piece are not finite: each of %d is made by itself", len(pieces))
             for line, piece in pieces:
                 try:
-                    _pass_on(
-                        [(line, piece)], self._begin([piece.making.codes.part()], [_before(line, piece)])
-                    )
+                    making = self._begin([piece.making.codes.part()], [_before(line, piece)])
+                    _pass_on([(line, piece)], making.result())
                 except NotFinite as error:
                     line.lose_samples(error)
 
@@ -139,8 +146,8 @@ class WholeCodec:
         self._frame_s = SMOOTHING * self._frame_s + (1 - SMOOTHING) * frame_s if self._frame_s else frame_s
 
 
-def _pass_on(pieces: Sequence[_Wanted], making: InFlight) -> None:
-    for (line, piece), wave in zip(pieces, making.result(), strict=True):
+def _pass_on(pieces: Sequence[_Wanted], waves: Sequence[np.ndarray]) -> None:
+    for (line, piece), wave in zip(pieces, waves, strict=True):
         line.take_samples(piece, wave)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec import whole as whole_module
-from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
+from qwen3_tts_morph.morph.batch.codec.whole import PASSED_ON, WholeCodec
 from qwen3_tts_morph.morph.batch.queue import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.engine import Engine
@@ -172,6 +172,9 @@ class Later:
     def __init__(self, codes: list[torch.Tensor]):
         self.is_made, self._waves = False, [np.zeros(len(one), np.float32) for one in codes]
 
+    def look(self) -> bool:
+        return self.is_made
+
     def result(self) -> list[np.ndarray]:
         self.is_made = True
         return self._waves
@@ -185,7 +188,7 @@ def test_frames_go_on_while_the_device_makes_samples() -> None:
         return begun[-1]
 
     codec, line = WholeCodec(begin), Wanting()
-    first, second = Codes(3), Codes(4)
+    first, second, *many = (Codes(frames) for frames in range(1, 7))
     codec.add(line, first)
     assert codec.start() and codec.is_making and codec.count == 0
     assert not codec.collect() and line.made == [], "it waits for nothing"
@@ -194,3 +197,9 @@ def test_frames_go_on_while_the_device_makes_samples() -> None:
     codec.add(line, second)
     assert codec.start(), "and at the end for what is left"
     assert codec.run() and line.made == [first, second] and not codec.run()
+    for piece in many:
+        codec.add(line, piece)
+    codec.start()
+    begun[-1].is_made = True
+    assert codec.collect() and codec.is_making and line.made[2:] == many[:PASSED_ON], "a few between two frames"
+    assert codec.collect() and not codec.is_making and line.made[2:] == many
