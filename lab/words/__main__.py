@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import random
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,15 +27,14 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from ..benchmarks.origin import add_output
 from ..benchmarks.results import PartRow, save_rows
-from .edited import COUNTS, KINDS, doubled_lines, edit, retrace
-from .faults import FaultsRow, Judged, guard_piece, how_heard, judge, summarise_faults
-from .heard import Ear, HeardWord, Hears, hear_line, join
+from .faults import FaultsRow, judge, summarise_faults
+from .heard import Ear, HeardWord, Hears, hear_line
 from .lines import GOOD, PARTS, WRONG, good_lines, read_voices, wrong_lines
-from .record import Asked, Head, Recorded, record, voice_name
+from .record import Asked, Head, Recorded, record
 from .times import TimesRow, start_errors, summarise_times
 
 HEAD = Head(1, 0)  # of the demo voice
-ALL = (*GOOD, *WRONG, *KINDS)
+ALL = (*GOOD, *WRONG)
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,6 @@ class Bench:
 
     def _faults(self, name: str) -> list[FaultsRow]:
         voices, part, count = self.voices, self.asked.part, self.asked.count
-        if name in KINDS:
-            return [self._edited(name, words) for words in COUNTS]
         if name in GOOD:
             sets = [good_lines(part, name, groups, count, voices) for groups in self.asked.seq_groups]
         else:
@@ -97,24 +93,6 @@ class Bench:
             groups = lines[0][0].options.seq_groups
             rows.append(FaultsRow(*self._part("word_faults", name), groups, **summarise_faults(judged)))
         return rows
-
-    def _edited(self, kind: str, words: int) -> FaultsRow:
-        """Measure the guard on lines that do not say their text."""
-        groups = self.asked.seq_groups[0]
-        lines = good_lines(self.asked.part, GOOD[0], groups, self.asked.count, self.voices)
-        rng = random.Random(words)
-        if kind == "repeated":
-            files = record(self.model, doubled_lines(lines, words), HEAD, self.folder)
-            pairs = [(Recorded.read(path), one.text) for [path], [one] in zip(files, lines, strict=True)]
-        else:
-            right = [one for [one], heard in self.speak(lines) if how_heard(one.text, join(heard)) == "right"]
-            pairs = [(one, edit(one.text, kind, words, rng)) for one in right]
-        known = {voice_name(voice): voice for voice in self.voices}
-        judged = []
-        for one, text in pairs:
-            line = retrace(self.model, one, text, known, HEAD)
-            judged.append(Judged("broken", tuple(guard_piece(line, self.model.texts.backend))))
-        return FaultsRow(*self._part("word_faults", f"{kind} {words}"), groups, **summarise_faults(judged))
 
     def speak(self, lines: Sequence[Sequence[Asked]]) -> list[tuple[list[Recorded], list[HeardWord]]]:
         """Return the pieces of lines, and what was heard in each line."""

@@ -23,7 +23,7 @@ class FaultsRow(PartRow):
     """How many lines the guard calls wrong, by what a recogniser heard in them.
 
     Args:
-        lines: their part, and a name of GOOD or WRONG, or one of KINDS of ``edited.py`` with a number of words.
+        lines: their part, and a name of GOOD or WRONG.
         spoken: how many there are.
         right: of them, without any wrong word; ``alarms``: of these, called wrong.
         broken: in which FEW or more words in a row are missing or added; ``found``: of these, called wrong.

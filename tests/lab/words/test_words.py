@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import random
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.random_checkpoint import write_checkpoint
 from lab.words.__main__ import Bench, parse
-from lab.words.edited import double, edit
 from lab.words.faults import Judged, how_heard, summarise_faults
 from lab.words.heard import HeardWord, hear_line
 from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
@@ -156,16 +154,6 @@ def test_a_row_counts_alarms_and_what_was_found() -> None:
     ]  # fmt: skip
 
 
-def test_a_text_is_edited_by_whole_words() -> None:
-    text = "One two three four five six."
-    for count in (1, 2, 3):
-        rng = random.Random(count)
-        assert len(edit(text, "skipped", count, rng).split()) == 6 + count
-        assert edit(text, "cut", count, rng).startswith("One two three four five six ")
-        assert len(edit(text, "invented", count, rng).split()) == 6 - count
-        assert len(double(text, count, rng).split()) == 6 + count
-
-
 def test_development_and_held_out_lines_have_nothing_in_common(model, voices) -> None:
     texts = {part: set(read_part(part)) for part in PARTS}
     assert not set.intersection(*texts.values())
@@ -192,7 +180,6 @@ def test_the_command_measures_times_and_the_guard(model, voices, tmp_path) -> No
             "--lines",
             "sentences",
             "stock1",
-            "skipped",
             "--count",
             "1",
             "--seq-groups",
@@ -200,11 +187,11 @@ def test_the_command_measures_times_and_the_guard(model, voices, tmp_path) -> No
         ]
     )
     sentence = good_lines("held_out", "sentences", 1, 1, [voices["x_vector"]])[0][0].text
-    ear = Ear(sentence, sentence, sentence)
+    ear = Ear(sentence, sentence)
     bench = Bench(model, ear, [voices["x_vector"]], tmp_path, asked)
     rows = [row.flat() for row in bench.faults()]
     assert [row["lines"] for row in rows] == [
-        "held_out sentences", "held_out stock1", "held_out skipped 1", "held_out skipped 2", "held_out skipped 3",
+        "held_out sentences", "held_out stock1",
     ]  # fmt: skip
-    assert rows[0]["right"] == 1 and rows[1]["seq_groups"] == 1 and rows[2]["broken"] == 1
+    assert rows[0]["right"] == 1 and rows[1]["seq_groups"] == 1
     assert all(row["table"] == "word_faults" and row["spoken"] == 1 for row in rows)

@@ -201,5 +201,7 @@ def test_frames_go_on_while_the_device_makes_samples() -> None:
         codec.add(line, piece)
     codec.start()
     begun[-1].is_made = True
-    assert codec.collect() and codec.is_making and line.made[2:] == many[:PASSED_ON], "a few between two frames"
+    assert codec.collect() and codec.is_making and line.made[2:] == many[:PASSED_ON], (
+        "a few between two frames"
+    )
     assert codec.collect() and not codec.is_making and line.made[2:] == many
