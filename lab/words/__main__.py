@@ -29,7 +29,7 @@ from ..benchmarks.origin import add_output
 from ..benchmarks.results import PartRow, save_rows
 from .faults import FaultsRow, judge, summarise_faults
 from .heard import Ear, HeardWord, Hears, hear_line
-from .lines import GOOD, PARTS, WRONG, good_lines, read_voices, wrong_lines
+from .lines import CLONES, GOOD, PARTS, WRONG, good_lines, read_voices, wrong_lines
 from .record import Asked, Head, Recorded, record
 from .times import TimesRow, start_errors, summarise_times
 
@@ -64,7 +64,8 @@ class Bench:
 
     def _times(self, name: str, groups: int) -> list[TimesRow]:
         lines = good_lines(self.asked.part, name, groups, self.asked.count, self.voices)
-        kinds = ["presets" if line[0].voice.kind == "preset" else "clones" for line in lines]
+        names = {"preset": "presets", "x_vector": "clones", "icl": "icl clones"}
+        kinds = [names[line[0].voice.kind] for line in lines]
         spoken = self.speak(lines)
         errors = [start_errors(pieces, heard, self.model.texts.backend) for pieces, heard in spoken]
         return [
@@ -116,6 +117,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--part", choices=PARTS, default="held_out")
     parser.add_argument("--lines", nargs="+", choices=ALL, default=ALL, help="times: of good ones only")
     parser.add_argument("--seq-groups", type=parse_groups, default=[5, 15], help="of good lines, as 5,15")
+    parser.add_argument("--clones", choices=CLONES, default=CLONES[0], help="how the recordings are cloned")
     parser.add_argument("--count", type=int, help="only the first lines of each kind")
     add_output(parser)
     return parser.parse_args(arguments)
@@ -129,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     model = load_model(demo_voice())
     ear = Ear(Path(tempfile.gettempdir()) / "whisper-base")
-    bench = Bench(model, ear, read_voices(model), asked.folder, asked)
+    bench = Bench(model, ear, read_voices(model, asked.clones), asked.folder, asked)
     rows: Sequence[PartRow] = bench.times() if asked.measure == "times" else bench.faults()
     for row in rows:
         print({name: value for name, value in row.flat().items() if value is not None})

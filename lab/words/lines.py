@@ -24,7 +24,12 @@ from .paragraphs import paragraphs
 from .record import Asked
 
 PARTS = {"development": "lab/words/development.txt", "held_out": "lab/words/held_out.txt"}
-RECORDINGS = ("austen-0870", "austen-0880")
+RECORDINGS = {
+    "austen-0870": "And Mister John Dashwood had then leisure to consider how much there might be prudently in his "
+    "power to do for them.",
+    "austen-0880": "He was not an ill-disposed young man.",
+}
+CLONES = ("x_vector", "icl")
 LONGEST = 99  # characters of a piece: the demo voice's limit, with room for a full stop
 SENTENCES, PARAGRAPHS = 100, 20
 WORDS, MORE_WORDS = (60, 80), (100, 140)  # of a paragraph; of one that is spoken in one piece
@@ -33,12 +38,13 @@ GOOD = ("sentences", "paragraphs")
 WRONG = ("stock1", "stock2", "stock3", "cold", "hot", "greedy", "long")
 
 
-def read_voices(model: Model) -> list[Voice]:
-    """Return the checkpoint's presets, and clones (x-vector) of the recordings, in turn."""
+def read_voices(model: Model, kind: str = CLONES[0]) -> list[Voice]:
+    """Return the checkpoint's presets, and clones of the recordings, in turn; ``kind``: one of CLONES."""
     clones = []
-    for name in RECORDINGS:
+    for name, words in RECORDINGS.items():
         waveform, rate = soundfile.read(ROOT / "tests" / "data" / f"{name}.flac", dtype="float32")
-        clones.append(clone_voice(model, waveform, rate, CloneOptions(name=name)))
+        options = CloneOptions(kind, words if kind == "icl" else None, name=name)
+        clones.append(clone_voice(model, waveform, rate, options))
     presets = [preset_voice(model, name) for name in model.speakers]
     return [voice for pair in zip(presets, cycle(clones), strict=False) for voice in pair]
 

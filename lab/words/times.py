@@ -26,7 +26,7 @@ class TimesRow(PartRow):
 
     Args:
         lines: SENTENCES or PARAGRAPHS.
-        voices: "presets" or "clones".
+        voices: "presets", "clones" or "icl clones".
         spoken: how many lines, ``compared``: those in which all words were heard and no others.
         words: of these; the first word of a line is left out, as the recogniser lets it begin with the sound.
         lead_ms: the median of heard minus reported starts.
