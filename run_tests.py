@@ -66,7 +66,7 @@ from tests.records import add_tested, describe_versions, last_run, sort_versions
 from tests.steps import KERNELS, Outcome, Suite, end_step, run_pytest, run_step, summarize
 
 GROUPS = ("lint", "unit", "tf5", "comfy")
-LEAST_COVERAGE = 90
+LEAST_COVERAGE = 95
 COVERED = ("morph", "postprocess", "serve")
 TYPED = (*COVERED, "nodes")
 SCRIPTS = ("web", "serve/page")  # of the pages
