@@ -117,10 +117,14 @@ class WholeCodec:
 
         ``wait``: wait for it, and pass on all; otherwise a few at a time.
         """
-        if self._made is None or not (wait or self._made[1].look()):
+        made, self._made = self._made, None
+        if made is None:
             return False
-        (pieces, making), self._made = self._made, None
+        pieces, making = made
         with self._each_alone(pieces):
+            if not (wait or making.look()):
+                self._made = made
+                return False
             waves, now = making.result(), len(pieces) if wait else PASSED_ON
             if pieces[now:]:
                 self._made = pieces[now:], Made(waves[now:])

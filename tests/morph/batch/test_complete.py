@@ -15,6 +15,7 @@ from qwen3_tts_morph.morph.batch.codec.whole import PASSED_ON, WholeCodec
 from qwen3_tts_morph.morph.batch.queue import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.model.finite import NotFinite
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -120,6 +121,10 @@ class Wanting:
 
     def __init__(self) -> None:
         self.made: list[Piece] = []
+        self.lost: list[NotFinite] = []
+
+    def lose_samples(self, error: NotFinite) -> None:
+        self.lost.append(error)
 
     def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
         self.made.append(piece)
@@ -205,3 +210,25 @@ def test_frames_go_on_while_the_device_makes_samples() -> None:
         "a few between two frames"
     )
     assert codec.collect() and not codec.is_making and line.made[2:] == many
+
+
+def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
+    """Each piece is then made by itself, and only the line whose samples they are loses them."""
+
+    class Broken(Later):
+        def look(self) -> bool:
+            raise NotFinite("of one of them")
+
+    def begin(codes, _):
+        if len(codes) > 1:
+            return Broken(codes)
+        if len(codes[0]) == 2:
+            raise NotFinite("of this one")
+        return Made([np.zeros(1, np.float32)])
+
+    codec, good, bad = WholeCodec(begin), Wanting(), Wanting()
+    pieces = [Codes(1), Codes(2), Codes(3)]
+    for line, piece in zip((good, bad, good), pieces, strict=True):
+        codec.add(line, piece)
+    assert codec.start() and codec.collect() and not codec.is_making
+    assert good.made == [pieces[0], pieces[2]] and bad.made == [] and len(bad.lost) == 1
