@@ -168,10 +168,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
     add_output(parser)
     asked = parser.parse_args(arguments)
+    others = sorted(place.name for place in asked.others.iterdir()) if asked.others else []
     rows = []
     for one in judge(asked):
         print(describe(one), flush=True)
-        others = sorted(place.name for place in asked.others.iterdir()) if asked.others else []
         rows.append({**one, "others": others, **asdict(Origin.of(asked.commit))})
     if asked.keep:
         document = {

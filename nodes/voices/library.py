@@ -78,11 +78,11 @@ class SaveVoice(io.ComfyNode):
             return io.NodeOutput(
                 named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} already contains this voice")
             )
-        if path.exists() and (path.is_dir() or not overwrite):
+        replaced = path.exists()
+        if replaced and (path.is_dir() or not overwrite):
             raise ValueError(
                 f"a voice named {name!r} already exists: choose another name, or turn on overwrite"
             )
-        replaced = path.exists()
         with saved_voices().saving(path):
             save_voice(named, path)
         save_list(named, path, overwrite=replaced)
