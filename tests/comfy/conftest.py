@@ -66,6 +66,16 @@ def model_folders(base_dir: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def own_files(base_dir: Path, model_folders: Path) -> None:
+    """What workflows name: checkpoints, recordings and a script."""
+    from tests.comfy import graphs
+    from tests.comfy.examples import place_own_files
+
+    graphs.place_checkpoints(model_folders)
+    place_own_files(base_dir / "input")
+
+
 @pytest.fixture(scope="session")
 def start_server(comfy_dir: Path, comfy_python: str) -> Iterator[Callable[..., ComfyServer]]:
     """Start another server: ``start_server(base_dir, front_end_root=..., page_settings=..., env=...)``."""

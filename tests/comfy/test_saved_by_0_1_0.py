@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
     from tests.comfy.server import ComfyServer, Result
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 FIRST, LAST = DATA / "saved_by_0_1_0", DATA / "workflows_0_1_0"
 PROMPTS = {path.name.removesuffix(".prompt.json"): path for path in sorted(LAST.glob("*.prompt.json"))}
 PROMPTS |= {path.name.removesuffix(".prompt.json"): path for path in sorted(FIRST.glob("*.prompt.json"))}
@@ -33,12 +35,6 @@ SPEAKING = ("MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSDub")
 RED = "() => window.app.graph.nodes.filter((node) => node.has_errors).map((node) => node.title)"
 LAST_OUTPUTS = """() => window.app.graph.nodes
   .filter((node) => /GenerateSpeech|RenderScript|Dub/.test(node.type)).map((node) => node.outputs.at(-1).name)"""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def user_files(base_dir: Path, model_folders: Path) -> None:
-    graphs.place_checkpoints(model_folders)
-    place_own_files(base_dir / "input")
 
 
 @pytest.fixture(scope="module")

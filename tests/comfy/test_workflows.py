@@ -15,7 +15,6 @@ import pytest
 import soundfile
 from qwen3_tts_morph.morph.voice.file import load_voice
 
-from tests.comfy import graphs
 from tests.comfy.cards import take_picture
 from tests.comfy.examples import (
     FOCUS,
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
     from tests.comfy.server import ComfyServer, Result
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 RATE = 24000
 WIDGETS = ("INT", "FLOAT", "STRING", "BOOLEAN", "COMBO")
 LINE_GAP = 0.3  # seconds; the default of Render Script
@@ -53,12 +54,6 @@ class Opened:
     label: str
     page: ComfyPage
     server: ComfyServer
-
-
-@pytest.fixture(scope="module", autouse=True)
-def user_files(base_dir: Path, model_folders: Path) -> None:
-    graphs.place_checkpoints(model_folders)
-    place_own_files(base_dir / "input")
 
 
 @pytest.fixture(scope="module")
