@@ -6,7 +6,6 @@ const FIGURES = ["first", "rtf", "sound", "late", "rows", "waiting"]
 /** Show the fields that the server's checkpoint has. */
 export function showServer(status) {
   at("key-card").hidden = true
-  at("work").hidden = false
   put("model", status.model)
   fill(at("language"), status.languages)
   if (at("groups").dataset.model !== status.model) at("groups").value = status.seq_groups
@@ -19,6 +18,7 @@ export function showServer(status) {
 
 /** Show what the server does now. */
 export function showStatus(status) {
+  at("work").hidden = false // not before all that the server has is known: who speaks at once is not told that it is gone
   put("state", "Connected")
   at("state").className = "there"
   put("rows", `${status.rows_in_use} of ${status.rows}`)

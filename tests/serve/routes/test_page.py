@@ -175,6 +175,19 @@ def test_words_light_up_as_they_are_heard(open_page, telling: Client) -> None:
         assert results.violations_count == 0, results.generate_report()
 
 
+def test_who_is_quick_cannot_speak_before_the_page_knows_the_server(open_page, url) -> None:
+    page, held = open_page("about:blank"), []
+    page.route("**/voices", lambda route: held.append(route))
+    page.goto(url)
+    expect(page.locator("#model")).not_to_be_empty()
+    assert page.locator("#work").is_hidden()
+    wait_until(lambda: page.wait_for_timeout(10) or bool(held))  # Playwright answers while it waits
+    held[0].continue_()
+    expect(page.locator("#work")).to_be_visible()
+    assert page.locator("#state").inner_text() == "Connected"
+    speak(page)
+
+
 def test_without_a_sound_device_it_speaks_and_says_so(open_page, url) -> None:
     """As Firefox does there: the context stays suspended, and its promise is never kept."""
     page = open_page(url, NO_DEVICE)
