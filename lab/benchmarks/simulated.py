@@ -136,7 +136,7 @@ class Samples:
     ready: Mark
 
     @property
-    def is_there(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the row has been decoded."""
         return self.ready.query()
 

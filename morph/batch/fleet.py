@@ -79,6 +79,7 @@ class Fleet:
         names = name_devices(batches)
         self._devices = [_Device(batch, name, queues) for batch, name in zip(batches, names, strict=True)]
         self._first = batches[0]
+        self._rows = sum(batch.rows for batch in batches)
         self.name, self.rate, self.languages = self._first.name, self._first.rate, self._first.languages
         self._lock = threading.RLock()
         self._waiting: list[_Waiting] = []
@@ -174,9 +175,9 @@ class Fleet:
 
     def _next(self) -> tuple[_Device, _Dispatched] | None:
         with self._lock:
-            spare = len(self._devices) == 1 or len(self._waiting) > sum(
-                one.batch.rows for one in self._devices
-            )
+            if not self._waiting:  # asked twice for each line that ends: devices need not count theirs
+                return None
+            spare = len(self._devices) == 1 or len(self._waiting) > self._rows
             free = [device for device in self._devices if device.has_room(spare)]
             for place, waiting in enumerate(self._waiting if free else ()):
                 able = [device for device in self._able(waiting.speech) if device in free]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -167,7 +166,7 @@ class Queue:
             Busy: if too many wait.
             BatchClosed: if the batch is closed.
         """
-        with self._as_it_is():
+        with self._settled():
             for one in lines:
                 self._check_room(one)
                 insort(self._waiting, one, key=lambda other: other.speech.delivery.order)
@@ -200,7 +199,7 @@ class Queue:
 
     def first(self) -> Waiting | None:
         """Return the next line of the group whose turn it is, without taking it; no batch runs."""
-        with self._as_it_is():
+        with self._settled():
             ready = self._look()
             group = self._turns.next
             return next((one for one in ready if one.group == group), None)
@@ -240,12 +239,12 @@ class Queue:
 
     def offers(self, group: Group) -> bool:
         """Return whether ``take`` would return a line."""
-        with self._as_it_is():
+        with self._settled():
             return self._offered(group) is not None
 
     def take(self, group: Group) -> Waiting | None:
         """Remove the next line for a batch of this group and return it."""
-        with self._as_it_is():
+        with self._settled():
             if (one := self._offered(group)) is not None:
                 self._remove(one)
             return one
@@ -277,19 +276,19 @@ class Queue:
 
     def continues(self, group: Group) -> bool:
         """Return whether a batch of this group that has no line waits for one: no other group does."""
-        with self._as_it_is():
+        with self._settled():
             return not self.is_over and all(one.group == group for one in self._look())
 
     @property
     def is_asked(self) -> bool:
         """Whether lines that could be spoken have no row."""
-        with self._as_it_is():
+        with self._settled():
             return bool(self._look())
 
     @property
     def turn_left_s(self) -> float | None:
         """Seconds until the batch is to be left to another group, None while none waits."""
-        with self._as_it_is():
+        with self._settled():
             self._look()
             return self._turns.left_s
 
@@ -324,21 +323,15 @@ class Queue:
         """Whether ``close`` or ``leave`` was called."""
         return self._closed
 
-    @contextmanager
-    def _as_it_is(self) -> Iterator[None]:
-        """Hold the lock, after the lines whose readers have left were ended."""
-        self._end_left()
-        with self._lock:
-            yield
-
-    def _end_left(self) -> None:
-        """End the lines whose readers have left; without the lock, as they tell others."""
+    def _settled(self) -> AbstractContextManager[bool]:
+        """End the lines whose readers have left, without the lock, as they tell others; return the lock, to be held."""
         with self._lock:
             left = [one for one in (*self._waiting, *self._parked) if one.speech.is_cancelled]
             for one in left:
                 self._remove(one)
         for one in left:
             one.leave()
+        return self._lock
 
     @property
     def status(self) -> BatchStatus:

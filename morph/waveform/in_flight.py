@@ -62,7 +62,7 @@ class RowsInFlight:
 
     def look(self) -> bool:
         """See ``InFlight``: one row at a time, which takes about as long as a frame of 64 lines."""
-        if self._rows and self._rows[0][1].is_there:
+        if self._rows and self._rows[0][1].is_ready:
             self._take()
         return not self._rows
 
@@ -88,7 +88,7 @@ class SamplesInFlight:
             self._event.record()
 
     @property
-    def is_there(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether ``wait`` returns at once."""
         return self._event is None or bool(self._event.query())
 

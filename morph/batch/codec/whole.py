@@ -108,9 +108,12 @@ class WholeCodec:
             return False
         self._since = time.perf_counter()
         with self._each_alone(pieces):
-            codes = [piece.making.codes.part() for _, piece in pieces]
-            self._made = pieces, self._begin(codes, [_before(*one) for one in pieces])
+            self._made = pieces, self._begin_all(pieces)
         return True
+
+    def _begin_all(self, pieces: Sequence[_Wanted]) -> InFlight:
+        codes = [piece.making.codes.part() for _, piece in pieces]
+        return self._begin(codes, [_before(*one) for one in pieces])
 
     def collect(self, wait: bool = False) -> bool:
         """Pass on samples that were begun, if the device has made them; return whether it has.
@@ -138,12 +141,11 @@ class WholeCodec:
             yield
         except NotFinite:
             log.warning("samples of a piece are not finite: each of %d is made by itself", len(pieces))
-            for line, piece in pieces:
+            for one in pieces:
                 try:
-                    making = self._begin([piece.making.codes.part()], [_before(line, piece)])
-                    _pass_on([(line, piece)], making.result())
+                    _pass_on([one], self._begin_all([one]).result())
                 except NotFinite as error:
-                    line.lose_samples(error)
+                    one[0].lose_samples(error)
 
     def _measure(self, frames: int, seconds: float) -> None:
         frame_s = seconds / max(1, frames)
