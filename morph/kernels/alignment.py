@@ -78,7 +78,7 @@ def add_keys(query, keys, slots, newest, first, after, best, total, mass, highes
     return higher, total, mass, tl.maximum(highest, found), place
 
 
-@triton.jit(do_not_specialize=["line_stride", "window", "span_stride", "out_stride", "before_stride", "head"])
+@triton.jit(do_not_specialize=["window", "span_stride", "out_stride", "before_stride", "head"])
 def find_token(
     qkv, gain, eps, cos, sin, cache_keys, line_stride, positions, window, spans, span_stride, out, out_stride,
     before, before_stride, head,
@@ -119,16 +119,16 @@ def find_token(
     place = newest * 0
     total = place.to(tl.float32)
     best, mass, highest = total - float("inf"), total, total - float("inf")
-    best, total, mass, highest, place = add_keys(
-        query, keys, slots, newest, first, after, best, total, mass, highest, place
-    )
-    start = newest * 0 + BLOCK
+    start = newest * 0
     while start <= newest:
         slots = start + tl.arange(0, BLOCK)
-        keys = load_keys(cache_keys, slots, newest + 1, D)
+        following = load_keys(
+            cache_keys, slots + BLOCK, newest + 1, D
+        )  # on its way meanwhile; nothing after the last
         best, total, mass, highest, place = add_keys(
             query, keys, slots, newest, first, after, best, total, mass, highest, place
         )
+        keys = following
         start += BLOCK
     seen = highest > float("-inf")
     weight = tl.where(seen, tl.exp2(highest - best) / total, 0.0)
