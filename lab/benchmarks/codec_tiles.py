@@ -3,7 +3,8 @@
     python -m lab.benchmarks.codec_tiles            # on the GPU, a row of 1152 frames; 3 minutes, mostly compiling
 
 For choosing ``TILES`` in ``morph/kernels/codec/ops.py``; results are printed, not stored. A residual unit is SnakeBeta,
-a convolution of 7 taps, SnakeBeta, a convolution of 1 tap, and the sum; its dilation here is 3.
+a convolution of 7 taps, SnakeBeta, a convolution of 1 tap, and the sum; its dilation here is 3. Of wide units only the
+first convolution and the SnakeBeta after it are a kernel ("conv").
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from itertools import product
 import torch
 from qwen3_tts_morph.morph.codec.forward import causal_conv
 from qwen3_tts_morph.morph.codec.weights import Snake, Unit
-from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, residual_unit
+from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, convolve, residual_unit
+from qwen3_tts_morph.morph.kernels.codec.ops import WIDEST_UNIT
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
 
-PER_FRAME = {192: 640, 96: 1920}  # positions per frame by channels, in the published model
+PER_FRAME = {768: 32, 384: 160, 192: 640, 96: 1920}  # positions per frame by channels, in the published model
 TAPS = 7
 RUNS = 20
+SHARED_BYTES = 220_000  # of a program
 
 
 def unit_tiles(channels: int) -> Iterator[ConvTile]:
@@ -31,6 +34,14 @@ def unit_tiles(channels: int) -> Iterator[ConvTile]:
     for rows, step, warps, stages in product((64, 128), steps, (4, 8), (2, 3, 4)):
         if rows * channels // (32 * warps) in (48, 96, 192):  # accumulators per thread
             yield ConvTile(rows, step, warps, stages)
+
+
+def conv_tiles(channels: int) -> Iterator[ConvTile]:
+    """Yield candidates for a wide unit's convolution."""
+    for rows, columns, warps, stages in product((64, 128, 256), (128, 256), (4, 8), (3, 4)):
+        shared = 2 * (rows + columns) * 64 * stages
+        if channels % columns == 0 and rows * columns // (32 * warps) in (64, 128) and shared < SHARED_BYTES:
+            yield ConvTile(rows, 64, warps, stages, columns)
 
 
 def random_unit(channels: int) -> Unit:
@@ -81,13 +92,25 @@ def measure(channels: int, frames: int) -> None:
     conv, point = length * TAPS * channels**2, length * channels**2
     after = unit.first
 
-    def library() -> None:
-        hidden = causal_conv(active, unit.conv, unit.dilation)
-        x.addmm_(activate(hidden, unit.second, keep, hidden), unit.point.t())
+    def unit_library() -> None:
+        x.addmm_(conv_library(), unit.point.t())
         activate(x, after, keep, active)
 
+    def conv_library() -> torch.Tensor:
+        hidden = causal_conv(active, unit.conv, unit.dilation)
+        return activate(hidden, unit.second, keep, hidden)
+
     name = f"{channels}, {length} positions"
-    report(f"unit, {name}: cuDNN, cuBLAS, SnakeBeta twice", library, conv + point)
+    if channels > WIDEST_UNIT:
+        report(f"conv, {name}: cuDNN, SnakeBeta", conv_library, conv)
+        for tile in conv_tiles(channels):
+            report(
+                f"conv, {name}: {tile.rows}x{tile.columns}, {tile.warps} warps, {tile.stages} stages",
+                partial(convolve, active, unit, keep, tile),
+                conv,
+            )
+        return
+    report(f"unit, {name}: cuDNN, cuBLAS, SnakeBeta twice", unit_library, conv + point)
     for tile in unit_tiles(channels):
         report(
             f"unit, {name}: {tile.rows}x{tile.step}, {tile.warps} warps, {tile.stages} stages",

@@ -77,6 +77,12 @@ class TorchOps:
             x.addmm_(self.activate(hidden, unit.second, keep), unit.point.t())
         return self.activate(x, block.after, keep)
 
+    def end(
+        self, x: torch.Tensor, block: Block, keep: torch.Tensor, finish: tuple[torch.Tensor, torch.Tensor]
+    ) -> torch.Tensor:
+        """Run the last block's ``residuals`` and the last convolution, ``finish``'s weight and bias."""
+        return self.finish(self.residuals(x, block, keep), *finish)
+
     def finish(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """Run the last convolution: ``[T, C]`` to float32 samples ``[T]`` within -1..1; ``weight`` is ``[taps, C]``."""
         wave = causal_conv(x, weight[None].to(x.dtype))
@@ -133,7 +139,10 @@ class Positions:
 
 @dataclass(frozen=True)
 class Slabs:
-    """Run the blocks from index ``first`` on, whose activations are the largest, ``frames`` frames at a time."""
+    """Run the blocks from index ``first`` on, whose activations are the largest, ``frames`` frames at a time.
+
+    The last block is always one of them.
+    """
 
     frames: int
     first: int
@@ -172,9 +181,9 @@ def convolve(
     for begin in range(0, frames, slabs.frames):
         first, end = max(0, begin - weights.reaches[slabs.first]), min(begin + slabs.frames, frames)
         part = x[first * rate : end * rate]
-        for block in weights.blocks[slabs.first :]:
+        for block in weights.blocks[slabs.first : -1]:
             part = run_block(block, part, keep[first:end], ops)
-        wave = ops.finish(part, *weights.finish)
+        wave = run_last(weights, part, keep[first:end], ops)
         yield wave[(begin - first) * samples :]
 
 
@@ -189,6 +198,12 @@ def enter_blocks(weights: CodecWeights, x: torch.Tensor, keep: torch.Tensor, ops
 def run_block(block: Block, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps) -> torch.Tensor:
     """Run a block over ``[T, C_in]``: ``[rate T, C_out]``."""
     return ops.residuals(spread(block, x), block, keep)
+
+
+def run_last(weights: CodecWeights, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps) -> torch.Tensor:
+    """Run the last block and the convolution after it over ``[T, C_in]``: float32 samples ``[rate T]``."""
+    block = weights.blocks[-1]
+    return ops.end(spread(block, x), block, keep, weights.finish)
 
 
 def dequantise(weights: CodecWeights, codes: torch.Tensor) -> torch.Tensor:

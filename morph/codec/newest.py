@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from .forward import TorchOps, enter_blocks, run_block, zero_gaps
+from .forward import TorchOps, enter_blocks, run_block, run_last, zero_gaps
 from .weights import Block, CodecWeights
 
 # New frames of all lines of a slab. The blocks after the first one run slab by slab: their activations take 1.4 MB per
@@ -36,13 +36,14 @@ def convolve_newest(
     """
     row = zero_gaps(x.flatten(0, 1), keep.flatten())
     x = enter_blocks(weights, row, keep.flatten(), ops).view(*keep.shape, -1)
-    (first, reach), *later = zip(weights.blocks, weights.reaches, strict=True)
+    (first, reach), *later = zip(weights.blocks[:-1], weights.reaches[:-1], strict=True)
     x, keep = _run_newest(first, x, keep, ops, reach + new)
     size, waves = max(1, SLAB_FRAMES // new), []
     for part, kept in zip(x.split(size), keep.split(size), strict=True):
         for block, reach in later:
             part, kept = _run_newest(block, part, kept, ops, reach + new)
-        wave = ops.finish(part.reshape(-1, weights.finish[0].shape[-1]), *weights.finish)
+        part, kept = _newest(part, kept, weights.reaches[-1] + new)
+        wave = run_last(weights, part.reshape(-1, weights.blocks[-1].now.shape[1]), kept.flatten(), ops)
         waves.append(wave.view(len(part), -1)[:, -new * weights.samples_per_frame :])
     return torch.cat(waves)
 
@@ -51,6 +52,11 @@ def _run_newest(
     block: Block, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps, frames: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run a block over each line's last ``frames`` frames of ``[B, F, C]``; return them and their ``keep``."""
-    x, keep = x[:, -frames:], keep[:, -frames:].contiguous()  # the next block's frames are mostly the same
+    x, keep = _newest(x, keep, frames)
     row = run_block(block, x.reshape(-1, block.now.shape[1]), keep.flatten(), ops)
     return row.view(*keep.shape, -1), keep
+
+
+def _newest(x: torch.Tensor, keep: torch.Tensor, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return each line's last frames; the next block's frames are mostly the same."""
+    return x[:, -frames:], keep[:, -frames:].contiguous()

@@ -1,4 +1,4 @@
-"""A residual unit of the codec as one kernel, and the last convolution; rows are ``[T, C]``, channels innermost.
+"""The codec's convolutions as kernels: wide ones, a narrow residual unit, the last one; rows are ``[T, C]``.
 
 Causal convolutions are products: taps and input channels are one long inner dimension, and the weight's axes are
 ``[out, taps, in]``. Their input is already activated, so tiles go to the tensor cores as they are. SnakeBeta is the
@@ -20,28 +20,72 @@ from .snake import snake
 
 # Compiled once for any dilation, and wherever in a row's mask a slab begins.
 UNSPECIALIZED = ("keep_ptr", "dilation")
+MOST_TAPS = tl.constexpr(8)  # of the last convolution
+SUMMED_ROWS = 1024  # positions per program of ``_sum_taps``
 
 
 @dataclass(frozen=True)
 class ConvTile:
-    """A program's share of a residual unit: ``rows`` positions, ``step`` inner elements at a time."""
+    """A program's share of a convolution: ``rows`` positions, ``step`` inner elements at a time.
+
+    ``columns``: its outputs in ``convolve``; a residual unit's program has all channels.
+    """
 
     rows: int = 128
     step: int = 64
     warps: int = 8
     stages: int = 4
+    columns: int = 128
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def _convolve(
+    active_ptr, conv_ptr, turns_ptr, scale_ptr, bias_ptr, keep_ptr, out_ptr, length, dilation,
+    PER_FRAME: tl.constexpr, CHANNELS: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    STEP: tl.constexpr,
+):  # fmt: skip
+    """A unit's 7-tap convolution and SnakeBeta; a program owns a ROWS x COLUMNS tile of ``[length, CHANNELS]``.
+
+    Programs side by side share their rows, which are the larger operand.
+    """
+    ACROSS: tl.constexpr = CHANNELS // COLUMNS
+    STEPS: tl.constexpr = CHANNELS // STEP
+    rows = (tl.program_id(0) // ACROSS) * ROWS + tl.arange(0, ROWS)
+    columns = (tl.program_id(0) % ACROSS) * COLUMNS + tl.arange(0, COLUMNS)
+    inner = tl.arange(0, STEP)
+    hidden = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for part in range(TAPS * STEPS):  # STEP input channels of one tap
+        source = rows - (TAPS - 1 - part // STEPS) * dilation
+        seen = (source >= 0) & (source < length)  # causal: zeros before the row's start
+        inputs = tl.load(
+            active_ptr + source[:, None] * CHANNELS + (part % STEPS) * STEP + inner[None, :],
+            mask=seen[:, None],
+            other=0.0,
+        )
+        weights = conv_ptr + part * STEP + inner[:, None] + columns[None, :] * (TAPS * CHANNELS)
+        hidden = tl.dot(inputs, tl.load(weights), hidden)
+    turns, scale = tl.load(turns_ptr + columns)[None, :], tl.load(scale_ptr + columns)[None, :]
+    hidden = snake(hidden, turns, scale, tl.load(bias_ptr + columns)[None, :])
+    inside = rows < length
+    keep = tl.load(keep_ptr + rows // PER_FRAME, mask=inside, other=0) != 0
+    hidden = tl.where(keep[:, None], hidden, 0.0).to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + rows[:, None] * CHANNELS + columns[None, :], hidden, mask=inside[:, None])
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def _residual_unit(
     x_ptr, active_ptr, conv_ptr, turns_ptr, scale_ptr, bias_ptr, point_ptr, next_turns_ptr, next_scale_ptr,
-    next_bias_ptr, keep_ptr, out_ptr, length, dilation, PER_FRAME: tl.constexpr, WIDE: tl.constexpr, NARROW:
+    next_bias_ptr, keep_ptr, out_ptr, taps_ptr, length, dilation, PER_FRAME: tl.constexpr, WIDE: tl.constexpr, NARROW:
     tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, WRITE_X: tl.constexpr,
+    LAST: tl.constexpr,
 ):  # fmt: skip
     """A program owns all channels of its ROWS positions: 3 * 2^n channels, as a wide and a narrow power of 2.
 
     It computes the 7-tap convolution, SnakeBeta, the 1-tap convolution ("point"), the residual sum, and the next
     SnakeBeta. The hidden channels never reach global memory.
+
+    With ``taps_ptr``, the last convolution's weight, float32 ``[LAST, CHANNELS]``, what is stored is not the last
+    SnakeBeta, but its products with the weight: float32 ``[length, MOST_TAPS]``.
     """
     CHANNELS: tl.constexpr = WIDE + NARROW
     STEPS: tl.constexpr = CHANNELS // STEP
@@ -79,31 +123,78 @@ def _residual_unit(
     point_w, point_n = point_ptr + wide[:, None], point_ptr + narrow[:, None]
     x_w = tl.dot(hidden_w, tl.load(point_w + wide[None, :] * CHANNELS))
     x_w = tl.dot(hidden_n, tl.load(point_n + wide[None, :] * CHANNELS), x_w)
-    _add_and_activate(
-        x_w, wide, rows, inside, keep, x_ptr, next_turns_ptr, next_scale_ptr, next_bias_ptr, out_ptr,
-        CHANNELS, WRITE_X,
-    )  # fmt: skip
+    y_w = _add_and_activate(
+        x_w, wide, rows, inside, keep, x_ptr, next_turns_ptr, next_scale_ptr, next_bias_ptr, CHANNELS, WRITE_X
+    )
+    if taps_ptr is None:
+        tl.store(out_ptr + rows[:, None] * CHANNELS + wide[None, :], y_w, mask=inside[:, None])
     x_n = tl.dot(hidden_w, tl.load(point_w + narrow[None, :] * CHANNELS))
     x_n = tl.dot(hidden_n, tl.load(point_n + narrow[None, :] * CHANNELS), x_n)
-    _add_and_activate(
-        x_n, narrow, rows, inside, keep, x_ptr, next_turns_ptr, next_scale_ptr, next_bias_ptr, out_ptr,
-        CHANNELS, WRITE_X,
-    )  # fmt: skip
+    y_n = _add_and_activate(
+        x_n,
+        narrow,
+        rows,
+        inside,
+        keep,
+        x_ptr,
+        next_turns_ptr,
+        next_scale_ptr,
+        next_bias_ptr,
+        CHANNELS,
+        WRITE_X,
+    )
+    if taps_ptr is None:
+        tl.store(out_ptr + rows[:, None] * CHANNELS + narrow[None, :], y_n, mask=inside[:, None])
+    else:
+        sums = tl.dot(y_w, _split_taps(taps_ptr, wide, CHANNELS, LAST, y_w.dtype))
+        sums = tl.dot(y_n, _split_taps(taps_ptr, narrow, CHANNELS, LAST, y_n.dtype), sums)
+        sums = tl.sum(tl.reshape(sums, (ROWS, 2, MOST_TAPS)), axis=1)
+        tap = tl.arange(0, MOST_TAPS)
+        tl.store(out_ptr + rows[:, None] * MOST_TAPS + tap[None, :], sums, mask=inside[:, None])
+
+
+@triton.jit
+def _split_taps(taps_ptr, channels, CHANNELS: tl.constexpr, LAST: tl.constexpr, dtype: tl.constexpr):
+    """Load the last convolution's weight, float32 ``[LAST, CHANNELS]``, as ``[channels, 2 MOST_TAPS]``.
+
+    Two numbers in 16 bits for each: the weight, and what rounding took. The tensor cores multiply both at once, and the
+    sum is right to 16 bits in bf16.
+    """
+    part = tl.arange(0, 2 * MOST_TAPS)
+    tap = part % MOST_TAPS
+    weight = tl.load(
+        taps_ptr + tap[None, :] * CHANNELS + channels[:, None], mask=(tap < LAST)[None, :], other=0.0
+    )
+    rounded = weight.to(dtype)
+    return tl.where((part < MOST_TAPS)[None, :], rounded, (weight - rounded.to(tl.float32)).to(dtype))
 
 
 @triton.jit
 def _add_and_activate(
-    added, columns, rows, inside, keep, x_ptr, turns_ptr, scale_ptr, bias_ptr, out_ptr, CHANNELS: tl.constexpr,
+    added, columns, rows, inside, keep, x_ptr, turns_ptr, scale_ptr, bias_ptr, CHANNELS: tl.constexpr,
     WRITE_X: tl.constexpr,
 ):  # fmt: skip
-    """Add to the residual stream in place, and store its SnakeBeta."""
+    """Add to the residual stream, in place with WRITE_X, and return its SnakeBeta, rounded."""
     offsets = rows[:, None] * CHANNELS + columns[None, :]
     x = tl.load(x_ptr + offsets, mask=inside[:, None], other=0.0).to(tl.float32) + added
     if WRITE_X:
         tl.store(x_ptr + offsets, x.to(x_ptr.dtype.element_ty), mask=inside[:, None])
     turns, scale = tl.load(turns_ptr + columns)[None, :], tl.load(scale_ptr + columns)[None, :]
     y = tl.where(keep[:, None], snake(x, turns, scale, tl.load(bias_ptr + columns)[None, :]), 0.0)
-    tl.store(out_ptr + offsets, y.to(out_ptr.dtype.element_ty), mask=inside[:, None])
+    return y.to(x_ptr.dtype.element_ty)
+
+
+@triton.jit
+def _sum_taps(products_ptr, bias_ptr, out_ptr, length, TAPS: tl.constexpr, ROWS: tl.constexpr):
+    """Compute one sample per position from the products that the last unit left; a program owns ROWS positions."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    samples = tl.zeros((ROWS,), dtype=tl.float32) + tl.load(bias_ptr)
+    for tap in tl.static_range(TAPS):
+        source = rows - (TAPS - 1 - tap)
+        seen = (source >= 0) & (source < length)
+        samples += tl.load(products_ptr + source * MOST_TAPS + tap, mask=seen, other=0.0)
+    samples = tl.minimum(tl.maximum(samples, -1.0), 1.0)
+    tl.store(out_ptr + rows, samples, mask=rows < length)
 
 
 @triton.jit
@@ -138,6 +229,29 @@ def split_channels(channels: int) -> tuple[int, int] | None:
     return 2 * narrow, narrow
 
 
+def convolve(
+    active: torch.Tensor, unit: Unit, keep: torch.Tensor, tile: ConvTile, launch: Launch = run
+) -> torch.Tensor:
+    """Run a unit's convolution over ``[T, C]``, and return its second SnakeBeta; arguments as of ``residual_unit``.
+
+    Raises:
+        ValueError: if the channels are no multiple of the tile's columns and steps.
+    """
+    length, channels = active.shape
+    if channels % tile.columns or channels % tile.step:
+        raise ValueError(
+            f"{channels} channels: no multiple of {tile.columns} columns and {tile.step} per step"
+        )
+    out = torch.empty_like(active)
+    launch(
+        _convolve, (triton.cdiv(length, tile.rows) * (channels // tile.columns),), active, unit.conv,
+        unit.second.turns, unit.second.scale, unit.second.bias, keep.view(torch.uint8), out, length, unit.dilation,
+        PER_FRAME=length // len(keep), CHANNELS=channels, TAPS=unit.conv.shape[1], ROWS=tile.rows,
+        COLUMNS=tile.columns, STEP=tile.step, num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
+    return out
+
+
 def residual_unit(
     x: torch.Tensor,
     active: torch.Tensor,
@@ -147,6 +261,7 @@ def residual_unit(
     tile: ConvTile,
     last: bool,
     launch: Launch = run,
+    taps: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Run a complete residual unit over ``[T, C]``, and return ``after``'s SnakeBeta of the new stream.
 
@@ -156,6 +271,8 @@ def residual_unit(
         x: the residual stream, updated in place unless ``last``.
         active: the unit's first SnakeBeta of ``x``.
         keep: bool ``[frames]``; the result is zero in the other frames.
+        taps: of the last block's last unit, the convolution after it, float32 ``[taps, C]``, up to MOST_TAPS of them:
+            then the result is float32 ``[T, MOST_TAPS]``, what ``sum_taps`` reads.
 
     Raises:
         ValueError: if the channels are not 3 * 2^n, at least 48.
@@ -165,13 +282,24 @@ def residual_unit(
         raise ValueError(f"{x.shape[1]} channels: a unit kernel needs 3 times a power of 2, at least 48")
     length = len(x)
     out = torch.empty_like(active)
+    if taps is not None:
+        out = active.new_empty(length, MOST_TAPS.value, dtype=torch.float32)
     launch(
         _residual_unit, (triton.cdiv(length, tile.rows),), x, active, unit.conv, unit.second.turns,
         unit.second.scale, unit.second.bias, unit.point, after.turns, after.scale, after.bias,
-        keep.view(torch.uint8), out, length, unit.dilation, PER_FRAME=length // len(keep), WIDE=split[0],
+        keep.view(torch.uint8), out, taps, length, unit.dilation, PER_FRAME=length // len(keep), WIDE=split[0],
         NARROW=split[1], TAPS=unit.conv.shape[1], ROWS=tile.rows, STEP=tile.step, WRITE_X=not last,
+        LAST=0 if taps is None else len(taps),
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
+    return out
+
+
+def sum_taps(products: torch.Tensor, bias: torch.Tensor, taps: int, launch: Launch = run) -> torch.Tensor:
+    """Convert what the last residual unit left to float32 samples ``[T]``, clipped to -1..1."""
+    out = torch.empty(len(products), dtype=torch.float32, device=products.device)
+    grid = (triton.cdiv(len(products), SUMMED_ROWS),)
+    launch(_sum_taps, grid, products, bias, out, len(products), TAPS=taps, ROWS=SUMMED_ROWS)
     return out
 
 

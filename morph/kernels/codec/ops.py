@@ -11,23 +11,28 @@ from ...codec.weights import Block, Snake, Unit
 from ...model.layers import Angles
 from ..precompile import Launch, compile_in_parallel, compile_only, run
 from ..rows import add_norm, gate
-from .conv import ConvTile, last_conv, residual_unit, split_channels
+from .conv import MOST_TAPS, ConvTile, convolve, last_conv, residual_unit, split_channels, sum_taps
 from .ring import turn_into
 from .snake import activate
 
-# By channels; the fastest of lab/benchmarks/codec_tiles.py on an H200. Wider units run on cuDNN: the tile of all
-# channels that a program holds would not fit in registers.
+# By channels; the fastest of lab/benchmarks/codec_tiles.py on an H200. A unit's program holds all channels of a tile.
+# Those of a wide unit would not fit in registers: its convolution is a kernel of its own.
 TILES = {
     96: ConvTile(rows=64, step=32, warps=4, stages=4),
     192: ConvTile(rows=64, step=64, warps=4, stages=3),
+    384: ConvTile(rows=128, step=64, warps=8, stages=3, columns=128),
+    768: ConvTile(rows=128, step=64, warps=8, stages=4, columns=256),
 }
+WIDEST_UNIT = 192  # channels
+# Programs of a wide convolution. With fewer, in a step of a line or two, cuDNN runs it: it also splits the sum.
+FEWEST_TILES = 32
 
 
 class TritonOps(TorchOps):
     """SnakeBeta and what is between the transformer's GEMMs fused, and in 16 bits residual units as well.
 
     Args:
-        units: run the units of the channels in ``tiles`` as one kernel each.
+        units: run the units of the channels in ``tiles`` as one kernel each, of wide ones the convolution.
         tiles: by channels.
         launch: what launches kernels, or ``compile_only``.
     """
@@ -64,13 +69,28 @@ class TritonOps(TorchOps):
 
     def residuals(self, x: torch.Tensor, block: Block, keep: torch.Tensor) -> torch.Tensor:
         """As ``TorchOps.residuals``; each unit activates what the next one reads."""
+        return self._run_units(x, block, keep, None)
+
+    def end(
+        self, x: torch.Tensor, block: Block, keep: torch.Tensor, finish: tuple[torch.Tensor, torch.Tensor]
+    ) -> torch.Tensor:
+        """As ``TorchOps.end``; the last unit multiplies with the taps of the last convolution, where it can."""
+        weight, bias = finish
+        if len(weight) > MOST_TAPS.value or not self._fuses(x):
+            return super().end(x, block, keep, finish)
+        return sum_taps(self._run_units(x, block, keep, weight), bias, len(weight), self.launch)
+
+    def _run_units(
+        self, x: torch.Tensor, block: Block, keep: torch.Tensor, taps: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Run a block's units; with ``taps``, of units that fuse, the result is what ``sum_taps`` reads."""
         following = [unit.first for unit in block.units[1:]] + [block.after]
         active = self.activate(x, block.units[0].first, keep)
         for index, (unit, after) in enumerate(zip(block.units, following, strict=True)):
             if self._fuses(x):
-                last = index == len(block.units) - 1
-                tile = self.tiles[x.shape[1]]
-                active = residual_unit(x, active, unit, after, keep, tile, last, self.launch)
+                last, tile = index == len(block.units) - 1, self.tiles[x.shape[1]]
+                end = taps if last else None
+                active = residual_unit(x, active, unit, after, keep, tile, last, self.launch, end)
             else:
                 x.addmm_(self._convolve(active, unit, keep), unit.point.t())
                 active = self.activate(x, after, keep, active)
@@ -83,10 +103,18 @@ class TritonOps(TorchOps):
     def _fuses(self, x: torch.Tensor) -> bool:
         """Return whether units of this width run as one kernel each."""
         channels = x.shape[1]
-        fits = channels in self.tiles and split_channels(channels) is not None
-        return self.units and fits and x.element_size() == 2
+        fits = channels <= WIDEST_UNIT and split_channels(channels) is not None
+        return fits and self._has_tile(x)
+
+    def _has_tile(self, x: torch.Tensor) -> bool:
+        return self.units and x.shape[1] in self.tiles and x.element_size() == 2
 
     def _convolve(self, active: torch.Tensor, unit: Unit, keep: torch.Tensor) -> torch.Tensor:
-        """Return the unit's convolution (cuDNN) and its second SnakeBeta."""
+        """Return the unit's convolution and its second SnakeBeta."""
+        length, channels = active.shape
+        if self._has_tile(active):
+            tile = self.tiles[channels]
+            if length // tile.rows * (channels // tile.columns) >= FEWEST_TILES:
+                return convolve(active, unit, keep, tile, self.launch)
         hidden = causal_conv(active, unit.conv, unit.dilation)
         return self.activate(hidden, unit.second, keep, hidden)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.codec.forward import Rings, TorchOps
+from qwen3_tts_morph.morph.codec.forward import Rings, TorchOps, causal_conv
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import Block, Snake, Unit
-from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, split_channels
+from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, convolve, split_channels
 from qwen3_tts_morph.morph.kernels.codec.ops import TritonOps
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
 from qwen3_tts_morph.morph.model.layers import Angles
@@ -103,6 +105,39 @@ def test_residual_units_equal_torchs(channels, positions, generator):
 
 def _wide(unit: Unit) -> Unit:
     return Unit(unit.first, unit.conv.float(), unit.dilation, unit.second, unit.point.float())
+
+
+@pytest.mark.parametrize("dilation", [1, 9])
+def test_a_wide_convolution_equals_torchs(dilation, generator):
+    unit = replace(random_block(48, torch.float16, generator).units[0], dilation=dilation)
+    active = torch.randn(FRAMES * 9, 48, generator=generator).to(DEVICE, torch.float16)
+    exact = TorchOps().activate(
+        causal_conv(active.float(), unit.conv.float(), dilation), unit.second, KEEP.to(DEVICE)
+    )
+    tile = ConvTile(rows=16, step=16, warps=4, stages=2, columns=16)
+    assert relative(convolve(active, unit, KEEP.to(DEVICE), tile), exact) < 2e-3
+
+
+def test_a_wide_convolution_needs_whole_tiles(generator):
+    unit, active = random_block(48, torch.float16, generator).units[0], torch.zeros(FRAMES, 48)
+    with pytest.raises(ValueError, match="48 channels: no multiple of 32 columns and 16 per step"):
+        convolve(active, unit, KEEP, ConvTile(step=16, columns=32))
+
+
+@pytest.mark.parametrize(
+    ("taps", "tolerance"), [(7, 3e-3), (9, 4e-3)]
+)  # nine are one too many for the last unit
+def test_the_end_of_the_last_block_equals_torchs(taps, tolerance, generator):
+    block = random_block(48, torch.float16, generator)
+    x = torch.randn(FRAMES * 27, 48, generator=generator).to(DEVICE, torch.float16)
+    weight = (torch.randn(taps, 48, generator=generator) / 48**0.5 / 9).to(DEVICE)
+    finish = weight, torch.tensor([0.1], device=DEVICE)
+    wide = replace(block, units=tuple(_wide(unit) for unit in block.units))
+    exact = TorchOps().end(x.float(), wide, KEEP.to(DEVICE), finish)
+    ops = TritonOps(tiles={48: ConvTile(rows=32, step=16, warps=4, stages=2)})
+    ours = ops.end(x, block, KEEP.to(DEVICE), finish)
+    assert ours.dtype == torch.float32 and relative(ours, exact) < tolerance
+    assert float(ours.abs().max()) == 1, "nothing was clipped"
 
 
 @pytest.mark.parametrize("channels", [6, 96])
