@@ -82,6 +82,7 @@ class Plan:
 
     # Products of cuBLAS, with what joins them in ``rows.py``: from this many rows on; None: never.
     library_min_rows: int | None = 65
+    split_library: bool = False  # narrow ones are split products of ours: measured at capability 9.0 alone
 
     # Attention of one line, fused with its output projection.
     line_positions: int = 16  # cached positions per warp, at least
@@ -111,7 +112,8 @@ class Plan:
     @classmethod
     def of(cls, device: torch.device) -> Plan:
         """Return the plan for a device."""
-        return cls(pdl=has_dependent_launch(device), gemm_held=has_held_gemms(device))
+        dependent = has_dependent_launch(device)
+        return cls(pdl=dependent, gemm_held=has_held_gemms(device), split_library=dependent)
 
     def runs_prompts(self, weight: Weight) -> bool:
         """Return whether a short prompt is faster in these kernels than with cuBLAS's products: with held weights."""

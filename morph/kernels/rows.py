@@ -22,13 +22,13 @@ def normed_row(values, gains, eps, WIDTH: tl.constexpr):
 @triton.jit
 def add_and_norm(
     states, added, scale, gain, sums, normed, eps,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr = False,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, SPLITS: tl.constexpr = 1, PDL: tl.constexpr = False,
 ):  # fmt: skip
     """``sums = states + scale * added`` and its RMSNorm, float32 inside; program ``row`` of ``[R, WIDTH]``.
 
     Args:
         states: ``[R, WIDTH]``, or None for zeros.
-        added: ``[R, WIDTH]``.
+        added: ``[SPLITS, R, WIDTH]``, split-K partials or one product.
         scale: ``[WIDTH]``, or None for 1.
         gain: ``[WIDTH]``.
         sums, normed: ``[R, WIDTH]``; what is normed is the rounded sum.
@@ -40,6 +40,9 @@ def add_and_norm(
     gains = tl.load(gain + columns, mask=mask, other=0.0).to(tl.float32)
     wait_for_inputs(PDL)
     total = tl.load(added + row + columns, mask=mask, other=0.0).to(tl.float32)
+    for split in tl.static_range(1, SPLITS):
+        partials = added + split * tl.num_programs(0).to(tl.int64) * WIDTH
+        total += tl.load(partials + row + columns, mask=mask, other=0.0).to(tl.float32)
     if scale is not None:
         total *= tl.load(scale + columns, mask=mask, other=0.0).to(tl.float32)
     if states is not None:

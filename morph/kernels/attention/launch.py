@@ -24,6 +24,7 @@ from .split import attend_split, combine_splits
 DOT_QUERIES = 16  # rows that tl.dot multiplies, at least
 SHORT_CONTEXT = 32  # positions that one block holds: a frame's 16 always fit
 SPLIT_WARPS = 4  # per program of attend_split and combine_splits
+SHORT_WARPS = 2  # of attend_split for a context that one block holds
 PROMPT_BLOCK = 16  # positions per program of attend_prompt: prompts have a multiple of it
 PROMPT_KEYS = 64  # positions that it loads at once, at most
 LONGEST_PROMPT = 256  # positions: longer ones have enough work for FlashAttention
@@ -189,8 +190,9 @@ def _attend_split(
     dot = like.dtype != torch.float32  # the tensor cores would round float32 to TF32
     queries = span.length * stack.heads // stack.kv_heads
     block = max(16, triton.next_power_of_2(min(plan.split_block, span.window)))
+    warps = SHORT_WARPS if block < plan.split_block else SPLIT_WARPS
     launch(
-        attend_split, (inputs.lines, stack.kv_heads, splits), plan, SPLIT_WARPS, positions=span.positions,
+        attend_split, (inputs.lines, stack.kv_heads, splits), plan, warps, positions=span.positions,
         start=span.start, window=span.window, line_stride=span.cache.keys.stride(1), out=mean, log_sums=log_sums,
         SPLITS=splits, EARLY=span.positions is not None, HEADS=stack.heads, KV_HEADS=stack.kv_heads,
         D=stack.head_dim, T=span.length, QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot,

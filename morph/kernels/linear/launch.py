@@ -13,9 +13,9 @@ from ..plan import Plan, launch
 from ..states import Inputs, Residual
 from .gemm import gemm, reduce_split_k
 from .gemv import gemv
-from .library import multiply
+from .library import add_product, multiply
 from .projection import Projection
-from .tiles import GemmShape, GemmTile, GemvShape, gemm_tile, gemv_tile, prefetches
+from .tiles import GemmShape, GemmTile, GemvShape, gemm_tile, gemv_tile, library_tile, prefetches
 
 REDUCE_BLOCK = (
     128  # outputs per program of reduce_split_k: one per thread, so all partials' loads are in flight
@@ -74,7 +74,11 @@ def project(
     if len(out) <= plan.gemv_max_rows:
         _launch_gemv(plan, x, out, projection)
     elif plan.uses_library(len(out)) and tile is None:
-        multiply(plan, x, out, projection)
+        split = _library_split(plan, out, projection)
+        if split is None:
+            multiply(plan, x, out, projection)
+        else:
+            _launch_split(plan, x.operand(plan), projection, split)
     else:
         _launch_gemm(plan, x, out, projection, tile)
 
@@ -127,6 +131,27 @@ def _launch_gemm(
         reduce_split_k, (rows, -(-outputs // REDUCE_BLOCK)), plan, 4, partials=partials, M=rows, N=outputs,
         SPLIT_K=tile.split_k, COLUMNS=REDUCE_BLOCK, **vars(epilogue),
     )  # fmt: skip
+
+
+def _library_split(plan: Plan, out: torch.Tensor, projection: Projection) -> GemmTile | None:
+    """Return the tile of our split-K product of many rows that is added to the residual stream; None for cuBLAS's."""
+    values, scales = split_scales(projection.weight)
+    if projection.residual is None or projection.bias is not None or scales is not None:
+        return None
+    rows, outputs = out.shape
+    return library_tile(plan, GemmShape(rows, outputs, values.shape[1], values.element_size()))
+
+
+def _launch_split(plan: Plan, x: torch.Tensor, projection: Projection, tile: GemmTile) -> None:
+    """Launch a split product of rows after their norm, and add it to the residual stream as ``multiply`` does."""
+    values, stream = split_scales(projection.weight)[0], projection.residual
+    if stream is None:
+        raise ValueError("a split product is added to a residual stream: give residual")
+    (rows, outputs), width = stream.values.shape, values.shape[1]
+    partials = plan.empty("split-K partials", (tile.split_k, rows, outputs), x, torch.float32)
+    product = _Product(x, None, projection.eps, values, rows, width, outputs, GATED=False)
+    _launch_tile(plan, tile, product, _Epilogue(partials), _GemmOnly(None, None, None, None))
+    add_product(plan, partials, stream, projection)
 
 
 def _epilogue(plan: Plan, out: torch.Tensor, projection: Projection) -> _Epilogue:

@@ -38,7 +38,7 @@ def multiply(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Pr
     if projection.gated:
         _gate(plan, product, out)
     if stream is not None:
-        _add(plan, product, stream, projection)
+        add_product(plan, product, stream, projection)
     if projection.normed_copy is not None:
         # Not a copy: that is a memory copy, and the next kernel may only overlap with a kernel.
         torch.mul(operand, 1, out=projection.normed_copy)
@@ -53,11 +53,15 @@ def _gate(plan: Plan, gate_up: torch.Tensor, out: torch.Tensor) -> None:
     )  # fmt: skip
 
 
-def _add(plan: Plan, product: torch.Tensor, stream: Residual, projection: Projection) -> None:
-    """Add a product to the residual stream, or start it, and leave the rows after the norm that follows."""
-    rows, width = product.shape
+def add_product(plan: Plan, product: torch.Tensor, stream: Residual, projection: Projection) -> None:
+    """Add a product to the residual stream, or start it, and leave the rows after the norm that follows.
+
+    The product is ``[R, H]``, or split-K partials ``[split_k, R, H]``.
+    """
+    rows, width = product.shape[-2:]
     launch(
         add_and_norm, (rows,), plan, WARPS, states=None if projection.residual is None else stream.values,
         added=product, scale=None, gain=projection.next_norm, sums=stream.values, normed=stream.operand(plan),
         eps=projection.eps, WIDTH=width, BLOCK=triton.next_power_of_2(width),
+        SPLITS=1 if product.dim() == 2 else len(product),
     )  # fmt: skip

@@ -117,6 +117,12 @@ class GemmShape:
     may_split: bool = True
 
 
+# Of many rows, next to cuBLAS's products (``library_tile``): up to these outputs of all rows, and columns.
+SPLIT_TILE = GemmTile(block_m=64, block_n=64, block_k=64, stages=5, warps=4)
+MOST_SPLIT_OUTPUTS = 256 * 1024
+WIDEST_SPLIT = 3072
+
+
 def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
     """Return the tile of a GEMM: of ``gemm_folded`` or ``gemm_held`` where they run, else of ``gemm``."""
     if shape.may_hold and plan.gemm_held and shape.itemsize == 2:
@@ -136,6 +142,20 @@ def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
     stages = max(1, min(plan.gemm_stages, plan.gemm_shared_bytes // (block_k * column_bytes)))
     warps = plan.gemm_warps if block_m > 32 else 4
     return GemmTile(block_m, block_n, block_k, stages, warps, split_k=split_k)
+
+
+def library_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
+    """Return a tile of ``gemm`` with split-K where that is faster than cuBLAS; None elsewhere, and where not measured.
+
+    cuBLAS has few programs for narrow products of up to some 256 rows, and what adds them to the stream waits for it.
+    """
+    if not plan.split_library or shape.itemsize != 2 or shape.rows * shape.outputs > MOST_SPLIT_OUTPUTS:
+        return None
+    tiles = -(-shape.rows // SPLIT_TILE.block_m) * -(-shape.outputs // SPLIT_TILE.block_n)
+    split_k = 4 if 4 * tiles <= plan.split_k_programs else 2
+    if shape.width > WIDEST_SPLIT or shape.width % (split_k * SPLIT_TILE.block_k):
+        return None
+    return replace(SPLIT_TILE, split_k=split_k)
 
 
 def prefetches(plan: Plan, tile: GemmTile, outputs: int, row_bytes: int) -> bool:

@@ -12,6 +12,7 @@ pytest.importorskip("triton", reason="not run: the kernels need triton")
 from qwen3_tts_morph.morph.kernels.embed import look_up
 from qwen3_tts_morph.morph.kernels.linear.launch import project
 from qwen3_tts_morph.morph.kernels.linear.projection import Projection
+from qwen3_tts_morph.morph.kernels.linear.tiles import GemmShape, library_tile
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
 from qwen3_tts_morph.morph.model.weights.int8 import quantize
@@ -81,6 +82,37 @@ def test_residual_stream_and_the_norm_after_it(device, size, dtype, starts):
     wanted = x.double() @ weight.double().T + (bias.double() if starts else before)
     check(stream.values, wanted, dtype)
     check(stream.operand(PLAN), rms_norm(stream.values.double(), gain), dtype)
+
+
+@pytest.mark.parametrize("rows", [ROWS, pytest.param(70, marks=pytest.mark.slow)])
+def test_a_split_product_of_ours_in_its_place(device, rows):
+    plan, width, outputs, dtype = replace(PLAN, split_library=True), 256, 96, torch.float16
+    tile = library_tile(plan, GemmShape(rows, outputs, width, 2))
+    assert tile is not None and tile.split_k == 4
+    x = random(device, rows, width, dtype=dtype)
+    weight = random(device, outputs, width, dtype=dtype, seed=1)
+    gain = 1 + random(device, outputs, dtype=dtype)
+    stream = Residual.empty(plan, rows, gain)
+    before = stream.values.copy_(random(device, rows, outputs, seed=3)).double()
+    project(plan, Inputs(x), stream.values, Projection(weight, eps=EPS, next_norm=gain, residual=stream))
+    check(stream.values, x.double() @ weight.double().T + before, dtype)
+    check(stream.operand(plan), rms_norm(stream.values.double(), gain), dtype)
+
+
+def test_which_products_of_many_rows_are_split():
+    plan = Plan(split_library=True)
+
+    def split(rows: int, outputs: int, width: int, itemsize: int = 2) -> int | None:
+        tile = library_tile(plan, GemmShape(rows, outputs, width, itemsize))
+        return tile and tile.split_k
+
+    assert [split(rows, 1024, 3072) for rows in (96, 128, 192, 256, 257)] == [4, 4, 2, 2, None]
+    assert (
+        split(128, 2048, 2048) == 2
+    )  # the 1.7B model's output projection, but not its wider down projection
+    assert split(128, 2048, 6144) is None
+    assert split(96, 1024, 3072, itemsize=4) is None and split(96, 1024, 200) is None
+    assert library_tile(Plan(), GemmShape(96, 1024, 3072, 2)) is None
 
 
 def test_fewer_rows_are_left_to_our_kernels(device):
