@@ -119,16 +119,16 @@ def find_token(
     place = newest * 0
     total = place.to(tl.float32)
     best, mass, highest = total - float("inf"), total, total - float("inf")
-    start = newest * 0
+    best, total, mass, highest, place = add_keys(
+        query, keys, slots, newest, first, after, best, total, mass, highest, place
+    )
+    start = newest * 0 + BLOCK
     while start <= newest:
         slots = start + tl.arange(0, BLOCK)
-        following = load_keys(
-            cache_keys, slots + BLOCK, newest + 1, D
-        )  # on its way meanwhile; nothing after the last
+        keys = load_keys(cache_keys, slots, newest + 1, D)
         best, total, mass, highest, place = add_keys(
             query, keys, slots, newest, first, after, best, total, mass, highest, place
         )
-        keys = following
         start += BLOCK
     seen = highest > float("-inf")
     weight = tl.where(seen, tl.exp2(highest - best) / total, 0.0)
