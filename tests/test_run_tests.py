@@ -366,7 +366,9 @@ def test_gpu_includes_comfyui_if_one_is_given(
     assert "tests/comfy/test_gpu.py" in steps[-1][1]
 
 
-@pytest.mark.parametrize("gb, cores, wanted", [(139, 16, 16), (139, 32, 16), (139, None, 1), (24, 16, 6), (2, 16, 1)])
+@pytest.mark.parametrize(
+    "gb, cores, wanted", [(139, 16, 16), (139, 32, 16), (139, None, 1), (24, 16, 6), (2, 16, 1)]
+)
 def test_processes_that_share_a_gpu_have_memory_for_each(
     monkeypatch: pytest.MonkeyPatch, gb: int, cores: int | None, wanted: int
 ) -> None:

@@ -119,6 +119,8 @@ class GemmShape:
 
 # Of many rows, next to cuBLAS's products (``library_tile``): up to these outputs of all rows, and columns.
 SPLIT_TILE = GemmTile(block_m=64, block_n=64, block_k=64, stages=5, warps=4)
+LARGE_SPLIT_TILE = replace(SPLIT_TILE, block_m=128, warps=8)
+LARGE_SPLIT_WIDTH = 2048  # columns above which it takes over where there are enough programs
 MOST_SPLIT_OUTPUTS = 256 * 1024
 WIDEST_SPLIT = 3072
 
@@ -152,10 +154,12 @@ def library_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
     if not plan.split_library or shape.itemsize != 2 or shape.rows * shape.outputs > MOST_SPLIT_OUTPUTS:
         return None
     tiles = -(-shape.rows // SPLIT_TILE.block_m) * -(-shape.outputs // SPLIT_TILE.block_n)
-    split_k = 4 if 4 * tiles <= plan.split_k_programs else 2
-    if shape.width > WIDEST_SPLIT or shape.width % (split_k * SPLIT_TILE.block_k):
+    tile, split_k = SPLIT_TILE, 4
+    if 4 * tiles > plan.split_k_programs:
+        tile, split_k = (LARGE_SPLIT_TILE, 4) if shape.width > LARGE_SPLIT_WIDTH else (SPLIT_TILE, 2)
+    if shape.width > WIDEST_SPLIT or shape.width % (split_k * tile.block_k):
         return None
-    return replace(SPLIT_TILE, split_k=split_k)
+    return replace(tile, split_k=split_k)
 
 
 def prefetches(plan: Plan, tile: GemmTile, outputs: int, row_bytes: int) -> bool:

@@ -102,14 +102,15 @@ def test_a_split_product_of_ours_in_its_place(device, rows):
 def test_which_products_of_many_rows_are_split():
     plan = Plan(split_library=True)
 
-    def split(rows: int, outputs: int, width: int, itemsize: int = 2) -> int | None:
+    def split(rows: int, outputs: int, width: int, itemsize: int = 2) -> tuple[int, int] | None:
         tile = library_tile(plan, GemmShape(rows, outputs, width, itemsize))
-        return tile and tile.split_k
+        return tile and (tile.block_m, tile.split_k)
 
-    assert [split(rows, 1024, 3072) for rows in (96, 128, 192, 256, 257)] == [4, 4, 2, 2, None]
-    assert (
-        split(128, 2048, 2048) == 2
-    )  # the 1.7B model's output projection, but not its wider down projection
+    rows = (96, 128, 192, 256, 257)
+    assert [split(one, 1024, 2048) for one in rows] == [(64, 4), (64, 4), (64, 2), (64, 2), None]
+    assert [split(one, 1024, 3072) for one in rows] == [(64, 4), (64, 4), (128, 4), (128, 4), None]
+    # The 1.7B model's output projection, but not its wider down projection.
+    assert split(128, 2048, 2048) == (64, 2)
     assert split(128, 2048, 6144) is None
     assert split(96, 1024, 3072, itemsize=4) is None and split(96, 1024, 200) is None
     assert library_tile(Plan(), GemmShape(96, 1024, 3072, 2)) is None
