@@ -95,7 +95,8 @@ class Batch:
         self._checks = SynthesizerChecks(synthesizer)
         self.name, self.languages = synthesizer.model.title, self._checks.languages
         self.rate = synthesizer.model.sample_rate
-        self._queue = Queue(self.rows, 1 << 40 if waiting is None else waiting)
+        self.most_waiting = 1 << 40 if waiting is None else waiting
+        self._queue = Queue(self.rows, self.most_waiting)
         self.ahead = ahead
         self._process = os.getpid()
         serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, ahead))

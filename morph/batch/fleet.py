@@ -19,7 +19,7 @@ from ..speech.lines import Line, Spoken, say_why
 from ..text.duration import likely_frames
 from ..words.timing import WordTime
 from .batch import Batch, is_final
-from .queue import BatchClosed, BatchStatus, Busy
+from .queue import BatchClosed, BatchStatus, Busy, Waiting, group_of
 from .speech import Chunk, Delivery, Outcome, Speech
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,6 @@ class _Device:
 
     batch: Batch
     name: str
-    queues: bool = False  # whether all of its lines may wait there
     has: set[_Dispatched] = field(default_factory=set)
     failures: int = 0
 
@@ -45,10 +44,20 @@ class _Device:
         """How many lines want a row: one whose reader is slow leaves its own, and one that is in the codec has."""
         return sum(not (speech.is_full or speech.is_coded) for speech in self.has)
 
-    def has_room(self, spare: bool) -> bool:
-        """Whether it takes another line; ``spare``: also more than it has rows."""
-        rows = self.batch.rows
-        return self.queues or self.lines < rows + (max(1, rows // SPARE) if spare else 0)
+    @property
+    def is_heard(self) -> bool:
+        """Whether one of its lines is heard while it is made."""
+        return any(_is_live(speech) for speech in self.has)
+
+    def has_room(self, spare: bool, queues: bool) -> bool:
+        """Whether it takes another line that is made complete.
+
+        ``spare``: some more than it has rows. ``queues``: as many as may wait there, if others are heard there: they
+        get rows in their order, and it would never be the turn of a line that waits elsewhere.
+        """
+        rows, most = self.batch.rows, self.batch.most_waiting
+        beyond = max(1, rows // SPARE) if spare else 0
+        return self.lines < rows + (most if queues and self.is_heard else min(beyond, most))
 
     @property
     def load(self) -> float:
@@ -67,8 +76,9 @@ class Fleet:
 
     Args:
         batches: one for each device; they are closed with this.
-        queues: a line goes to the device that has fewest at once, and waits there: for lines that come one by one. If
-            not, it waits here until a device has room: for lists of lines.
+        queues: a line that is heard goes to the device that has fewest at once, and waits there: for lines that come
+            one by one. A complete one does so where others are heard. If not, and for lists of lines, it waits here
+            until a device has room.
 
     Raises:
         ValueError: for no batch, and for checkpoints that differ.
@@ -77,8 +87,8 @@ class Fleet:
     def __init__(self, batches: Sequence[Batch], queues: bool = False):
         check_alike(batches)
         names = name_devices(batches)
-        self._devices = [_Device(batch, name, queues) for batch, name in zip(batches, names, strict=True)]
-        self._first = batches[0]
+        self._devices = [_Device(batch, name) for batch, name in zip(batches, names, strict=True)]
+        self._first, self._queues = batches[0], queues
         self._rows = sum(batch.rows for batch in batches)
         self.name, self.rate, self.languages = self._first.name, self._first.rate, self._first.languages
         self._lock = threading.RLock()
@@ -105,7 +115,7 @@ class Fleet:
 
         Raises:
             BatchClosed: after ``close``.
-            Busy: if too many lines wait at the device that has fewest (``queues``).
+            Busy: if too many lines wait (``queues``): here, or at the device that has fewest.
         """
         return self.speak_all([line], options or GenerateOptions(), [delivery or Delivery()])[0]
 
@@ -119,20 +129,41 @@ class Fleet:
             _Dispatched(self, line, options, delivery)
             for line, delivery in zip(lines, deliveries, strict=True)
         ]
+        self._settle()
         with self._lock:
             if self._closed:
                 raise BatchClosed("the batch is closed: create another")
+            self._check_room(len(speeches))
             for speech in speeches:
                 self._put(speech)
         self.give(speeches)
         return list(speeches)
 
+    def _check_room(self, count: int) -> None:
+        """Raise Busy if so many more lines are too many."""
+        most = sum(device.batch.most_waiting for device in self._devices)
+        if self._queues and self.status.waiting + count > most:
+            raise Busy(f"{most} lines wait already: try again later")
+
+    def _settle(self) -> None:
+        """End the lines that wait here and whose readers have left; not under the lock, as they tell others.
+
+        Those of lists, which may be long, are given to a device in their turn, which ends them.
+        """
+        if not self._queues:
+            return
+        with self._lock:
+            left = [one.speech for one in self._waiting if one.speech.is_cancelled]
+            self._waiting = [one for one in self._waiting if not one.speech.is_cancelled]
+        for speech in left:
+            Waiting(speech, group_of(speech.options), self.rate).leave()
+
     def _put(self, speech: _Dispatched) -> None:
-        """Queue a line that is new."""
+        """Queue a line that is new. Of a list's complete lines the longest goes first: short ones fill its end."""
         self._count += 1
-        length = 0 if speech.is_heard else -likely_frames(str(speech.line.text))
-        key = (speech.delivery.order, not speech.is_heard, length, self._count)
-        insort(self._waiting, _Waiting(key, speech))
+        length = 0 if speech.is_heard or self._queues else -likely_frames(str(speech.line.text))
+        speech.place = (speech.delivery.order, not speech.is_heard, length, self._count)
+        insort(self._waiting, _Waiting(speech.place, speech))
 
     @property
     def status(self) -> BatchStatus:
@@ -160,6 +191,7 @@ class Fleet:
 
     def give(self, own: Sequence[_Dispatched] = ()) -> None:
         """Give lines that wait to devices that have room; Busy if one of ``own`` is refused."""
+        self._settle()
         given: dict[str, tuple[_Device, list[_Dispatched]]] = {}
         while (found := self._next()) is not None:
             device, speech = found
@@ -167,20 +199,34 @@ class Fleet:
         for device, speeches in given.values():
             try:
                 device.batch.take(*speeches)  # together, so that it has rows for them
+            except Busy as error:
+                refused = [speech for speech in speeches if speech in own]
+                self._take_back(device, [speech for speech in speeches if speech not in refused])
+                for speech in refused:
+                    speech.fail(error)
+                if refused:
+                    raise
             except Exception as error:
                 for speech in speeches:
                     speech.fail(error)
-                if isinstance(error, Busy) and any(speech in own for speech in speeches):
-                    raise
+
+    def _take_back(self, device: _Device, speeches: Sequence[_Dispatched]) -> None:
+        """Have lines wait here again that a device had no room for: they are given when one of its lines ends."""
+        with self._lock:
+            for speech in speeches:
+                device.has.discard(speech)
+                speech.tried.remove(device)
+                insort(self._waiting, _Waiting(speech.place, speech))
 
     def _next(self) -> tuple[_Device, _Dispatched] | None:
         with self._lock:
             if not self._waiting:  # asked twice for each line that ends: devices need not count theirs
                 return None
             spare = len(self._devices) == 1 or len(self._waiting) > self._rows
-            free = [device for device in self._devices if device.has_room(spare)]
-            for place, waiting in enumerate(self._waiting if free else ()):
-                able = [device for device in self._able(waiting.speech) if device in free]
+            free = [device for device in self._devices if device.has_room(spare, self._queues)]
+            for place, waiting in enumerate(self._waiting if free or self._queues else ()):
+                at_once = self._queues and _is_live(waiting.speech)
+                able = [device for device in self._able(waiting.speech) if at_once or device in free]
                 if able:
                     del self._waiting[place]
                     device = min(able, key=lambda device: device.load)
@@ -208,7 +254,8 @@ class Fleet:
             if again and self._able(speech):
                 log.warning("a line could not be made on %s (%s)", device and device.name, error)
                 speech.errors.append(say_why(error) if error else "")
-                insort(self._waiting, _Waiting((speech.delivery.order, 0, 0, 0), speech))
+                speech.place = (speech.delivery.order, 0, 0, 0)
+                insort(self._waiting, _Waiting(speech.place, speech))
                 return None
             if again:  # no device can make it: that is the line's fault
                 for one in speech.tried:
@@ -251,6 +298,7 @@ class _Dispatched(Speech):
     def __init__(self, fleet: Fleet, line: Line, options: GenerateOptions, delivery: Delivery):
         super().__init__(line, options, delivery, Bell())
         self._fleet = fleet
+        self.place = (0, 0, 0, 0)  # among those that wait in the fleet
         self.tried: list[_Device] = []
         self.errors: list[str] = []
 
@@ -258,6 +306,10 @@ class _Dispatched(Speech):
         super().put(chunk)
         if self.is_full:
             self._fleet.give()
+
+    def hear(self) -> None:
+        super().hear()
+        self._fleet.give()
 
     def note_coded(self, is_coded: bool) -> None:
         super().note_coded(is_coded)
@@ -271,6 +323,11 @@ class _Dispatched(Speech):
         if ended is not None:
             super().finish(ended)
         self._fleet.give()
+
+
+def _is_live(speech: Speech) -> bool:
+    """Return whether a line's sound is made while it is spoken: it is heard, or its text comes in parts."""
+    return speech.is_heard or not isinstance(speech.line.text, str)
 
 
 def _is_failure(error: BaseException | None) -> bool:

@@ -160,25 +160,27 @@ class Queue:
         self.has_model = False  # whether the thread that takes lines holds the model
 
     def put(self, *lines: Waiting) -> None:
-        """Queue lines; those that get rows begin together.
+        """Queue lines, all or none; those that get rows begin together.
 
         Raises:
             Busy: if too many wait.
             BatchClosed: if the batch is closed.
         """
         with self._settled():
+            for before, one in enumerate(lines):
+                self._check_room(one, before)
             for one in lines:
-                self._check_room(one)
                 insort(self._waiting, one, key=lambda other: other.speech.delivery.order)
         self.bell.set()
 
-    def _check_room(self, one: Waiting) -> None:
+    def _check_room(self, one: Waiting, before: int) -> None:
+        """Raise what ``put`` raises for a line that comes after so many others."""
         if self._closed or self._sealed:
             raise BatchClosed("the batch is closed: create another")
         ready = sum(other.is_ready for other in self._waiting)
-        if ready + self._without_row >= self._most:
+        if ready + self._without_row + before >= self._most:
             raise Busy(f"{self._most} lines wait already: try again later")
-        if one.reader is not None and len(self._waiting) - ready >= self._most:
+        if one.reader is not None and len(self._waiting) - ready + before >= self._most:
             raise Busy(f"{self._most} lines wait for their texts already: try again later")
 
     @property

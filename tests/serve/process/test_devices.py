@@ -57,7 +57,7 @@ def test_requests_are_shared_and_what_is_too_much_is_told(client: Client) -> Non
 
     busy = client.run(main)
     assert busy.status_code == 429 and int(busy.headers["retry-after"]) > 0
-    assert "1 lines wait already" in busy.json()["error"]["message"]
+    assert "2 lines wait already" in busy.json()["error"]["message"]
     wait_until(lambda: row_is_free(client.speaker))
     both = [client.post(asked(response_format="wav", stream=False)) for _ in range(2)]
     assert both[0].content == both[1].content and both[0].status_code == 200
