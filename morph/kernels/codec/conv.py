@@ -38,6 +38,18 @@ class ConvTile:
     columns: int = 128
 
 
+@triton.jit
+def _load_inputs(
+    active_ptr, rows, length, part, dilation, CHANNELS: tl.constexpr, TAPS: tl.constexpr, STEP: tl.constexpr
+):
+    """Load the inputs of ``rows`` for the part-th STEP of taps and channels, ``[ROWS, STEP]``."""
+    STEPS: tl.constexpr = CHANNELS // STEP
+    source = rows - (TAPS - 1 - part // STEPS) * dilation
+    seen = (source >= 0) & (source < length)  # causal: zeros before the row's start
+    channels = (part % STEPS) * STEP + tl.arange(0, STEP)
+    return tl.load(active_ptr + source[:, None] * CHANNELS + channels[None, :], mask=seen[:, None], other=0.0)
+
+
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def _convolve(
     active_ptr, conv_ptr, turns_ptr, scale_ptr, bias_ptr, keep_ptr, out_ptr, length, dilation,
@@ -55,13 +67,7 @@ def _convolve(
     inner = tl.arange(0, STEP)
     hidden = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     for part in range(TAPS * STEPS):  # STEP input channels of one tap
-        source = rows - (TAPS - 1 - part // STEPS) * dilation
-        seen = (source >= 0) & (source < length)  # causal: zeros before the row's start
-        inputs = tl.load(
-            active_ptr + source[:, None] * CHANNELS + (part % STEPS) * STEP + inner[None, :],
-            mask=seen[:, None],
-            other=0.0,
-        )
+        inputs = _load_inputs(active_ptr, rows, length, part, dilation, CHANNELS, TAPS, STEP)
         weights = conv_ptr + part * STEP + inner[:, None] + columns[None, :] * (TAPS * CHANNELS)
         hidden = tl.dot(inputs, tl.load(weights), hidden)
     turns, scale = tl.load(turns_ptr + columns)[None, :], tl.load(scale_ptr + columns)[None, :]
@@ -96,13 +102,7 @@ def _residual_unit(
     hidden_w = tl.zeros((ROWS, WIDE), dtype=tl.float32)
     hidden_n = tl.zeros((ROWS, NARROW), dtype=tl.float32)
     for part in range(TAPS * STEPS):  # STEP input channels of one tap
-        source = rows - (TAPS - 1 - part // STEPS) * dilation
-        seen = (source >= 0) & (source < length)  # causal: zeros before the row's start
-        inputs = tl.load(
-            active_ptr + source[:, None] * CHANNELS + (part % STEPS) * STEP + inner[None, :],
-            mask=seen[:, None],
-            other=0.0,
-        )
+        inputs = _load_inputs(active_ptr, rows, length, part, dilation, CHANNELS, TAPS, STEP)
         weights = conv_ptr + part * STEP + inner[:, None]
         hidden_w = tl.dot(inputs, tl.load(weights + wide[None, :] * (TAPS * CHANNELS)), hidden_w)
         hidden_n = tl.dot(inputs, tl.load(weights + narrow[None, :] * (TAPS * CHANNELS)), hidden_n)
