@@ -37,6 +37,11 @@ class ConvTile:
     stages: int = 4
     columns: int = 128
 
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a program of ``convolve``, in 16 bits."""
+        return 2 * (self.rows + self.columns) * self.step * self.stages
+
 
 @triton.jit
 def _load_inputs(

@@ -26,6 +26,7 @@ TILES = {
 WIDEST_UNIT = 192  # channels
 # Programs of a wide convolution. With fewer, in a step of a line or two, cuDNN runs it: it also splits the sum.
 FEWEST_TILES = 32
+SHARED_BYTES = 99 * 1024  # that a program has on every GPU from capability 8.0 on
 
 
 class TritonOps(TorchOps):
@@ -114,7 +115,15 @@ class TritonOps(TorchOps):
         length, channels = active.shape
         if self._has_tile(active):
             tile = self.tiles[channels]
-            if length // tile.rows * (channels // tile.columns) >= FEWEST_TILES:
+            programs = length // tile.rows * (channels // tile.columns)
+            if programs >= FEWEST_TILES and fits(tile, active.device):
                 return convolve(active, unit, keep, tile, self.launch)
         hidden = causal_conv(active, unit.conv, unit.dilation)
         return self.activate(hidden, unit.second, keep, hidden)
+
+
+def fits(tile: ConvTile, device: torch.device) -> bool:
+    """Return whether a device has the shared memory of a wide convolution's program."""
+    if tile.shared_bytes <= SHARED_BYTES or device.type != "cuda":
+        return True
+    return torch.cuda.get_device_capability(device)[0] in (9, 10)  # 227 KB, unlike all others

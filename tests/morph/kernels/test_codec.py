@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.codec.forward import Rings, TorchOps, causal_conv
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import Block, Snake, Unit
 from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, convolve, split_channels
-from qwen3_tts_morph.morph.kernels.codec.ops import TritonOps
+from qwen3_tts_morph.morph.kernels.codec.ops import TILES, TritonOps, fits
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
 from qwen3_tts_morph.morph.model.layers import Angles
 from qwen3_tts_morph.morph.options import LoadOptions
@@ -116,6 +116,15 @@ def test_a_wide_convolution_equals_torchs(dilation, generator):
     )
     tile = ConvTile(rows=16, step=16, warps=4, stages=2, columns=16)
     assert relative(convolve(active, unit, KEEP.to(DEVICE), tile), exact) < 2e-3
+
+
+@pytest.mark.parametrize(
+    ("capability", "fitting"), [((8, 0), {384}), ((8, 9), {384}), ((9, 0), {384, 768}), ((12, 0), {384})]
+)
+def test_wide_convolutions_run_where_they_have_the_shared_memory(capability, fitting, monkeypatch):
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: capability)
+    cuda = torch.device("cuda")
+    assert {channels for channels in (384, 768) if fits(TILES[channels], cuda)} == fitting
 
 
 def test_a_wide_convolution_needs_whole_tiles(generator):
