@@ -112,8 +112,8 @@ class Plan:
     @classmethod
     def of(cls, device: torch.device) -> Plan:
         """Return the plan for a device."""
-        dependent = has_dependent_launch(device)
-        return cls(pdl=dependent, gemm_held=has_held_gemms(device), split_library=dependent)
+        held = has_held_gemms(device)  # at capability 9.0
+        return cls(pdl=has_dependent_launch(device), gemm_held=held, split_library=held)
 
     def runs_prompts(self, weight: Weight) -> bool:
         """Return whether a short prompt is faster in these kernels than with cuBLAS's products: with held weights."""

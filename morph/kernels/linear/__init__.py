@@ -15,7 +15,7 @@ alone (``tiles.gemm_tile``):
              other GPUs, other shapes                                 8.0 on, and the interpreter
     > 64     all but INT8, any GPU        cuBLAS (``library``)        our tiles read the weights again for every 64
                                                                       rows; cuBLAS's time hardly grows up to 256
-    65-256   16 bits, dependent launch    gemm, split-K               narrow products that are added to the residual
+    65-256   16 bits, capability 9.0      gemm, split-K               narrow products that are added to the residual
                                                                       stream: cuBLAS has few programs for them
 
 With split-K (``gemm`` above 32 rows, ``gemm_held``, ``gemm_folded`` with a ring, never with SwiGLU) a second kernel,
