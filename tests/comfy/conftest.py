@@ -67,6 +67,15 @@ def model_folders(base_dir: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
+def recordings(base_dir: Path, model_folders: Path) -> None:
+    """Checkpoints, and the recordings that graphs of the tests name."""
+    from tests.comfy import graphs
+
+    graphs.place_checkpoints(model_folders)
+    graphs.place_recordings(base_dir / "input")
+
+
+@pytest.fixture(scope="module")
 def own_files(base_dir: Path, model_folders: Path) -> None:
     """What workflows name: checkpoints, recordings and a script."""
     from tests.comfy import graphs

@@ -19,13 +19,9 @@ if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
     from tests.comfy.server import ComfyServer, Result
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 SCRIPT = "ANNA: Good morning!\n[seed 7] ANNA: Then let us walk: now."
-
-
-@pytest.fixture(scope="module", autouse=True)
-def user_files(base_dir: Path, model_folders: Path) -> None:
-    graphs.place_checkpoints(model_folders)
-    graphs.place_recordings(base_dir / "input")
 
 
 def save(audio: list[Any], name: str, kind: str = "flac", **changes: Any) -> dict[str, Any]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser
     from tests.comfy.server import ComfyServer, Result
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 SCRIPT = "ANNA: Good morning!\nANNA: Not a minute.\n[pause 0.5]\nANNA: Then let us walk.\nANNA: It rains."
 EDITED = SCRIPT.replace("Not a minute", "Not one hour")
 LONGER = EDITED + "\nANNA: And it is cold."
@@ -24,12 +26,6 @@ OTHER = "ANNA: This line is new."
 FOLDER = Path("user", "__qwen3_tts_morph", "lines")
 
 OPEN_SETTINGS = "() => window.app.extensionManager.command.execute('Comfy.ShowSettingsDialog')"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def user_files(base_dir: Path, model_folders: Path) -> None:
-    graphs.place_checkpoints(model_folders)
-    graphs.place_recordings(base_dir / "input")
 
 
 def scene(script: str, **changes: Any) -> Graph:

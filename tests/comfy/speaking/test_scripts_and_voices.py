@@ -17,6 +17,8 @@ from tests.comfy.graphs import SAMPLES_PER_FRAME, Graph, node, samples, shown, s
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 RATE = 24000
 SCRIPT = """\
 # two people
@@ -37,12 +39,6 @@ BEN: Not a minute.
 00:00:01,420 --> 00:00:01,580
 ANNA: Then let us walk.
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def user_files(base_dir: Path, model_folders: Path) -> None:
-    graphs.place_checkpoints(model_folders)
-    graphs.place_recordings(base_dir / "input")
 
 
 def dialogue() -> Graph:

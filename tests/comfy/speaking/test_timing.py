@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.comfy import graphs
 from tests.comfy.graphs import Graph, cloned_voice, node, samples, sampling, shown, speech
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 SRT = """\
 1
@@ -28,12 +29,6 @@ ANNA: Hello there.
 00:00:03,000 --> 00:00:03,050
 It is late.
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def user_files(base_dir: Path, model_folders: Path) -> None:
-    graphs.place_checkpoints(model_folders)
-    graphs.place_recordings(base_dir / "input")
 
 
 def changed(speed: float, pitch: float) -> Graph:

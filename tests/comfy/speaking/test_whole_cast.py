@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.comfy.page import ComfyPage
     from tests.comfy.server import ComfyServer
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 SCRIPT = "ANNA: Good morning!\nBen: Not a minute.\nNobody answered.\n"
 VOICES = ("voice", "other voice", "third voice")
 # What a ComfyUI with inputs that grow says of them in /object_info.
@@ -49,12 +51,6 @@ CONNECT = """async (count) => {
   return {sockets: cast.inputs.filter((one) => one.type === 'MORPH_TTS_VOICE').map((one) => one.name),
           sent: Object.keys(output[String(cast.id)].inputs)}
 }"""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def user_files(base_dir: Path, model_folders: Path) -> None:
-    graphs.place_checkpoints(model_folders)
-    graphs.place_recordings(base_dir / "input")
 
 
 def scene(cast: Graph) -> Graph:
