@@ -57,6 +57,7 @@ async function found(status) {
   await voices.refresh()
   for (const one of document.querySelectorAll(".of-gone")) one.toggleAttribute("hidden", true)
   changed()
+  at("work").hidden = false // last: who spoke before would be told that the server does not answer
 }
 
 /** Show what the server does now, and how many are before us. */

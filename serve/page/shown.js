@@ -18,7 +18,6 @@ export function showServer(status) {
 
 /** Show what the server does now. */
 export function showStatus(status) {
-  at("work").hidden = false // not before all that the server has is known: who speaks at once is not told that it is gone
   put("state", "Connected")
   at("state").className = "there"
   put("rows", `${status.rows_in_use} of ${status.rows}`)
