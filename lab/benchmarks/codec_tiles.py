@@ -39,9 +39,9 @@ def unit_tiles(channels: int) -> Iterator[ConvTile]:
 def conv_tiles(channels: int) -> Iterator[ConvTile]:
     """Yield candidates for a wide unit's convolution."""
     for rows, columns, warps, stages in product((64, 128, 256), (128, 256), (4, 8), (3, 4)):
-        shared = 2 * (rows + columns) * 64 * stages
-        if channels % columns == 0 and rows * columns // (32 * warps) in (64, 128) and shared < SHARED_BYTES:
-            yield ConvTile(rows, 64, warps, stages, columns)
+        tile, accumulators = ConvTile(rows, 64, warps, stages, columns), rows * columns // (32 * warps)
+        if channels % columns == 0 and accumulators in (64, 128) and tile.shared_bytes < SHARED_BYTES:
+            yield tile
 
 
 def random_unit(channels: int) -> Unit:

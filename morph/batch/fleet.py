@@ -47,7 +47,7 @@ class _Device:
     @property
     def is_heard(self) -> bool:
         """Whether one of its lines is heard while it is made."""
-        return any(_is_live(speech) for speech in self.has)
+        return any(speech.is_live for speech in self.has)
 
     def has_room(self, spare: bool, queues: bool) -> bool:
         """Whether it takes another line that is made complete.
@@ -140,9 +140,11 @@ class Fleet:
         return list(speeches)
 
     def _check_room(self, count: int) -> None:
-        """Raise Busy if so many more lines are too many."""
+        """Raise Busy if ``count`` more lines would be too many."""
+        if not self._queues:
+            return
         most = sum(device.batch.most_waiting for device in self._devices)
-        if self._queues and self.status.waiting + count > most:
+        if self.status.waiting + count > most:
             raise Busy(f"{most} lines wait already: try again later")
 
     def _settle(self) -> None:
@@ -225,7 +227,7 @@ class Fleet:
             spare = len(self._devices) == 1 or len(self._waiting) > self._rows
             free = [device for device in self._devices if device.has_room(spare, self._queues)]
             for place, waiting in enumerate(self._waiting if free or self._queues else ()):
-                at_once = self._queues and _is_live(waiting.speech)
+                at_once = self._queues and waiting.speech.is_live
                 able = [device for device in self._able(waiting.speech) if at_once or device in free]
                 if able:
                     del self._waiting[place]
@@ -323,11 +325,6 @@ class _Dispatched(Speech):
         if ended is not None:
             super().finish(ended)
         self._fleet.give()
-
-
-def _is_live(speech: Speech) -> bool:
-    """Return whether a line's sound is made while it is spoken: it is heard, or its text comes in parts."""
-    return speech.is_heard or not isinstance(speech.line.text, str)
 
 
 def _is_failure(error: BaseException | None) -> bool:

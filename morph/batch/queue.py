@@ -114,8 +114,8 @@ class Waiting:
 
     @property
     def is_live(self) -> bool:
-        """Whether its sound is made while it is spoken: it is heard, or its text comes in parts."""
-        return self.reader is not None or self.speech.is_heard
+        """See ``Speech``."""
+        return self.speech.is_live
 
     @property
     def is_made(self) -> bool:
@@ -174,7 +174,7 @@ class Queue:
         self.bell.set()
 
     def _check_room(self, one: Waiting, before: int) -> None:
-        """Raise what ``put`` raises for a line that comes after so many others."""
+        """Raise what ``put`` raises for a line, with ``before`` others of the same call ahead of it."""
         if self._closed or self._sealed:
             raise BatchClosed("the batch is closed: create another")
         ready = sum(other.is_ready for other in self._waiting)

@@ -174,6 +174,11 @@ class Speech:
         self._outcome: Outcome | None = None
         self._on_change = delivery.on_change or _nothing
 
+    @property
+    def is_live(self) -> bool:
+        """Whether its sound is made while it is spoken: it is heard, or its text comes in parts."""
+        return self.is_heard or not isinstance(self.line.text, str)
+
     # The reader's side
 
     def __iter__(self) -> Iterator[Chunk]:

@@ -136,18 +136,8 @@ def _residual_unit(
     x_n = tl.dot(hidden_w, tl.load(point_w + narrow[None, :] * CHANNELS))
     x_n = tl.dot(hidden_n, tl.load(point_n + narrow[None, :] * CHANNELS), x_n)
     y_n = _add_and_activate(
-        x_n,
-        narrow,
-        rows,
-        inside,
-        keep,
-        x_ptr,
-        next_turns_ptr,
-        next_scale_ptr,
-        next_bias_ptr,
-        CHANNELS,
-        WRITE_X,
-    )
+        x_n, narrow, rows, inside, keep, x_ptr, next_turns_ptr, next_scale_ptr, next_bias_ptr, CHANNELS, WRITE_X
+    )  # fmt: skip
     if taps_ptr is None:
         tl.store(out_ptr + rows[:, None] * CHANNELS + narrow[None, :], y_n, mask=inside[:, None])
     else:
@@ -286,9 +276,8 @@ def residual_unit(
     if split is None:
         raise ValueError(f"{x.shape[1]} channels: a unit kernel needs 3 times a power of 2, at least 48")
     length = len(x)
-    out = torch.empty_like(active)
-    if taps is not None:
-        out = active.new_empty(length, MOST_TAPS.value, dtype=torch.float32)
+    products = (length, MOST_TAPS.value)
+    out = torch.empty_like(active) if taps is None else active.new_empty(products, dtype=torch.float32)
     launch(
         _residual_unit, (triton.cdiv(length, tile.rows),), x, active, unit.conv, unit.second.turns,
         unit.second.scale, unit.second.bias, unit.point, after.turns, after.scale, after.bias,

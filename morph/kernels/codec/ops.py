@@ -104,8 +104,7 @@ class TritonOps(TorchOps):
     def _fuses(self, x: torch.Tensor) -> bool:
         """Return whether units of this width run as one kernel each."""
         channels = x.shape[1]
-        fits = channels <= WIDEST_UNIT and split_channels(channels) is not None
-        return fits and self._has_tile(x)
+        return channels <= WIDEST_UNIT and split_channels(channels) is not None and self._has_tile(x)
 
     def _has_tile(self, x: torch.Tensor) -> bool:
         return self.units and x.shape[1] in self.tiles and x.element_size() == 2

@@ -18,7 +18,7 @@ import triton
 from qwen3_tts_morph.morph.codec.weights import Snake, Unit
 from qwen3_tts_morph.morph.kernels import frame
 from qwen3_tts_morph.morph.kernels.codec.conv import convolve, residual_unit
-from qwen3_tts_morph.morph.kernels.codec.ops import TILES, WIDEST_UNIT
+from qwen3_tts_morph.morph.kernels.codec.ops import SHARED_BYTES, TILES, WIDEST_UNIT
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from qwen3_tts_morph.morph.words.head import AlignmentHead
@@ -49,7 +49,7 @@ def plan_of(capability: int) -> Plan:
 
 
 def run_frame(lines: int, plan: Plan) -> None:
-    """Launch what a frame of so many lines launches, with an alignment head."""
+    """Launch the kernels of a frame of ``lines`` lines, with an alignment head."""
     shape = SHAPES["0.6B"]
     weights = random_weights(shape, META, torch.bfloat16)
     slots = random_slots(shape, weights, lines, WINDOW, [WINDOW // 2] * lines, SAMPLING)
@@ -59,7 +59,7 @@ def run_frame(lines: int, plan: Plan) -> None:
 def run_codec(record: Record, capability: int) -> None:
     """Launch the codec's convolutions."""
     for channels, tile in TILES.items():
-        if tile.shared_bytes > 99 * 1024 and capability != 90:
+        if tile.shared_bytes > SHARED_BYTES and capability != 90:
             continue  # ``ops.fits``
         rows = torch.empty(FRAMES * 64, channels, dtype=torch.bfloat16, device=META)
         snake = Snake(*torch.empty(3, channels, device=META).unbind())
@@ -96,7 +96,7 @@ def source_of(kernel: Any, arguments: dict[str, Any]) -> ASTSource:
 
 
 def compiled(capability: int, parts: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield what is known of each kernel: its name, bytes of shared memory, spilled bytes, and widths of its loads."""
+    """Yield what is known of each kernel: its name, bytes of shared memory, and widths of its loads."""
     seen: dict[str, tuple[ASTSource, dict[str, Any]]] = {}
 
     def record(kernel: Any, grid: tuple[int, ...], *positional: Any, **named: Any) -> None:
