@@ -187,10 +187,10 @@ class LastPositions:
 
 def put_sequences(buffer: torch.Tensor, rows: Sequence[int], sequences: Sequence[torch.Tensor]) -> None:
     """Write sequences ``[T_i, H]`` to the start of rows of ``[B, T, H]``, in a constant number of launches."""
-    length = buffer.shape[1]
-    indices = torch.cat(
-        [torch.arange(len(one)) + row * length for row, one in zip(rows, sequences, strict=True)]
-    )
+    sizes = torch.tensor([len(one) for one in sequences])
+    # From an index in all sequences, one after the other, to one in all rows.
+    shifts = torch.tensor([row * buffer.shape[1] for row in rows]) - (sizes.cumsum(0) - sizes)
+    indices = torch.arange(int(sizes.sum())) + shifts.repeat_interleave(sizes)
     indices = _pinned(indices, buffer).to(buffer.device, non_blocking=True)
     buffer.view(-1, buffer.shape[2]).index_copy_(0, indices, torch.cat(list(sequences)).to(buffer.dtype))
 

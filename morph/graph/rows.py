@@ -29,6 +29,7 @@ class RowTable:
     def __init__(self, rows: int):
         self.running = 0  # rows that have a line
         self._numbers = np.full(rows, NOBODY)
+        self._rows: dict[int, int] = {}  # by line
         self._reached = np.zeros(rows, dtype=np.int64)
         self._stopped: Sequence[int] = ()  # rows without the last frame
         self._in_flight: deque[np.ndarray] = deque()
@@ -49,14 +50,16 @@ class RowTable:
 
     def take(self, lines: Sequence[int], lengths: Sequence[int]) -> list[int]:
         """Give free rows to lines with prompts of these lengths; return the rows."""
-        rows = np.flatnonzero(self._numbers == NOBODY)[: len(lines)]
-        self._numbers[rows], self._reached[rows] = lines, lengths
+        free = np.flatnonzero(self._numbers == NOBODY)[: len(lines)]
+        self._numbers[free], self._reached[free] = lines, lengths
         self.running += len(lines)
-        return rows.tolist()
+        rows: list[int] = free.tolist()
+        self._rows.update(zip(lines, rows, strict=True))
+        return rows
 
     def row(self, line: int) -> int:
         """Return a line's row."""
-        return int(np.flatnonzero(self._numbers == line)[0])
+        return self._rows[line]
 
     def send(self, stopped: Sequence[int] = ()) -> None:
         """Note that a frame is in flight: of the lines in the rows now, but the stopped rows."""
@@ -75,7 +78,7 @@ class RowTable:
 
     def release(self, line: int) -> int:
         """Free a line's row, and return it."""
-        row = self.row(line)
+        row = self._rows.pop(line)
         self._numbers[row], self._reached[row] = NOBODY, 0
         self.running -= 1
         return row
