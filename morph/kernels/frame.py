@@ -103,9 +103,9 @@ def sample(buffers: Buffers, plan: Plan, logits: torch.Tensor, heads: tuple[int,
     """Sample groups ``first + 1 .. end`` from the logits of ``heads`` ``(first, end)``: ``[B, (end - first) V]``."""
     first, end = heads
     state, settings, vocab = buffers.state, buffers.settings.subtalker, buffers.codebook
-    padded = triton.next_power_of_2(vocab)
+    padded, grid = triton.next_power_of_2(vocab), (len(logits), end - first)
     launch(
-        sample_codes, (len(logits), end - first), plan, plan.sampling_warps(padded), logits=logits,
+        sample_codes, grid, plan, plan.sampling_warps(padded, grid[0] * grid[1]), logits=logits,
         line_keys=state.keys, steps=state.steps, temperatures=settings.temperatures, cutoffs=settings.cutoffs,
         shares=settings.shares, scales=settings.scales, report=state.report, first=first + 1, V=vocab, CODES=GROUPS,
         PADDED=padded,
@@ -234,7 +234,7 @@ def _sample_first(buffers: Buffers, plan: Plan, logits: torch.Tensor) -> None:
     lines, vocab = logits.shape
     padded = triton.next_power_of_2(vocab)
     launch(
-        sample_first, (lines,), plan, plan.sampling_warps(padded), logits=logits, line_keys=state.keys,
+        sample_first, (lines,), plan, plan.sampling_warps(padded, lines), logits=logits, line_keys=state.keys,
         steps=state.steps, minimums=state.minimums, positions=state.positions, temperatures=settings.temperatures,
         cutoffs=settings.cutoffs, shares=settings.shares, scales=settings.scales,
         penalties=buffers.settings.penalties, seen=state.seen, suppressed=buffers.suppressed, is_eos=buffers.is_eos,

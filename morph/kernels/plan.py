@@ -104,6 +104,9 @@ class Plan:
 
     # Sampling.
     sampling_values: int = 8  # logits per thread
+    sampling_programs: int = (
+        256  # from here on programs share the multiprocessors: each thread has twice as many
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.gemv_max_rows <= 2:
@@ -136,9 +139,10 @@ class Plan:
             return like.new_empty(shape, dtype=dtype)
         return self.workspace.empty(name, shape, dtype)
 
-    def sampling_warps(self, padded: int) -> int:
-        """Return the warps of a program that samples from ``padded`` logits, a power of two."""
-        return min(16, max(1, padded // (LANES * self.sampling_values)))
+    def sampling_warps(self, padded: int, programs: int) -> int:
+        """Return the warps of each of the programs that sample from ``padded`` logits, a power of two."""
+        values = self.sampling_values * (2 if programs >= self.sampling_programs else 1)
+        return min(16, max(1, padded // (LANES * values)))
 
 
 def has_dependent_launch(device: torch.device) -> bool:

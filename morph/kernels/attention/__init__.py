@@ -7,7 +7,8 @@
     1        1              long                        attend_line, then combine_o_proj (flash-decoding; the
                                                         output projection combines the splits)
     more     1              not split                   attend_batch
-    any      any            split, or anything else     attend_split, and combine_splits where it was split
+    any      2              none: positions 0 and 1     attend_pair
+    any      1              split, or anything else     attend_split, and combine_splits where it was split
 
-The last two leave the heads' values, which a linear layer then projects.
+The last three leave the heads' values, which a linear layer then projects.
 """

@@ -80,13 +80,13 @@ def _update(queries, keys, values, visible, best, total, mean):
 def attend_batch(
     qkv, gains, eps, cos, sin, cache_keys, cache_values, line_stride, head_stride, positions, start, window, out,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, WARPS: tl.constexpr, POSITIONS: tl.constexpr,
-    COPIES: tl.constexpr, PDL: tl.constexpr,
+    COPIES: tl.constexpr, LOOPS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Attend from one new position per line; ``out`` is ``[B, HEADS, D]``; program ``(line, key head)``.
 
     The arguments are those of ``split.attend_split``. Each of WARPS warps loads POSITIONS positions at once, COPIES
-    per instruction. Old keys and values were written before this graph began, or before the last sampler ran
-    (``pdl.py``).
+    per instruction. LOOPS: a line may have more old positions than these. Old keys and values were written before this
+    graph began, or before the last sampler ran (``pdl.py``).
     """
     launch_dependents(PDL)
     line, head = tl.program_id(0), tl.program_id(1)
@@ -119,19 +119,25 @@ def attend_batch(
     best = tl.sum(queries * key.to(tl.float32), axis=4, keep_dims=True)
     total = tl.where(positions_of(WARPS, 1, COPIES) == 0, 1.0, tl.zeros_like(best))
     mean = total * value.to(tl.float32)
-    # The interpreter needs a Python number as the loop's end.
-    for first in tl.range(
-        0, start.handle.data.item() if INTERPRETED else start, WARPS * POSITIONS, num_stages=1
-    ):
-        next_keys, next_values = tl.zeros_like(keys), tl.zeros_like(values)
-        if first + WARPS * POSITIONS < start:
-            # In a branch, as otherwise the assembler moves these loads to the end of the loop. Positions are clamped
-            # instead of masked: all of them can be read.
-            ahead = tl.minimum(first + WARPS * POSITIONS + index, start - 1) * WIDTH + words
-            next_keys, next_values = tl.load(old_keys + ahead), tl.load(old_values + ahead)
+    if LOOPS:
+        # The interpreter needs a Python number as the loop's end.
+        for first in tl.range(
+            0, start.handle.data.item() if INTERPRETED else start, WARPS * POSITIONS, num_stages=1
+        ):
+            next_keys, next_values = tl.zeros_like(keys), tl.zeros_like(values)
+            if first + WARPS * POSITIONS < start:
+                # In a branch, as otherwise the assembler moves these loads to the end of the loop. Positions are
+                # clamped instead of masked: all of them can be read.
+                ahead = tl.minimum(first + WARPS * POSITIONS + index, start - 1) * WIDTH + words
+                next_keys, next_values = tl.load(old_keys + ahead), tl.load(old_values + ahead)
+            wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)
+            best, total, mean = _update(
+                queries, wide_keys, wide_values, first + index < start, best, total, mean
+            )
+            keys, values = next_keys, next_values
+    else:
         wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)
-        best, total, mean = _update(queries, wide_keys, wide_values, first + index < start, best, total, mean)
-        keys, values = next_keys, next_values
+        best, total, mean = _update(queries, wide_keys, wide_values, index < start, best, total, mean)
     # Combine the softmaxes of all warp parts.
     share = tl.exp2(best - highest(best))
     mean = sum_positions(mean * share) / sum_positions(total * share)

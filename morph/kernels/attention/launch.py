@@ -18,13 +18,13 @@ from ..states import CacheSpan, Inputs, Residual
 from .batch import attend_batch
 from .layout import batch_layout, context_splits, line_layout, o_proj_split_k
 from .one_line import attend_line, attend_o_proj, combine_o_proj
+from .pair import attend_pair
 from .prompt import attend_prompt
 from .split import attend_split, combine_splits
 
 DOT_QUERIES = 16  # rows that tl.dot multiplies, at least
 SHORT_CONTEXT = 32  # positions that one block holds: a frame's 16 always fit
 SPLIT_WARPS = 4  # per program of attend_split and combine_splits
-SHORT_WARPS = 2  # of attend_split for a context that one block holds
 PROMPT_BLOCK = 16  # positions per program of attend_prompt: prompts have a multiple of it
 PROMPT_KEYS = 64  # positions that it loads at once, at most
 LONGEST_PROMPT = 256  # positions: longer ones have enough work for FlashAttention
@@ -89,8 +89,10 @@ def attend_lines(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     span = inputs.span
     if span.is_prompt:
         return attend_prompt_alone(plan, inputs)
+    if span.length == 2:
+        return _attend_pair(plan, inputs)
     splits = context_splits(plan, inputs.lines, inputs.stack.kv_heads, span.window)
-    if plan.batch_attention and span.length == 1 and splits == 1:
+    if plan.batch_attention and splits == 1:
         return _attend_batch(plan, inputs)
     mean, log_sums = _attend_split(plan, inputs, splits)
     return mean[0] if log_sums is None else _combine_splits(plan, inputs.stack, mean, log_sums)
@@ -146,17 +148,29 @@ def _output_projection(
     }  # fmt: skip
 
 
+def _attend_pair(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention of each line's first two positions: ``[R, heads, head_dim]``."""
+    stack, qkv = inputs.stack, inputs.qkv
+    out = plan.empty("mean", (len(qkv), stack.heads, stack.head_dim), stack.norm)
+    launch(
+        attend_pair, (inputs.lines, stack.kv_heads), plan, 1, line_stride=inputs.span.cache.keys.stride(1), out=out,
+        HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim, **inputs.arguments(),
+    )  # fmt: skip
+    return out
+
+
 def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     """Attention of one new position per line whose context is not split: ``[R, heads, head_dim]``."""
     stack, span, qkv = inputs.stack, inputs.span, inputs.qkv
     keys = span.cache.keys
     out = plan.empty("mean", (len(qkv), stack.heads, stack.head_dim), stack.norm)
     programs = len(qkv) * stack.kv_heads
-    warps, positions, copies = batch_layout(plan, programs, span.window, stack.head_dim * keys.element_size())
+    layout = batch_layout(plan, programs, span.window, stack.head_dim * keys.element_size())
     launch(
-        attend_batch, (len(qkv), stack.kv_heads), plan, warps, positions=span.positions, start=span.start,
+        attend_batch, (len(qkv), stack.kv_heads), plan, layout.warps, positions=span.positions, start=span.start,
         window=span.window, line_stride=keys.stride(1), out=out, HEADS=stack.heads, KV_HEADS=stack.kv_heads,
-        D=stack.head_dim, WARPS=warps, POSITIONS=positions, COPIES=copies, **inputs.arguments(),
+        D=stack.head_dim, WARPS=layout.warps, POSITIONS=layout.positions, COPIES=layout.copies, LOOPS=layout.loops,
+        **inputs.arguments(),
     )  # fmt: skip
     return out
 
@@ -188,14 +202,13 @@ def _attend_split(
     mean = plan.empty("mean", shape, like, torch.float32 if splits > 1 else like.dtype)
     log_sums = plan.empty("log sums", shape[:3], like, torch.float32) if splits > 1 else None
     dot = like.dtype != torch.float32  # the tensor cores would round float32 to TF32
-    queries = span.length * stack.heads // stack.kv_heads
+    queries = stack.heads // stack.kv_heads
     block = max(16, triton.next_power_of_2(min(plan.split_block, span.window)))
-    warps = SHORT_WARPS if block < plan.split_block else SPLIT_WARPS
     launch(
-        attend_split, (inputs.lines, stack.kv_heads, splits), plan, warps, positions=span.positions,
+        attend_split, (inputs.lines, stack.kv_heads, splits), plan, SPLIT_WARPS, positions=span.positions,
         start=span.start, window=span.window, line_stride=span.cache.keys.stride(1), out=mean, log_sums=log_sums,
         SPLITS=splits, EARLY=span.positions is not None, HEADS=stack.heads, KV_HEADS=stack.kv_heads,
-        D=stack.head_dim, T=span.length, QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot,
+        D=stack.head_dim, QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot,
         **inputs.arguments(),
     )  # fmt: skip
     return mean, log_sums

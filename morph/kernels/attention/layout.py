@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import triton
 
 from ..linear.tiles import LONGEST_SEGMENT
@@ -42,21 +44,42 @@ def line_layout(plan: Plan, window: int) -> tuple[int, int, int] | None:
     return None
 
 
-def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> tuple[int, int, int]:
-    """Return warps per program of ``attend_batch``, positions a warp loads at once, and those per instruction.
+@dataclass(frozen=True)
+class BatchLayout:
+    """How ``attend_batch`` is laid out.
+
+    Attributes:
+        warps: per program.
+        positions: that a warp loads at once, ``copies`` with each instruction.
+        loops: whether a line may have more old positions than a program loads at once.
+    """
+
+    warps: int
+    positions: int
+    copies: int
+    loops: bool
+
+
+def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> BatchLayout:
+    """Return the layout of ``attend_batch``.
 
     Args:
         programs: lines times key heads.
+        window: each line has fewer old positions.
         row_bytes: of one position's key or value.
     """
     copies, many = max(1, WARP_BYTES // row_bytes), programs >= MANY_PROGRAMS
     wanted = plan.batch_positions // 2 if many else plan.batch_positions
-    positions = max(wanted * POSITION_BYTES // max(row_bytes, POSITION_BYTES), copies)
+    wanted = wanted * POSITION_BYTES // max(row_bytes, POSITION_BYTES)
+    if window - 1 <= wanted // 2:  # a frame's first positions: no more registers than they need
+        return BatchLayout(1, max(triton.next_power_of_2(window - 1), copies), copies, loops=False)
+    positions = max(wanted, copies)
     filling = (
         FEWEST_PROGRAMS * LINE_WARPS // triton.next_power_of_2(programs)
     )  # few lines get more warps each
     warps = 1 if many else max(plan.batch_warps, min(LINE_WARPS, filling))
-    return min(warps, triton.next_power_of_2(-(-window // positions))), positions, copies
+    warps = min(warps, triton.next_power_of_2(-(-window // positions)))
+    return BatchLayout(warps, positions, copies, loops=True)
 
 
 def context_splits(plan: Plan, lines: int, kv_heads: int, window: int) -> int:

@@ -1,4 +1,4 @@
-"""Attention of any number of new positions per line, whose context may be split over programs (flash-decoding).
+"""Attention of one new position per line, whose context may be split over programs (flash-decoding).
 
 A program owns one line, one key head, the query heads that share it, and every SPLITS-th block of the context. With
 several splits, ``attend_split`` leaves each split's mean of the values and its log-sum-exp, and ``combine_splits``
@@ -37,36 +37,21 @@ def rotated(vectors, mask, gain, eps, cos, sin, positions, D: tl.constexpr):
 
 
 @triton.jit
-def new_queries(
-    qkv, row, head, gains, eps, cos, sin, start, QKV, QUERIES: tl.constexpr, GROUP, T, D: tl.constexpr
-):
-    """Return the queries of T new positions and GROUP heads: float32 ``[QUERIES, D]``, scaled for the softmax.
-
-    ``QUERIES`` is T GROUP or, for the tensor cores, more; the surplus is zeros.
-    """
-    index = tl.arange(0, QUERIES)
-    step = index // GROUP
-    vectors = qkv + (row + step) * QKV + (head * GROUP + index % GROUP) * D
-    return rotated(vectors, step < T, gains, eps, cos, sin, start + step, D) * (D**-0.5)
-
-
-@triton.jit
 def insert_new(
-    keys, values, qkv, row, head, gains, eps, cos, sin, start, slots, cache_keys, cache_values, writes,
-    QKV, HEADS, KV_HEADS, T, D: tl.constexpr,
+    keys, values, new_key, gains, eps, cos, sin, start, slots, cache_keys, cache_values, KV_HEADS, D: tl.constexpr,
 ):  # fmt: skip
-    """Insert the T new positions' keys and values among those loaded from the cache, ``[BLOCK, D]``; store them, too.
+    """Insert the new position's key and value among those loaded from the cache, ``[BLOCK, D]``; store them, too.
 
-    They are rounded to the cache's dtype, as later positions will read them. ``writes``: whether this program stores.
+    They are rounded to the cache's dtype, as later positions will read them. ``new_key`` points to the key.
     """
-    new = (slots >= start) & (slots < start + T)
-    vectors = qkv + (row + slots - start) * QKV + (HEADS + head) * D
+    new = slots == start
+    vectors = new_key + slots * 0
     key = rotated(vectors, new, gains + D, eps, cos, sin, slots, D).to(keys.dtype)
     dims = tl.arange(0, D)[None, :]
     value = tl.load(vectors[:, None] + KV_HEADS * D + dims, mask=new[:, None], other=0.0).to(keys.dtype)
-    pointers, written = slots[:, None] * D + dims, (new & writes)[:, None]
-    tl.store(cache_keys + pointers, key, mask=written)
-    tl.store(cache_values + pointers, value, mask=written)
+    pointers = slots[:, None] * D + dims
+    tl.store(cache_keys + pointers, key, mask=new[:, None])
+    tl.store(cache_values + pointers, value, mask=new[:, None])
     return tl.where(new[:, None], key, keys), tl.where(new[:, None], value, values)
 
 
@@ -114,20 +99,21 @@ def load_block(cache_keys, cache_values, slots, end, D: tl.constexpr):
 def attend_split(
     qkv, gains, eps, cos, sin, cache_keys, cache_values, line_stride, head_stride, positions, start, window,
     out, log_sums,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, T: tl.constexpr, QUERIES: tl.constexpr,
-    SPLITS: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr, DOT: tl.constexpr, PDL: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, QUERIES: tl.constexpr, SPLITS: tl.constexpr,
+    BLOCK: tl.constexpr, EARLY: tl.constexpr, DOT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Attend from T new positions per line; program ``(line, key head, split)`` owns every SPLITS-th block.
+    """Attend from one new position per line; program ``(line, key head, split)`` owns every SPLITS-th block.
 
     Args:
-        qkv: float32 ``[B T, (HEADS + 2 KV_HEADS) D]``.
+        qkv: ``[B, (HEADS + 2 KV_HEADS) D]``, float32 or a linear layer's product.
         gains: the norms' weights, ``[2, D]``: queries', keys'.
         cos, sin: float32 ``[positions, D]``.
         cache_keys, cache_values: one layer's ``[B, KV_HEADS, >= window, D]`` with the strides given.
-        positions: int64 ``[B]``, each line's new position, never beyond ``window - 1``; or None, and ``start`` is the
-            first new position of all lines.
-        out: ``[B T, HEADS, D]``, or with SPLITS > 1 float32 ``[SPLITS, B T, HEADS, D]``.
-        log_sums: float32 ``[SPLITS, B T, HEADS]``, used with SPLITS > 1.
+        positions: int64 ``[B]``, each line's new position, never beyond ``window - 1``; or None, and ``start`` is that
+            of all lines.
+        out: ``[B, HEADS, D]``, or with SPLITS > 1 float32 ``[SPLITS, B, HEADS, D]``.
+        log_sums: float32 ``[SPLITS, B, HEADS]``, used with SPLITS > 1.
+        QUERIES: the query heads that share a key head, or for the tensor cores more: the surplus is zeros.
         EARLY: the old positions were written before this graph began, so they can be read before the wait.
         DOT: multiply on the tensor cores.
     """
@@ -146,15 +132,15 @@ def attend_split(
     if not EARLY:
         start = _position(positions, line, start, window)
         keys, values = load_block(cache_keys, cache_values, slots, start, D)
-    row = line * T
-    queries = new_queries(qkv, row, head, gains, eps, cos, sin, start, QKV, QUERIES, GROUP, T, D)
+    qkv += line * QKV
     index = tl.arange(0, QUERIES)
-    seen = start + index // GROUP
+    real = index < GROUP
+    vectors = qkv + (head * GROUP + index) * D
+    queries = rotated(vectors, real, gains, eps, cos, sin, start + index * 0, D) * (D**-0.5)
     best = tl.full((QUERIES,), float("-inf"), tl.float32)
     total = tl.zeros((QUERIES,), tl.float32)
     mean = tl.zeros((QUERIES, D), tl.float32)
-    blocks = (start + T + BLOCK - 1) // BLOCK
-    newest = (start + T - 1) // BLOCK
+    blocks = start // BLOCK + 1
     block = split
     while block < blocks:
         slots = block * BLOCK + tl.arange(0, BLOCK)
@@ -162,24 +148,23 @@ def attend_split(
             keys, values = load_block(cache_keys, cache_values, slots, start, D)
         if block * BLOCK + BLOCK > start:
             keys, values = insert_new(
-                keys, values, qkv, row, head, gains, eps, cos, sin, start, slots, cache_keys, cache_values,
-                block == newest, QKV, HEADS, KV_HEADS, T, D,
+                keys, values, qkv + (HEADS + head) * D, gains, eps, cos, sin, start, slots, cache_keys, cache_values,
+                KV_HEADS, D,
             )  # fmt: skip
-        visible = slots[None, :] <= seen[:, None]
+        visible = (slots <= start)[None, :]
         best, total, mean = attend_block(queries, keys, values, visible, best, total, mean, DOT)
         block += SPLITS
     mean = mean / tl.where(total == 0, 1.0, total)[:, None]
-    rows = (split * tl.num_programs(0) * T + row + index // GROUP) * HEADS + head * GROUP + index % GROUP
-    mask = index < T * GROUP
+    rows = (split * tl.num_programs(0) + line) * HEADS + head * GROUP + index
     pointers = out + rows[:, None] * D + tl.arange(0, D)[None, :]
-    tl.store(pointers, mean.to(out.dtype.element_ty), mask=mask[:, None])
+    tl.store(pointers, mean.to(out.dtype.element_ty), mask=real[:, None])
     if SPLITS > 1:
-        tl.store(log_sums + rows, best + tl.log(total), mask=mask)
+        tl.store(log_sums + rows, best + tl.log(total), mask=real)
 
 
 @triton.jit
 def _position(positions, line, start, window):
-    """Return a line's first new position."""
+    """Return a line's new position."""
     if positions is not None:
         start = tl.minimum(tl.load(positions + line), window - 1).to(tl.int32)
     return start

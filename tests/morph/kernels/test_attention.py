@@ -11,6 +11,7 @@ pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, attend
 from qwen3_tts_morph.morph.kernels.attention.layout import (
+    BatchLayout,
     batch_layout,
     context_splits,
     line_layout,
@@ -225,19 +226,33 @@ def test_the_cache_after_a_lines_end_does_not_matter(device):
 def test_how_batches_are_divided():
     """Fewer warps for a short context; at least as many positions per warp as one instruction reads."""
     plan = Plan(batch_warps=4, batch_positions=8)
-    assert batch_layout(plan, 512, 256, 256) == (4, 8, 2)
-    assert batch_layout(plan, 512, 9, 256) == (2, 8, 2)
-    assert batch_layout(plan, 512, 256, 512) == (4, 4, 1)
-    assert batch_layout(plan, 512, 256, 32) == (4, 16, 16)
-    assert batch_layout(plan, 2048, 256, 256) == (1, plan.batch_positions // 2, 2)
+    assert batch_layout(plan, 512, 256, 256) == BatchLayout(4, 8, 2, loops=True)
+    assert batch_layout(plan, 512, 9, 256) == BatchLayout(2, 8, 2, loops=True)
+    assert batch_layout(plan, 512, 256, 512) == BatchLayout(4, 4, 1, loops=True)
+    assert batch_layout(plan, 512, 256, 32) == BatchLayout(4, 16, 16, loops=True)
+    assert batch_layout(plan, 2048, 256, 256) == BatchLayout(1, plan.batch_positions // 2, 2, loops=True)
+
+
+def test_a_frames_first_positions_are_loaded_at_once():
+    """In programs of one warp, with no more registers than these need."""
+    plan = Plan(batch_positions=16)
+    positions = {start: batch_layout(plan, 512, start + 1, 256) for start in (2, 3, 8, 9)}
+    assert positions == {
+        2: BatchLayout(1, 2, 2, loops=False),
+        3: BatchLayout(1, 4, 2, loops=False),
+        8: BatchLayout(1, 8, 2, loops=False),
+        9: BatchLayout(1, 16, 2, loops=True),
+    }
 
 
 def test_small_batches_get_more_warps_per_line_and_are_split_where_the_context_is_long():
     """With 8 key heads; full batches get the warps that were measured as fastest."""
     plan = Plan()
-    warps = {lines: batch_layout(plan, 8 * lines, 256, 256)[0] for lines in (3, 4, 16, 17, 32, 33, 64, 100)}
+    warps = {
+        lines: batch_layout(plan, 8 * lines, 256, 256).warps for lines in (3, 4, 16, 17, 32, 33, 64, 100)
+    }
     assert warps == {3: 8, 4: 8, 16: 8, 17: 4, 32: 4, 33: 2, 64: 2, 100: 2}
-    assert batch_layout(plan, 32, 16, 256)[0] == 1
+    assert batch_layout(plan, 32, 16, 256).warps == 1
     assert (
         context_splits(plan, 3, 8, 256)
         == context_splits(plan, 4, 8, 512)

@@ -27,6 +27,7 @@ READERS = {
     "gemm",
     "attend_line",
     "attend_batch",
+    "attend_pair",
     "find_token",
     "_residual_unit",
     "_convolve",
@@ -51,7 +52,15 @@ def compile_for(capability: int, *parts: str) -> list[dict[str, Any]]:
 def test_kernels_fit_a_gpu_and_read_wide(capability: int) -> None:
     kernels = compile_for(capability, "codec", "frame-1", "frame-128")
     names = {one["kernel"] for one in kernels}
-    assert names >= {"find_token", "gemv", "_residual_unit", "_convolve", "attend_batch", "add_and_norm"}
+    assert names >= {
+        "find_token",
+        "gemv",
+        "_residual_unit",
+        "_convolve",
+        "attend_batch",
+        "attend_pair",
+        "add_and_norm",
+    }
     assert ("gemm" in names) == (capability == 90)  # many lines' products are cuBLAS's elsewhere
     too_large = {one["kernel"]: one["shared"] for one in kernels if one["shared"] > SHARED[capability]}
     assert not too_large
