@@ -65,7 +65,7 @@ class Variant:
 def triton_ops() -> TorchOps:
     from qwen3_tts_morph.morph.kernels.codec.ops import TritonOps
 
-    return TritonOps()
+    return TritonOps.of(torch.device("cuda"))
 
 
 def engine(ops: Callable[[], TorchOps]) -> Callable[[Any], Decode]:

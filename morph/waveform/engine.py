@@ -285,8 +285,7 @@ def try_kernels(weights: CodecWeights) -> TorchOps:
     from ..kernels.codec.ops import TritonOps
 
     device = weights.codebooks.device
-    # Before compute capability 8.0, a unit's accumulators do not stay in registers.
-    ops = TritonOps(units=torch.cuda.get_device_capability(device) >= (8, 0))
+    ops = TritonOps.of(device)
     keep = torch.ones(1, dtype=torch.bool, device=device)
     ops.activate(torch.zeros(16, len(weights.enter.bias), device=device), weights.enter, keep)
     return ops

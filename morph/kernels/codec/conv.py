@@ -9,6 +9,7 @@ epilogue: each kernel activates what the next one reads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -28,7 +29,8 @@ SUMMED_ROWS = 1024  # positions per program of ``_sum_taps``
 class ConvTile:
     """A program's share of a convolution: ``rows`` positions, ``step`` inner elements at a time.
 
-    ``columns``: its outputs in ``convolve``; a residual unit's program has all channels.
+    ``columns``: its outputs in ``convolve``; a residual unit's program has all channels. ``tma``: the tensor copy
+    engine loads a residual unit's operands (compute capability 9.0 on).
     """
 
     rows: int = 128
@@ -36,6 +38,7 @@ class ConvTile:
     warps: int = 8
     stages: int = 4
     columns: int = 128
+    tma: bool = False
 
     @property
     def shared_bytes(self) -> int:
@@ -85,7 +88,7 @@ def _convolve(
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def _residual_unit(
-    x_ptr, active_ptr, conv_ptr, turns_ptr, scale_ptr, bias_ptr, point_ptr, next_turns_ptr, next_scale_ptr,
+    x_ptr, active, conv, narrow_conv, turns_ptr, scale_ptr, bias_ptr, point_ptr, next_turns_ptr, next_scale_ptr,
     next_bias_ptr, keep_ptr, out_ptr, taps_ptr, length, dilation, PER_FRAME: tl.constexpr, WIDE: tl.constexpr, NARROW:
     tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, WRITE_X: tl.constexpr,
     LAST: tl.constexpr,
@@ -95,22 +98,32 @@ def _residual_unit(
     It computes the 7-tap convolution, SnakeBeta, the 1-tap convolution ("point"), the residual sum, and the next
     SnakeBeta. The hidden channels never reach global memory.
 
+    ``active`` and ``conv`` are pointers. With ``narrow_conv`` all three are descriptors, for the tensor copy engine,
+    which reads zeros outside: of ``active``'s tiles ``[ROWS, STEP]``, and the weight's, ``[WIDE, STEP]`` and
+    ``[NARROW, STEP]``.
+
     With ``taps_ptr``, the last convolution's weight, float32 ``[LAST, CHANNELS]``, what is stored is not the last
     SnakeBeta, but its products with the weight: float32 ``[length, MOST_TAPS]``.
     """
     CHANNELS: tl.constexpr = WIDE + NARROW
     STEPS: tl.constexpr = CHANNELS // STEP
-    dtype = active_ptr.dtype.element_ty
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    dtype = x_ptr.dtype.element_ty
+    first = tl.program_id(0) * ROWS
+    rows = first + tl.arange(0, ROWS)
     wide, narrow = tl.arange(0, WIDE), WIDE + tl.arange(0, NARROW)
     inner = tl.arange(0, STEP)
     hidden_w = tl.zeros((ROWS, WIDE), dtype=tl.float32)
     hidden_n = tl.zeros((ROWS, NARROW), dtype=tl.float32)
     for part in range(TAPS * STEPS):  # STEP input channels of one tap
-        inputs = _load_inputs(active_ptr, rows, length, part, dilation, CHANNELS, TAPS, STEP)
-        weights = conv_ptr + part * STEP + inner[:, None]
-        hidden_w = tl.dot(inputs, tl.load(weights + wide[None, :] * (TAPS * CHANNELS)), hidden_w)
-        hidden_n = tl.dot(inputs, tl.load(weights + narrow[None, :] * (TAPS * CHANNELS)), hidden_n)
+        if narrow_conv is None:
+            inputs = _load_inputs(active, rows, length, part, dilation, CHANNELS, TAPS, STEP)
+            weights = conv + part * STEP + inner[:, None]
+            hidden_w = tl.dot(inputs, tl.load(weights + wide[None, :] * (TAPS * CHANNELS)), hidden_w)
+            hidden_n = tl.dot(inputs, tl.load(weights + narrow[None, :] * (TAPS * CHANNELS)), hidden_n)
+        else:
+            inputs = active.load([first - (TAPS - 1 - part // STEPS) * dilation, (part % STEPS) * STEP])
+            hidden_w = tl.dot(inputs, conv.load([0, part * STEP]).T, hidden_w)
+            hidden_n = tl.dot(inputs, narrow_conv.load([WIDE, part * STEP]).T, hidden_n)
     hidden_w = snake(
         hidden_w,
         tl.load(turns_ptr + wide)[None, :],
@@ -278,8 +291,9 @@ def residual_unit(
     length = len(x)
     products = (length, MOST_TAPS.value)
     out = torch.empty_like(active) if taps is None else active.new_empty(products, dtype=torch.float32)
+    operands = _describe(active, unit.conv, split, tile) if tile.tma else (active, unit.conv, None)
     launch(
-        _residual_unit, (triton.cdiv(length, tile.rows),), x, active, unit.conv, unit.second.turns,
+        _residual_unit, (triton.cdiv(length, tile.rows),), x, *operands, unit.second.turns,
         unit.second.scale, unit.second.bias, unit.point, after.turns, after.scale, after.bias,
         keep.view(torch.uint8), out, taps, length, unit.dilation, PER_FRAME=length // len(keep), WIDE=split[0],
         NARROW=split[1], TAPS=unit.conv.shape[1], ROWS=tile.rows, STEP=tile.step, WRITE_X=not last,
@@ -287,6 +301,17 @@ def residual_unit(
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return out
+
+
+def _describe(
+    active: torch.Tensor, conv: torch.Tensor, split: tuple[int, int], tile: ConvTile
+) -> tuple[Any, Any, Any]:
+    """Return the tiles of a residual unit's operands that the tensor copy engine loads: see ``_residual_unit``."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    weights = conv.flatten(1)
+    wide, narrow = (TensorDescriptor.from_tensor(weights, [columns, tile.step]) for columns in split)
+    return TensorDescriptor.from_tensor(active, [tile.rows, tile.step]), wide, narrow
 
 
 def sum_taps(products: torch.Tensor, bias: torch.Tensor, taps: int, launch: Launch = run) -> torch.Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib.util
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -23,6 +24,13 @@ TILES = {
     384: ConvTile(rows=128, step=64, warps=8, stages=3, columns=128),
     768: ConvTile(rows=128, step=64, warps=8, stages=4, columns=256),
 }
+# Of residual units, where the tensor copy engine loads their operands. With fewer positions, larger tiles would leave
+# multiprocessors idle.
+TMA_TILES = {
+    96: ConvTile(rows=128, step=32, warps=4, stages=3, tma=True),
+    192: ConvTile(rows=64, step=64, warps=4, stages=3, tma=True),
+}
+FEWEST_TMA_ROWS = 1 << 16  # positions
 WIDEST_UNIT = 192  # channels
 # Programs of a wide convolution. With fewer, in a step of a line or two, cuDNN runs it: it also splits the sum.
 FEWEST_TILES = 32
@@ -35,17 +43,30 @@ class TritonOps(TorchOps):
     Args:
         units: run the units of the channels in ``tiles`` as one kernel each, of wide ones the convolution.
         tiles: by channels.
+        long_tiles: by channels, of residual units of FEWEST_TMA_ROWS positions or more.
         launch: what launches kernels, or ``compile_only``.
     """
 
-    def __init__(self, units: bool = True, tiles: dict[int, ConvTile] | None = None, launch: Launch = run):
-        self.units = units
-        self.tiles = TILES if tiles is None else tiles
+    def __init__(
+        self,
+        units: bool = True,
+        tiles: Mapping[int, ConvTile] = TILES,
+        long_tiles: Mapping[int, ConvTile] | None = None,
+        launch: Launch = run,
+    ):
+        self.units, self.tiles, self.long_tiles = units, tiles, long_tiles or {}
         self.launch = launch
+
+    @classmethod
+    def of(cls, device: torch.device) -> TritonOps:
+        """Return the operations for a device."""
+        # Before compute capability 8.0, a unit's accumulators do not stay in registers.
+        units = torch.cuda.get_device_capability(device) >= (8, 0)
+        return cls(units, long_tiles=TMA_TILES if has_tma(device) else None)
 
     def compile_ahead(self, row: Callable[[TorchOps], None]) -> None:
         """As ``TorchOps.compile_ahead``."""
-        ops = TritonOps(self.units, self.tiles, compile_only)
+        ops = TritonOps(self.units, self.tiles, self.long_tiles, compile_only)
         compile_in_parallel(lambda: row(ops))
 
     def add_norm(
@@ -89,7 +110,7 @@ class TritonOps(TorchOps):
         active = self.activate(x, block.units[0].first, keep)
         for index, (unit, after) in enumerate(zip(block.units, following, strict=True)):
             if self._fuses(x):
-                last, tile = index == len(block.units) - 1, self.tiles[x.shape[1]]
+                last, tile = index == len(block.units) - 1, self._unit_tile(x)
                 end = taps if last else None
                 active = residual_unit(x, active, unit, after, keep, tile, last, self.launch, end)
             else:
@@ -106,6 +127,11 @@ class TritonOps(TorchOps):
         channels = x.shape[1]
         return channels <= WIDEST_UNIT and split_channels(channels) is not None and self._has_tile(x)
 
+    def _unit_tile(self, x: torch.Tensor) -> ConvTile:
+        length, channels = x.shape
+        tile = self.tiles[channels]
+        return self.long_tiles.get(channels, tile) if length >= FEWEST_TMA_ROWS else tile
+
     def _has_tile(self, x: torch.Tensor) -> bool:
         return self.units and x.shape[1] in self.tiles and x.element_size() == 2
 
@@ -119,6 +145,13 @@ class TritonOps(TorchOps):
                 return convolve(active, unit, keep, tile, self.launch)
         hidden = causal_conv(active, unit.conv, unit.dilation)
         return self.activate(hidden, unit.second, keep, hidden)
+
+
+def has_tma(device: torch.device) -> bool:
+    """Return whether TMA_TILES run on a device: they were measured at capability 9.0, and old Tritons lack them."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) != (9, 0):
+        return False
+    return importlib.util.find_spec("triton.tools.tensor_descriptor") is not None
 
 
 def fits(tile: ConvTile, device: torch.device) -> bool:

@@ -18,12 +18,13 @@ import triton
 from qwen3_tts_morph.morph.codec.weights import Snake, Unit
 from qwen3_tts_morph.morph.kernels import frame
 from qwen3_tts_morph.morph.kernels.codec.conv import convolve, residual_unit
-from qwen3_tts_morph.morph.kernels.codec.ops import SHARED_BYTES, TILES, WIDEST_UNIT
+from qwen3_tts_morph.morph.kernels.codec.ops import SHARED_BYTES, TILES, TMA_TILES, WIDEST_UNIT
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
 from qwen3_tts_morph.morph.words.head import AlignmentHead
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
 
@@ -70,8 +71,9 @@ def run_codec(record: Record, capability: int) -> None:
             convolve(rows, unit, keep, tile, record)
             continue
         taps = torch.empty(7, channels, device=META)
-        residual_unit(rows, rows, unit, snake, keep, tile, False, record)
-        residual_unit(rows, rows, unit, snake, keep, tile, True, record, taps)
+        for one in [tile] + [TMA_TILES[channels]] * (capability == 90):
+            residual_unit(rows, rows, unit, snake, keep, one, False, record)
+            residual_unit(rows, rows, unit, snake, keep, one, True, record, taps)
 
 
 def source_of(kernel: Any, arguments: dict[str, Any]) -> ASTSource:
@@ -82,7 +84,10 @@ def source_of(kernel: Any, arguments: dict[str, Any]) -> ASTSource:
     for index, parameter in enumerate(kernel.params):
         value = arguments[parameter.name]
         aligned = not parameter.do_not_specialize
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, TensorDescriptor):
+            signature[parameter.name] = f"tensordesc<{TYPES[value.base.dtype]}{value.block_shape}>"
+            aligned = False
+        elif isinstance(value, torch.Tensor):
             signature[parameter.name] = f"*{TYPES[value.dtype]}"
         elif parameter.is_constexpr or value is None:
             signature[parameter.name], constants[(index,)], aligned = "constexpr", value, False

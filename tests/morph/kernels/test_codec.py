@@ -10,9 +10,11 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.codec.forward import Rings, TorchOps, causal_conv
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import Block, Snake, Unit
+from qwen3_tts_morph.morph.kernels.codec import ops as ops_module
 from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, convolve, split_channels
-from qwen3_tts_morph.morph.kernels.codec.ops import TILES, TritonOps, fits
+from qwen3_tts_morph.morph.kernels.codec.ops import TILES, TritonOps, fits, has_tma
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
+from qwen3_tts_morph.morph.kernels.precompile import run
 from qwen3_tts_morph.morph.model.layers import Angles
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
@@ -101,6 +103,36 @@ def test_residual_units_equal_torchs(channels, positions, generator):
     ours = ops.residuals(x, block, KEEP.to(DEVICE))
     assert relative(ours, exact) < 3e-3
     assert not ours.view(FRAMES, -1)[~KEEP.to(DEVICE)].any()
+
+
+needs_tma = pytest.mark.skipif(
+    DEVICE == "cuda" and not has_tma(torch.device("cuda")),
+    reason="not run: this GPU has no tensor copy engine",
+)
+
+
+@needs_tma
+@pytest.mark.parametrize("positions", [13, 27])
+def test_units_of_long_rows_load_by_the_tensor_copy_engine(positions, generator, monkeypatch):
+    """Of tiles that are no part of the row: what is before and behind it reads as zeros."""
+    monkeypatch.setattr(ops_module, "FEWEST_TMA_ROWS", 27 * FRAMES)
+    block = random_block(48, torch.float16, generator)
+    x = torch.randn(FRAMES * positions, 48, generator=generator).to(DEVICE, torch.float16)
+    tile = ConvTile(rows=32, step=16, warps=4, stages=2)
+    weight = (torch.randn(7, 48, generator=generator) / 48**0.5 / 9).to(DEVICE)
+    finish = weight, torch.tensor([0.1], device=DEVICE)
+    made, launched = [], []
+
+    def launch(kernel, grid, *arguments, **options):
+        launched.append(any(type(one).__name__ == "TensorDescriptor" for one in arguments))
+        run(kernel, grid, *arguments, **options)
+
+    for long_tiles in ({}, {48: replace(tile, tma=True)}):
+        ops = TritonOps(tiles={48: tile}, long_tiles=long_tiles, launch=launch)
+        made.append(ops.residuals(x.clone(), block, KEEP.to(DEVICE)))
+        made.append(ops.end(x.clone(), block, KEEP.to(DEVICE), finish))
+    assert made[0].equal(made[2]) and made[1].equal(made[3])
+    assert sum(launched) == (6 if positions == 27 else 0)
 
 
 def _wide(unit: Unit) -> Unit:
