@@ -9,7 +9,8 @@ Engine "shared" is what Render Script uses for several models in one process. Th
 client of Remote Model: "server" is ``serve`` with one device, then with all of them, and "ray" is ``serve --ray`` with
 one replica, then with one for each device, with ``--in-flight`` lines for each: with twice the ``--batch-size`` rows,
 the next lines are there when many end together. ``times_one`` is relative to the row of one device, ``server_cpu`` and
-``client_cpu`` are seconds of a processor for an hour of sound. Lines have 4 to 20 words and at most ``--frames``
+``client_cpu`` are seconds of a processor for an hour of sound; ``late_captures`` and their like are those of the table
+"server", the run that warms up included. Lines have 4 to 20 words and at most ``--frames``
 frames; the models of "shared" never end a line before. Each row is the median of ``--repeats`` after a run that warms
 up. ``--simulated`` gives "shared" and "server" devices that only take time (``simulated.py``), ``--slower 10`` ten
 times as much of it: what a computer with few processors can follow.
@@ -53,6 +54,7 @@ import pack
 
 from .common import DEMO, FRAME_S, TEXT, Setting, fixed_length, keep, load_muted, make_row, parser
 from .results import Row
+from .server import slow_moments_of
 from .server_process import read_metrics, started
 from .simulated import Times, add_simulated, check_simulated, simulated
 
@@ -86,15 +88,15 @@ def make_lines(model: Model, count: int) -> list[Line]:
 
 def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Measured:
     """Return the median time of speaking all lines; RuntimeError if one could not be made."""
-    times, spoken = [], speak()
-    for _ in range(repeats):
+    times, spoken = list[float](), list[Spoken]()
+    for run in range(1 + repeats):
         began = time.perf_counter()
-        spoken = speak()
+        spoken = list(speak())
         times.append(1000 * (time.perf_counter() - began))
-        print(f"{len(spoken)} lines in {times[-1]:.0f} ms", flush=True)
+        print(f"{len(spoken)} lines in {times[-1]:.0f} ms{' (warm-up)' if run == 0 else ''}", flush=True)
     if failed := [one.report.error for one in spoken if one.report.error]:
         raise RuntimeError(f"{len(failed)} lines could not be made: {failed[0]}")
-    return Measured(statistics.median(times), [one.report.frames for one in spoken])
+    return Measured(statistics.median(times[1:]), [one.report.frames for one in spoken])
 
 
 def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argparse.Namespace) -> Measured:
@@ -124,17 +126,13 @@ def measure_server(
         with started([str(word) for word in words], module) as (address, _):
             facts = ask_server(Server(SERVER, address))
             with RemoteSpeaks(facts, in_flight=options.in_flight * count) as speaks:
-                before = processor_s(address)
+                before, client_s = read_metrics(address), time.process_time()
                 made = measure(partial(speak_lines, speaks, lines, generate), options.repeats)
-                after = processor_s(address)
+                after, client_s = read_metrics(address), time.process_time() - client_s
         hours = FRAME_S * sum(made.frames) * (1 + options.repeats) / HOUR_S
-        used = {name: (after[name] - before[name]) / hours for name in before}
-        yield replace(made, details=used)
-
-
-def processor_s(address: str) -> dict[str, float]:
-    """Return the seconds of a processor that a server and this process have had."""
-    return {"server_cpu": read_metrics(address).get(PROCESS_CPU, 0.0), "client_cpu": time.process_time()}
+        server_s = after.get(PROCESS_CPU, 0.0) - before.get(PROCESS_CPU, 0.0)
+        used = {"server_cpu": server_s / hours, "client_cpu": client_s / hours}
+        yield replace(made, details={**used, **slow_moments_of(before, after)})
 
 
 def server_words(options: argparse.Namespace, checkpoint: Path) -> list[object]:
