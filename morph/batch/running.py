@@ -28,8 +28,8 @@ LINGER_S = 0.5
 LOOK_S = 0.5  # between two looks at rows that stand still while others wait for one
 NEWCOMERS = 8  # lines that join a running batch in one frame: their prompts are run together
 COMPLETE_BESIDE = 4  # pieces whose samples are made complete at a time, where other lines are heard
-# So long pieces are gathered for one call of the codec while rows are free: where lines come one by one, and where they
-# come as lists, whose last lines end soon after each other.
+# So long pieces are gathered for one call of the codec: where lines come one by one, and somebody waits for each; and
+# of a list, while rows are free: its last lines end soon after each other.
 GATHER_S, GATHER_LIST_S = 0.05, 0.5
 
 
@@ -219,7 +219,10 @@ class Running:
             return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
         if whole.is_making:
             return 0
-        gathered = not self._ready and whole.waited_s >= (GATHER_LIST_S if self.most else GATHER_S)
+        if self.most is None:
+            gathered = whole.waited_s >= GATHER_S
+        else:
+            gathered = not self._ready and whole.waited_s >= GATHER_LIST_S
         return whole.count if gathered or whole.count >= self._settings.rows else 0
 
     def _hear(self) -> None:

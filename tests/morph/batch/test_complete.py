@@ -62,6 +62,21 @@ def test_a_complete_line_does_not_wait_for_one_that_goes_on(synthesizer, voice: 
         endless.cancel()
 
 
+def test_a_complete_line_does_not_wait_until_as_many_as_rows_are_coded(synthesizer, voice: Voice) -> None:
+    """While others wait for a row: somebody waits for this one, too."""
+    with Batch(synthesizer, 2) as batch:
+        endless = [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE)]
+        wait_until(lambda: batch.status.speaking == 1)
+        options = replace(SHORT, sampling=Sampling(max_seconds=2))
+        short = batch.speak(Line("One word.", voice), options, COMPLETE)
+        wait_until(lambda: batch.status.speaking == 2)
+        endless += [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE) for _ in range(2)]
+        assert short.result().report.frames == 25
+        assert not any(one.ended for one in endless) and batch.status.waiting
+        for one in endless:
+            one.cancel()
+
+
 def test_a_line_that_is_not_kept_has_its_sound_as_one_chunk(synthesizer, voice: Voice, caplog) -> None:
     line = Line("My own words.", voice, seed=3)
     with Batch(synthesizer, 2) as batch:
