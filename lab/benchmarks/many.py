@@ -10,10 +10,10 @@ client of Remote Model: "server" is ``serve`` with one device, then with all of 
 one replica, then with one for each device, with ``--in-flight`` lines for each: with twice the ``--batch-size`` rows,
 the next lines are there when many end together. ``times_one`` is relative to the row of one device, ``server_cpu`` and
 ``client_cpu`` are seconds of a processor for an hour of sound; ``late_captures`` and their like are those of the table
-"server", the run that warms up included. Lines have 4 to 20 words and at most ``--frames``
-frames; the models of "shared" never end a line before. Each row is the median of ``--repeats`` after a run that warms
-up. ``--simulated`` gives "shared" and "server" devices that only take time (``simulated.py``), ``--slower 10`` ten
-times as much of it: what a computer with few processors can follow.
+"server", the run that warms up included. Lines have 4 to 20 words and at most ``--frames`` frames; the models of
+"shared" never end a line before. Each row is the median of ``--repeats`` after a run that warms up. ``--simulated``
+gives "shared" and "server" devices that only take time (``simulated.py``), ``--slower 10`` ten times as much of it:
+what a computer with few processors can follow.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Fleet:
             return
         most = sum(device.batch.most_waiting for device in self._devices)
         if self.status.waiting + count > most:
-            raise Busy(f"{most} lines wait already: try again later")
+            raise Busy.of(most)
 
     def _settle(self) -> None:
         """End the lines that wait here and whose readers have left; not under the lock, as they tell others.

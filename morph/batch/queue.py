@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +21,11 @@ from .turns import Group, Turns
 
 class Busy(Exception):
     """As many lines wait as may wait: try again later."""
+
+    @classmethod
+    def of(cls, most: int) -> Busy:
+        """Return the error of lines where no more than ``most`` may wait."""
+        return cls(f"{most} lines wait already: try again later")
 
 
 class BatchClosed(Exception):
@@ -167,21 +173,21 @@ class Queue:
             BatchClosed: if the batch is closed.
         """
         with self._settled():
-            for before, one in enumerate(lines):
-                self._check_room(one, before)
+            self._check_room(lines)
             for one in lines:
                 insort(self._waiting, one, key=lambda other: other.speech.delivery.order)
         self.bell.set()
 
-    def _check_room(self, one: Waiting, before: int) -> None:
-        """Raise what ``put`` raises for a line, with ``before`` others of the same call ahead of it."""
-        if self._closed or self._sealed:
+    def _check_room(self, lines: Sequence[Waiting]) -> None:
+        """Raise what ``put`` raises: each line counts for those after it."""
+        if lines and (self._closed or self._sealed):
             raise BatchClosed("the batch is closed: create another")
         ready = sum(other.is_ready for other in self._waiting)
-        if ready + self._without_row + before >= self._most:
-            raise Busy(f"{self._most} lines wait already: try again later")
-        if one.reader is not None and len(self._waiting) - ready + before >= self._most:
-            raise Busy(f"{self._most} lines wait for their texts already: try again later")
+        for before, one in enumerate(lines):
+            if ready + self._without_row + before >= self._most:
+                raise Busy.of(self._most)
+            if one.reader is not None and len(self._waiting) - ready + before >= self._most:
+                raise Busy(f"{self._most} lines wait for their texts already: try again later")
 
     @property
     def _without_row(self) -> int:

@@ -27,12 +27,16 @@ class RowTable:
     """
 
     def __init__(self, rows: int):
-        self.running = 0  # rows that have a line
         self._numbers = np.full(rows, NOBODY)
         self._rows: dict[int, int] = {}  # by line
         self._reached = np.zeros(rows, dtype=np.int64)
         self._stopped: Sequence[int] = ()  # rows without the last frame
         self._in_flight: deque[np.ndarray] = deque()
+
+    @property
+    def running(self) -> int:
+        """The rows that have a line."""
+        return len(self._rows)
 
     @property
     def positions(self) -> int:
@@ -52,7 +56,6 @@ class RowTable:
         """Give free rows to lines with prompts of these lengths; return the rows."""
         free = np.flatnonzero(self._numbers == NOBODY)[: len(lines)]
         self._numbers[free], self._reached[free] = lines, lengths
-        self.running += len(lines)
         rows: list[int] = free.tolist()
         self._rows.update(zip(lines, rows, strict=True))
         return rows
@@ -80,5 +83,4 @@ class RowTable:
         """Free a line's row, and return it."""
         row = self._rows.pop(line)
         self._numbers[row], self._reached[row] = NOBODY, 0
-        self.running -= 1
         return row

@@ -157,9 +157,12 @@ def has_held_gemms(device: torch.device) -> bool:
 
     They need compute capability 9.0, no other (wgmma), and a Triton with Gluon.
     """
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) != (9, 0):
-        return False
-    return has_gluon()
+    return is_hopper(device) and has_gluon()
+
+
+def is_hopper(device: torch.device) -> bool:
+    """Return whether a device has compute capability 9.0, and no later one."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
 
 
 def has_gluon() -> bool:

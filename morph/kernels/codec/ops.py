@@ -10,6 +10,7 @@ import torch
 from ...codec.forward import Norm, Rings, TorchOps, causal_conv
 from ...codec.weights import Block, Snake, Unit
 from ...model.layers import Angles
+from ..plan import is_hopper
 from ..precompile import Launch, compile_in_parallel, compile_only, run
 from ..rows import add_norm, gate
 from .conv import MOST_TAPS, ConvTile, convolve, last_conv, residual_unit, split_channels, sum_taps
@@ -149,9 +150,7 @@ class TritonOps(TorchOps):
 
 def has_tma(device: torch.device) -> bool:
     """Return whether TMA_TILES run on a device: they were measured at capability 9.0, and old Tritons lack them."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) != (9, 0):
-        return False
-    return importlib.util.find_spec("triton.tools.tensor_descriptor") is not None
+    return is_hopper(device) and importlib.util.find_spec("triton.tools.tensor_descriptor") is not None
 
 
 def fits(tile: ConvTile, device: torch.device) -> bool:
