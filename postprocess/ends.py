@@ -5,8 +5,6 @@ Levels are those of windows of 10 ms: a codec's first samples may click.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from .checks import Waveform, check_sample_rate, from_db
@@ -113,9 +111,9 @@ def quiet_spans(waveform: Waveform, sample_rate: int) -> list[Span]:
     count = len(waveform) // window
     power = np.square(waveform[: count * window].astype(np.float64)).reshape(-1, window).mean(axis=1)
     loud = np.flatnonzero(power >= power.max(initial=0) * from_db(-LOUDNESS_RANGE_DB) ** 2)
-    shortest = SHORTEST_PAUSE_S / WINDOW_S
+    edges = np.concatenate(([-1], loud, [count]))
+    quiet = np.flatnonzero(np.diff(edges) - 1 >= SHORTEST_PAUSE_S / WINDOW_S)  # the windows between two edges
     return [
-        ((int(before) + 1) * window, int(after) * window if after < count else len(waveform))
-        for before, after in pairwise((-1, *loud, count))
-        if after - before - 1 >= shortest
+        ((before + 1) * window, after * window if after < count else len(waveform))
+        for before, after in zip(edges[quiet].tolist(), edges[quiet + 1].tolist(), strict=True)
     ]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..options import FRAME_RATE
 from ..text.pronunciation import Reading
-from .path import Path
+from .path import Path, seen_tokens
 from .readings import find_read_words
 from .timing import PiecePath, Times, WordTime, match_words
 from .trace import Trace
@@ -67,8 +67,7 @@ class LiveWords:
         if piece != self._piece:
             self._piece, self._path, self._frames = piece, Path(), 0
         self._said, self._begin_s = said, begin_s
-        for token, weight in zip(trace.tokens.tolist(), trace.weights.tolist(), strict=True):
-            self._path.take(max(0, token), weight if token >= 0 else 0.0)
+        self._path.take(*seen_tokens(trace))
         self._frames += len(trace)
         until_s = begin_s + (self._frames - BEHIND_FRAMES) / FRAME_RATE
         return [*ended, *self._give(lambda times: times[1] <= until_s)]

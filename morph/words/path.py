@@ -15,6 +15,8 @@ from .trace import Trace
 # What a step costs, in frames of full weight: to the same or the next token nothing, by up to four a little, as in
 # quick words. A wider step costs JUMP: it must be worth that many frames behind it, as where words are left out.
 STEP_COSTS = np.array([0.0, 0.0, 0.1, 0.2, 0.3])
+WIDEST = len(STEP_COSTS) - 1
+COSTS_AHEAD = STEP_COSTS[::-1, None]  # the widest step first, as the tokens before one are
 JUMP = 2.0
 NEIGHBOURS = 0.5  # the share of a frame's weight that counts for the tokens beside the one that was looked at
 
@@ -27,26 +29,31 @@ class Path:
     """
 
     def __init__(self, count: int = 1):
-        self._scores = np.array([0.0])  # of the best path to each token
+        self._scores = np.full(count, -np.inf)  # of the best path to each token
+        self._scores[0] = 0.0
         self._before: list[np.ndarray] = []  # in each frame: the token before, on the best path to each token
-        self._grow(count)
 
-    def take(self, token: int, weight: float) -> None:
-        """Take a frame: the token that the head looked at most, and its weight (0 to 1); no token: -1."""
-        self._grow(token + 1)
-        tokens = np.arange(len(self._scores))
-        steps, scores = self._step(tokens)
-        before = tokens - steps
-        widest = len(STEP_COSTS) - 1
-        if token > widest:
-            nearest = int(self._scores[: token - widest].argmax())
-            if self._scores[nearest] - JUMP > scores[token]:
-                scores[token], before[token] = self._scores[nearest] - JUMP, nearest
-        if token >= 0:
-            scores[max(token - 1, 0) : token + 2] += NEIGHBOURS * weight
-            scores[token] += (1 - NEIGHBOURS) * weight
-        self._scores = scores
-        self._before.append(before)
+    def take(self, tokens: Sequence[int], weights: Sequence[float]) -> None:
+        """Take the next frames: the token that the head looked at most in each (-1: none), and its weight (0 to 1)."""
+        known = len(self._scores)
+        count = max(known, max(tokens, default=0) + 1)
+        scores = np.full((len(tokens) + 1, WIDEST + count), -np.inf)  # beginning with those before the frames
+        scores[0, WIDEST : WIDEST + known] = self._scores
+        # For each frame and token, the scores of the tokens before it: column k is the one that is WIDEST - k before.
+        before = np.lib.stride_tricks.sliding_window_view(scores, WIDEST + 1, axis=1)
+        jumps = []
+        for frame, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
+            made = (before[frame].T - COSTS_AHEAD).max(0, out=scores[frame + 1, WIDEST:])
+            known = max(known, token + 1)
+            made[known:] = -np.inf  # as if frames came one by one
+            nearest = _jump(scores[frame, WIDEST:], made, token)
+            if nearest is not None:
+                jumps.append((frame, token, nearest))
+            if token >= 0:
+                made[max(token - 1, 0) : token + 2] += NEIGHBOURS * weight
+                made[token] += (1 - NEIGHBOURS) * weight
+        self._scores = scores[-1, WIDEST:]
+        self._before.extend(_steps_back(before[:-1], jumps))
 
     def tokens(self) -> list[int]:
         """Return the token of each frame so far; what comes can still change the last ones."""
@@ -57,27 +64,43 @@ class Path:
             path.append(int(before[path[-1]]))
         return path[::-1]
 
-    def _step(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best step to each token that is not a jump, and the path's score with it.
 
-        Of equal ones it is the wider: where nothing tells, a path stays on a token as long as it can.
-        """
-        padded = np.concatenate((np.full(len(STEP_COSTS) - 1, -np.inf), self._scores))
-        # Column k: from the token that is len - 1 - k before.
-        reached = np.lib.stride_tricks.sliding_window_view(padded, len(STEP_COSTS)) - STEP_COSTS[::-1]
-        columns = reached.argmax(1)
-        return len(STEP_COSTS) - 1 - columns, reached[tokens, columns]
+def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
+    """Score a jump to the token that a frame looks at, if it is better than a step; return where it comes from."""
+    if token <= WIDEST:
+        return None
+    from_there = scores[: token - WIDEST]
+    reached = from_there.max() - JUMP
+    if reached <= made[token]:
+        return None
+    made[token] = reached
+    return int(from_there.argmax())
 
-    def _grow(self, count: int) -> None:
-        more = count - len(self._scores)
-        if more > 0:
-            self._scores = np.concatenate((self._scores, np.full(more, -np.inf)))
+
+def _steps_back(before: np.ndarray, jumps: Sequence[tuple[int, int, int]]) -> np.ndarray:
+    """Return for each frame and token the token before it, on the best path there.
+
+    Of equal steps it is the wider: where nothing tells, a path stays on a token as long as it can.
+
+    Args:
+        before: the scores that steps come from, ``[T, tokens, WIDEST + 1]``.
+        jumps: frame, token and the token before.
+    """
+    tokens = np.arange(before.shape[1]) - WIDEST + (before - COSTS_AHEAD[:, 0]).argmax(2)
+    for frame, token, nearest in jumps:
+        tokens[frame, token] = nearest
+    return tokens
+
+
+def seen_tokens(trace: Trace) -> tuple[list[int], list[float]]:
+    """Return tokens and weights of a trace's frames; one in which the head saw no token moves nothing."""
+    seen = trace.tokens >= 0
+    return (trace.tokens * seen).tolist(), (trace.weights * seen).tolist()
 
 
 def traced_path(trace: Trace, count: int) -> list[int]:
-    """Return ``token_path`` of a trace; a frame in which the head saw no token moves nothing."""
-    seen = trace.tokens >= 0
-    return token_path((trace.tokens * seen).tolist(), (trace.weights * seen).tolist(), count)
+    """Return ``token_path`` of a trace."""
+    return token_path(*seen_tokens(trace), count)
 
 
 def token_path(tokens: Sequence[int], weights: Sequence[float], count: int) -> list[int]:
@@ -95,6 +118,5 @@ def token_path(tokens: Sequence[int], weights: Sequence[float], count: int) -> l
     if beyond:
         raise ValueError(f"token {beyond[0]} is looked at in a text of {count}: give the trace of this text")
     path = Path(count)
-    for token, weight in zip(tokens, weights, strict=True):
-        path.take(int(token), float(weight))
+    path.take(tokens, weights)
     return path.tokens()

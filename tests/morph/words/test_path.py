@@ -39,8 +39,20 @@ def test_frames_that_see_no_token_stay() -> None:
 def test_the_path_is_known_while_more_text_comes() -> None:
     path = Path()
     for count, token in enumerate([0, 1, 2, 3], 1):
-        path.take(token, 1.0)
+        path.take([token], [1.0])
         assert path.tokens() == list(range(count))
+
+
+@pytest.mark.parametrize("portion", [1, 3])
+def test_it_does_not_matter_how_many_frames_come_at_a_time(portion: int) -> None:
+    tokens = [0, 1, 2, -1, 9, 3, 4, 12, 12, 12, 13, 5, 14, 20]
+    weights = [0.9, 0.5, 0.7, 0.0, 0.2, 0.5, 1.0, 0.8, 1.0, 1.0, 0.4, 0.3, 0.6, 0.2]
+    path, whole = Path(), Path()
+    for begin in range(0, len(tokens), portion):
+        path.take(tokens[begin : begin + portion], weights[begin : begin + portion])
+    whole.take(tokens, weights)
+    assert path.tokens() == whole.tokens()
+    assert path.tokens()[8:10] == [12, 12]
 
 
 def test_a_line_without_frames_has_no_path() -> None:
