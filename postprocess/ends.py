@@ -109,7 +109,7 @@ def quiet_spans(waveform: Waveform, sample_rate: int) -> list[Span]:
     check_sample_rate(sample_rate)
     window = max(1, round(WINDOW_S * sample_rate))
     count = len(waveform) // window
-    power = np.square(waveform[: count * window].astype(np.float64)).reshape(-1, window).mean(axis=1)
+    power = np.square(waveform[: count * window].reshape(-1, window), dtype=np.float64).mean(axis=1)
     loud = np.flatnonzero(power >= power.max(initial=0) * from_db(-LOUDNESS_RANGE_DB) ** 2)
     edges = np.concatenate(([-1], loud, [count]))
     quiet = np.flatnonzero(np.diff(edges) - 1 >= SHORTEST_PAUSE_S / WINDOW_S)  # the windows between two edges

@@ -7,7 +7,8 @@ import numpy as np
 
 def to_s16(samples: np.ndarray) -> np.ndarray:
     """Convert float samples within -1..1, of any shape, to signed 16 bits, little endian, as FFmpeg does."""
-    scaled = np.rint(samples * np.float32(32768))
+    scaled = samples * np.float32(32768)
+    np.rint(scaled, out=scaled)  # a second array of seconds of sound took as long as all the rest
     np.minimum(scaled, 32767, out=scaled)  # np.clip and its wrappers took as long as all the rest
     np.maximum(scaled, -32768, out=scaled)
     return scaled.astype("<i2")

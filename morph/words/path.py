@@ -39,20 +39,20 @@ class Path:
         count = max(known, max(tokens, default=0) + 1)
         scores = np.full((len(tokens) + 1, WIDEST + count), -np.inf)  # beginning with those before the frames
         scores[0, WIDEST : WIDEST + known] = self._scores
-        # For each frame and token, the scores of the tokens before it: column k is the one that is WIDEST - k before.
-        before = np.lib.stride_tricks.sliding_window_view(scores, WIDEST + 1, axis=1)
-        jumps = []
+        # For each frame and token, the scores of the tokens before it: row k is the one that is WIDEST - k before.
+        before = np.lib.stride_tricks.sliding_window_view(scores, WIDEST + 1, axis=1).transpose(0, 2, 1)
+        made, jumps = scores[1:, WIDEST:], []
         for frame, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
-            made = (before[frame].T - COSTS_AHEAD).max(0, out=scores[frame + 1, WIDEST:])
+            own = np.maximum.reduce(before[frame] - COSTS_AHEAD, 0, out=made[frame])
             known = max(known, token + 1)
-            made[known:] = -np.inf  # as if frames came one by one
-            nearest = _jump(scores[frame, WIDEST:], made, token)
+            own[known:] = -np.inf  # as if frames came one by one
+            nearest = _jump(scores[frame, WIDEST:], own, token)
             if nearest is not None:
                 jumps.append((frame, token, nearest))
             if token >= 0:
-                made[max(token - 1, 0) : token + 2] += NEIGHBOURS * weight
-                made[token] += (1 - NEIGHBOURS) * weight
-        self._scores = scores[-1, WIDEST:]
+                own[max(token - 1, 0) : token + 2] += NEIGHBOURS * weight
+                own[token] += (1 - NEIGHBOURS) * weight
+        self._scores = made[-1] if len(made) else self._scores
         self._before.extend(_steps_back(before[:-1], jumps))
 
     def tokens(self) -> list[int]:
@@ -70,7 +70,7 @@ def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
     if token <= WIDEST:
         return None
     from_there = scores[: token - WIDEST]
-    reached = from_there.max() - JUMP
+    reached = np.maximum.reduce(from_there) - JUMP
     if reached <= made[token]:
         return None
     made[token] = reached
@@ -83,10 +83,10 @@ def _steps_back(before: np.ndarray, jumps: Sequence[tuple[int, int, int]]) -> np
     Of equal steps it is the wider: where nothing tells, a path stays on a token as long as it can.
 
     Args:
-        before: the scores that steps come from, ``[T, tokens, WIDEST + 1]``.
+        before: the scores that steps come from, ``[T, WIDEST + 1, tokens]``.
         jumps: frame, token and the token before.
     """
-    tokens = np.arange(before.shape[1]) - WIDEST + (before - COSTS_AHEAD[:, 0]).argmax(2)
+    tokens = np.arange(before.shape[2]) - WIDEST + (before - COSTS_AHEAD).argmax(1)
     for frame, token, nearest in jumps:
         tokens[frame, token] = nearest
     return tokens
