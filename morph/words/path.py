@@ -42,16 +42,15 @@ class Path:
         # For each frame and token, the scores of the tokens before it: row k is the one that is WIDEST - k before.
         before = np.lib.stride_tricks.sliding_window_view(scores, WIDEST + 1, axis=1).transpose(0, 2, 1)
         made, jumps = scores[1:, WIDEST:], []
-        for frame, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
+        gains = _gains(tokens, weights, count)
+        for frame, token in enumerate(tokens):
             own = np.maximum.reduce(before[frame] - COSTS_AHEAD, 0, out=made[frame])
             known = max(known, token + 1)
             own[known:] = -np.inf  # as if frames came one by one
             nearest = _jump(scores[frame, WIDEST:], own, token)
             if nearest is not None:
                 jumps.append((frame, token, nearest))
-            if token >= 0:
-                own[max(token - 1, 0) : token + 2] += NEIGHBOURS * weight
-                own[token] += (1 - NEIGHBOURS) * weight
+            own += gains[frame]
         self._scores = made[-1] if len(made) else self._scores
         self._before.extend(_steps_back(before[:-1], jumps))
 
@@ -63,6 +62,17 @@ class Path:
         for before in reversed(self._before[1:]):
             path.append(int(before[path[-1]]))
         return path[::-1]
+
+
+def _gains(tokens: Sequence[int], weights: Sequence[float], count: int) -> np.ndarray:
+    """Return what each frame adds to the score of each token, ``[T, count]``."""
+    gains = np.zeros((len(tokens), count + 2))  # with a column before the first token, and one after the last
+    looked_at = np.array(tokens, dtype=np.intp)
+    frames = np.flatnonzero(looked_at >= 0)
+    columns, own = looked_at[frames] + 1, np.array(weights)[frames]
+    for beside, share in ((-1, NEIGHBOURS), (0, 1.0), (1, NEIGHBOURS)):
+        gains[frames, columns + beside] = share * own
+    return gains[:, 1:-1]
 
 
 def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
@@ -117,6 +127,10 @@ def token_path(tokens: Sequence[int], weights: Sequence[float], count: int) -> l
     beyond = [token for token in tokens if not -1 <= token < count]
     if beyond:
         raise ValueError(f"token {beyond[0]} is looked at in a text of {count}: give the trace of this text")
+    if len(tokens) != len(weights):
+        raise ValueError(
+            f"there are {len(tokens)} tokens and {len(weights)} weights: give one of each for a frame"
+        )
     path = Path(count)
     path.take(tokens, weights)
     return path.tokens()

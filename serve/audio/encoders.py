@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ MADE_BY_FFMPEG: dict[str, tuple[str, str, dict[str, str]]] = {
     "aac": ("adts", "aac", {}),
     "flac": ("flac", "flac", {}),
 }
+# How libsndfile makes complete files: format, subtype.
+MADE_BY_LIBSNDFILE = {"mp3": ("MP3", "MPEG_LAYER_III"), "flac": ("FLAC", "PCM_16")}
 UNKNOWN_LENGTH = 0xFFFFFFFF
 BLOCK = 1920  # samples: small blocks are heard early
 
@@ -58,6 +62,8 @@ def open_encoder(name: str, sample_rate: int, complete: bool = False) -> Encoder
         return Encoder()
     if name == "wav":
         return _CompleteWav(sample_rate) if complete else _StreamedWav(sample_rate)
+    if complete and by_libsndfile(name):
+        return _CompleteFile(name, sample_rate)
     return _Ffmpeg(name, sample_rate, complete)
 
 
@@ -96,6 +102,41 @@ def wav_header(sample_rate: int, size: int | None) -> bytes:
         "<4sI8sIHHIIHH", b"RIFF", riff, b"WAVEfmt ", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16
     )
     return head + struct.pack("<4sI", b"data", data)
+
+
+def by_libsndfile(name: str) -> bool:
+    """Return whether libsndfile makes complete files of a format: before its version 1.1 it knew no mp3."""
+    import soundfile
+
+    return name in MADE_BY_LIBSNDFILE and MADE_BY_LIBSNDFILE[name][0] in soundfile.available_formats()
+
+
+class _CompleteFile(Encoder):
+    """A compressed file, made in one go that needs no Python.
+
+    FFmpeg's encoders come back to Python for each packet, and wait for their turn there: beside a busy thread 20 s of
+    mp3 took 7.4 s for 0.15 s on an idle computer, and this way 0.15 for 0.1.
+    """
+
+    def __init__(self, name: str, sample_rate: int):
+        self._name, self._sample_rate = name, sample_rate
+        self._samples = [np.zeros(0, np.float32)]
+
+    def add(self, samples: np.ndarray) -> bytes:
+        self._samples.append(samples)
+        return b""
+
+    def finish(self) -> bytes:
+        import soundfile
+
+        kind, subtype = MADE_BY_LIBSNDFILE[self._name]
+        samples = to_s16(np.concatenate(self._samples))
+        with (
+            tempfile.TemporaryDirectory() as folder
+        ):  # to a file object each block would be written by Python
+            path = Path(folder, self._name)
+            soundfile.write(path, samples, self._sample_rate, format=kind, subtype=subtype)
+            return path.read_bytes()
 
 
 class _Sink:

@@ -1,15 +1,23 @@
-"""A complete sound to the bytes of its answer, in one go: for a thread beside the event loop's and the model's."""
+"""A complete sound to the bytes of its answer, in one go: in threads beside the event loop's and the model's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 
-from .encoders import open_encoder
+from .encoders import MADE_BY_FFMPEG, by_libsndfile, open_encoder
 from .speed import open_speed
+
+# Samples, and the times of words, are made by Python and numpy: a second thread for them took more from the model's
+# than it gave (a list at a server on an H200: 7 %).
+PLAIN_THREADS = 1
+FFMPEG_THREADS = 2  # each wants Python for every packet
+FEWEST_FILE_THREADS, MOST_FILE_THREADS = 2, 8  # half of the processors: a file is made without Python
 
 
 @dataclass(frozen=True)
@@ -39,3 +47,24 @@ def encode_whole(sounds: Sequence[np.ndarray], sample_rate: int, speed: float, n
     with closing(open_encoder(name, sample_rate, complete=True)) as encoder:
         content = b"".join([*map(encoder.add, changed), encoder.finish()])
     return Whole(content, sum(map(len, changed)))
+
+
+class Encoders:
+    """The threads that encode complete sounds, by what they want of Python."""
+
+    def __init__(self) -> None:
+        files = min(MOST_FILE_THREADS, max(FEWEST_FILE_THREADS, (os.cpu_count() or 1) // 2))
+        self._plain = ThreadPoolExecutor(PLAIN_THREADS, "plain sound")
+        self._files = ThreadPoolExecutor(files, "sound file")
+        self._ffmpeg = ThreadPoolExecutor(FFMPEG_THREADS, "speech encoder")
+
+    def submit(self, name: str, encode: Callable[[], Whole]) -> Future[Whole]:
+        """Encode a sound in a thread for its format."""
+        if name not in MADE_BY_FFMPEG:
+            return self._plain.submit(encode)
+        return (self._files if by_libsndfile(name) else self._ffmpeg).submit(encode)
+
+    def close(self) -> None:
+        """Take no more sounds; do not wait for the others."""
+        for pool in (self._plain, self._files, self._ffmpeg):
+            pool.shutdown(wait=False)

@@ -11,8 +11,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -37,7 +38,7 @@ from ..api.errors import ApiError, shutting_down
 from ..api.options import ServerOptions
 from ..api.request import Rules, Settings
 from ..audio.speed import changed_length, open_speed
-from ..audio.whole import Whole, encode_whole
+from ..audio.whole import Encoders, Whole, encode_whole
 from .timestamps import Timestamps
 from .voices import VoiceBook
 from .warming import ahead_of, encode_all, speak_alone, speak_complete, speak_together
@@ -51,7 +52,6 @@ SHORT_SECONDS = 0.16  # of a line that is spoken for its voice's sake
 WARM_VOICES = 8  # of the server's own, and as many states after references as the codec keeps
 MOST_RETRY_S = 60  # OpenAI's clients come back at once if they are told more
 LONGEST_PART = 24_000  # samples that are sent at once
-ENCODERS = 2  # threads that encode complete sounds: more would keep the model's from Python
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
 
 
@@ -263,7 +263,7 @@ class Speaker:
         self._batch = Fleet(self._batches, queues=True) if others else self._batches[0]
         self._news: News | None = None
         self._readings: set[Reading] = set()
-        self._encoders = ThreadPoolExecutor(ENCODERS, "speech encoder")
+        self._encoders = Encoders()
         self._is_ending = False
         self._ready = threading.Event()
         self._options = options
@@ -417,7 +417,7 @@ class Speaker:
 
     async def encode(self, reading: Reading, name: str) -> Whole:
         """See ``Reading.encode``; in another thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._encoders, reading.encode, name)
+        return await asyncio.wrap_future(self._encoders.submit(name, partial(reading.encode, name)))
 
     def _news_here(self) -> News:
         """Return what wakes the readers of the running event loop."""
@@ -465,7 +465,7 @@ class Speaker:
         """End all lines and release the model."""
         self.pauses.end()
         self._batch.close()
-        self._encoders.shutdown(wait=False)
+        self._encoders.close()
         for one in (self._synthesizer, *self._others):
             one.free()
 

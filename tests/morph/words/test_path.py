@@ -62,5 +62,5 @@ def test_a_line_without_frames_has_no_path() -> None:
 def test_the_trace_of_another_text_is_refused() -> None:
     with pytest.raises(ValueError, match="token 3 is looked at in a text of 3"):
         token_path([0, 3], [1, 1], 3)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="2 tokens and 1 weights"):
         token_path([0, 1], [1], 3)
