@@ -25,7 +25,7 @@ from tests.serve.conftest import Client, listening, ready_speaker, row_is_free
 KEY = "correct-horse"
 MOST = 3000  # characters
 SEED = str(2**64 - 1)  # JavaScript's numbers cannot hold it
-BEGINNINGS = {"wav": b"RIFF", "flac": b"fLaC", "opus": b"OggS", "mp3": b"ID3", "aac": b"\xff\xf1"}
+BEGINNINGS = {"wav": b"RIFF", "flac": b"fLaC", "opus": b"OggS", "mp3": b"\xff\xf3", "aac": b"\xff\xf1"}
 NO_DEVICE = """
     AudioContext.prototype.resume = () => new Promise(() => {})
     Object.defineProperty(AudioContext.prototype, "state", { get: () => "suspended" })
