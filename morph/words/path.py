@@ -79,12 +79,12 @@ def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
     """Score a jump to the token that a frame looks at, if it is better than a step; return where it comes from."""
     if token <= WIDEST:
         return None
-    from_there = scores[: token - WIDEST]
-    reached = np.maximum.reduce(from_there) - JUMP
-    if reached <= made[token]:
+    from_there = scores[: token - WIDEST].tolist()  # not argmax, which lets other threads of Python in between
+    best = max(from_there)
+    if best - JUMP <= made[token]:
         return None
-    made[token] = reached
-    return int(from_there.argmax())
+    made[token] = best - JUMP
+    return from_there.index(best)
 
 
 def _steps_back(before: np.ndarray, jumps: Sequence[tuple[int, int, int]]) -> np.ndarray:

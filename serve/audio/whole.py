@@ -13,9 +13,9 @@ import numpy as np
 from .encoders import MADE_BY_FFMPEG, by_libsndfile, open_encoder
 from .speed import open_speed
 
-# Samples, and the times of words, are made by Python and numpy: a second thread for them took more from the model's
-# than it gave (a list at a server on an H200: 7 %).
-PLAIN_THREADS = 1
+# For each device. Samples, and the times of words, are made by Python and numpy: each thread that does takes turns of
+# Python from the models', and one alone waits for them too long.
+PLAIN_THREADS = 2
 FFMPEG_THREADS = 2  # each wants Python for every packet
 FEWEST_FILE_THREADS, MOST_FILE_THREADS = 2, 8  # half of the processors: a file is made without Python
 
