@@ -6,7 +6,8 @@
 
 Frames, prompts, and steps and rows of the codec compute nothing and take the times of ``Times``, one after another in
 the order in which they are launched; who waits for one sleeps. Every thread that launches has a device of its own.
-Codes are random and never end a line; the samples of streams are silence, those of complete lines noise. All else is
+Codes are random and never end a line, and an alignment head looks at one of the first three tokens of a text; the
+samples of streams are silence, those of complete lines noise. All else is
 the pack's own: text, prompts, batch, chunks, HTTP.
 """
 
@@ -24,7 +25,9 @@ from unittest import mock
 
 import numpy as np
 import torch
+from qwen3_tts_morph.morph.checkpoint import load
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
+from qwen3_tts_morph.morph.decode.decoded import ALIGNMENT
 from qwen3_tts_morph.morph.frame.noise import GROUPS
 from qwen3_tts_morph.morph.graph import pool
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
@@ -32,6 +35,8 @@ from qwen3_tts_morph.morph.graph.readback import LAG, Readback
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import FrameAhead, RowStream, StepsInFlight
+from qwen3_tts_morph.morph.words.head import AlignmentHead
+from qwen3_tts_morph.morph.words.trace import REPORTED
 
 CODES = 64  # of a tiny checkpoint's codebook
 SAMPLES = 1920  # of a frame
@@ -98,6 +103,7 @@ class Frames:
         self._timeline, self._times, self._count = timeline, times, 0
         self._codes = torch.randint(CODES, (97, 256, GROUPS + 1), generator=torch.Generator().manual_seed(0))
         self._codes[..., GROUPS] = 0  # all numbers are finite
+        self._said = torch.randint(1, 4, (97, 256, REPORTED), generator=torch.Generator().manual_seed(1))
 
     def choose(self, *_: Any) -> None:
         """See ``FrameBackend``."""
@@ -123,8 +129,9 @@ class Frames:
         self._timeline.launch(self._times.talker)
 
     def _make_codes(self, slots: Any, seconds: float) -> None:
-        report, self._count = slots.state.report[:, : GROUPS + 1], self._count + 1
-        report.copy_(self._codes[self._count % len(self._codes), : len(report)])
+        report, self._count = slots.state.report, self._count + 1
+        for columns, made in ((report[:, :ALIGNMENT], self._codes), (report[:, ALIGNMENT:], self._said)):
+            columns.copy_(made[self._count % len(made), : len(report)])
         self._timeline.launch(seconds)
 
 
@@ -173,6 +180,7 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
         readback._events = [_Event(timeline) for _ in range(LAG + 1)]  # type: ignore[misc]
 
     instead = [
+        (load, "read_alignment", lambda *_: AlignmentHead(0, 0)),
         (pool, "FrameBackend", lambda *_: Frames(timeline, times)),
         (GraphDecoder, "_synchronous", property(lambda _: False)),
         (CapturedGraphs, "has", lambda *_: True),

@@ -79,7 +79,9 @@ def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
     """Score a jump to the token that a frame looks at, if it is better than a step; return where it comes from."""
     if token <= WIDEST:
         return None
-    from_there = scores[: token - WIDEST].tolist()  # not argmax, which lets other threads of Python in between
+    from_there = scores[
+        : token - WIDEST
+    ].tolist()  # not argmax, which lets other threads of Python in between
     best = max(from_there)
     if best - JUMP <= made[token]:
         return None

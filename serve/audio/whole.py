@@ -13,9 +13,10 @@ import numpy as np
 from .encoders import MADE_BY_FFMPEG, by_libsndfile, open_encoder
 from .speed import open_speed
 
-# For each device. Samples, and the times of words, are made by Python and numpy: each thread that does takes turns of
-# Python from the models', and one alone waits for them too long.
-PLAIN_THREADS = 2
+# Word times are made by Python, for which the model waits meanwhile. With two such threads a list at a simulated
+# server with two devices takes 8 % longer (docs/log/many-gpus.md).
+WORD_THREADS = 1
+PLAIN_THREADS = 2  # numpy, which needs no Python for long arrays
 FFMPEG_THREADS = 2  # each wants Python for every packet
 FEWEST_FILE_THREADS, MOST_FILE_THREADS = 2, 8  # half of the processors: a file is made without Python
 
@@ -54,9 +55,14 @@ class Encoders:
 
     def __init__(self) -> None:
         files = min(MOST_FILE_THREADS, max(FEWEST_FILE_THREADS, (os.cpu_count() or 1) // 2))
+        self._words = ThreadPoolExecutor(WORD_THREADS, "word times")
         self._plain = ThreadPoolExecutor(PLAIN_THREADS, "plain sound")
         self._files = ThreadPoolExecutor(files, "sound file")
         self._ffmpeg = ThreadPoolExecutor(FFMPEG_THREADS, "speech encoder")
+
+    def find_words(self, find: Callable[[], None]) -> Future[None]:
+        """Find the times of a line's words, in the thread for that."""
+        return self._words.submit(find)
 
     def submit(self, name: str, encode: Callable[[], Whole]) -> Future[Whole]:
         """Encode a sound in a thread for its format."""
@@ -66,5 +72,5 @@ class Encoders:
 
     def close(self) -> None:
         """Take no more sounds; do not wait for the others."""
-        for pool in (self._plain, self._files, self._ffmpeg):
+        for pool in (self._words, self._plain, self._files, self._ffmpeg):
             pool.shutdown(wait=False)

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import anyio.to_thread
@@ -187,22 +187,33 @@ class Reading:
         """How many frames are made, and how many are expected."""
         return self._read.progress.done, self._read.progress.expected
 
+    def find_words(self) -> None:
+        """Find when the words of a complete line that has ended are heard, if that is wanted. It takes a while.
+
+        Raises:
+            ApiError: what went wrong.
+        """
+        if self._timestamps is not None:
+            waveform, report = concatenate(self._sounds), self._read.report
+            self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans))
+
     def encode(self, name: str) -> Whole:
         """Return the sound of a complete line that has ended, as a file of a format. It takes a while.
 
         Raises:
             ApiError: what went wrong.
         """
+        return encode_whole(self._sounds, self._sample_rate, self._speed, name)
+
+    @cached_property
+    def _sounds(self) -> list[np.ndarray]:
+        """The sound of a complete line that has ended."""
         if self._failure is not None:
             raise self._failure
         try:
-            sounds = [chunk.samples for chunk in self._read]
+            return [chunk.samples for chunk in self._read]
         except Exception as error:
             raise as_api_error(error) from error
-        if self._timestamps is not None:
-            waveform, report = concatenate(sounds), self._read.report
-            self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans))
-        return encode_whole(sounds, self._sample_rate, self._speed, name)
 
     @property
     def has_timestamps(self) -> bool:
@@ -416,7 +427,9 @@ class Speaker:
         return reading.read(speech)
 
     async def encode(self, reading: Reading, name: str) -> Whole:
-        """See ``Reading.encode``; in another thread."""
+        """See ``Reading.encode``, after ``find_words``; in other threads."""
+        if reading.has_timestamps:
+            await asyncio.wrap_future(self._encoders.find_words(reading.find_words))
         return await asyncio.wrap_future(self._encoders.submit(name, partial(reading.encode, name)))
 
     def _news_here(self) -> News:

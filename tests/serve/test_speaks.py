@@ -345,7 +345,7 @@ def test_a_server_that_knows_no_pause_says_so(exchanges: Way) -> None:
 def test_a_line_that_is_cancelled_frees_its_row_and_others_go_on(way: Way) -> None:
     with way.open(2) as speaks:
         other = speaks.speak(way.line("Hello there."), way.options(4))
-        gone = [speaks.speak(way.line(ENDLESS, seed), way.options(100)) for seed in range(3)]
+        gone = [speaks.speak(way.line(ENDLESS, seed), way.options(400)) for seed in range(3)]
         first = next(gone[0]).samples if way.groups == 5 else np.zeros(0)  # a complete sound does not come
         for one in gone:
             one.cancel()
