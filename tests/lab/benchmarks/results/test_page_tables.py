@@ -247,10 +247,9 @@ def test_many_gpus() -> None:
 
 
 # Of the guide's table, by way and GPU: the engine, commit and rows of the log's.
-WAYS = {("`device` *all GPUs*", "H200"): ("shared", "88a9a13", 64), ("the same, a newer version", "H100"):
-        ("shared", "2baaf52", 64), ("`serve --devices`", "H100"): ("server", "2baaf52", 64),
-        ("`serve --ray`, 64 rows", "H100"): ("ray", "62b5e97", 64),
-        ("`serve --ray`, 32 rows", "H100"): ("ray", "62b5e97", 32)}  # fmt: skip
+WAYS = {("`device` *all GPUs*", "H200"): ("shared", "8d0a24bb", 64),
+        ("`serve --devices`", "H200"): ("server", "8d0a24bb", 64), ("`serve --ray`, 64 rows", "H100"):
+        ("ray", "62b5e97", 64), ("`serve --ray`, 32 rows", "H100"): ("ray", "62b5e97", 32)}  # fmt: skip
 
 
 def test_which_way_to_use_several_gpus() -> None:
