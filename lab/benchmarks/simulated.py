@@ -7,8 +7,8 @@
 Frames, prompts, and steps and rows of the codec compute nothing and take the times of ``Times``, one after another in
 the order in which they are launched; who waits for one sleeps. Every thread that launches has a device of its own.
 Codes are random and never end a line, and an alignment head looks at one of the first three tokens of a text; the
-samples of streams are silence, those of complete lines noise. All else is
-the pack's own: text, prompts, batch, chunks, HTTP.
+samples of streams are silence, those of complete lines noise. All else is the pack's own: text, prompts, batch, chunks,
+HTTP.
 """
 
 from __future__ import annotations

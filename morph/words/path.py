@@ -79,9 +79,8 @@ def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
     """Score a jump to the token that a frame looks at, if it is better than a step; return where it comes from."""
     if token <= WIDEST:
         return None
-    from_there = scores[
-        : token - WIDEST
-    ].tolist()  # not argmax, which lets other threads of Python in between
+    # A list: argmax lets other threads of Python in between, each time.
+    from_there = scores[: token - WIDEST].tolist()
     best = max(from_there)
     if best - JUMP <= made[token]:
         return None

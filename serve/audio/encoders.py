@@ -133,9 +133,8 @@ class _CompleteFile(Encoder):
 
         kind, subtype = MADE_BY_LIBSNDFILE[self._name]
         samples = to_s16(np.concatenate(self._samples))
-        with (
-            tempfile.TemporaryDirectory() as folder
-        ):  # to a file object each block would be written by Python
+        # To a file object each block would be written by Python.
+        with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, self._name)
             soundfile.write(path, samples, self._sample_rate, format=kind, subtype=subtype)
             return path.read_bytes()

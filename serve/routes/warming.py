@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 import torch
@@ -61,13 +62,13 @@ def _words() -> Iterator[str]:
 
 
 def encode_all(sample_rate: int) -> None:
-    """Encode a little silence in every format, and change its speed: FFmpeg's libraries are loaded by that."""
+    """Encode a little silence in every format, as a stream and complete, and change its speed: that loads libraries."""
     silence = np.zeros(WARM_SAMPLES, dtype=np.float32)
     speed = open_speed(WARM_SPEED, sample_rate)
     speed.add(silence)
     speed.finish()
-    for name in FORMATS:
-        encoder = open_encoder(name, sample_rate)
+    for name, complete in product(FORMATS, (False, True)):
+        encoder = open_encoder(name, sample_rate, complete)
         encoder.add(silence)
         encoder.finish()
         encoder.close()

@@ -75,13 +75,16 @@ def test_on_a_cpu_a_line_is_spoken_as_it_is_heard_and_complete(load, spoken):
     assert len(spoken) == 2
 
 
-def test_every_format_is_encoded_once(monkeypatch):
+def test_every_format_is_encoded_once_as_a_stream_and_as_a_file(monkeypatch):
     opened, open_encoder = [], warming.open_encoder
-    monkeypatch.setattr(
-        warming, "open_encoder", lambda name, rate: opened.append(name) or open_encoder(name, rate)
-    )
+
+    def note(name, rate, complete):
+        opened.append((name, complete))
+        return open_encoder(name, rate, complete)
+
+    monkeypatch.setattr(warming, "open_encoder", note)
     warming.encode_all(24000)
-    assert opened == [*FORMATS]
+    assert sorted(opened) == sorted((name, complete) for name in FORMATS for complete in (False, True))
 
 
 def test_metrics_tell_of_slow_moments(client):
