@@ -111,7 +111,7 @@ class LineState(TurnLine):
         self.waiting, self.speech, self._shared = waiting, waiting.speech, shared
         line, options = self.speech.line, self.speech.options
         self.parts = LinePieces.open(shared.builder, line, options)
-        sizes = ChunkSizes(options.chunk_frames, shared.speed)
+        sizes = ChunkSizes(options.chunk_frames, shared.speed, self.speech.delivery.held_s)
         rate, most = self.parts.model.sample_rate, self.parts.sampling.line_frames
         chunks = LineChunks(sizes, rate, options, most, self.parts.text_of)
         super().__init__(number, chunks, line.voice.ref_codes)

@@ -93,6 +93,8 @@ class Delivery:
             line; it must not wait. What it raises ends this line, as its error, and no other.
         heard_later: whether ``Speech.hear`` may ask for the sound of a line that is not live. A server has to be told
             when the line is sent: it makes others complete, and their sound comes at their end.
+        held_s: seconds of its sound that are held back on the way to who hears it, as an encoder's delay: its chunks
+            are made that much sooner.
     """
 
     live: bool = True
@@ -100,6 +102,7 @@ class Delivery:
     keep: bool = True
     on_change: Callable[[], None] | None = None
     heard_later: bool = False
+    held_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import io
+import os
 import struct
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,14 @@ MADE_BY_FFMPEG: dict[str, tuple[str, str, dict[str, str]]] = {
 BIT_RATES = {"mp3": 64_000}
 # How libsndfile makes complete files: format, subtype.
 MADE_BY_LIBSNDFILE = {"mp3": ("MP3", "MPEG_LAYER_III"), "flac": ("FLAC", "PCM_16")}
+# Seconds of a stream's sound that they hold back, at most (tests/serve/audio/test_encoders.py).
+HELD_S = {"mp3": 0.08, "opus": 0.03, "aac": 0.08, "flac": 0.08}
+PIPED_LEVEL = 0.6  # of libsndfile, for mp3: 64 kb/s
+PIPED_SAMPLES = 7680  # less than 4 kB of mp3: the smallest pipe holds them until they are read
+PIPE_BYTES = 1 << 16  # that any holds
+SILENT_START = (
+    576  # bytes at its rate, three frames: what LAME puts before the sound is not sent without some of that
+)
 UNKNOWN_LENGTH = 0xFFFFFFFF
 BLOCK = 1920  # samples: small blocks are heard early
 
@@ -66,6 +77,8 @@ def open_encoder(name: str, sample_rate: int, complete: bool = False) -> Encoder
         return _CompleteWav(sample_rate) if complete else _StreamedWav(sample_rate)
     if complete and by_libsndfile(name):
         return _CompleteFile(name, sample_rate)
+    if not complete and pipes_mp3(name):
+        return _PipedMp3(sample_rate)
     return _Ffmpeg(name, sample_rate, complete)
 
 
@@ -111,6 +124,70 @@ def by_libsndfile(name: str) -> bool:
     import soundfile
 
     return name in MADE_BY_LIBSNDFILE and MADE_BY_LIBSNDFILE[name][0] in soundfile.available_formats()
+
+
+def pipes_mp3(name: str) -> bool:
+    """Return whether libsndfile makes the streams of a format: mp3 of one bit rate, through a pipe, not on Windows."""
+    import soundfile
+
+    knows_rates = (
+        "bitrate_mode" in inspect.signature(soundfile.SoundFile.__init__).parameters
+    )  # 0.13 and later
+    return name == "mp3" and os.name == "posix" and knows_rates and by_libsndfile(name)
+
+
+class _PipedMp3(Encoder):
+    """A stream of mp3, which libsndfile writes into a pipe in one call. Why not FFmpeg: see ``_CompleteFile``.
+
+    The first samples open it, as FFmpeg's: a request that waits needs no file descriptors for it.
+    """
+
+    def __init__(self, sample_rate: int):
+        self._sample_rate = sample_rate
+        self._file: Any = None
+        self._out = -1
+        self._held = bytearray()
+        self._least = SILENT_START
+
+    def _open(self) -> None:
+        """Open the pipe and what writes into it, if it is not open."""
+        import soundfile
+
+        if self._file is not None:
+            return
+        self._out, into = os.pipe()
+        os.set_blocking(self._out, False)
+        self._file = soundfile.SoundFile(
+            into, "w", self._sample_rate, 1, "MPEG_LAYER_III", format="MP3", bitrate_mode="CONSTANT",
+            compression_level=PIPED_LEVEL,
+        )  # fmt: skip
+
+    def add(self, samples: np.ndarray) -> bytes:
+        self._open()
+        for start in range(0, len(samples), PIPED_SAMPLES):
+            self._file.write(to_s16(samples[start : start + PIPED_SAMPLES]))
+            self._read()
+        return self._take() if len(self._held) > self._least else b""
+
+    def finish(self) -> bytes:
+        self._open()
+        self._file.close()
+        self._read()
+        return self._take()
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+            os.close(self._out)
+
+    def _read(self) -> None:
+        with suppress(BlockingIOError):  # nothing yet
+            self._held += os.read(self._out, PIPE_BYTES)
+
+    def _take(self) -> bytes:
+        taken, self._held, self._least = bytes(self._held), bytearray(), 0
+        return taken
 
 
 class _CompleteFile(Encoder):

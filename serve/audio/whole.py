@@ -1,16 +1,19 @@
-"""A complete sound to the bytes of its answer, in one go: in threads beside the event loop's and the model's."""
+"""Sounds to the bytes of their answers, in threads beside the event loop's and the model's."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from .encoders import MADE_BY_FFMPEG, by_libsndfile, open_encoder
+from .encoders import MADE_BY_FFMPEG, Encoder, by_libsndfile, open_encoder, pipes_mp3
 from .speed import open_speed
 
 # Word times are made by Python, for which the model waits meanwhile. With two such threads a list at a simulated
@@ -50,8 +53,44 @@ def encode_whole(sounds: Sequence[np.ndarray], sample_rate: int, speed: float, n
     return Whole(content, sum(map(len, changed)))
 
 
+class StreamEncoder:
+    """An ``Encoder`` for an event loop, which its work does not stop: formats that take a while have a thread's time.
+
+    Args:
+        encoder: it is closed with this.
+        pool: where it works; None: where it is called.
+    """
+
+    def __init__(self, encoder: Encoder, pool: ThreadPoolExecutor | None):
+        self._encoder, self._pool = encoder, pool
+        self._lock, self._is_closed = threading.Lock(), False
+
+    async def add(self, samples: np.ndarray) -> bytes:
+        """See ``Encoder.add``."""
+        return await self._run(partial(self._encoder.add, samples))
+
+    async def finish(self) -> bytes:
+        """See ``Encoder.finish``."""
+        return await self._run(self._encoder.finish)
+
+    async def _run(self, work: Callable[[], bytes]) -> bytes:
+        if self._pool is None:
+            return work()
+        return await asyncio.wrap_future(self._pool.submit(self._work, work))
+
+    def _work(self, work: Callable[[], bytes]) -> bytes:
+        with self._lock:  # a client may leave meanwhile
+            return b"" if self._is_closed else work()
+
+    def close(self) -> None:
+        """See ``Encoder.close``; waits for a thread that works."""
+        with self._lock:
+            self._is_closed = True
+            self._encoder.close()
+
+
 class Encoders:
-    """The threads that encode complete sounds, by what they want of Python."""
+    """The threads that encode sounds, by what they want of Python."""
 
     def __init__(self) -> None:
         files = min(MOST_FILE_THREADS, max(FEWEST_FILE_THREADS, (os.cpu_count() or 1) // 2))
@@ -69,6 +108,13 @@ class Encoders:
         if name not in MADE_BY_FFMPEG:
             return self._plain.submit(encode)
         return (self._files if by_libsndfile(name) else self._ffmpeg).submit(encode)
+
+    def open_stream(self, name: str, sample_rate: int) -> StreamEncoder:
+        """Return an encoder for a stream of a format; close it when its answer ends."""
+        if name not in MADE_BY_FFMPEG:
+            return StreamEncoder(open_encoder(name, sample_rate), None)
+        pool = self._files if pipes_mp3(name) else self._ffmpeg
+        return StreamEncoder(open_encoder(name, sample_rate), pool)
 
     def close(self) -> None:
         """Take no more sounds; do not wait for the others."""

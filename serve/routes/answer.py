@@ -20,7 +20,7 @@ from ...morph.speech.takes import ENDS, may_improve
 from ..api.errors import ApiError
 from ..api.fields import MOST_SEED
 from ..api.request import SpeechRequest
-from ..audio.encoders import FORMATS, open_encoder
+from ..audio.encoders import FORMATS
 from ..audio.whole import Whole
 from .metrics import Metrics
 from .parts import END, MULTIPART, write_json_part, write_part
@@ -113,21 +113,21 @@ class SpeechAnswer:
     # A stream
 
     async def _send_stream(self, send: Send) -> None:
-        settings, rate = self._asked.settings, self._speaker.model.sample_rate
+        settings = self._asked.settings
         with (
             await self._speaker.speak(self._asked.text, settings) as reading,
-            closing(open_encoder(settings.audio, rate)) as encoder,
+            closing(self._speaker.open_stream(settings.audio)) as encoder,
         ):
             async for part in reading:
                 is_first = not self._started
                 await self._start(send)
                 self._words += reading.take_timestamps()
-                await self._add_audio(send, encoder.add(part))
+                await self._add_audio(send, await encoder.add(part))
                 self._count(len(part), is_first)  # after it: a client waits for its first sound
             note_end(self._metrics, reading.report, settings.seed)
             await self._start(send)
             self._words += reading.take_timestamps()
-            await self._add_audio(send, encoder.finish(), complete=True)
+            await self._add_audio(send, await encoder.finish(), complete=True)
             if self._asked.sse:
                 await self._send_event(send, "speech.audio.done", self._told(reading))
             await self._send_bytes(send, b"", more=False)

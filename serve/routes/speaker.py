@@ -37,8 +37,9 @@ from ...morph.voice.voice import Voice
 from ..api.errors import ApiError, shutting_down
 from ..api.options import ServerOptions
 from ..api.request import Rules, Settings
+from ..audio.encoders import HELD_S
 from ..audio.speed import changed_length, open_speed
-from ..audio.whole import Encoders, Whole, encode_whole
+from ..audio.whole import Encoders, StreamEncoder, Whole, encode_whole
 from .timestamps import Timestamps
 from .voices import VoiceBook
 from .warming import ahead_of, encode_all, speak_alone, speak_complete, speak_together
@@ -415,7 +416,8 @@ class Speaker:
         wanted = Timestamps(*words) if settings.timestamps else None
         reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed, wanted)
         try:
-            delivery = Delivery(live=not settings.complete, keep=False, on_change=reading.tell)
+            held_s = HELD_S.get(settings.audio, 0.0)
+            delivery = Delivery(not settings.complete, keep=False, on_change=reading.tell, held_s=held_s)
             speech = self._batch.speak(line, settings.generate, delivery)
         except Busy as error:
             after = {"Retry-After": str(self._retry_after())}
@@ -431,6 +433,10 @@ class Speaker:
         if reading.has_timestamps:
             await asyncio.wrap_future(self._encoders.find_words(reading.find_words))
         return await asyncio.wrap_future(self._encoders.submit(name, partial(reading.encode, name)))
+
+    def open_stream(self, name: str) -> StreamEncoder:
+        """See ``Encoders.open_stream``."""
+        return self._encoders.open_stream(name, self.model.sample_rate)
 
     def _news_here(self) -> News:
         """Return what wakes the readers of the running event loop."""

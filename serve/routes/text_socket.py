@@ -22,7 +22,6 @@ from ..api.fields import LAYOUTS
 from ..api.guard import admit, may_pass, slow_down, unauthorized
 from ..api.options import Access
 from ..api.request import FIELDS, Settings, check_fields, read_settings
-from ..audio.encoders import open_encoder
 from .answer import GOODBYE_S, note_end, usage_of
 from .metrics import Metrics
 from .speaker import Reading, Speaker
@@ -195,15 +194,15 @@ class SpeechSocket:
         began, rate, samples, first = time.perf_counter(), self._speaker.model.sample_rate, 0, True
         start = {"format": settings.audio, "sample_rate": rate, "seed": settings.seed}
         await self._send("audio.start", start)
-        with closing(open_encoder(settings.audio, rate)) as encoder:
+        with closing(self._speaker.open_stream(settings.audio)) as encoder:
             async for part in reading:
-                if data := encoder.add(part):
+                if data := await encoder.add(part):
                     await self._socket.send_bytes(data)
                 if first:  # after it: a client waits for its first sound
                     self._metrics.first_audio(time.perf_counter() - began)
                 self._metrics.sent(len(part) / rate)
                 first, samples = False, samples + len(part)
-            if data := encoder.finish():
+            if data := await encoder.finish():
                 await self._socket.send_bytes(data)
         report = reading.report
         note_end(self._metrics, report, settings.seed)

@@ -117,10 +117,11 @@ class ChunkSizes:
     Args:
         sizes: frames of the first chunks; the last number repeats.
         speed: as measured, shared by all lines.
+        held_s: see ``Delivery``.
     """
 
-    def __init__(self, sizes: Sequence[int], speed: Speed):
-        self._sizes, self._speed = sizes, speed
+    def __init__(self, sizes: Sequence[int], speed: Speed, held_s: float = 0.0):
+        self._sizes, self._speed, self._held_s = sizes, speed, held_s
         self.largest, self._smallest = max(sizes), min(sizes)
         self._step = 0
         self._empty_at: float | None = None  # when a reader has played all that was made
@@ -173,4 +174,5 @@ class ChunkSizes:
         if frames >= self.full:
             self._step += 1
         if seconds:
-            self._empty_at = max(now, self._empty_at or now) + seconds
+            begun = now - self._held_s if self._empty_at is None else max(now, self._empty_at)
+            self._empty_at = begun + seconds

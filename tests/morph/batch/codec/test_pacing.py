@@ -61,3 +61,13 @@ def test_a_chunk_without_samples_starts_no_clock():
     sizes = ChunkSizes((1,), Speed(AUDIO_S))
     sizes.deliver(0, 0.0, 5.0)
     assert sizes.due(0, 9.0) == 0
+
+
+def test_what_an_encoder_holds_back_is_not_played_yet():
+    sizes = ChunkSizes((1, 2), Speed(AUDIO_S), held_s=0.05)
+    sizes.deliver(1, 0.08, now=10.0)
+    assert sizes.empty_at == pytest.approx(10.03)
+    sizes.deliver(2, 0.16, now=10.02)
+    assert sizes.empty_at == pytest.approx(10.19)
+    sizes.deliver(2, 0.16, now=10.3)
+    assert sizes.empty_at == pytest.approx(10.46), "a reader that has run dry starts again"
