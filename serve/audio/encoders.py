@@ -157,10 +157,16 @@ class _PipedMp3(Encoder):
             return
         self._out, into = os.pipe()
         os.set_blocking(self._out, False)
-        self._file = soundfile.SoundFile(
-            into, "w", self._sample_rate, 1, "MPEG_LAYER_III", format="MP3", bitrate_mode="CONSTANT",
-            compression_level=PIPED_LEVEL,
-        )  # fmt: skip
+        try:
+            self._file = soundfile.SoundFile(
+                into, "w", self._sample_rate, 1, "MPEG_LAYER_III", format="MP3", bitrate_mode="CONSTANT",
+                compression_level=PIPED_LEVEL,
+            )  # fmt: skip
+        except BaseException:
+            for end in (self._out, into):
+                with suppress(OSError):  # libsndfile may have closed its end
+                    os.close(end)
+            raise
 
     def add(self, samples: np.ndarray) -> bytes:
         self._open()

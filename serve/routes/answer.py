@@ -56,7 +56,7 @@ class SpeechAnswer:
 
     def __init__(self, speaker: Speaker, asked: SpeechRequest, metrics: Metrics, began: float):
         self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
-        self._started = False
+        self._started = self._has_sound = False
         self._held = bytearray()  # of the sound, until the next event is due
         self._words: list[dict[str, Any]] = []  # that have ended, until then
         self._sent_at = 0.0
@@ -119,11 +119,10 @@ class SpeechAnswer:
             closing(self._speaker.open_stream(settings.audio)) as encoder,
         ):
             async for part in reading:
-                is_first = not self._started
                 await self._start(send)
                 self._words += reading.take_timestamps()
                 await self._add_audio(send, await encoder.add(part))
-                self._count(len(part), is_first)  # after it: a client waits for its first sound
+                self._count(len(part))  # after it: a client waits for its first sound
             note_end(self._metrics, reading.report, settings.seed)
             await self._start(send)
             self._words += reading.take_timestamps()
@@ -176,12 +175,15 @@ class SpeechAnswer:
             await self._send_audio(send, ready)
 
     async def _send_audio(self, send: Send, data: bytes) -> None:
-        if data and self._asked.sse:
+        if not data:  # an encoder may hold it back
+            return
+        if self._asked.sse:
             # As ``_send_event``, without what JSON would do to a megabyte.
             event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(data)
             await self._send_data(send, "speech.audio.delta", event)
-        elif data:
+        else:
             await self._send_bytes(send, data)
+        self._note_sound()
 
     async def _send_event(self, send: Send, name: str, fields: dict[str, Any]) -> None:
         await self._send_data(send, name, json.dumps({"type": name, **fields}).encode())
@@ -193,10 +195,14 @@ class SpeechAnswer:
     async def _send_bytes(send: Send, data: bytes, more: bool = True) -> None:
         await send({"type": "http.response.body", "body": data, "more_body": more})
 
-    def _count(self, samples: int, is_first: bool) -> None:
-        if is_first:
-            self._metrics.first_audio(time.perf_counter() - self._began)
+    def _count(self, samples: int) -> None:
         self._metrics.sent(samples / self._speaker.model.sample_rate)
+
+    def _note_sound(self) -> None:
+        """Note that sound has been sent: the first time is a figure of its own."""
+        if not self._has_sound:
+            self._has_sound = True
+            self._metrics.first_audio(time.perf_counter() - self._began)
 
     # A complete sound
 
@@ -214,7 +220,8 @@ class SpeechAnswer:
             note_end(self._metrics, reading.report, settings.seed)
             await self._start(send)
             await self._send_bytes(send, write_part(FORMATS[settings.audio], whole.content))
-            self._count(whole.samples, is_first=True)
+            self._note_sound()
+            self._count(whole.samples)
             done = write_json_part("speech.audio.done", self._told(reading))
             await self._send_bytes(send, done + END, more=False)
 
@@ -231,7 +238,8 @@ class SpeechAnswer:
                 self._asked = first
                 break
             took = again
-        self._count(took.whole.samples, is_first=True)
+        self._note_sound()
+        self._count(took.whole.samples)
         headers, content = self._headers(TOLD_AS.get(self._asked.way)), took.whole.content
         if self._asked.way == "json":
             content = self._as_json(took)

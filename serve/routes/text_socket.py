@@ -191,25 +191,29 @@ class SpeechSocket:
     # Out
 
     async def _send_speech(self, reading: Reading, settings: Settings) -> None:
-        began, rate, samples, first = time.perf_counter(), self._speaker.model.sample_rate, 0, True
+        began, rate, samples, sent = time.perf_counter(), self._speaker.model.sample_rate, 0, 0
         start = {"format": settings.audio, "sample_rate": rate, "seed": settings.seed}
         await self._send("audio.start", start)
         with closing(self._speaker.open_stream(settings.audio)) as encoder:
             async for part in reading:
-                if data := await encoder.add(part):
-                    await self._socket.send_bytes(data)
-                if first:  # after it: a client waits for its first sound
-                    self._metrics.first_audio(time.perf_counter() - began)
+                sent += await self._send_sound(await encoder.add(part), None if sent else began)
                 self._metrics.sent(len(part) / rate)
-                first, samples = False, samples + len(part)
-            if data := await encoder.finish():
-                await self._socket.send_bytes(data)
+                samples += len(part)
+            await self._send_sound(await encoder.finish(), None if sent else began)
         report = reading.report
         note_end(self._metrics, report, settings.seed)
         told = {"text": report.text, "ended": report.ended, "ignored": list(settings.ignored)}
         await self._send("audio.done", {"samples": samples, **told})
         await self._send("session.done", {"usage": usage_of(reading)})
         self._is_complete = True
+
+    async def _send_sound(self, data: bytes, began: float | None) -> int:
+        """Send bytes of the sound, if there are any; return how many. ``began``: of the speech, until it is heard."""
+        if data:
+            await self._socket.send_bytes(data)
+            if began is not None:  # after it: a client waits for its first sound
+                self._metrics.first_audio(time.perf_counter() - began)
+        return len(data)
 
     async def _send(self, kind: str, fields: dict[str, Any]) -> None:
         await self._socket.send_text(json.dumps({"type": kind, **fields}))
