@@ -41,9 +41,10 @@ HELD_S = {"mp3": 0.08, "opus": 0.03, "aac": 0.08, "flac": 0.08}
 PIPED_LEVEL = 0.6  # of libsndfile, for mp3: 64 kb/s
 PIPED_SAMPLES = 7680  # less than 4 kB of mp3: the smallest pipe holds them until they are read
 PIPE_BYTES = 1 << 16  # that any holds
-SILENT_START = (
-    576  # bytes at its rate, three frames: what LAME puts before the sound is not sent without some of that
-)
+# Bytes at its rate, three frames: what LAME puts before the sound is not sent without some of that.
+SILENT_START = 576
+# What makes a format.
+PLAIN, LIBSNDFILE, FFMPEG = "plain", "libsndfile", "FFmpeg"
 UNKNOWN_LENGTH = 0xFFFFFFFF
 BLOCK = 1920  # samples: small blocks are heard early
 
@@ -71,15 +72,21 @@ def open_encoder(name: str, sample_rate: int, complete: bool = False) -> Encoder
         sample_rate: in Hz.
         complete: for a file, whose header has the true length.
     """
+    made_by = maker_of(name, complete)
+    if made_by == FFMPEG:
+        return _Ffmpeg(name, sample_rate, complete)
+    if made_by == LIBSNDFILE:
+        return _CompleteFile(name, sample_rate) if complete else _PipedMp3(sample_rate)
     if name == "pcm":
         return Encoder()
-    if name == "wav":
-        return _CompleteWav(sample_rate) if complete else _StreamedWav(sample_rate)
-    if complete and by_libsndfile(name):
-        return _CompleteFile(name, sample_rate)
-    if not complete and pipes_mp3(name):
-        return _PipedMp3(sample_rate)
-    return _Ffmpeg(name, sample_rate, complete)
+    return _CompleteWav(sample_rate) if complete else _StreamedWav(sample_rate)
+
+
+def maker_of(name: str, complete: bool) -> str:
+    """Return what makes a format, as a file or a stream: PLAIN, LIBSNDFILE or FFMPEG."""
+    if name not in MADE_BY_FFMPEG:
+        return PLAIN
+    return LIBSNDFILE if (by_libsndfile(name) if complete else pipes_mp3(name)) else FFMPEG
 
 
 class _StreamedWav(Encoder):
@@ -130,10 +137,9 @@ def pipes_mp3(name: str) -> bool:
     """Return whether libsndfile makes the streams of a format: mp3 of one bit rate, through a pipe, not on Windows."""
     import soundfile
 
-    knows_rates = (
-        "bitrate_mode" in inspect.signature(soundfile.SoundFile.__init__).parameters
-    )  # 0.13 and later
-    return name == "mp3" and os.name == "posix" and knows_rates and by_libsndfile(name)
+    if name != "mp3" or os.name != "posix" or not by_libsndfile(name):
+        return False
+    return "bitrate_mode" in inspect.signature(soundfile.SoundFile.__init__).parameters  # 0.13 and later
 
 
 class _PipedMp3(Encoder):
@@ -155,11 +161,12 @@ class _PipedMp3(Encoder):
 
         if self._file is not None:
             return
+        kind, subtype = MADE_BY_LIBSNDFILE["mp3"]
         self._out, into = os.pipe()
         os.set_blocking(self._out, False)
         try:
             self._file = soundfile.SoundFile(
-                into, "w", self._sample_rate, 1, "MPEG_LAYER_III", format="MP3", bitrate_mode="CONSTANT",
+                into, "w", self._sample_rate, 1, subtype, format=kind, bitrate_mode="CONSTANT",
                 compression_level=PIPED_LEVEL,
             )  # fmt: skip
         except BaseException:

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from .encoders import MADE_BY_FFMPEG, Encoder, by_libsndfile, open_encoder, pipes_mp3
+from .encoders import FFMPEG, LIBSNDFILE, PLAIN, Encoder, maker_of, open_encoder
 from .speed import open_speed
 
 # Word times are made by Python, for which the model waits meanwhile. With two such threads a list at a simulated
@@ -95,9 +95,11 @@ class Encoders:
     def __init__(self) -> None:
         files = min(MOST_FILE_THREADS, max(FEWEST_FILE_THREADS, (os.cpu_count() or 1) // 2))
         self._words = ThreadPoolExecutor(WORD_THREADS, "word times")
-        self._plain = ThreadPoolExecutor(PLAIN_THREADS, "plain sound")
-        self._files = ThreadPoolExecutor(files, "sound file")
-        self._ffmpeg = ThreadPoolExecutor(FFMPEG_THREADS, "speech encoder")
+        self._pools = {
+            PLAIN: ThreadPoolExecutor(PLAIN_THREADS, "plain sound"),
+            LIBSNDFILE: ThreadPoolExecutor(files, "sound file"),
+            FFMPEG: ThreadPoolExecutor(FFMPEG_THREADS, "speech encoder"),
+        }
 
     def find_words(self, find: Callable[[], None]) -> Future[None]:
         """Find the times of a line's words, in the thread for that."""
@@ -105,18 +107,15 @@ class Encoders:
 
     def submit(self, name: str, encode: Callable[[], Whole]) -> Future[Whole]:
         """Encode a sound in a thread for its format."""
-        if name not in MADE_BY_FFMPEG:
-            return self._plain.submit(encode)
-        return (self._files if by_libsndfile(name) else self._ffmpeg).submit(encode)
+        return self._pools[maker_of(name, complete=True)].submit(encode)
 
     def open_stream(self, name: str, sample_rate: int) -> StreamEncoder:
         """Return an encoder for a stream of a format; close it when its answer ends."""
-        if name not in MADE_BY_FFMPEG:
-            return StreamEncoder(open_encoder(name, sample_rate), None)
-        pool = self._files if pipes_mp3(name) else self._ffmpeg
+        made_by = maker_of(name, complete=False)
+        pool = None if made_by == PLAIN else self._pools[made_by]
         return StreamEncoder(open_encoder(name, sample_rate), pool)
 
     def close(self) -> None:
         """Take no more sounds; do not wait for the others."""
-        for pool in (self._words, self._plain, self._files, self._ffmpeg):
+        for pool in (self._words, *self._pools.values()):
             pool.shutdown(wait=False)

@@ -189,14 +189,16 @@ class Reading:
         return self._read.progress.done, self._read.progress.expected
 
     def find_words(self) -> None:
-        """Find when the words of a complete line that has ended are heard, if that is wanted. It takes a while.
+        """Find when the words of a complete line that has ended are heard: of one that ``has_timestamps``.
+
+        It takes a while.
 
         Raises:
             ApiError: what went wrong.
         """
-        if self._timestamps is not None:
-            waveform, report = concatenate(self._sounds), self._read.report
-            self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans))
+        assert self._timestamps is not None
+        waveform, report = concatenate(self._sounds), self._read.report
+        self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans))
 
     def encode(self, name: str) -> Whole:
         """Return the sound of a complete line that has ended, as a file of a format. It takes a while.

@@ -191,7 +191,7 @@ def test_a_format_is_encoded_in_threads_of_its_own() -> None:
 
 
 def streamed(name: str, sound: np.ndarray, portion: int) -> list[bytes]:
-    """The parts of a stream, of so many samples each."""
+    """Return what a stream's encoder gives for each portion of this many samples, and at the end."""
     one = open_encoder(name, 24000)
     parts = [one.add(sound[start : start + portion]) for start in range(0, len(sound), portion)]
     parts.append(one.finish())
