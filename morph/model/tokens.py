@@ -56,11 +56,7 @@ class TextIds:
         Raises:
             ValueError: for a tokenizer that is not a fast one: only these know.
         """
-        if self.backend is None:
-            raise ValueError(
-                "the checkpoint's tokenizer is not a fast one, which the times of words need: download the checkpoint "
-                "again, or do without them"
-            )
+        self.check_spans()
         turn = f"{ROLE}\n{text}"
         spans = [
             (begin + start, begin + end)
@@ -69,6 +65,14 @@ class TextIds:
         ]
         before = len(turn) - len(text)
         return [(max(0, start - before), max(0, end - before)) for start, end in spans[ROLE_IDS:]]
+
+    def check_spans(self) -> None:
+        """Raise ValueError for a tokenizer that is not a fast one: only these know ``spans``."""
+        if self.backend is None:
+            raise ValueError(
+                "the checkpoint's tokenizer is not a fast one, which the times of words need: download the checkpoint "
+                "again, or do without them"
+            )
 
     def control(self, token: str) -> int:
         """Return the id of a control token.

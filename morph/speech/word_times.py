@@ -10,9 +10,9 @@ from ...postprocess.ends import MARGIN_S, quiet_spans
 from ..model.model import Model
 from ..model.tokens import TextIds
 from ..words.captions import LineWords
-from ..words.path import traced_path
-from ..words.timing import PiecePath, WordTime, line_words, retime_words
+from ..words.timing import WordTime
 from ..words.trace import Trace
+from ..words.traced import TracedLine, TracedPiece
 from .lines import PieceSpan, Spoken
 
 
@@ -20,7 +20,7 @@ def check_word_times(model: Model) -> None:
     """Raise ValueError for a checkpoint whose lines have no word times."""
     if model.alignment is None:
         raise ValueError(no_word_times(model.name))
-    model.texts.spans("")
+    model.texts.check_spans()
 
 
 def no_word_times(name: str) -> str:
@@ -33,9 +33,7 @@ def no_word_times(name: str) -> str:
 
 
 def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
-    """Return the words of a line and when they are heard in its waveform, in order.
-
-    None are known of a line without a trace: it failed, was kept before there were any, or is another program's.
+    """Return the words of a line and when they are heard in its waveform, in order; () where ``traced_line`` has None.
 
     Args:
         model: the checkpoint that has spoken it.
@@ -44,16 +42,29 @@ def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
     Raises:
         ValueError: as ``check_word_times``; for a trace of another text.
     """
+    line = traced_line(model, spoken)
+    return line.words() if line is not None else ()
+
+
+def traced_line(model: Model, spoken: Spoken) -> TracedLine | None:
+    """Return what the words of a line are found from; arguments and errors are those of ``word_times``.
+
+    None for a line without a trace: it failed, was kept before there were any, or is another program's.
+    """
     check_word_times(model)
     assert model.alignment is not None
-    speed, seconds = spoken.speed, len(spoken.waveform) / spoken.sample_rate
     traced = [(span, span.trace) for span in spoken.spans if span.trace is not None]
     if not traced or len(traced) < len(spoken.spans):
-        return ()
-    pieces = [_piece_path(model.texts, spoken, span, trace) for span, trace in traced]
-    report, lead_s = spoken.report, model.alignment.lead_s
-    words = line_words(str(report.text), pieces, seconds * speed, lead_s, report.readings)
-    return retime_words(words, speed)
+        return None
+    report, speed = spoken.report, spoken.speed
+    return TracedLine(
+        str(report.text),
+        tuple(_traced_piece(model.texts, spoken, span, trace) for span, trace in traced),
+        len(spoken.waveform) / spoken.sample_rate * speed,
+        model.alignment.lead_s,
+        tuple(report.readings),
+        speed,
+    )
 
 
 def track_words(model: Model, spoken: Sequence[Spoken], starts: Sequence[int]) -> list[LineWords]:
@@ -73,14 +84,12 @@ def track_words(model: Model, spoken: Sequence[Spoken], starts: Sequence[int]) -
     ]
 
 
-def _piece_path(texts: TextIds, spoken: Spoken, span: PieceSpan, trace: Trace) -> PiecePath:
-    """Return a piece with the way through its text, at the speed at which it was decoded."""
+def _traced_piece(texts: TextIds, spoken: Spoken, span: PieceSpan, trace: Trace) -> TracedPiece:
+    """Return a piece at the speed at which it was decoded."""
     rate, speed = spoken.sample_rate, spoken.speed
-    tokens = tuple(texts.spans(span.text))
-    path = traced_path(trace, len(tokens))
     cut_s = span.trimmed / rate
     start_s = span.start / rate * speed - cut_s
-    return PiecePath(span.text, tokens, tuple(path), start_s, _quiet(spoken, span, cut_s))
+    return TracedPiece(span.text, tuple(texts.spans(span.text)), trace, start_s, _quiet(spoken, span, cut_s))
 
 
 def _quiet(spoken: Spoken, span: PieceSpan, cut_s: float) -> tuple[tuple[float, float], ...]:

@@ -16,9 +16,6 @@ import numpy as np
 from .encoders import FFMPEG, LIBSNDFILE, PLAIN, Encoder, maker_of, open_encoder
 from .speed import open_speed
 
-# Word times are made by Python, for which the model waits meanwhile. With two such threads a list at a simulated
-# server with two devices takes 8 % longer (docs/log/many-gpus.md).
-WORD_THREADS = 1
 PLAIN_THREADS = 2  # numpy, which needs no Python for long arrays
 FFMPEG_THREADS = 2  # each wants Python for every packet
 FEWEST_FILE_THREADS, MOST_FILE_THREADS = 2, 8  # half of the processors: a file is made without Python
@@ -94,16 +91,11 @@ class Encoders:
 
     def __init__(self) -> None:
         files = min(MOST_FILE_THREADS, max(FEWEST_FILE_THREADS, (os.cpu_count() or 1) // 2))
-        self._words = ThreadPoolExecutor(WORD_THREADS, "word times")
         self._pools = {
             PLAIN: ThreadPoolExecutor(PLAIN_THREADS, "plain sound"),
             LIBSNDFILE: ThreadPoolExecutor(files, "sound file"),
             FFMPEG: ThreadPoolExecutor(FFMPEG_THREADS, "speech encoder"),
         }
-
-    def find_words(self, find: Callable[[], None]) -> Future[None]:
-        """Find the times of a line's words, in the thread for that."""
-        return self._words.submit(find)
 
     def submit(self, name: str, encode: Callable[[], Whole]) -> Future[Whole]:
         """Encode a sound in a thread for its format."""
@@ -117,5 +109,5 @@ class Encoders:
 
     def close(self) -> None:
         """Take no more sounds; do not wait for the others."""
-        for pool in (self._words, *self._pools.values()):
+        for pool in self._pools.values():
             pool.shutdown(wait=False)

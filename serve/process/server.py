@@ -35,9 +35,9 @@ PACKAGES = {
     "prometheus_client": "prometheus-client>=0.20",
 }
 SHUTDOWN_S = 5  # that answers of a replica have to end after Ctrl+C
-# How long the model's thread may keep the event loop waiting while it runs Python; Python's own 5 ms is as long as the
-# model takes for a first frame.
-SWITCH_S = 0.0005
+# How long a thread may keep others waiting for Python. The model's thread lets others have it at each of its dozens of
+# operations for a frame, and waits this long for it again while one of them is busy (docs/log/many-gpus.md).
+SWITCH_S = 0.00002
 MORE_CONNECTIONS = 200  # beside those that speak or wait: pages, checks, metrics
 BACKLOG = 128  # connections that the event loop takes at once
 OWN_FILES = 64  # of the process, beside connections

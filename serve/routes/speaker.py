@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -40,6 +40,7 @@ from ..api.request import Rules, Settings
 from ..audio.encoders import HELD_S
 from ..audio.speed import changed_length, open_speed
 from ..audio.whole import Encoders, StreamEncoder, Whole, encode_whole
+from ..words.finders import FindWords, WordFinders
 from .timestamps import Timestamps
 from .voices import VoiceBook
 from .warming import ahead_of, encode_all, speak_alone, speak_complete, speak_together
@@ -188,17 +189,17 @@ class Reading:
         """How many frames are made, and how many are expected."""
         return self._read.progress.done, self._read.progress.expected
 
-    def find_words(self) -> None:
+    def find_words(self, find: FindWords) -> None:
         """Find when the words of a complete line that has ended are heard: of one that ``has_timestamps``.
 
-        It takes a while.
+        It takes a while. ``find``: finds words.
 
         Raises:
             ApiError: what went wrong.
         """
         assert self._timestamps is not None
         waveform, report = concatenate(self._sounds), self._read.report
-        self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans))
+        self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans), find)
 
     def encode(self, name: str) -> Whole:
         """Return the sound of a complete line that has ended, as a file of a format. It takes a while.
@@ -277,7 +278,7 @@ class Speaker:
         self._batch = Fleet(self._batches, queues=True) if others else self._batches[0]
         self._news: News | None = None
         self._readings: set[Reading] = set()
-        self._encoders = Encoders()
+        self._encoders, self._words = Encoders(), WordFinders()
         self._is_ending = False
         self._ready = threading.Event()
         self._options = options
@@ -340,11 +341,13 @@ class Speaker:
         ``before_ready``: called between the two.
         """
         began = time.perf_counter()
+        started = self._words.start() if self.model.alignment is not None else []
         encode_all(self.model.sample_rate)
         for batch in self._batches:
             self._warm(batch)
         for one in self._engines:
             one.first_times.settle()
+        wait(started)
         before_ready()
         self.pauses.begin()
         self._ready.set()
@@ -433,7 +436,7 @@ class Speaker:
     async def encode(self, reading: Reading, name: str) -> Whole:
         """See ``Reading.encode``, after ``find_words``; in other threads."""
         if reading.has_timestamps:
-            await asyncio.wrap_future(self._encoders.find_words(reading.find_words))
+            await asyncio.wrap_future(self._words.submit(reading.find_words))
         return await asyncio.wrap_future(self._encoders.submit(name, partial(reading.encode, name)))
 
     def open_stream(self, name: str) -> StreamEncoder:
@@ -487,6 +490,7 @@ class Speaker:
         self.pauses.end()
         self._batch.close()
         self._encoders.close()
+        self._words.close()
         for one in (self._synthesizer, *self._others):
             one.free()
 

@@ -11,10 +11,11 @@ import numpy as np
 from ...morph.batch.speech import Chunk
 from ...morph.model.model import Model
 from ...morph.speech.lines import Spoken
-from ...morph.speech.word_times import check_word_times, quiet_times, word_times
+from ...morph.speech.word_times import check_word_times, quiet_times, traced_line
 from ...morph.text.pronunciation import Reading
 from ...morph.words.live import LiveWords
 from ...morph.words.timing import WordTime, without_quiet
+from ..words.finders import FindWords
 
 DIGITS = 3  # milliseconds
 LOOKED_AT_S = 5.0  # of the sound so far, for the silence before a word
@@ -76,9 +77,10 @@ class Timestamps:
     def _heard_s(self) -> float:
         return self._samples / self._model.sample_rate
 
-    def set_whole(self, spoken: Spoken) -> None:
-        """Take the line as a whole, where it was made complete."""
-        self._ended = list(word_times(self._model, spoken))
+    def set_whole(self, spoken: Spoken, find: FindWords) -> None:
+        """Take the line as a whole, where it was made complete; ``find`` finds its words."""
+        line = traced_line(self._model, spoken)
+        self._ended = [] if line is None else list(find(line))
 
     def take(self) -> list[dict[str, Any]]:
         """Return the words that have ended since the last call, in order."""

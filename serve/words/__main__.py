@@ -1,0 +1,38 @@
+"""Finds the words of lines: JSON of one in, JSON of its words out, until there is no more. See ``WordProcess``."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import signal
+import sys
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+if not __package__:  # run by its path, as a Python that looks for no modules in folders also can
+    runpy.run_path(str(Path(__file__).resolve().parents[2] / "pack.py"))["load"]()
+
+from qwen3_tts_morph.morph.words.traced import TracedLine
+
+
+def answer(line: bytes) -> bytes:
+    """Return the words of a line, or what is wrong with it."""
+    told: dict[str, Any] = {}
+    try:
+        told["words"] = [astuple(word) for word in TracedLine.from_json(json.loads(line)).words()]
+    except ValueError as error:
+        told["error"] = str(error)
+    return json.dumps(told).encode() + b"\n"
+
+
+def main() -> None:
+    """Answer until stdin ends, as it does when the server does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the server
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(answer(line))
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
