@@ -6,14 +6,14 @@
     python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # what Python takes of it
 
 Engine "shared" is what Render Script uses for several models in one process. The others are asked over loopback by the
-client of Remote Model: "server" is ``serve`` with one device, then with all of them, and "ray" is ``serve --ray`` with
-one replica, then with one for each device, with ``--in-flight`` lines for each: with twice the ``--batch-size`` rows,
-the next lines are there when many end together. ``times_one`` is relative to the row of one device, ``server_cpu`` and
-``client_cpu`` are seconds of a processor for an hour of sound; ``late_captures`` and their like are those of the table
-"server", the run that warms up included. Lines have 4 to 20 words and at most ``--frames`` frames; the models of
-"shared" never end a line before. Each row is the median of ``--repeats`` after a run that warms up. ``--simulated``
-gives "shared" and "server" devices that only take time (``simulated.py``), ``--slower 10`` ten times as much of it:
-what a computer with few processors can follow.
+client of Remote Model: "server" is ``serve`` with one device, then with all of them in its process; "servers" is a
+``serve`` for each device, and "ray" is ``serve --ray`` with one replica, then with one for each device. There are
+``--in-flight`` lines for each: with twice the ``--batch-size`` rows, the next ones are there when many end together.
+``times_one`` is relative to the row of one device, ``server_cpu`` and ``client_cpu`` are seconds of a processor for an
+hour of sound; ``late_captures`` and their like are those of the table "server", the run that warms up included. Lines
+have 4 to 20 words and at most ``--frames`` frames; the models of "shared" never end a line before. Each row is the
+median of ``--repeats`` after a run that warms up. ``--simulated`` gives all but "ray" devices that only take time
+(``simulated.py``), ``--slower 10`` ten times as much of it: what a computer with few processors can follow.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -62,7 +63,7 @@ WORDS = (4, 20)
 PROCESS_CPU = "process_cpu_seconds_total"
 PATIENCE_S = 900  # until a server is ready
 SEQ_GROUPS = 5
-SHARED, SERVER, RAY = "shared", "server", "ray"
+SHARED, SERVER, SERVERS, RAY = "shared", "server", "servers", "ray"
 HOUR_S = 3600.0
 SIMULATED = Times(frame=0.0021)  # of 64 lines at SEQ_GROUPS on an H200 (table "batches")
 
@@ -114,25 +115,37 @@ def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argp
 
 
 def measure_server(
-    lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model
+    lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model, engine: str = SERVER
 ) -> Iterator[Measured]:
-    """Measure the server with one device, then with all of them in its process."""
+    """Measure the server with one device, then with all of them in its process, or a process for each of SERVERS."""
     generate, module = generate_options(model, options), "serve"
+    words = server_words(options, checkpoint)
+    if options.simulated:
+        module = "lab.benchmarks.simulated"
+        words += ["--engine", "graph", "--frame", SIMULATED.frame, "--slower", options.slower]
     for count in sorted({1, len(options.devices)}):
-        words = [*server_words(options, checkpoint), "--devices", *options.devices[:count]]
-        if options.simulated:
-            module = "lab.benchmarks.simulated"
-            words += ["--engine", "graph", "--frame", SIMULATED.frame, "--slower", options.slower]
-        with started([str(word) for word in words], module) as (address, _):
-            facts = ask_server(Server(SERVER, address))
+        devices = options.devices[:count]
+        with ExitStack() as stack:
+            own = [
+                stack.enter_context(started([*map(str, words), "--devices", *group], module))[0]
+                for group in ([[one] for one in devices] if engine == SERVERS else [devices])
+            ]
+            facts = ask_server(Server(SERVER, own[0], others=tuple(own[1:])))
             with RemoteSpeaks(facts, in_flight=options.in_flight * count) as speaks:
-                before, client_s = read_metrics(address), time.process_time()
+                before, client_s = _sum_metrics(own), time.process_time()
                 made = measure(partial(speak_lines, speaks, lines, generate), options.repeats)
-                after, client_s = read_metrics(address), time.process_time() - client_s
+                after, client_s = _sum_metrics(own), time.process_time() - client_s
         hours = FRAME_S * sum(made.frames) * (1 + options.repeats) / HOUR_S
         server_s = after.get(PROCESS_CPU, 0.0) - before.get(PROCESS_CPU, 0.0)
         used = {"server_cpu": server_s / hours, "client_cpu": client_s / hours}
         yield replace(made, details={**used, **slow_moments_of(before, after)})
+
+
+def _sum_metrics(addresses: Sequence[str]) -> Counter[str]:
+    total = Counter[str]()
+    for address in addresses:
+        total.update(read_metrics(address))
+    return total
 
 
 def server_words(options: argparse.Namespace, checkpoint: Path) -> list[object]:
@@ -200,7 +213,7 @@ def rows_of(
         make_row(
             setting, options, model, one.ms, one.frames,
             devices=count, lines=options.lines, times_one=speed(one) / speed(measured[0]),
-            **one.details, **({"in_flight": count * options.in_flight} if engine in (SERVER, RAY) else {}),
+            **one.details, **({"in_flight": count * options.in_flight} if engine in (SERVER, SERVERS, RAY) else {}),
         )
         for one, count in zip(measured, (1, len(options.devices)), strict=False)
     ]  # fmt: skip
@@ -221,7 +234,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table.add_argument(
         "--in-flight", type=int, help='of "server" and "ray", for each; default: twice the --batch-size'
     )
-    table.add_argument("--engines", nargs="+", choices=(SHARED, SERVER, RAY), default=[SHARED])
+    table.add_argument("--engines", nargs="+", choices=(SHARED, SERVER, SERVERS, RAY), default=[SHARED])
     add_simulated(table)
     table.add_argument(
         "--slower", type=float, default=1.0, help="of --simulated: how many times as long the device takes"
@@ -249,9 +262,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rows += rows_of("simulated" if options.simulated else SHARED, shared, options, models[0])
             keep(rows, options, models[0])
         path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
-        if SERVER in options.engines:
-            served = list(measure_server(lines, options, path, models[0]))
-            rows += rows_of(SERVER, served, options, models[0])
+        for engine in [one for one in (SERVER, SERVERS) if one in options.engines]:
+            served = list(measure_server(lines, options, path, models[0], engine))
+            rows += rows_of(engine, served, options, models[0])
             keep(rows, options, models[0])
         if RAY in options.engines:
             ray: list[Measured] = []

@@ -9,7 +9,7 @@ from concurrent import futures
 from contextlib import closing
 
 from .connection import Answer, Connection, Hearer, connect
-from .facts import ServerFacts
+from .facts import ServerFacts, together
 from .failure import Failure
 from .loop import LoopThread
 from .payload import Job, uploaded_name
@@ -53,7 +53,17 @@ def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attem
 
 
 async def ask(server: Server, attempts: int = 1) -> ServerFacts:
-    """Return what a server says of itself, also one that starts only now; ``Failure`` if it does not."""
+    """Return what a server says of itself, at each of its addresses; ``Failure`` if it does not."""
+    each = [await _ask_one(one, attempts) for one in server.each]
+    try:
+        return together(server, each)
+    except ValueError as error:
+        fix = "start the same checkpoint and version there, with the same options"
+        raise Failure(server, f"cannot share lines ({error}): {fix}") from error
+
+
+async def _ask_one(server: Server, attempts: int) -> ServerFacts:
+    """Return what a server with one address says, also one that starts only now."""
     attempt = 1
     while True:
         try:
@@ -74,10 +84,11 @@ class Attempts:
 
     Args:
         connection: to the server.
+        is_alone: whether it is waited for while nobody listens there, as no other one speaks its lines.
     """
 
-    def __init__(self, connection: Connection):
-        self._connection = connection
+    def __init__(self, connection: Connection, is_alone: Callable[[], bool] = lambda: True):
+        self._connection, self._is_alone = connection, is_alone
         self._uploads: dict[str, asyncio.Task[None]] = {}
         self._is_waited_for = False
 
@@ -112,7 +123,7 @@ class Attempts:
         if error.remedy.upload and job.upload is not None:
             self._uploads.pop(uploaded_name(job.upload), None)
             return True
-        return error.remedy.again
+        return error.remedy.again and (self._is_alone() or not error.remedy.ends_all)
 
     def _say_waiting(self, error: Failure) -> None:
         """Log once that the server is waited for, however many lines wait."""

@@ -94,6 +94,11 @@ class Connection:
     def __init__(self, server: Server, session: aiohttp.ClientSession):
         self._server, self._session = server, session
 
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self._server.url
+
     async def ask(self) -> ServerFacts:
         """Return what the server says of itself.
 

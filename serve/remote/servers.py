@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-SERVERS_VARIABLE = "MORPH_TTS_SERVERS"  # name=address, separated by commas
+SERVERS_VARIABLE = "MORPH_TTS_SERVERS"  # name=address, separated by commas; a name may have several addresses
 KEY_PREFIX = "MORPH_TTS_KEY_"  # and the server's name in capitals, other characters as _
 NAMELESS = "server"  # what one is called that was given by its address
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}")
@@ -16,12 +16,13 @@ EXAMPLE = f"{SERVERS_VARIABLE}=studio=http://192.168.1.20:8765"
 
 @dataclass(frozen=True)
 class Server:
-    """A speech server.
+    """A speech server, or several that speak the same lines.
 
     Args:
         name: what people call it.
         url: its address, without a slash at the end and without ``/v1``.
         key: sent as ``Authorization: Bearer KEY``; "" for none. It is in no report, log or message.
+        others: the addresses of the others, where there are several.
 
     Raises:
         ValueError: for a name or an address that cannot be used.
@@ -30,13 +31,14 @@ class Server:
     name: str
     url: str
     key: str = field(default="", repr=False)
+    others: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise ValueError(
                 f"a server's name is {self.name[:40]!r}: use 1 to 40 letters, digits, spaces and . _ -"
             )
-        if not is_address(self.url):
+        if not all(map(is_address, (self.url, *self.others))):
             raise ValueError(
                 f"the address of server {self.name} is not http://HOST:PORT or https://HOST, with a port from 1 to "
                 f"65535: correct it, in {SERVERS_VARIABLE} if it is listed there"
@@ -46,7 +48,13 @@ class Server:
 
     def __str__(self) -> str:
         """What messages and reports say, after the word "server"."""
-        return self.url if self.name == NAMELESS else f"{self.name} ({self.url})"
+        where = f"{self.url} and {len(self.others)} more" if self.others else self.url
+        return where if self.name == NAMELESS else f"{self.name} ({where})"
+
+    @property
+    def each(self) -> tuple[Server, ...]:
+        """The servers at its addresses, one by one."""
+        return tuple(replace(self, url=url, others=()) for url in (self.url, *self.others))
 
 
 def is_address(url: str) -> bool:
@@ -80,8 +88,18 @@ def listed_servers() -> dict[str, Server]:
             raise ValueError(
                 f"{SERVERS_VARIABLE} has {entry.strip()[:40]!r}: write name=address, as in {EXAMPLE}"
             )
-        found[name] = Server(name, plain_address(url), os.environ.get(key_variable(name), "").strip())
+        found[name] = server_at(name, url)
     return found
+
+
+def server_at(name: str, addresses: str) -> Server:
+    """Return a server by its address, or several by theirs with spaces between, with the key of this name.
+
+    Raises:
+        ValueError: for a name or an address that cannot be used.
+    """
+    first, *others = dict.fromkeys(map(plain_address, addresses.split() or [""]))
+    return Server(name, first, os.environ.get(key_variable(name), "").strip(), tuple(others))
 
 
 def plain_address(url: str) -> str:

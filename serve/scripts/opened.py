@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from ...morph.speech.lines import Line, Spoken, failed_line
 from ...morph.voice.cast import Cast
 from ..remote import attempts
 from ..remote.facts import ServerFacts
-from ..remote.servers import NAMELESS, Server, find_server, key_variable, plain_address
+from ..remote.servers import NAMELESS, Server, find_server, server_at
 from ..remote.speaks import RemoteSpeaks
 from ..terminal.config import CheckpointConfig, read_config
 from ..terminal.console import Console
@@ -134,7 +133,7 @@ def ask(word: str) -> ServerFacts:
 
 
 def named_server(word: str) -> Server:
-    """Return a server by its address, or by its name in the environment.
+    """Return a server by its address, several by theirs with spaces between, or by a name in the environment.
 
     Its key is in the environment too: ``MORPH_TTS_KEY_NAME``, or ``MORPH_TTS_KEY_SERVER`` for an address.
 
@@ -143,4 +142,4 @@ def named_server(word: str) -> Server:
     """
     if not word.startswith(ADDRESS):
         return find_server(word)
-    return Server(NAMELESS, plain_address(word), os.environ.get(key_variable(NAMELESS), "").strip())
+    return server_at(NAMELESS, word)

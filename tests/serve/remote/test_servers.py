@@ -19,11 +19,30 @@ def test_servers_and_their_keys_come_from_the_environment(monkeypatch) -> None:
     assert key_variable("my farm-2") == "MORPH_TTS_KEY_MY_FARM_2"
 
 
+def test_a_name_may_have_several_addresses(monkeypatch) -> None:
+    monkeypatch.setenv(
+        "MORPH_TTS_SERVERS", "farm = http://10.0.0.5:8765/v1  http://10.0.0.6:8765 http://10.0.0.5:8765/,"
+    )
+    monkeypatch.setenv("MORPH_TTS_KEY_FARM", "secret")
+    farm = find_server("farm")
+    assert farm == Server("farm", "http://10.0.0.5:8765", "secret", ("http://10.0.0.6:8765",))
+    assert (
+        str(farm) == "farm (http://10.0.0.5:8765 and 1 more)"
+        and str(farm.each[1]) == "farm (http://10.0.0.6:8765)"
+    )
+    assert [(one.url, one.key, one.others) for one in farm.each] == [
+        ("http://10.0.0.5:8765", "secret", ()),
+        ("http://10.0.0.6:8765", "secret", ()),
+    ]
+
+
 @pytest.mark.parametrize(
     ("listed", "words"),
     [
         ("http://10.0.0.5:8765", "write name=address"),
         ("studio=10.0.0.5:8765", "address of server studio"),
+        ("studio=", "address of server studio"),
+        ("studio=http://10.0.0.5 10.0.0.6", "address of server studio"),
         ("studio=file:///etc/passwd", "address of server studio"),
         ("studio=http://ann:secret@10.0.0.5", "address of server studio"),
         ("studio=http://10.0.0.5/?x=1", "address of server studio"),
