@@ -115,30 +115,32 @@ def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argp
 
 
 def measure_server(
-    lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model, engine: str = SERVER
-) -> Iterator[Measured]:
-    """Measure the server with one device, then with all of them in its process, or a process for each of SERVERS."""
-    generate, module = generate_options(model, options), "serve"
+    lines: Sequence[Line],
+    options: argparse.Namespace,
+    checkpoint: Path,
+    model: Model,
+    devices: Sequence[Sequence[str]],
+) -> Measured:
+    """Measure servers with these devices, as one."""
     words = server_words(options, checkpoint)
     if options.simulated:
-        module = "lab.benchmarks.simulated"
         words += ["--engine", "graph", "--frame", SIMULATED.frame, "--slower", options.slower]
-    for count in sorted({1, len(options.devices)}):
-        devices = options.devices[:count]
-        with ExitStack() as stack:
-            own = [
-                stack.enter_context(started([*map(str, words), "--devices", *group], module))[0]
-                for group in ([[one] for one in devices] if engine == SERVERS else [devices])
-            ]
-            facts = ask_server(Server(SERVER, own[0], others=tuple(own[1:])))
-            with RemoteSpeaks(facts, in_flight=options.in_flight * count) as speaks:
-                before, client_s = _sum_metrics(own), time.process_time()
-                made = measure(partial(speak_lines, speaks, lines, generate), options.repeats)
-                after, client_s = _sum_metrics(own), time.process_time() - client_s
-        hours = FRAME_S * sum(made.frames) * (1 + options.repeats) / HOUR_S
-        server_s = after.get(PROCESS_CPU, 0.0) - before.get(PROCESS_CPU, 0.0)
-        used = {"server_cpu": server_s / hours, "client_cpu": client_s / hours}
-        yield replace(made, details={**used, **slow_moments_of(before, after)})
+    module = "lab.benchmarks.simulated" if options.simulated else "serve"
+    with ExitStack() as stack:
+        own = [
+            stack.enter_context(started([*map(str, words), "--devices", *some], module))[0]
+            for some in devices
+        ]
+        facts = ask_server(Server(SERVER, own[0], others=tuple(own[1:])))
+        with RemoteSpeaks(facts, in_flight=options.in_flight * sum(map(len, devices))) as speaks:
+            before, client_s = _sum_metrics(own), time.process_time()
+            generate = generate_options(model, options)
+            made = measure(partial(speak_lines, speaks, lines, generate), options.repeats)
+            after, client_s = _sum_metrics(own), time.process_time() - client_s
+    hours = FRAME_S * sum(made.frames) * (1 + options.repeats) / HOUR_S
+    server_s = after.get(PROCESS_CPU, 0.0) - before.get(PROCESS_CPU, 0.0)
+    used = {"server_cpu": server_s / hours, "client_cpu": client_s / hours}
+    return replace(made, details={**used, **slow_moments_of(before, after)})
 
 
 def _sum_metrics(addresses: Sequence[str]) -> Counter[str]:
@@ -262,10 +264,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rows += rows_of("simulated" if options.simulated else SHARED, shared, options, models[0])
             keep(rows, options, models[0])
         path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
-        for engine in [one for one in (SERVER, SERVERS) if one in options.engines]:
-            served = list(measure_server(lines, options, path, models[0], engine))
-            rows += rows_of(engine, served, options, models[0])
-            keep(rows, options, models[0])
+        devices, served = options.devices, list[Measured]()
+        serve = partial(measure_server, lines, options, path, models[0])
+        for engine, groups in ((SERVER, [devices]), (SERVERS, [[one] for one in devices])):
+            if engine in options.engines:
+                served = served[:1] or [serve([devices[:1]])]  # of one device it is the same
+                served += [serve(groups)] if len(devices) > 1 else []
+                rows += rows_of(engine, served, options, models[0])
+                keep(rows, options, models[0])
         if RAY in options.engines:
             ray: list[Measured] = []
             for one in measure_ray(lines, options, path, models[0]):
