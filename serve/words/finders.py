@@ -19,7 +19,7 @@ from ...morph.words.traced import TracedLine
 log = logging.getLogger(__name__)
 
 PROGRAM = Path(__file__).resolve().with_name("__main__.py")
-FEWEST, MOST = 1, 4  # a quarter of the processors: a line of 20 s takes one of them 1 to 2 ms
+FEWEST, MOST = 1, 2  # a quarter of the processors: a line of 20 s takes one of them 1 to 2 ms
 CLOSE_S = 5.0
 
 FindWords: TypeAlias = Callable[[TracedLine], tuple[WordTime, ...]]
