@@ -240,10 +240,12 @@ def test_many_gpus() -> None:
         if found := re.search(r"(\d+) rows", label):
             wanted["batch"] = int(found[1])
         name = H200 if gpu == "H200" else H100
-        first, second = find(name, **wanted)[:2]
+        first, *others = find(name, **wanted)[:2]
         check_cell(one, first["audio_seconds_per_second"])
-        check_cell(both, second["audio_seconds_per_second"])
-        check_cell(times, second["times_one"])
+        assert bool(others) == bool(both) == bool(times), f"{label}: how many devices were measured?"
+        for second in others:
+            check_cell(both, second["audio_seconds_per_second"])
+            check_cell(times, second["times_one"])
 
 
 # Of the guide's table, by way and GPU: the engine, commit and rows of the log's.
