@@ -59,10 +59,10 @@ class Engine:
 
     def __init__(self, choice: str = "auto", kernels: bool = True, batch_codec: bool = True):
         self.choice = check_engine(choice)
-        # Shared: codes and waveforms are never computed at the same time.
-        self._captures = captures = CaptureStream()
+        # Shared by frames and the samples of lines that are heard: these take turns, and go before complete lines.
+        self._captures = captures = CaptureStream(first=True)
         self._graphs = DecoderPool(kernels, captures)
-        self._waveforms = Waveforms(batch_codec, captures)
+        self._waveforms = Waveforms(batch_codec, CaptureStream(first_times=captures.first_times))
         self._streams = StreamCodecs(self._waveforms, captures)
         self._prompts = SharedParts()
         self._use = Exclusive("the engine")

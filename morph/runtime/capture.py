@@ -18,21 +18,29 @@ GRAPHS = "CUDA graphs"
 NO_CUDA = Fallback(GRAPHS, "no CUDA")
 
 
+HIGHEST = -5  # torch takes the highest priority that it and the device have
+
+
 class CaptureStream:
     """The stream that captures run on, created for a device on first use; ``first_times`` counts them.
 
     Decoders that never run at the same time share one: libraries keep memory for every stream that they see (cuBLAS
     32 MiB on a Hopper GPU), and a graph keeps using the memory it was captured with.
+
+    Args:
+        first: whether the kernels of its graphs go before those of others that run beside them.
+        first_times: None creates it.
     """
 
-    def __init__(self) -> None:
-        self.first_times = FirstTimes()
+    def __init__(self, first: bool = False, first_times: FirstTimes | None = None) -> None:
+        self.first_times = first_times or FirstTimes()
+        self._priority = HIGHEST if first else 0
         self._stream: Any = None
 
     def on(self, device: torch.device) -> Any:
         """Return the stream of this device; the stream of another device is released."""
         if self._stream is None or self._stream.device != device:
-            self._stream = torch.cuda.Stream(device)
+            self._stream = torch.cuda.Stream(device, priority=self._priority)
         return self._stream
 
 

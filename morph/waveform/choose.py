@@ -24,7 +24,7 @@ class Waveforms:
 
     Args:
         fast: False keeps to upstream's decoder.
-        captures: the stream that graphs are captured on, to share it; None creates one.
+        captures: see ``BatchCodec``.
     """
 
     def __init__(self, fast: bool = True, captures: CaptureStream | None = None):

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,14 +73,15 @@ class BatchCodec:
         dtype: to compute in; None is the codec's own, any other copies its weights.
         ops: what SnakeBeta and the residual units run on; None chooses for the device.
         rows: how rows are decoded; None takes the defaults.
-        captures: the stream that graphs are captured on, to share it; None creates one.
+        captures: the stream that graphs are captured on, not that of anything that runs at the same time; None creates
+            one.
 
     If a kernel fails, torch's own operations replace it, with one warning; ``fallback`` says why, or is None.
 
     Memory: the buffers of the longest row so far are kept until ``free``; call it before the model leaves its device.
-    Not for two threads at once. It runs on the current stream. To decode at the same time as the talker, which is
-    bound by memory where this is bound by tensor cores, call it from a separate thread, under a separate stream, with
-    separate captures.
+    Not for two threads at once. Rows run on a stream of their own, behind what the current stream has to do when they
+    begin, and beside what it gets later: frames, which are bound by memory and launches where this is bound by the
+    tensor cores.
     """
 
     def __init__(
@@ -96,17 +99,22 @@ class BatchCodec:
         self._ops, self._ops_here = ops, TorchOps()
         self.fallback: Fallback | None = None
         self._rows = rows or RowSettings()
-        self._captures = captures or CaptureStream()
+        self._captures, self._own = captures or CaptureStream(), CaptureStream()
         self._replays: CapturedGraphs | None = None
+        self._weights: CodecWeights | None = None
         self._seen: set[int] = set()
         self.sizes = row_sizes(model.codec.decoder.config.sliding_window, self._rows.largest)
         self.free()
 
     def free(self) -> None:
         """Release graphs, buffers and views of the weights; the next decoding creates them again."""
+        if self._weights is not None and (device := self._weights.codebooks.device).type == "cuda":
+            self._own.on(
+                device
+            ).synchronize()  # rows may be in flight, of lines that nobody waits for any more
         if self._replays is not None:
             self._replays.forget()
-        self._weights: CodecWeights | None = None
+        self._weights = None
         self._where: TensorAddresses | None = None
         self._plan: torch.Tensor | None = None
         self._samples: torch.Tensor | None = None
@@ -166,17 +174,26 @@ class BatchCodec:
 
     def _try(self, weights: CodecWeights, plan: torch.Tensor) -> SamplesInFlight:
         """Start a row; if a kernel fails, use torch's own operations from then on, with one warning."""
-        try:
-            return self._start(weights, plan)
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except (
-            Exception
-        ) as error:  # too little shared memory, for example; Triton's own types, which vary by version
-            self.replace_ops(error)
-            if self._replays is not None:
-                self._replays.forget()
-            return self._start(weights, plan)
+        with self._beside(weights.codebooks.device):
+            try:
+                return self._start(weights, plan)
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except (
+                Exception
+            ) as error:  # too little shared memory, for example; Triton's own types, which vary by version
+                self.replace_ops(error)
+                if self._replays is not None:
+                    self._replays.forget()
+                return self._start(weights, plan)
+
+    def _beside(self, device: torch.device) -> AbstractContextManager[Any]:
+        """Run on the rows' own stream, behind what the current one has to do."""
+        if device.type != "cuda":
+            return nullcontext()
+        stream = self._own.on(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        return torch.cuda.stream(stream)
 
     @property
     def ops(self) -> TorchOps:

@@ -18,8 +18,8 @@ def cuda(monkeypatch) -> list[str]:
     notes: list[str] = []
 
     class Stream:
-        def __init__(self, *_: object) -> None:
-            pass
+        def __init__(self, *_: object, priority: int = 0) -> None:
+            self.priority, self.device = priority, torch.device("cuda")
 
         def wait_stream(self, _: object) -> None:
             notes.append("wait")
@@ -55,6 +55,14 @@ def test_each_key_is_called_then_captured_then_replayed(cuda):
     assert calls == ["a", "a", "b", "b"]
     assert cuda == ["wait", "wait", "capture", "replay", "replay", "wait", "wait", "capture", "replay"]
     assert replays.fallback is None
+
+
+def test_some_kernels_go_before_others_that_run_beside_them(cuda):
+    first, other = CaptureStream(first=True), CaptureStream()
+    device = torch.device("cuda")
+    assert first.on(device).priority < other.on(device).priority == 0, "torch's lower numbers go first"
+    assert first.on(device) is first.on(device) and first.on(device) is not other.on(device)
+    assert CaptureStream(first_times=first.first_times).first_times is first.first_times
 
 
 def test_forgotten_graphs_are_captured_again_after_the_device_has_finished(cuda):

@@ -295,3 +295,22 @@ def test_replayed_rows_equal_direct_ones_on_cuda(checkpoint, precision):
     assert torch.cuda.memory_allocated() < held
     for ours, theirs in zip(engine.decode_waveforms(lines), plain, strict=True):
         assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.gpu
+def test_rows_run_beside_what_the_current_stream_gets_later(checkpoint):
+    model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32"), "cuda")
+    engine, lines = BatchCodec(model), [random_codes(model, 300, seed) for seed in range(3)]
+    for _ in range(3):  # direct, captured, replayed
+        alone = engine.decode_waveforms(lines)
+    behind, later = torch.cuda.Event(), torch.cuda.Event()
+    torch.cuda._sleep(100_000_000)
+    behind.record()
+    made = engine.begin_waveforms(lines)
+    torch.cuda._sleep(20_000_000_000)  # 10 s: far longer than the rows
+    later.record()
+    waves = made.result()
+    assert behind.query(), "what the current stream had to do before comes first"
+    assert not later.query(), "what it got afterwards is not waited for"
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(waves, alone, strict=True))
+    torch.cuda.synchronize()
