@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from ..options import FRAME_RATE
 from ..text.pronunciation import Reading
@@ -38,7 +39,8 @@ class LiveWords:
         lead_s: float = 0.0,
         find_readings: Callable[[str], Sequence[Reading]] | None = None,
     ):
-        self._text, self._spans, self._lead_s = text, spans, lead_s
+        self._text, self._lead_s = text, lead_s
+        self._spans = lru_cache(maxsize=1)(spans)  # asked with every chunk, most often of the same text
         self._find_readings = find_readings or (lambda _: ())
         self._readings = self._find_readings(text)
         self._from = 0  # the words before it belong to pieces that have ended

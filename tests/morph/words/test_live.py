@@ -46,6 +46,16 @@ def test_a_word_comes_a_few_frames_after_it_has_ended() -> None:
     assert shown(live.end(16.5 * FRAME)) == [("now", 13, 16.5)]
 
 
+def test_a_text_is_cut_into_tokens_once_not_with_each_chunk() -> None:
+    asked: list[str] = []
+    live = LiveWords("One two. Three.", lambda text: asked.append(text) or spans(text))
+    for frames in ([0, 0], [0, 1], [1, 1], [1, 1, 1]):
+        live.add(0, "One two.", 0.0, trace(frames))
+    live.add(1, "Three.", 1.0, trace([0, 0]))
+    live.end(2.0)
+    assert asked == ["One two.", "Three."]
+
+
 def test_pieces_follow_one_another_and_what_is_not_spoken_has_no_length() -> None:
     live = LiveWords("One two [pause 1] Three", spans)
     live.extend(" four five")
