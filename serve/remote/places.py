@@ -65,10 +65,7 @@ class Places:
 
     def take(self, line: Hashable) -> None:
         """Give a line to one that has room."""
-        self._put(line, min(self._there, key=lambda place: place.load))
-
-    def _put(self, line: Hashable, place: Place) -> None:
-        self._of[line] = place
+        place = self._of[line] = min(self._there, key=lambda place: place.load)
         place.lines += 1
 
     def free(self, line: Hashable) -> None:

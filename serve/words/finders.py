@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 
 PROGRAM = Path(__file__).resolve().with_name("__main__.py")
 FEWEST, MOST = 1, 2  # a quarter of the processors: a line of 20 s takes one of them 1 to 2 ms
-CLOSE_S = 5.0
 
 FindWords: TypeAlias = Callable[[TracedLine], tuple[WordTime, ...]]
 
@@ -52,7 +51,7 @@ class WordProcess:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer.endswith(b"\n"):
-            raise BrokenPipeError(f"it ended with {self._process.wait(CLOSE_S)}")
+            raise BrokenPipeError("the process for them has ended")
         told = json.loads(answer)
         if "error" in told:
             raise ValueError(told["error"])
