@@ -53,30 +53,42 @@ def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attem
 
 
 async def ask(server: Server, attempts: int = 1) -> ServerFacts:
-    """Return what a server says of itself, at each of its addresses; ``Failure`` if it does not."""
-    each = [await _ask_one(one, attempts) for one in server.each]
+    """Return what a server says of itself, also one that starts only now; ``Failure`` if it does not.
+
+    Of several, those that can be reached; the log has a line for each of the others.
+    """
+    attempt = 1
+    while True:
+        there, failures = await _ask_each(server)
+        if there or attempt >= attempts or failures[0].remedy.listens:
+            break
+        if attempt == TOLD_AT:
+            log.warning(WAITING, failures[0])
+        await asyncio.sleep(wait_s(attempt, failures[0]))
+        attempt += 1
+    if not there:
+        raise failures[0]
+    for error in failures:
+        log.warning("%s; its lines are spoken by the others", error)
     try:
-        return together(server, each)
+        return together(there)
     except ValueError as error:
         fix = "start the same checkpoint and version there, with the same options"
         raise Failure(server, f"cannot share lines ({error}): {fix}") from error
 
 
-async def _ask_one(server: Server, attempts: int) -> ServerFacts:
-    """Return what a server with one address says, also one that starts only now."""
-    attempt = 1
-    while True:
+async def _ask_each(server: Server) -> tuple[list[ServerFacts], list[Failure]]:
+    """Return what the servers at its addresses say, and the failures of those that could be asked later."""
+    there, failures = list[ServerFacts](), list[Failure]()
+    for one in server.each:
         try:
-            async with connect(server) as connection:
-                return await connection.ask()
+            async with connect(one) as connection:
+                there.append(await connection.ask())
         except Failure as error:
-            if error.remedy.listens or attempt >= attempts:
+            if not error.remedy.again:
                 raise
-            if attempt == TOLD_AT:
-                log.warning(WAITING, error)
-            wait = wait_s(attempt, error)
-        await asyncio.sleep(wait)
-        attempt += 1
+            failures.append(error)
+    return there, failures
 
 
 class Attempts:

@@ -51,6 +51,8 @@ RATE_HEADER = "x-speech-sample-rate"
 UPDATE = "update the program there, or the pack here"
 FRAMES_OFF = 3  # between the tokens and the length of the sound
 
+UNREACHED = (aiohttp.ClientConnectorError, *filter(None, [getattr(aiohttp, "ConnectionTimeoutError", None)]))
+
 TO_FLOAT = np.float32(1 / 32768)
 
 
@@ -252,12 +254,11 @@ class Connection:
                 method, self._server.url + path, allow_redirects=False, **more
             ) as answer:
                 yield answer
-        except aiohttp.ClientConnectorError as error:
-            reason = error.strerror or type(error).__name__
+        except UNREACHED as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
             fix = "start it, or correct its address"
-            remedy = Remedy(
-                again=True, ends_all=True, listens=not isinstance(error.os_error, ConnectionRefusedError)
-            )
+            refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
+            remedy = Remedy(again=True, ends_all=True, listens=not refused)
             raise Failure(self._server, f"cannot be reached ({reason}): {fix}", remedy) from error
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
             raise Failure(

@@ -116,8 +116,8 @@ def read_facts(
     return ServerFacts(server, engine, model, names, fingerprint=fingerprint, takes_seed=takes_seed)
 
 
-def together(server: Server, each: Sequence[ServerFacts]) -> ServerFacts:
-    """Return what servers say that are to speak the same lines: those at the addresses of ``server``, in their order.
+def together(each: Sequence[ServerFacts]) -> ServerFacts:
+    """Return what servers say, each at one address, that are to share lines, as what one says that has all addresses.
 
     Raises:
         ValueError: for servers that differ in more than their voices, and how many lines they take.
@@ -137,6 +137,7 @@ def together(server: Server, each: Sequence[ServerFacts]) -> ServerFacts:
     fingerprint = first.fingerprint
     if len(set(prints)) > 1:  # GPUs of several kinds, which round differently: kept lines are of all of them
         fingerprint = hashlib.sha256(" ".join(prints).encode()).hexdigest() if all(prints) else ""
+    server = replace(first.server, others=tuple(other.server.url for other in others))
     return replace(
         first, server=server, voices=voices, fingerprint=fingerprint, most_lines=sum(most), most_each=most
     )

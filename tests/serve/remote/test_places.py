@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
+import aiohttp
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
@@ -77,9 +78,28 @@ def test_a_server_that_is_gone_leaves_its_lines_to_the_other(farm, monkeypatch, 
             spoken = speak(speaks, lines_for(speaks, 8))
             assert {one.report.device for one in spoken} == {server.url}
             assert caplog.text.count("its lines are spoken at") == 1 and "asked again" not in caplog.text
+            caplog.clear()
+            assert ask_server(server) == ask_server(server.each[0])
+            assert caplog.text.count("its lines are spoken by the others") == 1
             ends[0].close()
             with pytest.raises(ServerGone, match=r"server farm \(http://127.0.0.1:\d+\) cannot be reached"):
                 speak(speaks, lines_for(speaks, 4))
+
+
+def test_a_computer_that_is_off_is_a_server_that_is_gone(farm, monkeypatch) -> None:
+    with farm(1, 1) as (server, _):
+        off, connect = server.others[0], aiohttp.TCPConnector.connect
+        facts = ask_server(server)
+
+        async def time_out(self, request, *more, **named):
+            if str(request.url).startswith(off):
+                raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {request.url}")
+            return await connect(self, request, *more, **named)
+
+        monkeypatch.setattr(aiohttp.TCPConnector, "connect", time_out)
+        with RemoteSpeaks(facts) as speaks:
+            assert {one.report.device for one in speak(speaks, lines_for(speaks, 4))} == {server.url}
+        assert ask_server(server).most_lines == 2
 
 
 def test_servers_that_differ_are_refused(farm) -> None:
@@ -97,7 +117,8 @@ def test_kept_lines_are_those_of_all_servers(farm) -> None:
         one = ask_server(server.each[0])
         prints = ["a" * 64, "b" * 64, ""]
         made: list[ServerFacts] = [
-            together(server, [one, replace(one, fingerprint=other, voices=("ryan",))]) for other in prints
+            together([one, replace(one, server=server.each[1], fingerprint=other, voices=("ryan",))])
+            for other in prints
         ]
         assert len({one.fingerprint, *(other.fingerprint for other in made)}) == 4
         assert made[2].fingerprint == "" and made[0].voices == ("ryan",) and made[0].server == server
