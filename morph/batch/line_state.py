@@ -349,6 +349,8 @@ class LineState(TurnLine):
         takes.decoding -= 1
         takes.coded += len(piece.making.codes)
         self.rests.end()
+        if ended == "cancelled" and self.speech.is_cancelled:
+            self._cancel()  # now: before the next ``follow`` the piece would be sent as one that has ended by itself
         if takes.number == 1 and self.is_live and self._is_continued:  # who listens has heard this one
             takes.kept = Decoded(piece.making.codes.part(), ended, piece.making.codes.trace())
         if (takes.number == 1 and self.is_live) or self._sent.stopped or ended in ("cancelled", BROKEN):

@@ -27,6 +27,7 @@ from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
+from qwen3_tts_morph.morph.decode.loop import Loop
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
@@ -349,6 +350,49 @@ def test_a_reader_that_leaves_frees_its_row_within_a_frame(synthesizer, voice, e
         heard(waiting)
         assert list(first) == [] and first.report.ended == "cancelled"
         assert service.status.frames <= frames[0] + 1 + waiting.report.frames
+
+
+@pytest.mark.parametrize("delivery", [Delivery(), Delivery(live=False), Delivery(keep=False)])
+def test_a_reader_that_leaves_before_a_first_frame_ends_its_own_line_only(
+    synthesizer, voice, monkeypatch, caplog, delivery
+) -> None:
+    """After the batch has looked who has left, and before the frame."""
+    admit, leaving = Loop._admit, list[Speech]()
+
+    def leave(loop: Loop) -> None:
+        admit(loop)
+        if leaving and loop._lines:
+            leaving.pop().cancel()
+
+    monkeypatch.setattr(Loop, "_admit", leave)
+    with Batch(synthesizer, 2) as service:
+        with synthesizer.session():  # both begin together
+            gone = service.speak(Line("Hello.", voice), SHORT, delivery)
+            other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
+            leaving.append(gone)
+        assert len(heard(other)[0]) == other.report.frames
+        wait_until(lambda: gone.ended)
+        gone.check()
+        assert (gone.report.ended, gone.report.frames) == ("cancelled", 0) and "failed" not in caplog.text
+
+
+def test_a_line_that_cannot_be_ended_ends_no_other(synthesizer, voice, monkeypatch, caplog) -> None:
+    finish = LineState.finish
+
+    def fail(line: LineState) -> None:
+        if line.speech.line.text == "Hello.":
+            raise LookupError("of this line")
+        finish(line)
+
+    monkeypatch.setattr(LineState, "finish", fail)
+    with Batch(synthesizer, 2) as service:
+        with synthesizer.session():
+            failing = service.speak(Line("Hello.", voice), SHORT)
+            other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
+        assert len(heard(other)[0]) == other.report.frames
+        with pytest.raises(LookupError, match="of this line"):
+            failing.result()
+        assert "a line could not be ended" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["It was 7. Then", ["It was 7", ". Then"]])
