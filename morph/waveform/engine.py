@@ -38,7 +38,7 @@ from ..model.weights.addresses import TensorAddresses
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
-from .in_flight import RowsInFlight, SamplesInFlight
+from .in_flight import Row, RowsInFlight, SamplesInFlight
 
 log = logging.getLogger(__name__)
 
@@ -148,20 +148,28 @@ class BatchCodec:
         references: Sequence[torch.Tensor | None] | None = None,
         on_chunk: Callable[[], None] | None = None,
     ) -> RowsInFlight:
-        """As ``decode_waveforms``, without waiting for the device: it has all rows to do when this returns."""
+        """As ``decode_waveforms``, without waiting for the device: it has the first rows to do when this returns.
+
+        ``on_chunk``: also called before the others, which are launched while the result is looked at.
+        """
         references = [None] * len(codes) if references is None else references
         lines = [_with_reference(line, reference) for line, reference in zip(codes, references, strict=True)]
         waves = [np.empty(len(line) * self._samples_per_frame, dtype=np.float32) for line in lines]
         weights = self.look_up()
-        made = RowsInFlight(
-            partial(self._unpack, waves), lambda: list(map(cut_reference, waves, codes, references))
-        )
-        for row in pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap):
+
+        @torch.inference_mode()
+        def start(row: Row) -> SamplesInFlight:
             if on_chunk is not None:
                 on_chunk()
             with torch.cuda.device_of(weights.codebooks):
-                made.add(row, self._try(weights, write_plan(row, lines, choose_size(row, self.sizes))))
-        return made
+                return self._try(weights, write_plan(row, lines, choose_size(row, self.sizes)))
+
+        return RowsInFlight(
+            pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap),
+            start,
+            partial(self._unpack, waves),
+            lambda: list(map(cut_reference, waves, codes, references)),
+        )
 
     def _unpack(self, waves: Sequence[np.ndarray], row: Sequence[PackedChunk], samples: np.ndarray) -> None:
         """Copy a row's samples into its lines' waveforms, without those of contexts."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
 
 from ..codec.packing import PackedChunk
 
-# Whose samples are on their way to the host, in 16 MB of pinned memory each. Beyond them who begins waits, and makes no
-# frames meanwhile: 64 lines of 20 s have 15.
-MOST_ROWS = 16
+MOST_ROWS = 8  # that the device has at a time, a tenth of a second's work: 16 MB of pinned memory for each
+
+Row: TypeAlias = "Sequence[PackedChunk]"
 
 
 class InFlight(Protocol):
@@ -41,42 +41,49 @@ class Made:
 
 
 class RowsInFlight:
-    """Lines whose rows were launched on a device.
+    """Lines whose rows are launched on a device, MOST_ROWS at a time: the next ones when the first have been taken.
 
     Args:
+        rows: of the lines.
+        start: launches a row.
         unpack: copies a row's samples to the lines' waveforms.
         finish: returns the waveforms when all samples are there.
     """
 
     def __init__(
         self,
-        unpack: Callable[[Sequence[PackedChunk], np.ndarray], None],
+        rows: Iterable[Row],
+        start: Callable[[Row], SamplesInFlight],
+        unpack: Callable[[Row, np.ndarray], None],
         finish: Callable[[], list[np.ndarray]],
     ):
-        self._unpack, self._finish = unpack, finish
-        self._rows: deque[tuple[Sequence[PackedChunk], SamplesInFlight]] = deque()
-
-    def add(self, row: Sequence[PackedChunk], samples: SamplesInFlight) -> None:
-        """Note a row that was launched; wait for the first one if there are many."""
-        self._rows.append((row, samples))
-        if len(self._rows) > MOST_ROWS:
-            self._take()
+        self._start, self._unpack, self._finish = start, unpack, finish
+        self._waiting = deque(rows)
+        self._launched: deque[tuple[Row, SamplesInFlight]] = deque()
+        self._launch()
 
     def look(self) -> bool:
         """See ``InFlight``: one row at a time, which takes about as long as a frame of 64 lines."""
-        if self._rows and self._rows[0][1].is_ready:
+        if self._launched and self._launched[0][1].is_ready:
             self._take()
-        return not self._rows
+        return not self._launched
 
     def result(self) -> list[np.ndarray]:
         """See ``InFlight``."""
-        while self._rows:
+        while self._launched:
             self._take()
         return self._finish()
 
+    def _launch(self) -> None:
+        while self._waiting and len(self._launched) < MOST_ROWS:
+            row = self._waiting.popleft()
+            self._launched.append((row, self._start(row)))
+
     def _take(self) -> None:
-        row, samples = self._rows.popleft()
-        self._unpack(row, samples.wait())
+        row, samples = self._launched.popleft()
+        made = samples.wait()
+        self._launch()  # before the copy: the device has one row less
+        self._unpack(row, made)
 
 
 class SamplesInFlight:
