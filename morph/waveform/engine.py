@@ -108,10 +108,9 @@ class BatchCodec:
 
     def free(self) -> None:
         """Release graphs, buffers and views of the weights; the next decoding creates them again."""
-        if self._weights is not None and (device := self._weights.codebooks.device).type == "cuda":
-            self._own.on(
-                device
-            ).synchronize()  # rows may be in flight, of lines that nobody waits for any more
+        if self._weights is not None and self._weights.codebooks.is_cuda:
+            # Rows may be in flight, of lines that nobody waits for any more.
+            self._own.on(self._weights.codebooks.device).synchronize()
         if self._replays is not None:
             self._replays.forget()
         self._weights = None
