@@ -233,9 +233,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )
     table.add_argument("--lines", type=int, default=512)
     table.add_argument("--batch-size", type=int, default=64)
-    table.add_argument(
-        "--in-flight", type=int, help='of "server" and "ray", for each; default: twice the --batch-size'
-    )
+    table.add_argument("--in-flight", type=int, help="of servers, for each; default: twice the --batch-size")
     table.add_argument("--engines", nargs="+", choices=(SHARED, SERVER, SERVERS, RAY), default=[SHARED])
     add_simulated(table)
     table.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,8 @@ from .codec.whole import WholeCodec
 from .queue import Waiting
 from .speech import Chunk, Outcome
 from .standing import TOO_LATE, Standing
+
+log = logging.getLogger(__name__)
 
 PIECES_AHEAD = 4  # of a line: text that comes faster than it is spoken is not read beyond them
 SHORT = 400  # characters of a text that is cut at once
@@ -492,6 +495,13 @@ class LineState(TurnLine):
 
     def finish(self) -> None:
         """Tell the reader that the line is over."""
+        try:
+            self._finish()
+        except Exception as error:  # whatever it is, it is this line's, and its reader gets it
+            log.exception("a line could not be ended: its reader gets the error")
+            self.fail(error)
+
+    def _finish(self) -> None:
         self.waiting.close()
         keep, is_complete = self.speech.delivery.keep, not (self.is_live or self._sent.stopped)
         spoken = self._spoken() if keep or is_complete else None

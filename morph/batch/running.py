@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from bisect import insort
@@ -23,8 +22,6 @@ from .fitting import needed_rows
 from .line_state import LineState, Shared
 from .queue import BatchClosed, Queue, Waiting
 from .speech import Outcome
-
-log = logging.getLogger(__name__)
 
 # A batch without lines holds the model so long, because the next line would have to start another one.
 LINGER_S = 0.5
@@ -254,11 +251,7 @@ class Running:
         if ended:
             self._note_lines()
         for line in ended:  # all are released first: a reader who has all of its line may look at the status
-            try:
-                line.finish()
-            except Exception as error:  # whatever it is, it is this line's, and its reader gets it
-                log.exception("a line could not be ended: its reader gets the error")
-                line.fail(error)
+            line.finish()
         return [line for line in lines if line.number in self._lines]
 
     def _release(self, line: LineState) -> None:

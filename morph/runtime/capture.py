@@ -16,8 +16,6 @@ log = logging.getLogger(__name__)
 
 GRAPHS = "CUDA graphs"
 NO_CUDA = Fallback(GRAPHS, "no CUDA")
-
-
 HIGHEST = -5  # torch takes the highest priority that it and the device have
 
 

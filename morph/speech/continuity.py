@@ -10,9 +10,9 @@ from ..options import FRAME_RATE, GenerateOptions
 from ..text.duration import shortest_frames
 from ..voice.prompt import Context
 from ..voice.voice import Voice
-from ..words.path import traced_path
-from ..words.timing import PiecePath, match_words
+from ..words.timing import match_words
 from ..words.trace import Trace
+from ..words.traced import TracedPiece
 from .takes import ECHO, ENDS
 
 # 4 s: with the voice's tags the prompt fits into 64 positions, the shortest prefill that is captured.
@@ -65,8 +65,7 @@ def _last_words(model: Model, text: str, decoded: Decoded, trace: Trace) -> Cont
     """Return the last words that MOST_FRAMES hold; None if not one word begins in them."""
     assert model.alignment is not None
     spans = tuple(model.texts.spans(text))
-    piece = PiecePath(text, spans, tuple(traced_path(trace, len(spans))))
-    words, times = match_words(text, [piece], model.alignment.lead_s)
+    words, times = match_words(text, [TracedPiece(text, spans, trace).path], model.alignment.lead_s)
     first = len(decoded.codes) - MOST_FRAMES
     for word, time in zip(words, times, strict=True):
         if time is not None and (begin := int(time[0] * FRAME_RATE)) >= first and begin < len(decoded.codes):

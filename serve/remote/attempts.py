@@ -99,7 +99,7 @@ class Attempts:
         is_alone: whether it is waited for while nobody listens there, as no other one speaks its lines.
     """
 
-    def __init__(self, connection: Connection, is_alone: Callable[[], bool] = lambda: True):
+    def __init__(self, connection: Connection, is_alone: Callable[[], bool]):
         self._connection, self._is_alone = connection, is_alone
         self._uploads: dict[str, asyncio.Task[None]] = {}
         self._is_waited_for = False

@@ -51,7 +51,8 @@ RATE_HEADER = "x-speech-sample-rate"
 UPDATE = "update the program there, or the pack here"
 FRAMES_OFF = 3  # between the tokens and the length of the sound
 
-UNREACHED = (aiohttp.ClientConnectorError, *filter(None, [getattr(aiohttp, "ConnectionTimeoutError", None)]))
+CONNECTOR = aiohttp.ClientConnectorError
+UNREACHED = (CONNECTOR, getattr(aiohttp, "ConnectionTimeoutError", CONNECTOR))  # since 3.10
 
 TO_FLOAT = np.float32(1 / 32768)
 

@@ -377,14 +377,14 @@ def test_a_reader_that_leaves_before_a_first_frame_ends_its_own_line_only(
 
 
 def test_a_line_that_cannot_be_ended_ends_no_other(synthesizer, voice, monkeypatch, caplog) -> None:
-    finish = LineState.finish
+    finish = LineState._finish
 
     def fail(line: LineState) -> None:
         if line.speech.line.text == "Hello.":
             raise LookupError("of this line")
         finish(line)
 
-    monkeypatch.setattr(LineState, "finish", fail)
+    monkeypatch.setattr(LineState, "_finish", fail)
     with Batch(synthesizer, 2) as service:
         with synthesizer.session():
             failing = service.speak(Line("Hello.", voice), SHORT)
