@@ -480,7 +480,7 @@ class GraphRows:
         self.decoder._started[1].add_text(self._table.row(line), start, part)
 
     def step(self, stopped: Sequence[int]) -> bool:
-        self._ahead = len(stopped) < self._table.running
+        self._ahead = len(stopped) < self._table.running and self._goes_on
         if not self._ahead:
             return False
         rows = [self._table.row(line) for line in stopped]
@@ -497,6 +497,14 @@ class GraphRows:
         if self._split:  # while the device makes the codes: behind them the first sound would wait for it
             self.decoder._write_texts()
         return True
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether a line has frames to come beyond those in flight; where none is in flight, its guard says so."""
+        return not self._readback.waiting or any(
+            self._table.reached(line) - request.prompt.length < request.guard.max_frames
+            for line, request in self._lines.items()
+        )
 
     def _launch(self, positions: int, stopped: Sequence[int], began: Mapping[int, LineRequest]) -> None:
         """Make a frame, or the first part of one, have it copied, and let the lines get ready whose first it is."""

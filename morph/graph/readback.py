@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-LAG = 2  # how many frames the device is ahead of the host; this many are wasted when the last line ends
+# How many frames the device is ahead of the host; this many are wasted when the last line ends before its cap.
+LAG = 2
 
 
 class Readback:

@@ -64,6 +64,10 @@ class RowTable:
         """Return a line's row."""
         return self._rows[line]
 
+    def reached(self, line: int) -> int:
+        """Return the cache positions that a line takes up, with its frames in flight."""
+        return int(self._reached[self._rows[line]])
+
     def send(self, stopped: Sequence[int] = ()) -> None:
         """Note that a frame is in flight: of the lines in the rows now, but the stopped rows."""
         self._stopped = stopped

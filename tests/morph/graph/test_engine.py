@@ -220,6 +220,30 @@ def test_progress_and_ends_are_read_late_and_reported_correctly(load, monkeypatc
     assert len(made) <= max(len(one.codes) for one in ours) + LAG + 1, "more wasted frames than the lag"
 
 
+def test_no_frame_is_made_beyond_all_lines_caps(load, monkeypatch):
+    """The host knows a cap before it has read the frame that reaches it; another line may go on, or begin."""
+    model, made = load("tiny", "custom_voice"), []
+    monkeypatch.setattr(graph, "CapturedGraphs", AsOnGpu)
+    engine = GraphDecoder(2)
+    monkeypatch.setattr(
+        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
+    )
+
+    def frames_of(*caps: int) -> int:
+        made.clear()
+        prompts = prompts_of(model)[:1] * len(caps)
+        guards = [Guard(cap, False) for cap in caps]
+        lines = engine.decode(
+            model, line_requests(prompts, guards, [5] * len(caps)), GenerateOptions(5, GREEDY)
+        )
+        assert [(len(one.codes), one.ended) for one in lines] == [(cap, "cap") for cap in caps]
+        return len(made)
+
+    assert frames_of(9) == 9 and frames_of(1) == 1
+    assert frames_of(4, 9) == 9
+    assert frames_of(4, 4, 3) == 4 + 3, "the rows' next line begins when theirs have been read"
+
+
 def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
     model = load("tiny", "custom_voice")
     prompts, engine = prompts_of(model), GraphDecoder(4)
