@@ -11,6 +11,8 @@ from ..decode.rows import Frame
 
 NOBODY = -1  # the number of the line in a free row
 REFILL_SHARE = 8  # an eighth of the rows is refilled at a time: one prefill serves several lines
+# Frames that fewer free rows wait for others: about as long as an eighth of 64 rows takes to end, in lines of 10 s.
+REFILL_PATIENCE = 16
 # Up to this many lines, a new one's first frame is read at once, and where it is heard its samples are waited for. With
 # more, lines come with nearly every frame: the device would wait for the host each time.
 FIRST_AT_ONCE = 16
@@ -32,6 +34,7 @@ class RowTable:
         self._reached = np.zeros(rows, dtype=np.int64)
         self._stopped: Sequence[int] = ()  # rows without the last frame
         self._in_flight: deque[np.ndarray] = deque()
+        self._waited = 0  # frames that free rows have waited for others
 
     @property
     def running(self) -> int:
@@ -48,9 +51,16 @@ class RowTable:
         return int(max(self._reached.max(), max(held, default=0)))
 
     def room(self, waiting: int) -> int:
-        """Return how many of the waiting lines take rows now; none as long as few rows are free."""
+        """Return how many of the waiting lines take rows now; none as long as few rows are free, for some frames.
+
+        It is asked once before each frame for which lines wait.
+        """
         free = len(self._numbers) - self.running
-        return 0 if free < min(waiting, max(1, len(self._numbers) // REFILL_SHARE)) else min(waiting, free)
+        if free < min(waiting, max(1, len(self._numbers) // REFILL_SHARE)) and self._waited < REFILL_PATIENCE:
+            self._waited += free > 0
+            return 0
+        self._waited = 0
+        return min(waiting, free)
 
     def take(self, lines: Sequence[int], lengths: Sequence[int]) -> list[int]:
         """Give free rows to lines with prompts of these lengths; return the rows."""
