@@ -24,7 +24,7 @@ from .runtime.first_times import FirstTimes
 from .runtime.kept_threads import KeptThreads
 from .voice.prompt import PromptBuilder, SharedParts
 from .waveform.choose import Waveforms
-from .waveform.in_flight import InFlight, Made
+from .waveform.in_flight import InFlight, Made, take_all
 from .waveform.stream import LineCodec, StreamCodecs
 
 
@@ -187,7 +187,7 @@ class Engine:
         Raises:
             ValueError: for samples that are not finite.
         """
-        return self.begin_waveforms(model, choice, codes, references, on_chunk).result()
+        return take_all(self.begin_waveforms(model, choice, codes, references, on_chunk))
 
     def begin_waveforms(
         self,

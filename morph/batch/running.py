@@ -335,7 +335,7 @@ class Running:
     def wait(self) -> None:
         """See ``LineSource``: send what has been made, and wait for a reader, for text or for a line."""
         lines = len(self._lines)
-        if self._shared.whole.run():
+        if self._shared.whole.advance():
             return
         self._turns.send(self._heard, hurry=True)
         self._let_go()

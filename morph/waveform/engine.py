@@ -38,7 +38,7 @@ from ..model.weights.addresses import TensorAddresses
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
-from .in_flight import Row, RowsInFlight, SamplesInFlight
+from .in_flight import Row, RowsInFlight, SamplesInFlight, take_all
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class BatchCodec:
         Raises:
             ValueError: for samples that are not finite.
         """
-        return self.begin_waveforms(codes, references, on_chunk).result()
+        return take_all(self.begin_waveforms(codes, references, on_chunk))
 
     @torch.inference_mode()
     def begin_waveforms(
@@ -149,7 +149,7 @@ class BatchCodec:
     ) -> RowsInFlight:
         """As ``decode_waveforms``, without waiting for the device: it has the first rows to do when this returns.
 
-        ``on_chunk``: also called before the others, which are launched while the result is looked at.
+        ``on_chunk``: also called before the others, which are launched while the first are taken.
         """
         references = [None] * len(codes) if references is None else references
         lines = [_with_reference(line, reference) for line, reference in zip(codes, references, strict=True)]
@@ -164,10 +164,11 @@ class BatchCodec:
                 return self._try(weights, write_plan(row, lines, choose_size(row, self.sizes)))
 
         return RowsInFlight(
+            len(lines),
             pack_rows(list(cut_chunks([len(line) for line in lines])), self.sizes[-1], weights.gap),
             start,
             partial(self._unpack, waves),
-            lambda: list(map(cut_reference, waves, codes, references)),
+            lambda line: cut_reference(waves[line], codes[line], references[line]),
         )
 
     def _unpack(self, waves: Sequence[np.ndarray], row: Sequence[PackedChunk], samples: np.ndarray) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -18,72 +17,94 @@ Row: TypeAlias = "Sequence[PackedChunk]"
 
 
 class InFlight(Protocol):
-    """Waveforms of lines, some of which may still be computed."""
+    """Waveforms of lines, some of which may still be computed. Each is taken once, by the line's index."""
 
-    def look(self) -> bool:
-        """Take over a part of what the device has made; return whether ``result`` waits for nothing now."""
+    @property
+    def is_done(self) -> bool:
+        """Whether all have been taken."""
 
-    def result(self) -> list[np.ndarray]:
-        """Return float32 ``[T * 1920]`` for each line; ``NotFinite`` for samples that are not finite."""
+    def take(self, wait: bool = False) -> dict[int, np.ndarray]:
+        """Take over a part of what the device has made; return the waveforms that are complete by now.
+
+        ``wait``: for the next part. float32 ``[T * 1920]`` each; ``NotFinite`` for samples that are not finite.
+        """
 
 
-@dataclass(frozen=True)
+def take_all(made: InFlight) -> list[np.ndarray]:
+    """Return all waveforms, in the order of the lines; errors as ``InFlight.take``."""
+    waves = dict[int, np.ndarray]()
+    while not made.is_done:
+        waves |= made.take(wait=True)
+    return [waves[line] for line in sorted(waves)]
+
+
 class Made:
     """Waveforms that are there."""
 
-    waves: list[np.ndarray]
+    def __init__(self, waves: Sequence[np.ndarray]):
+        self._waves = dict(enumerate(waves))
 
-    def look(self) -> bool:
-        return True
+    @property
+    def is_done(self) -> bool:
+        return not self._waves
 
-    def result(self) -> list[np.ndarray]:
-        return self.waves
+    def take(self, wait: bool = False) -> dict[int, np.ndarray]:
+        waves, self._waves = self._waves, {}
+        return waves
 
 
 class RowsInFlight:
     """Lines whose rows are launched on a device, MOST_ROWS at a time: the next ones when the first have been taken.
 
     Args:
+        lines: how many; one without a chunk in a row is complete at once.
         rows: of the lines.
         start: launches a row.
         unpack: copies a row's samples to the lines' waveforms.
-        finish: returns the waveforms when all samples are there.
+        finish: returns a line's waveform when all its samples are there.
     """
 
     def __init__(
         self,
-        rows: Iterable[Row],
+        lines: int,
+        rows: Sequence[Row],
         start: Callable[[Row], SamplesInFlight],
         unpack: Callable[[Row, np.ndarray], None],
-        finish: Callable[[], list[np.ndarray]],
+        finish: Callable[[int], np.ndarray],
     ):
         self._start, self._unpack, self._finish = start, unpack, finish
+        self._chunks = Counter(placed.chunk.line for row in rows for placed in row)  # those that are missing
+        self._complete = [line for line in range(lines) if not self._chunks[line]]
         self._waiting = deque(rows)
         self._launched: deque[tuple[Row, SamplesInFlight]] = deque()
         self._launch()
 
-    def look(self) -> bool:
-        """See ``InFlight``: one row at a time, which takes about as long as a frame of 64 lines."""
-        if self._launched and self._launched[0][1].is_ready:
-            self._take()
-        return not self._launched
-
-    def result(self) -> list[np.ndarray]:
+    @property
+    def is_done(self) -> bool:
         """See ``InFlight``."""
-        while self._launched:
-            self._take()
-        return self._finish()
+        return not (self._launched or self._complete)
+
+    def take(self, wait: bool = False) -> dict[int, np.ndarray]:
+        """See ``InFlight``: one row at a time, which takes about as long as a frame of 64 lines."""
+        if self._launched and (wait or self._launched[0][1].is_ready):
+            self._take_row()
+        complete, self._complete = self._complete, []
+        return {line: self._finish(line) for line in complete}
 
     def _launch(self) -> None:
         while self._waiting and len(self._launched) < MOST_ROWS:
             row = self._waiting.popleft()
             self._launched.append((row, self._start(row)))
 
-    def _take(self) -> None:
+    def _take_row(self) -> None:
         row, samples = self._launched.popleft()
         made = samples.wait()
         self._launch()  # before the copy: the device has one row less
         self._unpack(row, made)
+        for placed in row:
+            self._chunks[placed.chunk.line] -= 1
+            if not self._chunks[placed.chunk.line]:
+                self._complete.append(placed.chunk.line)
 
 
 class SamplesInFlight:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias
@@ -13,14 +15,14 @@ import torch
 
 from ...model.finite import NotFinite
 from ...speech.piece import Piece
-from ...waveform.in_flight import InFlight, Made
+from ...waveform.in_flight import InFlight, take_all
 
 log = logging.getLogger(__name__)
 
 # A piece waits at most this many times as long as it takes to make, so that readers of other lines do not wait for it.
 PATIENCE = 5
-# Pieces that are judged and joined between two frames, so that the device does not wait for it.
-PASSED_ON = 3
+# So long pieces are judged between two frames, at least one of them: the device has some frames to make meanwhile.
+PASS_ON_S = 0.001
 SMOOTHING = 0.8  # share of what was measured before in the mean time of a frame
 
 Begin = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None]], InFlight]
@@ -53,7 +55,7 @@ class WholeCodec:
     def __init__(self, begin: Begin):
         self._begin = begin
         self._pieces: list[_Wanted] = []
-        self._made: tuple[list[_Wanted], InFlight] | None = None  # what the device makes now
+        self._making: _Making | None = None  # what the device makes now
         self._since = 0.0  # the first of the pieces waits
         self._frame_s = 0.0  # measured
 
@@ -85,76 +87,102 @@ class WholeCodec:
 
     @property
     def is_making(self) -> bool:
-        """Whether samples are being made."""
-        return self._made is not None
+        """Whether samples are being made, or have not been passed on."""
+        return self._making is not None
 
-    def run(self, most: int | None = None) -> bool:
-        """Make the samples of the pieces, of at most ``most``; return whether there was anything to make."""
-        made = self.collect(wait=True)
+    def run(self, most: int | None = None) -> None:
+        """Make the samples of the pieces, of at most ``most``, and pass them on."""
+        self._finish()
         frames = sum(_frames(*one) for one in self._pieces[:most])
         began = time.perf_counter()
-        if not self.start(most):
-            return made
-        self.collect(wait=True)
+        self.start(most)
+        self._finish()
         self._measure(frames, time.perf_counter() - began)
-        return True
 
-    def start(self, most: int | None = None) -> bool:
-        """Begin as ``run`` does, without waiting for the device; return whether there was anything to begin."""
-        self.collect(wait=True)
+    def start(self, most: int | None = None) -> None:
+        """Begin to make the samples of the pieces, of at most ``most``; those begun before are passed on first."""
+        self._finish()
         count = len(self._pieces) if most is None else most
         pieces, self._pieces = self._pieces[:count], self._pieces[count:]
         if not pieces:
-            return False
+            return
         self._since = time.perf_counter()
-        with self._each_alone(pieces):
-            self._made = pieces, self._begin_all(pieces)
-        return True
+        with self._each_alone(dict(enumerate(pieces))):
+            self._making = _Making(pieces, self._begin_all(pieces))
 
     def _begin_all(self, pieces: Sequence[_Wanted]) -> InFlight:
         codes = [piece.making.codes.part() for _, piece in pieces]
         return self._begin(codes, [_before(*one) for one in pieces])
 
-    def collect(self, wait: bool = False) -> bool:
-        """Pass on samples that were begun, if the device has made them; return whether it has.
+    def collect(self) -> None:
+        """Pass on some of the samples that the device has made; wait for none."""
+        self._pass_on(wait=False)
 
-        ``wait``: wait for it, and pass on all; otherwise a few at a time.
+    def advance(self) -> bool:
+        """Wait for the next samples, of what was begun or is begun now; return whether there are any to wait for.
+
+        A row of the codec has those of some pieces: their lines can end before others' samples are there.
         """
-        made, self._made = self._made, None
-        if made is None:
-            return False
-        pieces, making = made
-        with self._each_alone(pieces):
-            if not (wait or making.look()):
-                self._made = made
-                return False
-            waves, now = making.result(), len(pieces) if wait else PASSED_ON
-            if pieces[now:]:
-                self._made = pieces[now:], Made(waves[now:])
-            _pass_on(pieces[:now], waves[:now])
-        return True
+        if self._making is None:
+            self.start()
+        is_making = self.is_making
+        self._pass_on(wait=True)
+        return is_making
+
+    def _finish(self) -> None:
+        while self._making is not None:
+            self._pass_on(wait=True)
+
+    def _pass_on(self, wait: bool) -> None:
+        """Pass on samples as far as they are there. ``wait``: for the next ones; otherwise for PASS_ON_S."""
+        making, self._making = self._making, None
+        if making is None:
+            return
+        until = math.inf if wait else time.perf_counter() + PASS_ON_S
+        with self._each_alone(making.left):
+            making.take(wait)
+            while making.pass_on() and time.perf_counter() < until:
+                pass
+            self._making = making if making.left else None
 
     @contextmanager
-    def _each_alone(self, pieces: Sequence[_Wanted]) -> Iterator[None]:
+    def _each_alone(self, pieces: dict[int, _Wanted]) -> Iterator[None]:
         """Make each of these pieces by itself, at once, if there are samples that are not finite."""
         try:
             yield
         except NotFinite:
             log.warning("samples of a piece are not finite: each of %d is made by itself", len(pieces))
-            for one in pieces:
+            for line, piece in pieces.values():
                 try:
-                    _pass_on([one], self._begin_all([one]).result())
+                    [wave] = take_all(self._begin_all([(line, piece)]))
+                    line.take_samples(piece, wave)
                 except NotFinite as error:
-                    one[0].lose_samples(error)
+                    line.lose_samples(error)
 
     def _measure(self, frames: int, seconds: float) -> None:
         frame_s = seconds / max(1, frames)
         self._frame_s = SMOOTHING * self._frame_s + (1 - SMOOTHING) * frame_s if self._frame_s else frame_s
 
 
-def _pass_on(pieces: Sequence[_Wanted], waves: Sequence[np.ndarray]) -> None:
-    for (line, piece), wave in zip(pieces, waves, strict=True):
+class _Making:
+    """Pieces whose samples the device makes; ``left`` are those whose samples have not been passed on."""
+
+    def __init__(self, pieces: Sequence[_Wanted], in_flight: InFlight):
+        self.left = dict(enumerate(pieces))
+        self._in_flight, self._made = in_flight, deque[tuple[int, np.ndarray]]()
+
+    def take(self, wait: bool) -> None:
+        """Take over what the device has made; ``wait`` for the next of it."""
+        self._made.extend(self._in_flight.take(wait).items())
+
+    def pass_on(self) -> bool:
+        """Pass on the samples of a piece; return whether there were any."""
+        if not self._made:
+            return False
+        index, wave = self._made.popleft()
+        line, piece = self.left.pop(index)
         line.take_samples(piece, wave)
+        return True
 
 
 def _frames(line: Wants, piece: Piece) -> int:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec import whole as whole_module
-from qwen3_tts_morph.morph.batch.codec.whole import PASSED_ON, WholeCodec
+from qwen3_tts_morph.morph.batch.codec.whole import PASS_ON_S, WholeCodec
 from qwen3_tts_morph.morph.batch.queue import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.engine import Engine
@@ -134,15 +134,17 @@ class Wanting:
 
     reference = None
 
-    def __init__(self) -> None:
+    def __init__(self, clock: list[float] | None = None) -> None:
         self.made: list[Piece] = []
         self.lost: list[NotFinite] = []
+        self._clock, self.takes_s = clock or [0.0], 0.0
 
     def lose_samples(self, error: NotFinite) -> None:
         self.lost.append(error)
 
     def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
         self.made.append(piece)
+        self._clock[0] += self.takes_s
 
 
 class Codes:
@@ -177,62 +179,91 @@ def test_as_many_pieces_fit_as_readers_have_time_for(clock: list[float]) -> None
     codec, line = WholeCodec(begin), Wanting()
     codec.add(line, Codes(10))
     assert codec.fit(0.0) == 1, "what it takes is not known"
-    assert codec.run() and not codec.run() and len(line.made) == 1 and codec.waited_s == 0
+    codec.run()
+    assert len(line.made) == 1 and codec.waited_s == 0 and not codec.advance()
     for frames in (10, 20, 30):
         codec.add(line, Codes(frames))
     assert [codec.fit(seconds) for seconds in (-1.0, 0.05, 0.15, 0.35, 0.65)] == [0, 0, 1, 2, 3]
     clock[0] += 0.6  # more than five times what the first one takes
     assert codec.fit(-1.0) == 1 and codec.waited_s == pytest.approx(0.6)
-    assert codec.run(1) and codec.count == 2 and codec.fit(-1.0) == 0
+    codec.run(1)
+    assert codec.count == 2 and codec.fit(-1.0) == 0
 
 
 class Later:
-    """Samples that the device makes when the test says so."""
+    """Samples that the device makes when the test says so, of one piece after another or of all together."""
 
     def __init__(self, codes: list[torch.Tensor]):
-        self.is_made, self._waves = False, [np.zeros(len(one), np.float32) for one in codes]
+        self.made, self._waves = 0, dict(enumerate(np.zeros(len(one), np.float32) for one in codes))
 
-    def look(self) -> bool:
-        return self.is_made
+    @property
+    def is_done(self) -> bool:
+        return not self._waves
 
-    def result(self) -> list[np.ndarray]:
-        self.is_made = True
-        return self._waves
+    def take(self, wait: bool = False) -> dict[int, np.ndarray]:
+        self.made += wait
+        return {line: self._waves.pop(line) for line in [*self._waves] if line < self.made}
 
 
-def test_frames_go_on_while_the_device_makes_samples() -> None:
-    begun: list[Later] = []
+@pytest.fixture
+def begun() -> list[Later]:
+    return []
 
+
+@pytest.fixture
+def codec(begun: list[Later]) -> WholeCodec:
     def begin(codes, _):
         begun.append(Later(codes))
         return begun[-1]
 
-    codec, line = WholeCodec(begin), Wanting()
-    first, second, *many = (Codes(frames) for frames in range(1, 7))
-    codec.add(line, first)
-    assert codec.start() and codec.is_making and codec.count == 0
-    assert not codec.collect() and line.made == [], "it waits for nothing"
-    begun[0].is_made = True
-    assert codec.collect() and line.made == [first] and not codec.is_making
-    codec.add(line, second)
-    assert codec.start(), "and at the end for what is left"
-    assert codec.run() and line.made == [first, second] and not codec.run()
-    for piece in many:
+    return WholeCodec(begin)
+
+
+def test_frames_go_on_while_the_device_makes_samples(codec: WholeCodec, begun: list[Later], clock) -> None:
+    line = Wanting(clock)
+    pieces = [Codes(frames) for frames in range(1, 9)]
+    codec.add(line, pieces[0])
+    codec.start()
+    assert codec.is_making and codec.count == 0
+    codec.collect()
+    assert line.made == [] and codec.is_making, "it waits for nothing"
+    begun[0].made = 1
+    codec.collect()
+    assert line.made == pieces[:1] and not codec.is_making
+    for piece in pieces[1:]:
         codec.add(line, piece)
     codec.start()
-    begun[-1].is_made = True
-    assert codec.collect() and codec.is_making and line.made[2:] == many[:PASSED_ON], (
-        "a few between two frames"
-    )
-    assert codec.collect() and not codec.is_making and line.made[2:] == many
+    begun[1].made = 2
+    codec.collect()
+    assert line.made == pieces[:3] and codec.is_making, "others are still made"
+    line.takes_s, begun[1].made = 0.6 * PASS_ON_S, len(pieces)
+    codec.collect()
+    assert line.made == pieces[:5], "a few between two frames"
+    line.takes_s = 2 * PASS_ON_S
+    codec.collect()
+    assert line.made == pieces[:6], "at least one"
+    codec.run()
+    assert line.made == pieces and not codec.is_making
+
+
+def test_who_waits_gets_each_piece_when_it_is_there(codec: WholeCodec, begun: list[Later]) -> None:
+    line, pieces = Wanting(), [Codes(1), Codes(2), Codes(3)]
+    for piece in pieces:
+        codec.add(line, piece)
+    for count in (1, 2, 3):
+        assert codec.advance() and line.made == pieces[:count] and len(begun) == 1
+    assert not codec.is_making and not codec.advance()
 
 
 def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
     """Each piece is then made by itself, and only the line whose samples they are loses them."""
 
     class Broken(Later):
-        def look(self) -> bool:
-            raise NotFinite("of one of them")
+        def take(self, wait: bool = False) -> dict[int, np.ndarray]:
+            if self.made:
+                raise NotFinite("of one of them")
+            self.made = 1
+            return super().take()
 
     def begin(codes, _):
         if len(codes) > 1:
@@ -242,8 +273,12 @@ def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
         return Made([np.zeros(1, np.float32)])
 
     codec, good, bad = WholeCodec(begin), Wanting(), Wanting()
-    pieces = [Codes(1), Codes(2), Codes(3)]
-    for line, piece in zip((good, bad, good), pieces, strict=True):
+    pieces = [Codes(4), Codes(1), Codes(2), Codes(3)]
+    for line, piece in zip((good, good, bad, good), pieces, strict=True):
         codec.add(line, piece)
-    assert codec.start() and codec.collect() and not codec.is_making
-    assert good.made == [pieces[0], pieces[2]] and bad.made == [] and len(bad.lost) == 1
+    codec.start()
+    codec.collect()
+    assert good.made == pieces[:1] and codec.is_making
+    codec.collect()
+    assert not codec.is_making
+    assert good.made == [pieces[0], pieces[1], pieces[3]] and bad.made == [] and len(bad.lost) == 1

@@ -14,6 +14,7 @@ from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.waveform import engine as waveforms
 from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec, RowSettings
+from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, random_codes, signal_to_noise
 from tests.morph.recorded import Recordings, note_graphs
@@ -229,7 +230,7 @@ def test_an_unsupported_codec_is_decoded_by_upstreams_modules(checkpoint, caplog
     model.codec.decoder.config.attention_bias = True
     waveforms = Waveforms()
     for _ in range(2):
-        first, second = waveforms.begin_waveforms(model, lines, heard).result()
+        first, second = take_all(waveforms.begin_waveforms(model, lines, heard))
     assert np.array_equal(first, decode_waveform(model, lines[0], heard[0])) and len(second) == 0
     assert len(caplog.records) == 1 and "attention_bias True" in waveforms.fallback.why
 
@@ -309,7 +310,7 @@ def test_rows_run_beside_what_the_current_stream_gets_later(checkpoint):
     made = engine.begin_waveforms(lines)
     torch.cuda._sleep(20_000_000_000)  # 10 s: far longer than the rows
     later.record()
-    waves = made.result()
+    waves = take_all(made)
     assert behind.query(), "what the current stream had to do before comes first"
     assert not later.query(), "what it got afterwards is not waited for"
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(waves, alone, strict=True))

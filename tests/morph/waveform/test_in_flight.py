@@ -1,11 +1,12 @@
-"""A device has a few rows at a time, and who looks waits for none of them."""
+"""A device has a few rows at a time, who looks waits for none of them, and a line is there with its last row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from qwen3_tts_morph.morph.waveform.in_flight import MOST_ROWS, RowsInFlight
+from qwen3_tts_morph.morph.codec.packing import Chunk, PackedChunk
+from qwen3_tts_morph.morph.waveform.in_flight import MOST_ROWS, Made, RowsInFlight, take_all
 
 
 @dataclass
@@ -25,34 +26,53 @@ class Row:
         return np.array([self.number])
 
 
+def row_of(*lines: int) -> list[PackedChunk]:
+    return [PackedChunk(Chunk(line, 0, 0, 1), 0) for line in lines]
+
+
+def waves_of(made: dict[int, np.ndarray]) -> dict[int, int]:
+    return {line: int(wave[0]) for line, wave in made.items()}
+
+
 def test_rows_are_launched_as_those_before_them_are_taken() -> None:
+    rows = [row_of(number) for number in range(10)]
     launched, done, waited, unpacked = [], [], [], []
 
     def start(row):
-        launched.append(row)
-        return Row(row, done, waited)
+        launched.append(rows.index(row))
+        return Row(launched[-1], done, waited)
 
     def unpack(row, samples):
-        assert samples.tolist() == [row] and len(launched) == min(10, MOST_ROWS + len(unpacked) + 1)
-        unpacked.append(row)
+        assert samples.tolist() == [rows.index(row)] and len(launched) == min(
+            10, MOST_ROWS + len(unpacked) + 1
+        )
+        unpacked.append(rows.index(row))
 
-    made = RowsInFlight(range(10), start, unpack, lambda: ["waves"])
-    assert launched == list(range(MOST_ROWS)) and not made.look() and not waited, "nothing is ready"
+    made = RowsInFlight(10, rows, start, unpack, lambda line: np.array([10 * line]))
+    assert launched == list(range(MOST_ROWS)) and not made.take() and not waited, "nothing is ready"
     done += [0, 1]
-    assert not made.look() and unpacked == [0], "one at a time"
-    assert not made.look() and not made.look() and unpacked == [0, 1] and launched == list(range(10))
+    assert waves_of(made.take()) == {0: 0} and unpacked == [0], "one at a time"
+    assert waves_of(made.take()) == {1: 10} and not made.take() and launched == list(range(10))
     done += range(2, 10)
-    assert [made.look() for _ in range(8)] == [False] * 7 + [True]
-    assert made.look() and made.result() == ["waves"] and waited == unpacked == list(range(10))
+    assert [*map(waves_of, (made.take() for _ in range(7)))] == [{line: 10 * line} for line in range(2, 9)]
+    assert not made.is_done and waves_of(made.take()) == {9: 90} and made.is_done and not made.take()
+    assert waited == unpacked == list(range(10))
+
+
+def test_a_line_is_complete_with_its_last_chunk_and_one_without_at_once() -> None:
+    rows = [row_of(2, 0), row_of(0, 3), row_of(0)]
+    made = RowsInFlight(
+        4, rows, lambda row: Row(rows.index(row), [], []), lambda *_: None, lambda line: np.array([line])
+    )
+    assert list(made.take()) == [1] and not made.take()
+    assert [list(made.take(wait=True)) for _ in rows] == [[2], [3], [0]] and made.is_done
 
 
 def test_who_wants_the_result_waits_for_all_rows() -> None:
-    launched, waited = [], []
-
-    def start(row):
-        launched.append(row)
-        return Row(row, [], waited)
-
-    made = RowsInFlight(range(20), start, lambda *_: None, lambda: ["waves"])
-    assert made.result() == ["waves"] and launched == waited == list(range(20))
-    assert RowsInFlight([], start, lambda *_: None, lambda: []).look()
+    rows, waited = [row_of(number, 0) for number in range(1, 21)], []
+    made = RowsInFlight(
+        21, rows, lambda row: Row(rows.index(row), [], waited), lambda *_: None, lambda line: np.array([line])
+    )
+    assert [int(wave[0]) for wave in take_all(made)] == list(range(21)) and waited == list(range(20))
+    assert RowsInFlight(0, [], Row, lambda *_: None, np.zeros).is_done
+    assert take_all(Made([np.zeros(2), np.zeros(1)]))[0].shape == (2,) and take_all(Made([])) == []
