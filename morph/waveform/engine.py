@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -100,6 +101,7 @@ class BatchCodec:
         self.fallback: Fallback | None = None
         self._rows = rows or RowSettings()
         self._captures, self._own = captures or CaptureStream(), CaptureStream()
+        self._copying = ThreadPoolExecutor(1, "codec samples")
         self._replays: CapturedGraphs | None = None
         self._weights: CodecWeights | None = None
         self._seen: set[int] = set()
@@ -169,6 +171,7 @@ class BatchCodec:
             start,
             partial(self._unpack, waves),
             lambda line: cut_reference(waves[line], codes[line], references[line]),
+            self._copying,
         )
 
     def _unpack(self, waves: Sequence[np.ndarray], row: Sequence[PackedChunk], samples: np.ndarray) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -54,7 +55,7 @@ class Made:
 
 
 class RowsInFlight:
-    """Lines whose rows are launched on a device, MOST_ROWS at a time: the next ones when the first have been taken.
+    """Lines whose rows are launched on a device, MOST_ROWS at a time: the next ones when the first have been made.
 
     Args:
         lines: how many; one without a chunk in a row is complete at once.
@@ -62,6 +63,7 @@ class RowsInFlight:
         start: launches a row.
         unpack: copies a row's samples to the lines' waveforms.
         finish: returns a line's waveform when all its samples are there.
+        copying: where ``unpack`` runs. Into fresh memory it takes longer than a frame, and needs no Python.
     """
 
     def __init__(
@@ -71,23 +73,28 @@ class RowsInFlight:
         start: Callable[[Row], SamplesInFlight],
         unpack: Callable[[Row, np.ndarray], None],
         finish: Callable[[int], np.ndarray],
+        copying: Executor,
     ):
-        self._start, self._unpack, self._finish = start, unpack, finish
+        self._start, self._unpack, self._finish, self._pool = start, unpack, finish, copying
         self._chunks = Counter(placed.chunk.line for row in rows for placed in row)  # those that are missing
         self._complete = [line for line in range(lines) if not self._chunks[line]]
         self._waiting = deque(rows)
         self._launched: deque[tuple[Row, SamplesInFlight]] = deque()
+        self._copying: deque[tuple[Row, Future[None]]] = deque()
         self._launch()
 
     @property
     def is_done(self) -> bool:
         """See ``InFlight``."""
-        return not (self._launched or self._complete)
+        return not (self._launched or self._copying or self._complete)
 
     def take(self, wait: bool = False) -> dict[int, np.ndarray]:
-        """See ``InFlight``: one row at a time, which takes about as long as a frame of 64 lines."""
-        if self._launched and (wait or self._launched[0][1].is_ready):
-            self._take_row()
+        """See ``InFlight``; the parts are rows."""
+        wait = wait and not self._complete
+        if self._launched and (self._launched[0][1].is_ready or (wait and not self._copying)):
+            self._copy()
+        if self._copying and (wait or self._copying[0][1].done()):
+            self._end_copy()
         complete, self._complete = self._complete, []
         return {line: self._finish(line) for line in complete}
 
@@ -96,11 +103,16 @@ class RowsInFlight:
             row = self._waiting.popleft()
             self._launched.append((row, self._start(row)))
 
-    def _take_row(self) -> None:
+    def _copy(self) -> None:
+        """Have the samples of the first row copied, which the device has made or makes now."""
         row, samples = self._launched.popleft()
-        made = samples.wait()
-        self._launch()  # before the copy: the device has one row less
-        self._unpack(row, made)
+        self._copying.append((row, self._pool.submit(self._unpack, row, samples.wait())))
+        self._launch()
+
+    def _end_copy(self) -> None:
+        """Note the lines that are complete with the row whose copy was the first to begin."""
+        row, copy = self._copying.popleft()
+        copy.result()
         for placed in row:
             self._chunks[placed.chunk.line] -= 1
             if not self._chunks[placed.chunk.line]:
