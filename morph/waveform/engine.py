@@ -101,7 +101,6 @@ class BatchCodec:
         self.fallback: Fallback | None = None
         self._rows = rows or RowSettings()
         self._captures, self._own = captures or CaptureStream(), CaptureStream()
-        self._copying = ThreadPoolExecutor(1, "codec samples")
         self._replays: CapturedGraphs | None = None
         self._weights: CodecWeights | None = None
         self._seen: set[int] = set()
@@ -171,7 +170,7 @@ class BatchCodec:
             start,
             partial(self._unpack, waves),
             lambda line: cut_reference(waves[line], codes[line], references[line]),
-            self._copying,
+            ThreadPoolExecutor(1, "codec samples"),  # its thread ends with what is returned
         )
 
     def _unpack(self, waves: Sequence[np.ndarray], row: Sequence[PackedChunk], samples: np.ndarray) -> None:
