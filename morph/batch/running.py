@@ -212,13 +212,11 @@ class Running:
         Where somebody does, only as many as are made before a reader would run dry.
         """
         whole = self._shared.whole
-        if not whole.count:
+        if not whole.count or whole.is_making:  # a reader would wait for all that are being made
             return 0
         if heard := [line for line in self._heard if not line.is_starved]:
             empty_at = min(math.inf if line.ended else line.chunks.empty_at for line in heard)
             return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
-        if whole.is_making:
-            return 0
         if self.most is None:
             gathered = whole.waited_s >= GATHER_S
         else:

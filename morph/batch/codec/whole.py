@@ -91,17 +91,16 @@ class WholeCodec:
         return self._making is not None
 
     def run(self, most: int | None = None) -> None:
-        """Make the samples of the pieces, of at most ``most``, and pass them on."""
-        self._finish()
+        """Make the samples of the pieces, of at most ``most``, and pass them on; none are being made."""
         frames = sum(_frames(*one) for one in self._pieces[:most])
         began = time.perf_counter()
         self.start(most)
-        self._finish()
+        while self.is_making:
+            self._pass_on(wait=True)
         self._measure(frames, time.perf_counter() - began)
 
     def start(self, most: int | None = None) -> None:
-        """Begin to make the samples of the pieces, of at most ``most``; those begun before are passed on first."""
-        self._finish()
+        """Begin to make the samples of the pieces, of at most ``most``; none are being made."""
         count = len(self._pieces) if most is None else most
         pieces, self._pieces = self._pieces[:count], self._pieces[count:]
         if not pieces:
@@ -123,15 +122,11 @@ class WholeCodec:
 
         A row of the codec has those of some pieces: their lines can end before others' samples are there.
         """
-        if self._making is None:
+        if not self.is_making:
             self.start()
         is_making = self.is_making
         self._pass_on(wait=True)
         return is_making
-
-    def _finish(self) -> None:
-        while self._making is not None:
-            self._pass_on(wait=True)
 
     def _pass_on(self, wait: bool) -> None:
         """Pass on samples as far as they are there. ``wait``: for the next ones; otherwise for PASS_ON_S."""

@@ -242,8 +242,9 @@ def test_frames_go_on_while_the_device_makes_samples(codec: WholeCodec, begun: l
     line.takes_s = 2 * PASS_ON_S
     codec.collect()
     assert line.made == pieces[:6], "at least one"
-    codec.run()
-    assert line.made == pieces and not codec.is_making
+    while codec.is_making:
+        codec.collect()
+    assert line.made == pieces
 
 
 def test_who_waits_gets_each_piece_when_it_is_there(codec: WholeCodec, begun: list[Later]) -> None:
@@ -253,6 +254,31 @@ def test_who_waits_gets_each_piece_when_it_is_there(codec: WholeCodec, begun: li
     for count in (1, 2, 3):
         assert codec.advance() and line.made == pieces[:count] and len(begun) == 1
     assert not codec.is_making and not codec.advance()
+
+
+def test_who_hears_a_line_does_not_wait_for_samples_that_a_device_makes(
+    synthesizer, voice: Voice, monkeypatch, begun: list[Later]
+) -> None:
+    monkeypatch.setattr(
+        synthesizer.engine,
+        "begin_waveforms",
+        lambda _, __, codes, *___, **____: begun.append(Later(codes)) or begun[-1],
+    )
+    with Batch(synthesizer, 3) as batch:
+        endless = batch.speak(Line(ENDLESS, voice), LONG, COMPLETE)
+        first = batch.speak(Line("Hello there.", voice), SHORT, COMPLETE)
+        wait_until(lambda: len(begun) == 1)
+        heard = batch.speak(Line(ENDLESS, voice), LONG)
+        second = batch.speak(Line("Hello there.", voice), SHORT, COMPLETE)
+        wait_until(lambda: second.is_coded and heard.progress.done > 0)
+        wait_for_frames(batch)
+        assert begun[0].made == 0 and len(begun) == 1, "nobody waited for the device"
+        begun[0].made = 1
+        assert first.result().report.frames
+        wait_until(lambda: len(begun) == 2)
+        assert second.result().report.frames
+        for one in (endless, heard):
+            one.cancel()
 
 
 def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
