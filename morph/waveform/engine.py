@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -170,7 +169,6 @@ class BatchCodec:
             start,
             partial(self._unpack, waves),
             lambda line: cut_reference(waves[line], codes[line], references[line]),
-            ThreadPoolExecutor(1, "codec samples"),  # its thread ends with what is returned
         )
 
     def _unpack(self, waves: Sequence[np.ndarray], row: Sequence[PackedChunk], samples: np.ndarray) -> None:

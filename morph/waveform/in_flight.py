@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -57,13 +57,15 @@ class Made:
 class RowsInFlight:
     """Lines whose rows are launched on a device, MOST_ROWS at a time: the next ones when the first have been made.
 
+    Samples are copied in a thread, which ends with this object: into fresh memory a row takes longer than a frame of 64
+    lines, and needs no Python.
+
     Args:
         lines: how many; one without a chunk in a row is complete at once.
         rows: of the lines.
         start: launches a row.
         unpack: copies a row's samples to the lines' waveforms.
         finish: returns a line's waveform when all its samples are there.
-        copying: where ``unpack`` runs. Into fresh memory it takes longer than a frame, and needs no Python.
     """
 
     def __init__(
@@ -73,9 +75,9 @@ class RowsInFlight:
         start: Callable[[Row], SamplesInFlight],
         unpack: Callable[[Row, np.ndarray], None],
         finish: Callable[[int], np.ndarray],
-        copying: Executor,
     ):
-        self._start, self._unpack, self._finish, self._pool = start, unpack, finish, copying
+        self._start, self._unpack, self._finish = start, unpack, finish
+        self._thread = ThreadPoolExecutor(1, "codec samples")
         self._chunks = Counter(placed.chunk.line for row in rows for placed in row)  # those that are missing
         self._complete = [line for line in range(lines) if not self._chunks[line]]
         self._waiting = deque(rows)
@@ -106,7 +108,7 @@ class RowsInFlight:
     def _copy(self) -> None:
         """Have the samples of the first row copied, which the device has made or makes now."""
         row, samples = self._launched.popleft()
-        self._copying.append((row, self._pool.submit(self._unpack, row, samples.wait())))
+        self._copying.append((row, self._thread.submit(self._unpack, row, samples.wait())))
         self._launch()
 
     def _end_copy(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.codec.packing import Chunk, PackedChunk
+from qwen3_tts_morph.morph.waveform import in_flight as module
 from qwen3_tts_morph.morph.waveform.in_flight import MOST_ROWS, Made, RowsInFlight, take_all
 
 
@@ -29,11 +30,11 @@ class Row:
         return np.array([self.number])
 
 
-class Copying(Executor):
-    """Copies at once, or when it is told so."""
+class Copying:
+    """A thread that copies at once, or when it is told so."""
 
-    def __init__(self, later: bool = False):
-        self._later, self.waiting = later, list[Callable[[], None]]()
+    def __init__(self) -> None:
+        self.later, self.waiting = False, list[Callable[[], None]]()
 
     def submit(self, function, /, *args):
         future: Future[None] = Future()
@@ -45,7 +46,7 @@ class Copying(Executor):
                 future.set_exception(error)
 
         self.waiting.append(copy)
-        if not self._later:
+        if not self.later:
             self.copy()
         return future
 
@@ -61,18 +62,18 @@ def waves_of(made: dict[int, np.ndarray]) -> dict[int, int]:
     return {line: int(wave[0]) for line, wave in made.items()}
 
 
-def in_flight(
-    lines: int,
-    rows: list[list[PackedChunk]],
-    copying: Copying | None = None,
-    done=(),
-    waited=None,
-    unpack=lambda *_: None,
-):
+@pytest.fixture(autouse=True)
+def copying(monkeypatch: pytest.MonkeyPatch) -> Copying:
+    made = Copying()
+    monkeypatch.setattr(module, "ThreadPoolExecutor", lambda *_: made)
+    return made
+
+
+def in_flight(lines: int, rows: list[list[PackedChunk]], done=(), waited=None, unpack=lambda *_: None):
     def start(row):
         return Row(rows.index(row), done, [] if waited is None else waited)
 
-    return RowsInFlight(lines, rows, start, unpack, lambda line: np.array([line]), copying or Copying())
+    return RowsInFlight(lines, rows, start, unpack, lambda line: np.array([line]))
 
 
 def test_rows_are_launched_as_those_before_them_are_taken() -> None:
@@ -87,7 +88,7 @@ def test_rows_are_launched_as_those_before_them_are_taken() -> None:
         assert samples.tolist() == [rows.index(row)]
         unpacked.append(rows.index(row))
 
-    made = RowsInFlight(10, rows, start, unpack, lambda line: np.array([10 * line]), Copying())
+    made = RowsInFlight(10, rows, start, unpack, lambda line: np.array([10 * line]))
     assert launched == list(range(MOST_ROWS)) and not made.take() and not waited, "nothing is ready"
     done += [0, 1]
     assert waves_of(made.take()) == {0: 0} and unpacked == [0], "one at a time"
@@ -113,9 +114,9 @@ def test_who_wants_the_result_waits_for_all_rows() -> None:
     assert take_all(Made([np.zeros(2), np.zeros(1)]))[0].shape == (2,) and take_all(Made([])) == []
 
 
-def test_copies_are_not_waited_for_by_who_only_looks() -> None:
-    rows, copying, done = [row_of(0), row_of(1)], Copying(later=True), [0]
-    made = in_flight(2, rows, copying, done)
+def test_copies_are_not_waited_for_by_who_only_looks(copying: Copying) -> None:
+    rows, copying.later, done = [row_of(0), row_of(1)], True, [0]
+    made = in_flight(2, rows, done)
     assert not made.take() and len(copying.waiting) == 1, "the device has made it, and it is being copied"
     assert not made.take()
     copying.copy()

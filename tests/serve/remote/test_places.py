@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import aiohttp
+import numpy as np
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
@@ -25,6 +26,7 @@ from tests.serve.conftest import listening
 
 SHORT = GenerateOptions(sampling=Sampling(max_seconds=0.5), retries=0)
 KEY = "correct-horse"
+ROUNDING = 2**-14  # two steps of a sound of 16 bits
 
 
 @pytest.fixture
@@ -65,7 +67,10 @@ def test_lines_are_shared_by_what_each_server_takes(farm) -> None:
         assert "up to 8 lines in flight" in said and f"{made[server.url]} lines on {server.url}" in said
         with RemoteSpeaks(alone) as speaks:
             again = speak(speaks, lines_for(speaks, 24))
-            assert all((one.waveform == two.waveform).all() for one, two in zip(spoken, again, strict=True))
+            for one, two in zip(
+                spoken, again, strict=True
+            ):  # a CPU rounds by how many share a row of the codec
+                np.testing.assert_allclose(one.waveform, two.waveform, atol=ROUNDING)
             assert not any(one.report.device for one in again)
 
 
