@@ -118,15 +118,15 @@ class WholeCodec:
         self._pass_on(wait=False)
 
     def advance(self) -> bool:
-        """Wait for the next samples, of what was begun or is begun now; return whether there are any to wait for.
+        """Wait for the next samples, of what was begun or is begun now; return whether there were any to wait for.
 
         A row of the codec has those of some pieces: their lines can end before others' samples are there.
         """
+        wanted = self.is_making or bool(self._pieces)
         if not self.is_making:
             self.start()
-        is_making = self.is_making
         self._pass_on(wait=True)
-        return is_making
+        return wanted
 
     def _pass_on(self, wait: bool) -> None:
         """Pass on samples as far as they are there. ``wait``: for the next ones; otherwise for PASS_ON_S."""

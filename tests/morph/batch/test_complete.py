@@ -308,3 +308,15 @@ def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
     codec.collect()
     assert not codec.is_making
     assert good.made == [pieces[0], pieces[1], pieces[3]] and bad.made == [] and len(bad.lost) == 1
+
+
+def test_a_piece_that_is_not_finite_at_once_was_waited_for() -> None:
+    """Its line is looked at again: it may end, or want another take."""
+
+    def begin(*_):
+        raise NotFinite("of this one")
+
+    codec, line = WholeCodec(begin), Wanting()
+    codec.add(line, Codes(1))
+    assert codec.advance() and len(line.lost) == 1
+    assert not codec.advance() and not codec.is_making
