@@ -75,7 +75,7 @@ class RowTable:
         return self._rows[line]
 
     def reached(self, line: int) -> int:
-        """Return the cache positions that a line takes up, with its frames in flight."""
+        """Return how many cache positions a line uses, including its frames in flight."""
         return int(self._reached[self._rows[line]])
 
     def send(self, stopped: Sequence[int] = ()) -> None:

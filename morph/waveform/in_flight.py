@@ -57,8 +57,8 @@ class Made:
 class RowsInFlight:
     """Lines whose rows are launched on a device, MOST_ROWS at a time: the next ones when the first have been made.
 
-    Samples are copied in a thread, which ends with this object: into fresh memory a row takes longer than a frame of 64
-    lines, and needs no Python.
+    A thread, which ends with this object, copies the samples: for a row this takes longer than a frame of 64 lines, as
+    the memory is fresh, and it needs no Python.
 
     Args:
         lines: how many; one without a chunk in a row is complete at once.

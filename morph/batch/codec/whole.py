@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias
 
@@ -106,7 +106,7 @@ class WholeCodec:
         if not pieces:
             return
         self._since = time.perf_counter()
-        with self._each_alone(dict(enumerate(pieces))):
+        with self._each_alone(pieces):
             self._making = _Making(pieces, self._begin_all(pieces))
 
     def _begin_all(self, pieces: Sequence[_Wanted]) -> InFlight:
@@ -134,20 +134,20 @@ class WholeCodec:
         if making is None:
             return
         until = math.inf if wait else time.perf_counter() + PASS_ON_S
-        with self._each_alone(making.left):
+        with self._each_alone(making.left.values()):
             making.take(wait)
             while making.pass_on() and time.perf_counter() < until:
                 pass
             self._making = making if making.left else None
 
     @contextmanager
-    def _each_alone(self, pieces: dict[int, _Wanted]) -> Iterator[None]:
+    def _each_alone(self, pieces: Collection[_Wanted]) -> Iterator[None]:
         """Make each of these pieces by itself, at once, if there are samples that are not finite."""
         try:
             yield
         except NotFinite:
             log.warning("samples of a piece are not finite: each of %d is made by itself", len(pieces))
-            for line, piece in pieces.values():
+            for line, piece in pieces:
                 try:
                     [wave] = take_all(self._begin_all([(line, piece)]))
                     line.take_samples(piece, wave)

@@ -51,6 +51,15 @@ RECORDED = [
 ]
 
 
+def note_frames(engine: GraphDecoder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets an item with every whole frame that the engine makes from now on."""
+    made: list[int] = []
+    monkeypatch.setattr(
+        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
+    )
+    return made
+
+
 @pytest.mark.parametrize(
     ("shape", "seq_groups", "rows", "sampling"),
     pairwise(
@@ -129,10 +138,8 @@ def test_refilling_keeps_all_rows_busy(load, monkeypatch, recorded):
     if recorded:
         monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     prompts = prompts_of(model, rows=[2] * 9)
-    engine, made = GraphDecoder(4), []
-    monkeypatch.setattr(
-        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
-    )
+    engine = GraphDecoder(4)
+    made = note_frames(engine, monkeypatch)
     guards = [Guard(20, False) for _ in prompts]
     decoded = engine.decode(model, line_requests(prompts, guards, list(range(9))), GenerateOptions(1, GREEDY))
     work = sum(len(one.codes) for one in decoded)
@@ -208,10 +215,7 @@ def test_progress_and_ends_are_read_late_and_reported_correctly(load, monkeypatc
     guards = [Guard(30, False) for _ in prompts]
     theirs = eager_lines(model, prompts, 5, Sampling(), SEEDS, monkeypatch, on_frame=told[0].append)
     engine = GraphDecoder(4)
-    made = []
-    monkeypatch.setattr(
-        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
-    )
+    made = note_frames(engine, monkeypatch)
     ours = engine.decode(
         model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()), told[1].append
     )
@@ -222,12 +226,9 @@ def test_progress_and_ends_are_read_late_and_reported_correctly(load, monkeypatc
 
 def test_no_frame_is_made_beyond_all_lines_caps(load, monkeypatch):
     """The host knows a cap before it has read the frame that reaches it; another line may go on, or begin."""
-    model, made = load("tiny", "custom_voice"), []
+    model, engine = load("tiny", "custom_voice"), GraphDecoder(2)
     monkeypatch.setattr(graph, "CapturedGraphs", AsOnGpu)
-    engine = GraphDecoder(2)
-    monkeypatch.setattr(
-        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
-    )
+    made = note_frames(engine, monkeypatch)
 
     def frames_of(*caps: int) -> int:
         made.clear()
@@ -326,10 +327,8 @@ def test_a_first_frame_that_is_heard_is_not_read_late_and_changes_no_code(load, 
     prompts = prompts_of(model)
     alone = [graph_lines(model, [prompt], 5, Sampling(), [3])[0] for prompt in prompts]
     monkeypatch.setattr(graph, "CapturedGraphs", AsOnGpu)
-    engine, made, heard = GraphDecoder(2), [], [[] for _ in prompts]
-    monkeypatch.setattr(
-        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
-    )
+    engine, heard = GraphDecoder(2), [[] for _ in prompts]
+    made = note_frames(engine, monkeypatch)
 
     def listen(line: int):
         return (lambda _: heard[line].append(len(made))) if listener else None
