@@ -273,7 +273,8 @@ def _run(running: Running, queue: Queue) -> None:
         lines = running.lines
         if not lines:
             raise
-        log.exception("a running batch failed with %d lines", len(lines))
+        if not isinstance(error, BatchClosed):  # closing it is no failure
+            log.exception("a running batch failed with %d lines", len(lines))
         for line in lines:
             if not _retry(line, queue, error, alone=len(lines) == 1):
                 line.fail(error)

@@ -138,6 +138,7 @@ class LineState(TurnLine):
     def _begin(self) -> None:
         if self._text is None:
             self.parts.cut()
+            self.speech.progress.pieces = len(self.parts.pieces)
             self.speech.progress.expected = self.parts.expected
             if self.is_live:
                 self._add_pieces(0)
@@ -295,7 +296,12 @@ class LineState(TurnLine):
         for piece in self.parts.pieces[begin:]:
             piece.making.silence = round(piece.pause_s * self.parts.model.sample_rate)
             self.chunks.add_piece(piece.making)
-        self.speech.progress.expected = max(self.speech.progress.expected, self.parts.expected)
+        progress, chars = (
+            self.speech.progress,
+            len(str(self.speech.line.text)) if self.waiting.reader is None else 0,
+        )
+        progress.expected = max(progress.expected, self.parts.expected)
+        progress.pieces = max(len(self.parts.pieces), chars // (self.parts.limit or SHORT))
 
     def next_requests(self) -> Iterator[tuple[Piece, LineRequest]]:
         """Yield the pieces that are to be decoded now, each with its request."""

@@ -180,9 +180,12 @@ class Running:
 
     def _drop_cancelled(self) -> None:
         """End the pieces of lines that are to end before they have a row."""
-        for one in [one for one in self._ready if one.request.is_cancelled]:
-            self._ready = [other for other in self._ready if other is not one]
-            one.request.end("cancelled")
+        waiting, self._ready = self._ready, []
+        for one in waiting:
+            if one.request.is_cancelled:
+                one.request.end("cancelled")
+            else:
+                self._ready.append(one)
 
     @property
     def _goes_on(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,11 +12,11 @@ import torch
 
 from ..batch.speaks import Speaks
 from ..batch.speech import Delivery, OutOfService, Speech
-from ..options import GenerateOptions
+from ..options import FRAME_RATE, GenerateOptions
 from ..runtime.bell import Bell
 from ..runtime.collector import older_objects_spared
 from ..speech.lines import Line, Spoken, check_complete, failed_line
-from ..speech.progress import OnFrame
+from ..speech.progress import Estimate, OnFrame, in_words
 from ..speech.takes import ENDS
 from ..text.duration import likely_frames
 from .cache import DamagedLine, Kept, LineCache
@@ -23,6 +24,8 @@ from .word_check import RememberedEar, WordCheck
 
 log = logging.getLogger(__name__)
 
+# A longer text is not kept: for its key it would be written out first, which takes long and cannot be cancelled.
+MOST_KEPT_CHARS = 100_000
 LOOKS_EVERY_S = 0.05  # for progress, and for a user who cancels; a line that ends is noticed at once
 
 
@@ -162,7 +165,12 @@ class _Way:
         for line in lines:
             # Keys take time, as texts are written out for them: a user may cancel here.
             self.listener.on_frame(0, 1)
-            key = None if self.cache is None else self.speaks.key(line, self.options)
+            is_long = len(str(line.text)) > MOST_KEPT_CHARS
+            if is_long:
+                hours = in_words(likely_frames(str(line.text)) / FRAME_RATE)
+                log.warning("a line is about %s of speech: it is not kept for later runs", hours)
+                self.listener.on_phase(f"LONG TEXT: about {hours} of speech")
+            key = None if is_long or self.cache is None else self.speaks.key(line, self.options)
             places.append(_Place(self.cache, key, self.options.retries).look(line))
         return _Run(self, lines, places).run()
 
@@ -183,7 +191,8 @@ class _Run:
         self._speeches: dict[int, Speech] = {}  # of the lines that are not ready
         self._ready: dict[int, Spoken] = {}
         self._failed: dict[int, Exception] = {}
-        self._frames = 0  # of the speeches that have ended
+        self._frames = self._made = 0  # of the speeches that have ended, and how many these are
+        self._estimate, self._phase = Estimate(), ""
         # The line that is heard, or comes next; where nobody listens, none.
         self._turn = 0 if way.listener.hears_sound else len(lines)
         self._is_begun = False  # whether something of it was heard
@@ -214,8 +223,6 @@ class _Run:
         """Queue the lines that are missing."""
         missing = [index for index in range(len(self._lines)) if index not in self._ready]
         self._queue(missing, live=self._way.listener.hears_sound)
-        if missing:
-            self._way.listener.on_phase(f"speaking {len(missing)} line{'' if len(missing) == 1 else 's'}")
 
     def _queue(self, indices: Sequence[int], live: bool) -> None:
         """Queue lines: in their order if they are heard, the first of them ``live``; otherwise the longest first."""
@@ -241,8 +248,8 @@ class _Run:
             speech = self._speeches.pop(index)
             self._frames += speech.progress.done
             if (spoken := self._result(index, speech)) is not None:
+                self._made += 1
                 self._take(index, spoken)
-                self._way.listener.on_phase(f"line {len(self._ready)} of {len(self._lines)}")
 
     def _result(self, index: int, speech: Speech) -> Spoken | None:
         """Return a line that has ended; None for one that failed while it was heard, which is queued again."""
@@ -288,9 +295,18 @@ class _Run:
         return False
 
     def _report(self) -> None:
-        done, expected = self._frames, self._frames
+        done, expected, pieces = self._frames, self._frames, 0
         for index, speech in self._speeches.items():
             own = speech.progress
             done += own.done
-            expected += max(own.done, own.expected or self._likely[index])
+            expected += max(own.done, self._likely[index])
+            pieces += own.pieces
         self._way.listener.on_frame(done, max(1, expected))
+        said = f"speaking {len(self._speeches)} line{'' if len(self._speeches) == 1 else 's'}"
+        if self._made:
+            said = f"line {len(self._ready)} of {len(self._lines)}"
+        if self._speeches and (left := self._estimate.describe(done, expected, pieces, time.perf_counter())):
+            said += f": {left}"
+        if (self._speeches or self._made) and said != self._phase:
+            self._phase = said
+            self._way.listener.on_phase(said)

@@ -252,6 +252,7 @@ def assemble_dub(
 ) -> Dub:
     """Fit lines to their captions, and mix them into a track; see ``place_all``."""
     rate = spoken[0].sample_rate
+    spoken = [replace(one, number=source.caption.number) for one, source in zip(spoken, dubbed, strict=True)]
     placed = place_all(dubbed, spoken, limits)
     last = max(one.caption.end_ms for one in dubbed)
     length = max(round(last * rate / 1000), *(one.end for one in placed))

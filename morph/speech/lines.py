@@ -129,6 +129,7 @@ class Spoken:
         take: which take of the line it is, where a word check kept another than the first (see ``take_seed``).
         speed: how much faster than it was decoded it is heard (``script/retime.py``).
         words: where who spoke it says when each is heard, as a server does: at speed 1. Elsewhere the traces say it.
+        number: of its caption in the file; 0 where there is none.
     """
 
     waveform: np.ndarray
@@ -139,6 +140,7 @@ class Spoken:
     take: int = 1
     speed: float = 1.0
     words: tuple[WordTime, ...] = ()
+    number: int = 0
 
 
 def check_complete(lines: Sequence[Line]) -> None:

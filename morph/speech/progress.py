@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..options import FRAME_RATE
 from ..text.duration import expected_frames
+
+LONG_S = 60.0  # of speech: how long it is, and what is left, is said
+MEASURED_FRAMES = 25  # before which the speed of a run is not known
 
 OnFrame = Callable[[int, int], None]
 """Called with (frames done, frames expected) while lines are made; what it raises ends them all."""
@@ -13,11 +17,15 @@ OnFrame = Callable[[int, int], None]
 
 @dataclass
 class Progress:
-    """Counts frames and passes them to ``report``, with the number of frames expected in all."""
+    """Counts frames and passes them to ``report``, with the number of frames expected in all.
+
+    ``pieces``: how many the text is cut into, roughly while it is cut; 0 if that is not known.
+    """
 
     report: OnFrame | None = None
     done: int = 0
     expected: int = 0
+    pieces: int = 0
 
     def expect(self, tokens: Sequence[int]) -> None:
         """Add texts with these numbers of tokens to what is still to be spoken."""
@@ -29,3 +37,37 @@ class Progress:
         self.expected = max(self.expected, self.done + 1)
         if self.report is not None:
             self.report(self.done, self.expected)
+
+
+class Estimate:
+    """How long speech will be, and how long the rest of it takes at the speed of this run."""
+
+    def __init__(self) -> None:
+        self._begun: tuple[int, float] | None = None  # frames, and when they were there
+
+    def describe(self, done: int, expected: int, pieces: int, now: float) -> str:
+        """Return it in words, "" for short speech.
+
+        Args:
+            done, expected: frames.
+            pieces: see ``Progress``.
+            now: seconds.
+        """
+        if expected < LONG_S * FRAME_RATE:
+            return ""
+        if done and self._begun is None:
+            self._begun = done, now
+        cut = f" in about {pieces:,} pieces" if pieces > 1 else ""
+        said = f"about {in_words(expected / FRAME_RATE)} of speech{cut}"
+        if self._begun is None or done - self._begun[0] < MEASURED_FRAMES:
+            return said
+        begun, since = self._begun
+        left = (now - since) / (done - begun) * (expected - done)
+        return f"{said}, {100 * done // expected} % done, about {in_words(left)} left"
+
+
+def in_words(seconds: float) -> str:
+    """Return a length of time, roughly."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

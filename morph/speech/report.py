@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..hearing.words import HeardWords
 from ..model.model import Model
@@ -66,7 +67,7 @@ def engines_of(spoken: Sequence[Spoken]) -> list[str]:
 
 def compose(spoken: Sequence[Spoken], elapsed_s: float, settings: Sequence[str]) -> str:
     """Return a report (see ``describe``) whose last paragraph is ``settings``, one to a line."""
-    rows = [f"{number}. {_row(one.report)}" for number, one in enumerate(spoken, start=1)]
+    rows = [f"{number}. {_row(one)}" for number, one in _once(numbered(spoken))]
     blocks = [outcome(spoken, elapsed_s), "\n".join(rows), "\n".join(f"- {setting}" for setting in settings)]
     return "\n\n".join(blocks)
 
@@ -74,13 +75,12 @@ def compose(spoken: Sequence[Spoken], elapsed_s: float, settings: Sequence[str])
 def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     """Return how it went, in a few lines: what went wrong, other notes, and length and speed.
 
-    RTF is generation time over audio duration (below 1 is faster than real time); ms per frame is the same time over
-    the frames (80 ms of audio each). Reused lines (see ``kept/cache.py``) do not count for the speed.
+    Reused lines (see ``kept/cache.py``) do not count for the speed.
     """
     reports = [one.report for one in spoken]
     said = (
-        _trouble(reports)
-        + _misheard(reports)
+        _trouble(numbered(spoken))
+        + _misheard(numbered(spoken))
         + list(dict.fromkeys(note for one in reports for note in one.notes))
     )
     if cancelled := sum(one.ended == "cancelled" for one in reports):
@@ -92,15 +92,38 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     return "\n".join([*said, *_heard(reports), *_from_before(reports), _speed(reports, elapsed_s)])
 
 
-def _trouble(reports: Sequence[LineReport]) -> list[str]:
-    wrong = [(number, one) for number, one in enumerate(reports, start=1) if one.ended in TROUBLE]
+def numbered(spoken: Sequence[Spoken]) -> list[tuple[int, LineReport]]:
+    """Return the report of each line with its number: its caption's, or its place."""
+    return [(one.number or place, one.report) for place, one in enumerate(spoken, start=1)]
+
+
+def _trouble(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
+    wrong = [(number, one) for number, one in reports if one.ended in TROUBLE]
     if not wrong:
         return []
     if len(reports) == 1:
         return [f"The line {_ending(wrong[0][1])}."]
-    shown = [f"Line {number} ({_short(one.text)}) {_ending(one)}." for number, one in wrong[:SHOWN_WRONG]]
-    more = [f"And {len(wrong) - SHOWN_WRONG} more: see below."] if len(wrong) > SHOWN_WRONG else []
-    return [f"{len(wrong)} of {len(reports)} lines went wrong.", *shown, *more]
+    kinds: dict[object, list[tuple[int, LineReport]]] = {}
+    for number, one in wrong:
+        kinds.setdefault(one.error or id(one), []).append((number, one))
+    shown = [
+        f"Line {number} ({_short(one.text)}){f' and {_count(len(same))} more' * bool(same)} {_ending(one)}."
+        for (number, one), *same in kinds.values()
+    ]
+    if len(shown) > SHOWN_WRONG:
+        shown[SHOWN_WRONG:] = [f"And {len(shown) - SHOWN_WRONG} more: see below."]
+    return [f"{len(wrong)} of {len(reports)} lines went wrong.", *shown]
+
+
+def _once(reports: Sequence[tuple[int, LineReport]]) -> list[tuple[int, LineReport]]:
+    """Return reports in which an error stands once: the lines that have it too name the first one."""
+    first = {one.error: number for number, one in reversed(reports)}
+    return [
+        (number, one)
+        if not one.error or first[one.error] == number
+        else (number, replace(one, error=f"as line {first[one.error]}"))
+        for number, one in reports
+    ]
 
 
 def _ending(report: LineReport) -> str:
@@ -109,10 +132,10 @@ def _ending(report: LineReport) -> str:
     return f"{ENDINGS[report.ended]}: {why}" if why else ENDINGS[report.ended]
 
 
-def _misheard(reports: Sequence[LineReport]) -> list[str]:
+def _misheard(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
     """Name every line in which too many wrong words were heard, and those words."""
     said = []
-    for number, one in enumerate(reports, start=1):
+    for number, one in reports:
         if one.heard is not None and not one.heard.passed:
             which = "The line" if len(reports) == 1 else f"Line {number} ({_short(one.text)})"
             takes = f" in the best of {one.heard.takes} takes" if one.heard.takes > 1 else ""
@@ -144,19 +167,17 @@ def _from_before(reports: Sequence[LineReport]) -> list[str]:
 def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
     """Return the length of all lines, and the speed of those that were made now."""
     made = [one for one in reports if not one.from_before and one.frames]
-    frames, made_s = sum(one.frames for one in made), sum(one.seconds for one in made)
+    made_s = sum(one.seconds for one in made)
     before_s = sum(one.seconds for one in reports if one.from_before)
-    if not frames:
+    if not made:
         return (
             f"{before_s:.2f} s of audio, none of it made now ({elapsed_s:.2f} s)."
             if before_s
             else f"No audio in {elapsed_s:.2f} s."
         )
     before = f"{before_s:.2f} s of audio reused, " if before_s else ""
-    return (
-        f"{before}{made_s:.2f} s of audio in {elapsed_s:.2f} s: RTF {elapsed_s / made_s:.3f}, "
-        f"{1000 * elapsed_s / frames:.1f} ms per frame"
-    )
+    times = f"{made_s / elapsed_s:.1f}" if elapsed_s else "many"
+    return f"{before}{made_s:.2f} s of audio in {elapsed_s:.2f} s: {times} times real time."
 
 
 def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights: str = "full") -> str:
@@ -180,7 +201,7 @@ def _row(report: LineReport) -> str:
     takes = f" at take {report.takes}" if report.takes > 1 else ""
     spoken = f", spoken as {_short(report.spoken, LONGEST_SPOKEN)}" if report.spoken else ""
     replaced = f", {describe_readings(report.readings)}" if report.readings else ""
-    length = f"{report.seconds:.2f} s{pieces}, {report.frames} frames"
+    length = f"{report.seconds:.2f} s{pieces}"
     before = ", reused" if report.from_before else ""
     heard = f", heard as {_in_words(report.heard)}" if report.heard is not None else ""
     device = f", on {report.device}" if report.device else ""

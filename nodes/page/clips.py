@@ -37,6 +37,7 @@ class Clip:
         text: its words.
         problems: what went wrong.
         words: which the page lights up as they are heard: as they are shown one behind the other, with their times.
+        number: of its caption; 0 where there is none.
     """
 
     waveform: np.ndarray
@@ -45,6 +46,7 @@ class Clip:
     text: str
     problems: tuple[str, ...] = ()
     words: tuple[ShownWord, ...] = ()
+    number: int = 0
 
 
 def to_clip(spoken: Spoken, name: str = "", words: LineWords | None = None) -> Clip:
@@ -58,7 +60,8 @@ def to_clip(spoken: Spoken, name: str = "", words: LineWords | None = None) -> C
         problems.append(HEARD_OTHERWISE)
     text = shown_text(report.text)
     lit = show_words(words) if words else ()
-    return Clip(spoken.waveform, spoken.sample_rate, name or report.name, text, tuple(problems), lit)
+    shown = name or report.name
+    return Clip(spoken.waveform, spoken.sample_rate, shown, text, tuple(problems), lit, spoken.number)
 
 
 def show_words(line: LineWords) -> tuple[ShownWord, ...]:
@@ -113,7 +116,8 @@ def list_clip(clip: Clip, file: dict[str, str]) -> dict[str, Any]:
         "seconds": seconds,
         "problems": list(clip.problems),
     }
-    return {**shown, "words": list(clip.words)} if clip.words else shown
+    more = {"words": list(clip.words), "number": clip.number}
+    return shown | {key: value for key, value in more.items() if value}
 
 
 def file_name(number: int, name: str, text: str, suffix: str = ".flac") -> str:

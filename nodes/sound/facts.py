@@ -81,12 +81,19 @@ def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoi
     return Facts(str(line.text), line.voice.name, seed, options.seq_groups, line.name, settings)
 
 
-def describe_seeds(facts: Sequence[Facts]) -> str:
-    """Return a line with the seed of each line's take, as ``[seed N]`` and the widget take it."""
+def describe_seeds(facts: Sequence[Facts], numbers: Sequence[int] = ()) -> str:
+    """Return the seed of each line's take, as ``[seed N]`` and the widget take it, one to a line.
+
+    ``numbers``: of the lines, where these are not their places.
+    """
     if len(facts) == 1:
         return f"Seed: {facts[0].seed}."
-    seeds = [f"{one.name or number} {one.seed}" for number, one in enumerate(facts, start=1)]
-    return f"Seeds of the lines: {', '.join(seeds)}."
+    places = numbers or range(1, len(facts) + 1)
+    rows = [
+        f"{place}. {f'{one.name}: ' if one.name else ''}{one.seed}"
+        for place, one in zip(places, facts, strict=True)
+    ]
+    return "\n".join(["Seeds:", *rows])
 
 
 def pack_version() -> str:

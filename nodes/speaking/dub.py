@@ -213,7 +213,8 @@ class DubCaptions(io.ComfyNode):
             facts = facts_of_dub(dub, options, voicing.speaks.name)
             described = voicing.describe(spoken, elapsed)
             words = voicing.words(spoken)
-            parts = [dub.summary, described, characters.describe_found(), describe_seeds(facts)]
+            seeds = describe_seeds(facts, [one.caption.number for one in dub.placed])
+            parts = [dub.summary, described, characters.describe_found(), seeds]
             report = "\n\n".join(filter(None, [*parts, words.describe()]))
         said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
         clips = [mark_fit(clip, one) for clip, one in zip(to_clips(spoken, words), dub.placed, strict=True)]

@@ -82,7 +82,7 @@ class GenerateSpeech(io.ComfyNode):
                 output(
                     io.String,
                     "report",
-                    "Any problems, then duration, RTF and ms per frame, then model, SEQ_GROUPS and engine.",
+                    "Any problems, then duration and speed, then model, SEQ_GROUPS and engine, then seeds.",
                     many=True,
                 ),
                 words_output("the speech", many=True),
@@ -142,9 +142,10 @@ class GenerateSpeech(io.ComfyNode):
             elapsed = time.perf_counter() - started
             facts = facts_of_line(line, spoken, options, voicing.speaks.name)
             words = voicing.words([spoken])
-            parts = [voicing.describe([spoken], elapsed), describe_seeds([facts]), words.describe()]
+            seed = describe_seeds([facts])
+            parts = [voicing.describe([spoken], elapsed), seed, words.describe()]
             report = "\n\n".join(filter(None, parts))
-        return spoken, facts, report, outcome([spoken], elapsed), words
+        return spoken, facts, report, f"{outcome([spoken], elapsed)}\n{seed}", words
 
 
 def check_take(take: Mapping[str, Any], name: str) -> None:

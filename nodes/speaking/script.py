@@ -107,7 +107,7 @@ class RenderScript(io.ComfyNode):
                 output(
                     io.String,
                     "report",
-                    "Any problems, then duration, RTF and ms per frame, then how each line ended.",
+                    "Any problems, then duration and speed, then how each line ended, then seeds.",
                 ),
                 words_output("the joined audio"),
             ],

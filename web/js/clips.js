@@ -163,10 +163,11 @@ class ClipList {
   /** A row. In a blind test it has nothing that tells the setting: no name, file, length or problem. */
   row(clip, index, place) {
     const row = make("div", "morph-clip")
-    const name = this.blind ? LETTERS[place] : clip.name || String(index + 1)
+    const number = String(clip.number ?? index + 1)
+    const name = this.blind ? LETTERS[place] : clip.name || number
     const play = button("▶", "", () => this.toggle(index))
     row.append(play)
-    if (!this.blind && !this.compare && !this.isAlone && clip.name) row.append(make("i", "", String(index + 1)))
+    if (!this.blind && !this.compare && !this.isAlone && clip.name) row.append(make("i", "", number))
     if (!this.isAlone || clip.name) row.append(make("b", "", name, name))
     if (this.blind) row.append(button(say("This one"), say("{0} is {1}", name, this.sought.name), () => this.guess(index)))
     else this.tell(row, clip)

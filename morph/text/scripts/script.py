@@ -391,10 +391,16 @@ def _by_key(what: str, names: Collection[str]) -> dict[str, str]:
 
 
 def report_faults(errors: list[str], what: str = "script") -> str:
-    """Return what an error says of faulty lines of ``what``: the first ten, and how many more there are."""
-    shown = errors[:MAX_REPORTED]
-    if len(errors) > MAX_REPORTED:
-        shown.append(f"and {len(errors) - MAX_REPORTED} more")
+    """Return what an error says of faulty lines of ``what``: the first ten reasons, and how many lines each has."""
+    lines: dict[str, list[str]] = {}
+    for error in errors:
+        line, _, why = error.partition(": ")
+        lines.setdefault(why, []).append(line)
+    shown = [
+        f"{first}: {why}" + f" ({len(more)} more lines)" * bool(more) for why, (first, *more) in lines.items()
+    ]
+    if len(shown) > MAX_REPORTED:
+        shown[MAX_REPORTED:] = [f"and {len(shown) - MAX_REPORTED} more"]
     return f"{what} cannot be read:\n" + "\n".join(shown)
 
 

@@ -735,6 +735,23 @@ def test_closing_ends_parked_lines(synthesizer, parked) -> None:
             pass
 
 
+def test_closing_while_samples_are_made_is_no_failure(synthesizer, voice, monkeypatch, caplog) -> None:
+    """As when a user cancels: a step of the codec ends itself (``Running._check_open``)."""
+    follow, service = Running.follow, Batch(synthesizer, 1)
+
+    def close(running: Running) -> None:
+        follow(running)
+        if running.lines:
+            service._queue.close()
+            running._check_open()
+
+    monkeypatch.setattr(Running, "follow", close)
+    with pytest.raises(BatchClosed):
+        service.speak(Line("Hello.", voice), SHORT).result()
+    service.close()
+    assert not caplog.records
+
+
 def wait_for(done) -> bool:
     deadline = time.monotonic() + PATIENCE
     while not done() and time.monotonic() < deadline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,11 +25,11 @@ def model(load):
     return load("tiny", "base")
 
 
-def test_speed_is_time_over_audio_and_over_frames():
+def test_speed_is_said_in_words_that_anybody_knows():
     lines = [spoken("", "One.", 25), spoken("", "Two.", 50)]  # 2 s and 4 s
     first, speed = outcome(lines, 1.5).splitlines()
     assert first == "All 2 lines complete."
-    assert speed == "6.00 s of audio in 1.50 s: RTF 0.250, 20.0 ms per frame"
+    assert speed == "6.00 s of audio in 1.50 s: 4.0 times real time."
 
 
 def test_errors_come_first_and_settings_last(model):
@@ -44,8 +45,8 @@ def test_errors_come_first_and_settings_last(model):
     assert outcome_block[2].startswith(f"Line 3 ('{'y' * 60}') REPEATED ITSELF")
     assert outcome_block[3] == "1 of 3 spoken again with another seed: see below."
     assert outcome_block[4].startswith("2.80 s of audio in 1.00 s")
-    assert rows[0] == "1. ANNA: 'Hello.': complete, 0.80 s, 10 frames"
-    assert rows[1].endswith("try another seed, or a higher max seconds, 1.60 s in 3 pieces, 20 frames")
+    assert rows[0] == "1. ANNA: 'Hello.': complete, 0.80 s"
+    assert rows[1].endswith("try another seed, or a higher max seconds, 1.60 s in 3 pieces")
     assert rows[2].startswith(f"3. BOB: '{'y' * 60}': REPEATED ITSELF") and " at take 2, " in rows[2]
     assert settings == [
         "- SEQ_GROUPS 15 (exact)",
@@ -69,6 +70,27 @@ def test_only_a_few_of_many_wrong_lines_are_named():
     assert (
         said[0] == "30 of 30 lines went wrong." and said[-2] == "And 25 more: see below." and len(said) == 8
     )
+
+
+def test_one_error_of_many_lines_stands_once(model):
+    lines = [
+        spoken(
+            "ANNA", f"{number}", 6, "error" if number > 2 else "eos", error="voice 'x' is gone" * (number > 2)
+        )
+        for number in range(1, 41)
+    ]
+    report = describe(model, lines, GenerateOptions(), 1.0)
+    assert report.splitlines()[:2] == [
+        "38 of 40 lines went wrong.",
+        "Line 3 ('3') and 37 lines more COULD NOT BE MADE: voice 'x' is gone.",
+    ]
+    assert report.count("voice 'x' is gone") == 2 and report.count("COULD NOT BE MADE: as line 3,") == 37
+
+
+def test_captions_have_their_own_numbers(model):
+    lines = [replace(spoken("CLARA", "Yes.", 6, "cap"), number=5), replace(spoken("", "No.", 6), number=7)]
+    report = describe(model, lines, GenerateOptions(), 1.0)
+    assert "Line 5 ('Yes.') RAN INTO" in report and "\n5. CLARA: " in report and "\n7. 'No.'" in report
 
 
 def test_the_normalised_text_and_notes_are_shown(model):
@@ -102,9 +124,9 @@ def test_lines_from_before_are_counted_and_do_not_count_for_the_speed(model):
     lines = [spoken("", f"Line {number}.", 25, from_before=number != 1) for number in range(40)]
     first, before, speed = outcome(lines, 1.0).splitlines()
     assert first == "All 40 lines complete." and before == "39 of 40 lines reused from an earlier run."
-    assert speed == "78.00 s of audio reused, 2.00 s of audio in 1.00 s: RTF 0.500, 40.0 ms per frame"
+    assert speed == "78.00 s of audio reused, 2.00 s of audio in 1.00 s: 2.0 times real time."
     rows = describe(model, lines, GenerateOptions(), 1.0).split("\n\n")[1].splitlines()
-    assert [", reused, 2.00 s, 25 frames" in row for row in rows] == [one != 1 for one in range(40)]
+    assert [", reused, 2.00 s" in row for row in rows] == [one != 1 for one in range(40)]
 
 
 def test_where_nothing_was_made_there_is_no_speed():

@@ -168,7 +168,7 @@ def test_standard_streams_that_are_full_or_closed(
             "reading or writing failed (No space left on device)",
             marks=pytest.mark.slow,
         ),
-        pytest.param(["--out", "-"], ">&-", 0, "RTF", marks=pytest.mark.slow),
+        pytest.param(["--out", "-"], ">&-", 0, "times real time", marks=pytest.mark.slow),
         (["--out", "{}/a.wav"], ">&- 2>&-", 0, ""),
         pytest.param(
             ["--out", "{}/a.wav"],

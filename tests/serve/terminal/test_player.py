@@ -69,7 +69,7 @@ def test_without_a_file_nothing_is_written(
 ) -> None:
     before = set(tmp_path.iterdir())
     done = run("Yes.", "--play", *tiny)
-    assert (done.code, done.lines) == (0, []) and "RTF" in done.err and device.heard
+    assert (done.code, done.lines) == (0, []) and "times real time" in done.err and device.heard
     assert set(tmp_path.iterdir()) == before
 
 

@@ -171,11 +171,12 @@ def test_all_faulty_lines_are_reported_at_once():
     ]
 
 
-def test_ten_faulty_lines_are_shown_and_the_rest_counted():
+def test_a_fault_stands_once_and_ten_of_them_are_shown():
     with pytest.raises(ScriptError) as caught:
-        parse_script("Eve: a\n" * 13, CAST)
+        parse_script("".join(f"Eve{number}: a\nEve: b\n" for number in range(13)), CAST)
     message = str(caught.value).splitlines()
-    assert len(message) == 12 and message[-1] == "and 3 more"
+    assert len(message) == 12 and message[-1] == "and 4 more"
+    assert message[2].startswith("line 2: 'Eve' is not in") and message[2].endswith("小明 (12 more lines)")
 
 
 @pytest.mark.parametrize("text", ["", "\n# only a comment\n", "[pause 1]"])
