@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-# C0 and C1 controls, line separators, directions of writing, and halves of characters, which no file can take.
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+from ..morph.text.encoding import CONTROL
+
 LAYOUT = "\n\t"  # of our own messages
 
 

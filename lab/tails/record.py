@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 import torch
-from qwen3_tts_morph.morph.checkpoint.tensor_file import read_tensors, write_tensors
+from qwen3_tts_morph.morph.checkpoint.tensor_file import unpack_tensors, write_tensors
 from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.model.model import Model
@@ -184,7 +184,7 @@ def save_recording(recording: Recording, path: Path, predictor: str) -> None:
 def load_recording(path: Path, predictor: str) -> Recording:
     """Read a recording; raises ValueError if it is damaged or was made with another checkpoint."""
     try:
-        tensors, metadata = read_tensors(path)
+        tensors, metadata = unpack_tensors(path.read_bytes())
         if metadata.get("predictor") != predictor:
             raise ValueError(f"{path.name} was recorded from another checkpoint: delete it")
         return Recording(*(tensors[name] for name in ("hidden", "codes", "texts")))

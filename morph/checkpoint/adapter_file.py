@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,19 @@ from ...postprocess.checks import is_number, is_whole
 from ..model.adapter import Adapter, LowRank, merge
 from ..model.model import Model
 from ..options import ADAPTER_STRENGTHS
+from ..runtime.whole_file import TooLarge, read_whole
 from .find import ADAPTER, fingerprint_digest, weight_files
 from .json_file import read_object
 from .tensor_file import unpack_tensors
 
 WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"  # never read: loading a pickle may run any program
-TENSOR = re.compile(r"(?:base_model\.model\.)?(?P<layer>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight")
+MOST_BYTES = 4_000_000_000  # of its weights: as many as a checkpoint of 1.7B has in bf16
+TENSOR = re.compile(r"(?:base_model\.model\.)?(?P<layer>.{1,300})\.lora_(?P<side>[AB])(?:\.default)?\.weight")
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+# peft matches its patterns as regular expressions, and writes names: ends of them, or all of one after ^. Others from
+# outside are never matched: that may take for ever.
+PATTERN = re.compile(r"(?:\.\*\\?\.)?(\^?(?:[\w-]|\\?\.)+)\$?")
 # What peft can do beside adding B A to a weight, by the field of its config.
 UNSUPPORTED = {
     "use_dora": "DoRA",
@@ -64,10 +71,10 @@ def read_adapter(folder: Path) -> Adapter:
         check_files(folder)
         config = read_object(folder / ADAPTER)
         _check_config(config)
-        content = (folder / WEIGHTS).read_bytes()
+        content = read_whole(folder / WEIGHTS, MOST_BYTES)
         tensors, _ = unpack_tensors(content)
         parts = _parts(config, tensors)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, TooLarge) as error:
         raise ValueError(f"adapter {name} cannot be read ({error}): copy it again") from error
     except ValueError as error:
         raise ValueError(f"adapter {name} cannot be used: {error}") from error
@@ -146,24 +153,31 @@ def _parts(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> di
     for name, tensor in sorted(tensors.items()):
         found = TENSOR.fullmatch(name)
         if found is None:
-            raise ValueError(f"it has {name}, which is not of a linear layer's LoRA: {_merged_instead()}")
-        if tensor.dim() != 2 or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
             raise ValueError(
-                f"it has {name} of type {tensor.dtype} and shape {list(tensor.shape)}, or with numbers that are not "
-                "finite: train it again, or copy it again"
+                f"it has {name[:300]}, which is not of a linear layer's LoRA: {_merged_instead()}"
+            )
+        if tensor.dtype not in FLOATS:
+            raise ValueError(f"it has {name} of type {tensor.dtype}: save it as float32, float16 or bfloat16")
+        if tensor.dim() != 2 or not bool(tensor.isfinite().all()):
+            raise ValueError(
+                f"it has {name} of shape {list(tensor.shape)}, or with numbers that are not finite: train it again, or "
+                "copy it again"
             )
         sides.setdefault(found["layer"], {})[found["side"]] = tensor
     if not sides:
         raise ValueError("it has no weights: train it, and save it with save_pretrained")
-    return {layer: _part(config, layer, pair) for layer, pair in sides.items()}
+    ranks, alphas = _patterns(config, "rank_pattern", "r"), _patterns(config, "alpha_pattern", "lora_alpha")
+    rooted = bool(config.get("use_rslora"))
+    return {
+        layer: _part(layer, pair, _of_layer(ranks, layer), _of_layer(alphas, layer), rooted)
+        for layer, pair in sides.items()
+    }
 
 
-def _part(config: Mapping[str, Any], layer: str, pair: Mapping[str, torch.Tensor]) -> LowRank:
+def _part(layer: str, pair: Mapping[str, torch.Tensor], rank: Any, alpha: Any, rooted: bool) -> LowRank:
     if missing := {"A", "B"} - pair.keys():
         raise ValueError(f"it lacks lora_{missing.pop()} of {layer}: copy it again")
     up, down = pair["B"], pair["A"]
-    rank = _of_layer(config, "rank_pattern", "r", layer)
-    alpha = _of_layer(config, "alpha_pattern", "lora_alpha", layer)
     if not is_whole(rank, 1) or not is_number(alpha):
         raise ValueError(
             f"it has r {rank!r} and lora_alpha {alpha!r} in {ADAPTER}: both must be numbers, r from 1"
@@ -173,20 +187,27 @@ def _part(config: Mapping[str, Any], layer: str, pair: Mapping[str, torch.Tensor
             f"it has {layer} of rank {len(down)} (A) and {up.shape[1]} (B), and {ADAPTER} says {rank}: copy both files "
             "of one training"
         )
-    return LowRank(up, down, alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
+    return LowRank(up, down, alpha / (math.sqrt(rank) if rooted else rank))
 
 
-def _of_layer(config: Mapping[str, Any], patterns: str, otherwise: str, layer: str) -> Any:
-    """Return what a config says of a layer: in its patterns, as peft matches them, or for all."""
-    given = config.get(patterns) or {}
+def _patterns(config: Mapping[str, Any], field: str, otherwise: str) -> dict[str, tuple[int, Any]]:
+    """Return the values of a config's patterns by name, and under "" that of all other layers; each with its place."""
+    given = config.get(field) or {}
     if not isinstance(given, Mapping):
-        raise ValueError(f"it has {patterns} {given!r} in {ADAPTER}: it must be an object")
-    for pattern, value in given.items():
-        try:
-            if re.match(rf"(.*\.)?({pattern})$", layer):
-                return value
-        except re.error as error:
-            raise ValueError(
-                f"it has {pattern!r} in {patterns}, which is no pattern ({error}): correct it"
-            ) from error
-    return config.get(otherwise, 8)
+        raise ValueError(f"it has {field} {given!r} in {ADAPTER}: it must be an object")
+    found = {"": (len(given), config.get(otherwise, 8))}
+    for place, (pattern, value) in enumerate(given.items()):
+        for name in pattern.split("|"):
+            if (parts := PATTERN.fullmatch(name)) is None:
+                raise ValueError(
+                    f"it has {pattern[:80]!r} in {field}: write names of layers, or their ends such as self_attn.q_proj"
+                )
+            found.setdefault(parts[1].replace("\\", ""), (place, value))
+    return found
+
+
+def _of_layer(patterns: Mapping[str, tuple[int, Any]], layer: str) -> Any:
+    """Return the value of the first pattern that matches a layer."""
+    parts = layer.split(".")
+    names = ["", f"^{layer}", *(".".join(parts[first:]) for first in range(len(parts)))]
+    return min((patterns[name] for name in names if name in patterns), key=itemgetter(0))[1]

@@ -7,6 +7,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from ..runtime.whole_file import read_whole
+
 MOST_BYTES = 4 * 1024 * 1024  # an index of 1000 weights has 0.1 MB
 
 
@@ -20,10 +22,7 @@ def read_json(path: Path) -> Any:
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path.name} is not a file")
-    with path.open("rb") as opened:
-        raw = opened.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise ValueError(f"{path.name} is larger than {MOST_BYTES // 1024**2} MB")
+    raw = read_whole(path, MOST_BYTES)
     try:
         return json.loads(raw.decode("utf-8"), parse_constant=_refuse)
     except RecursionError as error:

@@ -14,12 +14,14 @@ from safetensors import SafetensorError, safe_open
 
 from ..model.tail import About, Tail
 from ..model.weights.linear import Weight
+from ..runtime.whole_file import TooLarge, read_whole
 from .find import weight_files
-from .tensor_file import read_tensors, write_tensors
+from .tensor_file import unpack_tensors, write_tensors
 
 FILE = "crossbar.safetensors"
 FORMAT = "qwen3-tts-crossbar"
 VERSION = "1"
+MOST_BYTES = 4_000_000_000
 COMMAND = "python -m lab.tails"
 LAST_HEAD = "talker.code_predictor.lm_head.14.weight"  # identifies a predictor
 
@@ -80,8 +82,8 @@ def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:
     """
     fix = f"delete it, or train it again with `{COMMAND} --checkpoint {checkpoint.name}`"
     try:
-        tensors, metadata = read_tensors(path)
-    except (SafetensorError, OSError) as error:
+        tensors, metadata = unpack_tensors(read_whole(path, MOST_BYTES))
+    except (SafetensorError, OSError, TooLarge) as error:
         raise ValueError(f"{path.name} of {checkpoint.name} is damaged ({error}): {fix}") from error
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path.name} of {checkpoint.name} is not a file of trained tails: {fix}")

@@ -26,21 +26,6 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
     )
 
 
-def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Return a file's tensors, on the CPU, and its metadata.
-
-    The tensors are copies: ``get_tensor`` returns views of the mapped file, which change if the file is written in
-    place, and crash the process if it is truncated. ``safe_open`` opens the file again for the tensors: where it may
-    be replaced meanwhile, read it yourself and give its content to ``unpack_tensors``.
-
-    Raises:
-        SafetensorError, OSError: for a damaged file.
-    """
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        return {key: file.get_tensor(key).clone() for key in file.keys()}, metadata  # noqa: SIM118  (not a dict)
-
-
 def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """Return the tensors and the metadata in the content of a file; SafetensorError if it is damaged."""
     try:

@@ -43,16 +43,15 @@ def by_setting(
 
 def line_streams(seeds: Sequence[int], device: torch.device) -> list[torch.Generator]:
     """Return one generator per line: a line's seed gives the same samples in any batch."""
-    return [torch.Generator(device=device).manual_seed(_generator_seed(seed)) for seed in seeds]
+    # The generator of the CPU reads only the lower 32 bits of its seed: s + 2^32 would be s.
+    bits = 32 if device.type == "cpu" else 63
+    return [torch.Generator(device=device).manual_seed(_generator_seed(seed, bits)) for seed in seeds]
 
 
-def _generator_seed(seed: int) -> int:
-    """Return what a generator is seeded with: the seed itself, or of one that has 64 bits a digest.
-
-    On the CPU a generator takes the lower 32 bits alone: s + 2^63 would be s.
-    """
-    if seed < 2**63:
-        return seed % 2**63
+def _generator_seed(seed: int, bits: int) -> int:
+    """Return the seed of a generator that reads ``bits``: a digest for a seed that has more."""
+    if 0 <= seed < 2**bits:
+        return seed
     return int.from_bytes(blake2b(str(seed).encode(), digest_size=7).digest(), "big")
 
 

@@ -14,6 +14,7 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from ..runtime.whole_file import TooLarge, read_whole
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..speech.pieces import text_as_spoken
 from ..speech.takes import ENDS
@@ -131,8 +133,8 @@ class LineCache:
 
     def _read(self, path: Path, unpack: Callable[[bytes], T | None]) -> T | None:
         try:
-            content = path.read_bytes()
-        except FileNotFoundError:
+            content = read_whole(path, self.most_bytes)
+        except (FileNotFoundError, TooLarge):  # what is too large for the folder goes when the line is kept
             return None
         except OSError as error:
             why = _clear_folder(path) if path.is_dir() else error.strerror or str(error)
@@ -153,7 +155,9 @@ class LineCache:
         unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
         try:
             unfinished.write_bytes(content)
-            unfinished.replace(path)
+            # Another process may remove it before it has its name: then it is removed as if a moment later.
+            with suppress(FileNotFoundError):
+                unfinished.replace(path)
         finally:
             _remove(unfinished)
         if not self._room.take(len(content)):
@@ -311,6 +315,8 @@ def _check(waveform: np.ndarray, facts: dict[str, Any]) -> None:
     counts += [place + 1 for _, *places in facts["spans"] for place in places]
     if not all(type(count) is int and 0 < count < MOST for count in counts):
         raise ValueError("a number of it is out of range")
+    if not all(start <= end <= len(waveform) for _, start, end in facts["spans"]):
+        raise ValueError("a piece of it is not in its sound")
     texts = [facts["engine"], facts["text"], *facts["notes"], *(text for text, _, _ in facts["spans"])]
     if facts["ended"] not in ENDS or not all(isinstance(text, str) for text in texts):
         raise ValueError("a word of it is none")

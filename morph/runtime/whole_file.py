@@ -1,9 +1,27 @@
-"""Files that are written completely or not at all."""
+"""Files that are read or written completely, or not at all."""
 
 from __future__ import annotations
 
+import os
 import secrets
 from pathlib import Path
+
+
+class TooLarge(ValueError):
+    """A file has more bytes than what it should contain can have."""
+
+
+def read_whole(path: Path, most_bytes: int) -> bytes:
+    """Return the content of a file. It is opened once: another may take its place meanwhile.
+
+    Raises:
+        OSError: it cannot be read.
+        TooLarge: it has more than ``most_bytes``; nothing of it is read. The message begins with the file's name.
+    """
+    with path.open("rb") as file:
+        if (size := os.fstat(file.fileno()).st_size) > most_bytes:
+            raise TooLarge(f"{path.name} is larger than {most_bytes / 1e6:.0f} MB")
+        return file.read(size)
 
 
 def name_beside(path: Path) -> Path:

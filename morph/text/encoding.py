@@ -1,7 +1,11 @@
-"""Lone surrogates: half of an emoji, as a cut string has it. No tokenizer and no file can take one."""
+"""Characters that no name can have, and halves of characters, as a cut string has them: no file can take one."""
 
 from __future__ import annotations
 
+import re
+
+# C0 and C1 controls, line separators, directions of writing, and halves of characters, which no file can take.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 SHOWN_BEFORE = 20  # characters that an error quotes
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 
 from ..checkpoint.tensor_file import read_metadata, unpack_tensors, write_tensors
+from ..runtime.whole_file import TooLarge, read_whole
 from ..text.encoding import check_encodable
 from .voice import TENSORS, Voice, VoiceTooLong
 from .voice import TEXTS as VOICE_TEXTS
@@ -168,21 +168,15 @@ def _voice_of(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], 
 
 
 def _content(path: Path) -> bytes:
-    """Return a file's bytes. It is opened once: another may take its place meanwhile."""
     try:
         if not path.is_file():
             raise FileNotFoundError
-        with path.open("rb") as file:
-            size, content = os.fstat(file.fileno()).st_size, file.read(MOST_BYTES + 1)
+        return read_whole(path, MOST_BYTES)
     except FileNotFoundError as error:
         raise ValueError(
             f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
         ) from error
     except OSError as error:
         raise _damaged(path.name, error.strerror) from error
-    if len(content) > MOST_BYTES:
-        raise ValueError(
-            f"{path.name} has {size / 1e6:.0f} MB, and a voice has less than {MOST_BYTES / 1e6:.0f}: it is not a "
-            "voice file of this pack"
-        )
-    return content
+    except TooLarge as error:
+        raise ValueError(f"{error}: it is not a voice file of this pack") from error

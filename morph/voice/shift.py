@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ...postprocess.checks import check_range
 from ..model.model import Model
 from ..options import SHIFT_STRENGTHS
 from .blend import mix_voices, mixed_embedding, named
@@ -38,9 +39,7 @@ class Shift:
     def __post_init__(self) -> None:
         if not self.toward or not self.away:
             raise ValueError("a shift needs voices to go toward and voices to go away from: give one of each")
-        low, high = SHIFT_STRENGTHS
-        if not low <= self.strength <= high:
-            raise ValueError(f"strength is {self.strength:g}: choose {low:g} to {high:g}")
+        check_range("strength", self.strength, *SHIFT_STRENGTHS)
 
     @property
     def recipe(self) -> str:

@@ -9,7 +9,7 @@ import torch
 
 from ..model.model import KIND_NAMES, SIZE_NAMES, Model
 from ..options import FRAME_RATE, PREDICTED_GROUPS
-from ..text.encoding import check_encodable
+from ..text.encoding import CONTROL, check_encodable
 from ..text.pronunciation import PronunciationList
 
 KINDS = ("x_vector", "icl", "preset", "design", "blend")
@@ -30,7 +30,7 @@ OPTIONAL = ("model_size", "name", "instruct", "recipe")  # allowed for every kin
 MOST_CODE_FRAMES = 400  # 32 s: 30 s of a recording, and what cloning may add to them
 LONGEST_TRANSCRIPT = 2000  # characters: 30 s of fast speech have fewer than 1,000
 LONGEST_RECIPE = 1000  # characters
-LONGEST = {"transcript": LONGEST_TRANSCRIPT, "instruct": 4096, "recipe": LONGEST_RECIPE}
+LONGEST = {"name": 1000, "transcript": LONGEST_TRANSCRIPT, "instruct": 4096, "recipe": LONGEST_RECIPE}
 
 
 class VoiceTooLong(ValueError):
@@ -88,6 +88,8 @@ class Voice:
             value = getattr(self, key)
             if value is not None or key in ("model_size", "name"):
                 check_text(key, value)
+        if CONTROL.search(self.name):
+            raise ValueError(f"a voice's name {self.name[:80]!a} has control characters: choose another")
         for key, most in LONGEST.items():
             _check_length(key, getattr(self, key) or "", most)
         needed = NEEDED[self.kind]

@@ -30,13 +30,17 @@ VTT_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<[\d:.]+>")  # a mark, or the time of 
 VTT_BLOCK = re.compile(r"(?:NOTE(?:[ \t].*)?|STYLE[ \t]*|REGION[ \t]*)")
 ARROW = "-->"
 STAMP = r"\d{1,4}(?::\d{1,4}){1,2}[.,]\d{1,3}"
-TIMES = re.compile(rf"\s*-?{STAMP}[^\w<]{{1,9}}{STAMP}(?:\s+X1:.*)?\s*")  # also with another arrow, or none
-ODD_STAMP = re.compile(rf"(?:^|{ARROW})\s*(-{STAMP}|\d{{3,}}(?::\d+){{2}}[.,]\d+)")
-ASS = re.compile(r"^(?:\[(?:Script Info|V4\+? Styles|Events)\]|Dialogue:)", re.MULTILINE | re.IGNORECASE)
-# A style of ASS is found in SRT too, and is how pysubs2 returns <i>; other braces are words.
-ASS_STYLE = re.compile(r"\{\\[^{}]*\}")
 # Stand for what pysubs2 must not see in words. Unicode says that they are no characters, so no text has them.
 COLON, END, LESS = "\ufdd0", "\ufdd1", "\ufdd2"
+# Also with another arrow, or none
+TIMES = re.compile(rf"\s*-?{STAMP}[^\w<{LESS}]{{1,9}}{STAMP}(?:\s+X1:.*)?\s*")
+ODD_STAMP = re.compile(rf"(?:^|{ARROW})\s*(-{STAMP}|\d{{3,}}(?::\d+){{2}}[.,]\d+)")
+ASS = re.compile(r"^(?:\[(?:Script Info|V4\+? Styles|Events)\]|Dialogue:)", re.MULTILINE | re.IGNORECASE)
+# pysubs2 takes the square of a text's length for blank lines, and for each < that begins no tag.
+BLANK = re.compile(r"\n{3,}")
+NO_TAG = re.compile(r"<(?! ?/? ?[A-Za-z][^<>]{0,200}>)")
+# A style of ASS is found in SRT too, and is how pysubs2 returns <i>; other braces are words.
+ASS_STYLE = re.compile(r"\{\\[^{}]*\}")
 UNNAMED = str.maketrans(dict.fromkeys(RESERVED, " "))
 REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
 REMARKS = re.compile(rf"((?:{REMARK.pattern}\s*)+)(.*)", re.DOTALL)  # before a text
@@ -87,10 +91,16 @@ def read_captions(text: str) -> list[TimedText]:
     check_encodable(text, "captions")
     plain = "\n".join(text.removeprefix("\ufeff").replace("\r\n", "\n").split("\r"))
     kind = "vtt" if plain.lstrip().startswith("WEBVTT") else "srt"
-    events = _parse(_words_hidden(_cues_only(plain), False) if kind == "vtt" else _words_hidden(plain), kind)
+    hidden = _words_hidden(_cues_only(plain), False) if kind == "vtt" else _words_hidden(_tags_only(plain))
+    events = _parse(hidden, kind)
     captions = [one for number, event in enumerate(events, start=1) for one in _captions(number, event, kind)]
     _check(captions, is_ass=kind == "srt" and ASS.search(plain) is not None)
     return sorted(captions, key=lambda one: one.start_ms)
+
+
+def _tags_only(text: str) -> str:
+    """Return the text of an SRT file in which every ``<`` begins a tag, without rows of blank lines."""
+    return NO_TAG.sub(LESS, BLANK.sub("\n\n", text))
 
 
 def _words_hidden(text: str, numbered: bool = True) -> str:

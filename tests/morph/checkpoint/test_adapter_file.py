@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.checkpoint.adapter_file import check_strength, read_adapter
+from qwen3_tts_morph.morph.checkpoint import adapter_file
+from qwen3_tts_morph.morph.checkpoint.adapter_file import _of_layer, _patterns, check_strength, read_adapter
 from qwen3_tts_morph.morph.checkpoint.find import list_adapters
 from safetensors.torch import load_file, save_file
 
@@ -47,7 +49,7 @@ def test_ranks_and_alphas_may_differ_by_layer(checkpoint, tmp_path):
     one, other = ATTENTION[0], ATTENTION[1]
     patterns = {
         "rank_pattern": {"layers.0.self_attn.q_proj": 2},
-        "alpha_pattern": {r"^talker.*k_proj": 6, "x": 1},
+        "alpha_pattern": {"proj": 1, rf"x|^{re.escape(other)}$": 6, "self_attn.k_proj": 1},
     }
     folder = write_adapter(tmp_path / "mine", checkpoint(), (one, other), {one: 2}, **patterns)
     parts = read_adapter(folder).parts
@@ -64,6 +66,23 @@ def test_the_sum_is_what_peft_makes_of_it():
         before, after = (recorded[f"{when}.{name}.weight"] for when in ("before", "after"))
         assert not torch.allclose(before, after, atol=1e-2)
         torch.testing.assert_close(part.added_to(before, 1.0), after, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["q_proj", "0.self_attn.q_proj", r".*\.self_attn\.q_proj", "v_proj|q_proj$", "^q_proj", "j"]
+)
+def test_a_pattern_is_matched_as_peft_matches_it(pattern):
+    """For layers of one name, too, as a training of a single layer writes them."""
+    config = {"r": 1, "rank_pattern": {"k_proj": 3, pattern: 2, "q_proj|proj": 1}}
+    for layer in (ATTENTION[0], "q_proj", "attn-q_proj"):
+        found = re.match(rf"(.*\.)?({pattern})$", layer)  # peft.utils.other.get_pattern_key
+        assert _of_layer(_patterns(config, "rank_pattern", "r"), layer) == (2 if found else 1)
+
+
+def test_files_beyond_what_an_adapter_can_have_are_not_read(mine, monkeypatch):
+    monkeypatch.setattr(adapter_file, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match=rf"^adapter mine cannot be read \({WEIGHTS} is larger than 0 MB\)"):
+        read_adapter(mine)
 
 
 def test_the_digest_is_that_of_both_files(mine, tmp_path):
@@ -89,7 +108,8 @@ def test_the_digest_is_that_of_both_files(mine, tmp_path):
         ),
         ({"r": 8}, "of rank 4 (A) and 4 (B), and adapter_config.json says 8"),
         ({"r": "8"}, "it has r '8' and lora_alpha 16 in adapter_config.json: both must be numbers"),
-        ({"rank_pattern": {"(": 4}}, "it has '(' in rank_pattern, which is no pattern"),
+        ({"rank_pattern": {"(": 4}}, "it has '(' in rank_pattern: write names of layers"),
+        ({"alpha_pattern": {"(.*)*X": 4}}, "it has '(.*)*X' in alpha_pattern: write names"),
         ({"rank_pattern": [4]}, "it has rank_pattern [4] in adapter_config.json: it must be an object"),
     ],
 )
@@ -113,6 +133,11 @@ def test_what_is_no_plain_lora_is_refused(mine, fields, sentence):
         ),
         (f"base_model.model.{ATTENTION[0]}.lora_A.weight", torch.full((4, 64), torch.nan), "not finite"),
         (f"base_model.model.{ATTENTION[0]}.lora_A.weight", torch.zeros(4, 64, 1), "shape [4, 64, 1]"),
+        (
+            f"base_model.model.{ATTENTION[0]}.lora_A.weight",
+            torch.zeros(4, 64).to(torch.float8_e4m3fn),
+            "of type torch.float8_e4m3fn: save it as float32",
+        ),
         (
             "base_model.model.talker.codec_head.lora_A.weight",
             torch.zeros(4, 64),

@@ -151,7 +151,10 @@ def test_an_overflow_in_fp16_is_reported_before_anything_is_sampled():
 
 
 def test_seeds_of_64_bits_have_takes_of_their_own() -> None:
-    seeds = [5, 5 + 2**63, 6 + 2**63, 2**64 - 1, 2**63 - 1]
+    seeds = [5, 5 + 2**32, 5 + 2**33, 5 + 2**63, 6 + 2**63, 2**64 - 1, 2**63 - 1, 2**32 - 1]
     drawn = [torch.rand(4, generator=one).tolist() for one in line_streams(seeds, CPU)]
     assert len({*map(tuple, drawn)}) == len(seeds)
-    assert drawn[0] == torch.rand(4, generator=torch.Generator().manual_seed(5)).tolist()
+    for seed in (5, 2**32 - 1):
+        assert (
+            drawn[seeds.index(seed)] == torch.rand(4, generator=torch.Generator().manual_seed(seed)).tolist()
+        )

@@ -149,9 +149,26 @@ def test_a_file_that_cannot_be_read_is_said(cache, monkeypatch) -> None:
     cache.keep(key("a"), Kept(spoken(), 1))
     monkeypatch.setattr(os, "utime", fail)
     assert cache.find(key("a"), LINE)  # it may be read: that is all that is needed
-    monkeypatch.setattr(Path, "read_bytes", fail)
+    monkeypatch.setattr(Path, "open", fail)
     with pytest.raises(DamagedLine, match=r"cannot be read \(Permission denied\)"):
         cache.find(key("a"), LINE)
+
+
+def test_a_line_may_be_cleared_by_another_process_while_it_is_kept(cache, monkeypatch) -> None:
+    rename = Path.replace
+
+    def cleared(unfinished: Path, path: Path) -> Path:
+        assert replace(cache).clear().bytes > 0
+        return rename(unfinished, path)
+
+    monkeypatch.setattr(Path, "replace", cleared)
+    cache.keep(key("a"), Kept(spoken(), 1))
+    assert list(cache.folder.iterdir()) == []
+
+
+def test_a_file_that_is_larger_than_the_folder_may_be_is_not_read(cache) -> None:
+    cache.keep(key("a"), Kept(spoken(), 1))
+    assert replace(cache, most_bytes=100).find(key("a"), LINE) is None and cache.find(key("a"), LINE)
 
 
 WAVE = np.zeros(6, np.float32)
@@ -163,6 +180,8 @@ FORGED = {
     "half a piece": (WAVE, {"pieces": 0.5}),
     "another end": (WAVE, {"ended": ["eos"]}),
     "a span of words": (WAVE, {"spans": [["a", "0", "4"]]}),
+    "a span beyond its sound": (WAVE, {"spans": [["a", 0, 7]]}),
+    "a span that ends before it begins": (WAVE, {"spans": [["a", 4, 3]]}),
     "a number as text": (WAVE, {"text": 5}),
     "a number as note": (WAVE, {"notes": [5]}),
     "whole numbers": (WAVE.astype(np.int32), {}),

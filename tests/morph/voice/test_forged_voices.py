@@ -87,6 +87,7 @@ CHANGED_TEXTS: dict[str, dict[str, Any]] = {
     "a list for a transcript": {"transcript": ["words"]},
     "a transcript of spaces": {"transcript": " \n"},
     "half a character": {"transcript": "\ud83d"},
+    "a name that moves the cursor": {"name": "Anna\x1b[2J"},
     "no model size": {"model_size": None},
     "a list for a kind": {"kind": ["icl"]},
     "a speaker beside codes": {"speaker": "ryan"},
@@ -133,6 +134,10 @@ TOO_LONG: dict[str, tuple[dict[str, Any], str]] = {
     "8,000 frames": (
         {"ref_codes": torch.zeros(8000, 16, dtype=torch.int64)},
         "reference codes have 8000 frames and 400 are allowed, 32 s",
+    ),
+    "a name of a megabyte": (
+        {"texts": {"name": "x" * 2**20}},
+        "a voice's name has 1048576 characters and 1000",
     ),
     "15,000 words": (
         {"texts": {"transcript": "words " * 15_000}},

@@ -77,6 +77,7 @@ def test_a_recipe_names_saved_voices_and_has_others_in_parentheses():
         ([ANGRY], [], 1, "needs voices to go toward"),
         ([ANGRY], [CALM], 3.1, "strength is 3.1: choose -2 to 3"),
         ([ANGRY], [CALM], float("nan"), "strength is nan"),
+        ([ANGRY], [CALM], "1", "strength is '1': choose -2 to 3"),
         ([ANGRY], [replace(ANGRY, name="x")], 1, "Ben angry and x have the same speaker embedding"),
         ([ANGRY], [Voice("x_vector", "1b7", "big", speaker_embedding=torch.ones(4))], 1, "cannot be blended"),
         ([ANGRY], [Voice("design", "0b6", "told", instruct="an old man")], 1, "has no speaker embedding"),

@@ -80,8 +80,8 @@ def test_the_newest_day_of_each_table_and_kind_of_weights_is_shown() -> None:
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["--checkpoints", "/tmp/ck", "--repeats", "3"], "--repeats 3"),
-        (["--out=/tmp/x", "--lines", "1", "--commit", "abc"], "--lines 1"),
+        (["--checkpoints", "folder/ck", "--repeats", "3"], "--repeats 3"),
+        (["--out=folder/x", "--lines", "1", "--commit", "abc"], "--lines 1"),
         ([], ""),
     ],
 )

@@ -362,3 +362,10 @@ def test_a_hundred_thousand_characters_are_read_fast(row: str) -> None:
     """In quadratic time this test would take minutes."""
     begin = "WEBVTT\n\n00:01.000 --> 00:02.000\nHello <v "
     assert read_captions(begin + row * (100_000 // len(row)))[0].start_ms == 1000
+    begin = "1\n00:00:01,000 --> 00:00:02,000\nHello <v "
+    assert read_captions(begin + row * (100_000 // len(row)) + "end")[0].start_ms == 1000
+
+
+def test_what_begins_like_a_tag_of_srt_and_is_none_is_words() -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000\n3 <4 and <i>a\n</ i> <b\n\n\n\n\n<font\nsize=3>c <d\n"
+    assert [one.text.split() for one in read_captions(text)] == [["3", "<4", "and", "a", "<b", "c", "<d"]]
