@@ -25,6 +25,7 @@ QWEN_TTS = {4: "qwen-tts==0.1.1", 5: "qwen-tts-hf==0.1.1.post1"}  # by transform
 OLDEST_MINOR = {4: 57, 5: 4}  # tried: older versions of 5 cannot read qwen-tts-hf's configuration
 NEEDED = "4.57, or 5.4 and later"
 TESTED = Path(__file__).resolve().parent / "morph" / "tested.py"
+STDERR = 2  # stdout is for what a program prints, such as sound
 FIX = "update ComfyUI with its requirements, then run install.py again"
 
 
@@ -69,9 +70,12 @@ def create_environment(path: Path) -> Path:
     return python
 
 
-def pip_install(python: Path | str, *arguments: str) -> None:
-    """Run ``pip install`` with these requirements or options; CalledProcessError if it fails."""
-    _pip(python, "install", *arguments)
+def pip_install(python: Path | str, *arguments: str, quiet: bool = True) -> None:
+    """Run ``pip install`` with these requirements or options; CalledProcessError if it fails.
+
+    Without ``quiet`` it names each package, and shows how far a download is, on stderr.
+    """
+    _pip(python, "install", *arguments, quiet=quiet)
 
 
 def _has_pip(python: Path | str) -> bool:
@@ -79,17 +83,18 @@ def _has_pip(python: Path | str) -> bool:
     return subprocess.run([str(python), "-c", "import pip"], capture_output=True).returncode == 0
 
 
-def _pip(python: Path | str, action: str, *arguments: str) -> None:
+def _pip(python: Path | str, action: str, *arguments: str, quiet: bool = True) -> None:
     """Run pip, or uv in an environment that was created without pip (ComfyUI Desktop's)."""
+    silence = ["--quiet"] if quiet else []
     if _has_pip(python):
-        command = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", action]
+        command = [str(python), "-m", "pip", "--disable-pip-version-check", *silence, action]
         command += ["--yes"] if action == "uninstall" else []
     else:
         uv = shutil.which("uv")
         if uv is None:
             raise FileNotFoundError(f"{python} has neither pip nor uv: run '{python} -m ensurepip' first")
-        command = [uv, "pip", action, "--quiet", "--python", str(python)]
-    subprocess.run([*command, *arguments], check=True)
+        command = [uv, "pip", action, *silence, "--python", str(python)]
+    subprocess.run([*command, *arguments], check=True, stdout=STDERR)
 
 
 def install_qwen_tts() -> str:

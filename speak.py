@@ -98,9 +98,9 @@ def prepare_environment() -> Path:
     python = install.create_environment(ENVIRONMENT)
     ready = ENVIRONMENT / "ready"
     if not ready.exists() or ready.read_text(encoding="utf-8") != wanted():
-        note("first run: installing torch, transformers and the pack's requirements (a few minutes)")
-        install.pip_install(python, *TORCH)
-        install.pip_install(python, "-r", str(ROOT / "requirements.txt"))
+        note("first run: installing torch, transformers and the pack's requirements, a few minutes:")
+        install.pip_install(python, *TORCH, quiet=False)
+        install.pip_install(python, "-r", str(ROOT / "requirements.txt"), quiet=False)
         subprocess.run([python, str(ROOT / "install.py")], check=True, stdout=sys.stderr)
         ready.write_text(wanted(), encoding="utf-8")
     return python
@@ -113,7 +113,7 @@ def add_server(python: Path) -> None:
     ready, needed = ENVIRONMENT / "ready-serve", "\n".join(PACKAGES.values())
     if not ready.exists() or ready.read_text(encoding="utf-8") != needed:
         note("first run of the server: installing what it needs")
-        install.pip_install(python, *PACKAGES.values())
+        install.pip_install(python, *PACKAGES.values(), quiet=False)
         ready.write_text(needed, encoding="utf-8")
 
 

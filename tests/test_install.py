@@ -215,7 +215,9 @@ def test_uv_downloads_before_it_uninstalls(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(install, "installed_version", there.get)
     monkeypatch.setattr(install, "_has_pip", lambda python: False)
     monkeypatch.setattr(install, "_back_up", lambda name, folder: folder)
-    monkeypatch.setattr(install, "_pip", lambda python, *arguments: made.append(" ".join(arguments)))
+    monkeypatch.setattr(
+        install, "_pip", lambda python, *arguments, quiet=True: made.append(" ".join(arguments))
+    )
     assert install.main() == 0
     assert re.fullmatch(r"install --no-deps --target \S+ qwen-tts-hf==0.1.1.post1", made[0])
     assert made[1:] == [

@@ -119,13 +119,32 @@ def test_a_failing_pip_is_one_sentence_with_what_to_do(
     )
 
 
+def test_the_first_run_shows_what_pip_installs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It said nothing for minutes. stdout is for the path of the sound, or for the sound."""
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip" / "__init__.py").touch()
+    (tmp_path / "pip" / "__main__.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
+    monkeypatch.setattr(speak.install, "create_environment", lambda _: Path(sys.executable))
+    monkeypatch.setattr(speak, "ROOT", tmp_path)
+    for name in ("requirements.txt", "install.py"):
+        (tmp_path / name).touch()
+    speak.prepare_environment()
+    speak.add_server(Path(sys.executable))
+    told = capfd.readouterr()
+    assert told.err.count("'install'") == 3 and "--quiet" not in told.err and not told.out
+
+
 def test_the_environment_is_brought_up_to_date_with_the_pack(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     installed: list[tuple[str, ...]] = []
     monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
     monkeypatch.setattr(speak.install, "create_environment", lambda path: path / "python")
-    monkeypatch.setattr(speak.install, "pip_install", lambda _, *what: installed.append(what))
+    monkeypatch.setattr(speak.install, "pip_install", lambda _, *what, quiet: installed.append(what))
     monkeypatch.setattr(speak.subprocess, "run", lambda *_, **__: None)
     for _ in range(2):
         assert speak.prepare_environment() == tmp_path / "python"
@@ -158,7 +177,7 @@ def test_the_servers_packages_are_installed_once_and_only_for_it(
     monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
     monkeypatch.setattr(speak, "prepare_environment", lambda: Path("its-python"))
     monkeypatch.setattr(speak, "wait", lambda command: 0)
-    monkeypatch.setattr(speak.install, "pip_install", lambda python, *words: installed.append(words))
+    monkeypatch.setattr(speak.install, "pip_install", lambda python, *words, quiet: installed.append(words))
     assert speak.run_in_environment(["Hello."]) == 0 and installed == []
     assert [speak.run_in_environment(["serve", "--port", "1"]) for _ in range(2)] == [0, 0]
     assert installed == [tuple(PACKAGES.values())]
