@@ -42,6 +42,14 @@ def check_seq_groups(seq_groups: int) -> int:
     return int(seq_groups)
 
 
+def check_strength(strength: float) -> float:
+    """Return an adapter's strength if it is a number within ADAPTER_STRENGTHS, else raise ValueError."""
+    low, high = ADAPTER_STRENGTHS
+    if not is_number(strength, low, high):
+        raise ValueError(f"strength is {strength!r}: choose {low:g} to {high:g} (1 is as trained)")
+    return float(strength)
+
+
 def parse_groups(text: str) -> list[int]:
     """Read a list such as "1, 3, 5, 15"; return it sorted, without duplicates. ValueError outside 1..15."""
     words = re.split(r"[\s,;]+", text.strip(" \t\r\n,;"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import butter, sosfilt, sosfiltfilt
 
 from .checks import Waveform, check_range, check_sample_rate, check_switch, check_waveform, is_whole
 
@@ -55,6 +54,8 @@ def low_pass(waveform: Waveform, sample_rate: int, options: LowPass | None = Non
             f"cutoff is {options.cutoff_hz:g} Hz, but audio of {sample_rate} samples per second ends at "
             f"{nyquist:g} Hz: choose a cutoff below {nyquist:g} Hz, or leave the filter out"
         )
+    from scipy.signal import butter, sosfilt, sosfiltfilt  # slow to import
+
     sections = butter(options.order, options.cutoff_hz, fs=sample_rate, output="sos")
     exact = waveform.astype(np.float64)
     if not options.zero_phase:

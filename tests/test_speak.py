@@ -11,6 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.process.server import PACKAGES
 from qwen3_tts_morph.serve.terminal.folder_lock import exclusive
 
@@ -75,6 +78,58 @@ def test_the_command_line_is_read_with_a_python_that_has_no_packages(tmp_path: P
     assert done.returncode == 2 and "is not a whole number from 1 to 15" in done.stderr
     done = without_packages("Yes.", "--here")
     assert done.returncode == 1 and "has no package" in done.stderr and "Traceback" not in done.stderr
+
+
+REFUSED = {
+    "voices list": "x_vector  1.7B",
+    "voices show Nobody": "voice 'Nobody' is not in the library",
+    "voices shift Mood --of Nobody --toward emma --away emma": "voice 'Nobody' is neither a file, a saved voice nor",
+    "speak ...": "text '...' has no letter and no digit to speak",
+    "Yes. --language klingon": "language 'klingon' is unknown to demo_voice",
+    "Yes. --speaker nobody": "speaker 'nobody' is unknown to demo_voice",
+    "Yes. --voice Nobody": "voice 'Nobody' is not in the library",
+    "Yes. --reference none.wav": "none.wav is not a file",
+    "Yes. --lora nothing": "adapter nothing is neither a folder nor",
+    "script scene.txt": "NOBODY",
+    "script scene.txt --cast NOBODY=none": "voice 'none' is not in the library",
+    "dub scene.srt --language klingon": "language 'klingon' is unknown to demo_voice",
+    "sweep Yes. --groups 99": "SEQ_GROUPS is 99",
+    "check --language klingon": "language 'klingon' is unknown to demo_voice",
+    "serve --port 99999": "port is 99999",
+}
+
+
+def test_what_needs_no_model_is_answered_without_its_packages(tmp_path: Path) -> None:
+    """Each takes seconds to import, and a slip is an answer that people wait for."""
+    (tmp_path / "scene.txt").write_text("NOBODY: Hello.\n")
+    (tmp_path / "scene.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHello.\n")
+    (tmp_path / "ComfyUI" / "models").mkdir(parents=True)
+    voice = Voice("x_vector", "1b7", "Anna", torch.ones(8))
+    save_voice(voice, tmp_path / "ComfyUI" / "models" / "qwen3-tts-voices" / "Anna.safetensors")
+    code = (
+        "import sys, pack\n"
+        "def refuse(name, *_):\n"
+        "  assert name not in ('torch', 'transformers', 'scipy.signal', 'qwen_tts', 'fastapi'), name\n"
+        "sys.meta_path.insert(0, type('No', (), {'find_spec': staticmethod(refuse)}))\n"
+        "pack.load()\n"
+        "from qwen3_tts_morph.serve.cli import main\n"
+        "for line in sys.argv[1:]:\n"
+        "  try:\n"
+        "    code = main(line.split(), 'speak.py')\n"
+        "  except SystemExit as ended:\n"
+        "    code = ended.code\n"
+        "  print(f'code {code}', file=sys.stderr)\n"
+    )
+    paths = {"PYTHONPATH": str(Path(speak.__file__).parent), "COMFYUI_DIR": str(tmp_path / "ComfyUI")}
+    command = [sys.executable, "-c", code, *REFUSED]
+    env = {**os.environ, **paths}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path, env=env
+    )
+    answers = re.split(r"code (\d)\n", done.stdout)
+    assert answers[1::2] == ["0", *"2" * (len(REFUSED) - 1)], done.stdout
+    for answer, words in zip(answers[::2], REFUSED.values(), strict=False):
+        assert words in answer
 
 
 def test_without_here_the_arguments_go_to_the_environment(

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from ...postprocess.checks import is_number, is_whole
 from ..model.adapter import Adapter, LowRank, merge
 from ..model.model import Model
-from ..options import ADAPTER_STRENGTHS
+from ..options import check_strength
 from ..runtime.whole_file import TooLarge, read_whole
 from .find import ADAPTER, fingerprint_digest, weight_files
 from .json_file import read_object
@@ -50,14 +50,6 @@ UNSUPPORTED = {
 }
 # Ways to begin a training that leave the checkpoint's weights as they are; the others change them.
 BEGUN = (True, False, "gaussian", "eva", "orthogonal")
-
-
-def check_strength(strength: float) -> float:
-    """Return an adapter's strength if it is a number within ADAPTER_STRENGTHS, else raise ValueError."""
-    low, high = ADAPTER_STRENGTHS
-    if not is_number(strength, low, high):
-        raise ValueError(f"strength is {strength!r}: choose {low:g} to {high:g} (1 is as trained)")
-    return float(strength)
 
 
 def read_adapter(folder: Path) -> Adapter:

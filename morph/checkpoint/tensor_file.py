@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save
+from safetensors import SafetensorError, deserialize, safe_open
 
 from ..runtime.whole_file import write_whole
+
+if TYPE_CHECKING:
+    import torch
 
 HEADER_START = 8  # before it: its length
 
@@ -20,6 +22,8 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 
     The file's mode follows the umask (safetensors' own ``save_file`` creates it with 0600).
     """
+    from safetensors.torch import save
+
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(
         path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata))
@@ -28,14 +32,24 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 
 def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """Return the tensors and the metadata in the content of a file; SafetensorError if it is damaged."""
+    from safetensors.torch import load
+
     try:
-        tensors = load(content)  # checks the header
+        return load(content), _metadata_in(content)  # ``load`` checks the header
     except KeyError as error:
         raise SafetensorError(f"a tensor has the type {error}") from error
+
+
+def unpack_parts(content: bytes) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return each tensor's "dtype", "shape" and "data", and the metadata, without torch; errors as above."""
+    return dict(deserialize(content)), _metadata_in(content)
+
+
+def _metadata_in(content: bytes) -> dict[str, str]:
     header = json.loads(
         content[HEADER_START : HEADER_START + int.from_bytes(content[:HEADER_START], "little")]
     )
-    return tensors, header.get("__metadata__") or {}
+    return header.get("__metadata__") or {}
 
 
 def read_metadata(path: Path) -> dict[str, str]:

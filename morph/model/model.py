@@ -13,13 +13,11 @@ from ..options import Sampling, check_tail
 from ..runtime.exclusive import Exclusive
 from ..text.profile import TextProfile
 from ..words.head import AlignmentHead
+from .names import KIND_NAMES, SIZE_NAMES, list_languages
 from .tail import Tail
 from .tokens import TextIds
 from .weights.int8 import Int8Linear
 from .weights.joined_weights import stack
-
-SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
-KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
 
 
 class Qwen3TTS(torch.nn.Module):
@@ -50,11 +48,6 @@ class Applied:
     def describe(self) -> str:
         """Return it for reports: "LoRA anna at 0.8"."""
         return f"LoRA {self.name} at {self.strength:g}"
-
-
-def list_languages(ids: Mapping[str, int] | None) -> list[str]:
-    """Return the languages of a checkpoint's codec ids: "auto" and its own, without the dialects."""
-    return ["auto", *sorted(name for name in ids or {} if "dialect" not in name)]
 
 
 class Model:

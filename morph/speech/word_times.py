@@ -10,6 +10,7 @@ from ...postprocess.ends import MARGIN_S, quiet_spans
 from ..model.model import Model
 from ..model.tokens import TextIds
 from ..words.captions import LineWords
+from ..words.head import no_word_times
 from ..words.timing import WordTime
 from ..words.trace import Trace
 from ..words.traced import TracedLine, TracedPiece
@@ -21,15 +22,6 @@ def check_word_times(model: Model) -> None:
     if model.alignment is None:
         raise ValueError(no_word_times(model.name))
     model.texts.check_spans()
-
-
-def no_word_times(name: str) -> str:
-    """Return what is said of a checkpoint of this name without an alignment head."""
-    return (
-        f"{name} has no attention head that is known to follow the text, so its words have no times: find one with the "
-        "command check --alignment and write the line that it prints into the checkpoint's morph.json, choose another "
-        "checkpoint, or do without them"
-    )
 
 
 def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:

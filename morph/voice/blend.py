@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import torch
 
-from ..model.model import KIND_NAMES, SIZE_NAMES, Model
+from ..model.model import Model
+from ..model.names import KIND_NAMES, SIZE_NAMES
 from ..text.split import shorten
 from .voice import AND, LONGEST_RECIPE, Voice, check_voice
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..codec.upstream import encode_waveform
-from ..model.model import KIND_NAMES, Model
+from ..model.model import Model
+from ..model.names import KIND_NAMES
 from ..model.threads import limit_threads
 from .reference import Reference, prepare_reference
-from .voice import LONGEST_TRANSCRIPT, Voice, check_speaker, check_text, check_voice
+from .voice import Voice, check_speaker, check_transcript, check_voice
 
 log = logging.getLogger(__name__)
 
@@ -47,21 +48,6 @@ class CloneOptions:
             raise ValueError(f"mode is {self.mode!r}: choose one of {', '.join(MODES)}")
         if self.mode == "icl":
             check_transcript(self.transcript)
-
-
-def check_transcript(transcript: str | None) -> None:
-    """Raise ValueError for a transcript that ICL cannot use."""
-    if not (transcript or "").strip():
-        raise ValueError(
-            "transcript is empty: ICL needs the words of the reference; type them, let a recogniser write them "
-            "(transcribe), or use x-vector mode"
-        )
-    check_text("transcript", transcript)
-    if len(str(transcript).strip()) > LONGEST_TRANSCRIPT:
-        raise ValueError(
-            f"transcript has {len(str(transcript).strip())} characters and {LONGEST_TRANSCRIPT} are allowed, more than "
-            "anybody says in 30 s: give only what the recording says"
-        )
 
 
 def clone_voice(

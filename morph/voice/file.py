@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, deserialize
 
-from ..checkpoint.tensor_file import read_metadata, unpack_tensors, write_tensors
+from ..checkpoint.tensor_file import read_metadata, unpack_parts, unpack_tensors, write_tensors
 from ..runtime.whole_file import TooLarge, read_whole
 from ..text.encoding import check_encodable
-from .voice import TENSORS, Voice, VoiceTooLong
+from .voice import TENSORS, Voice, VoiceTooLong, check_fields
 from .voice import TEXTS as VOICE_TEXTS
+
+if TYPE_CHECKING:
+    import torch
 
 FORMAT = "qwen3-tts-voice"
 VERSION = "1"
@@ -24,6 +27,12 @@ TEXTS = ("kind", *VOICE_TEXTS)
 LATER = ("recipe",)  # texts that files of before do not have, and packs of before do not read
 MOST_BYTES = 8 << 20  # of a file: 30 s of reference codes take 0.05 MB
 LONGEST_DESCRIPTION = 300  # characters
+DTYPES = {
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+}  # torch's names of a voice's
 # What reading raises: safetensors a RuntimeError for a file that becomes shorter meanwhile.
 UNREADABLE = (SafetensorError, OSError, RuntimeError)
 
@@ -87,11 +96,17 @@ def _contents(voice: Voice) -> tuple[str, dict[str, torch.Tensor]]:
 
 def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
     """Return the SHA-256 of a voice's texts and of its tensors' names, dtypes, shapes and bytes."""
+    from safetensors.torch import save
+
+    return _digest_of_parts(words, dict(deserialize(save(dict(tensors)))))
+
+
+def _digest_of_parts(words: str, parts: Mapping[str, Mapping[str, Any]]) -> str:
     total = hashlib.sha256(words.encode())
-    for name, tensor in sorted(tensors.items()):
-        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        # ``view`` cannot reinterpret a 0-d tensor
-        total.update(tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
+    for name, part in sorted(parts.items()):
+        dtype = DTYPES.get(part["dtype"], part["dtype"])
+        total.update(f"{name} torch.{dtype} {tuple(part['shape'])}".encode())
+        total.update(part["data"])
     return total.hexdigest()
 
 
@@ -101,25 +116,34 @@ def load_voice(path: Path) -> Voice:
     Raises:
         ValueError: if the file is missing, damaged, of another format or of a later version.
     """
-    return _read(path)[0]
+    return parse_voice(_content(path), path.name)
 
 
 def read_voice(path: Path) -> tuple[Voice, str]:
     """Return the voice in a file, and what the same file says for people, or ""; errors as ``load_voice``."""
-    voice, metadata = _read(path)
-    try:
-        return voice, check_description(metadata.get("description", ""))
-    except ValueError as error:
-        raise _damaged(path.name, error) from error
+    content = _content(path)
+    return parse_voice(content, path.name), _described(content, path.name)["description"]
+
+
+def read_fields(path: Path) -> dict[str, Any]:
+    """Return what lists say of the voice in a file, without torch: its fields, and its "description".
+
+    Tensors are as ``unpack_parts`` returns them: the sum of their bytes is checked, their numbers are not.
+
+    Raises:
+        ValueError: as ``load_voice``.
+    """
+    return _described(_content(path), path.name)
+
+
+def _described(content: bytes, name: str) -> dict[str, Any]:
+    fields = _fields_of(content, name)
+    with _readable(name):
+        return fields | {"description": check_description(fields["description"])}
 
 
 def _damaged(name: str, why: object) -> ValueError:
     return ValueError(f"voice file {name} is damaged ({why}): save the voice again")
-
-
-def _read(path: Path) -> tuple[Voice, Mapping[str, str]]:
-    """Return the voice in a file and the file's metadata."""
-    return _parse(_content(path), path.name)
 
 
 def parse_voice(content: bytes, name: str) -> Voice:
@@ -132,19 +156,16 @@ def parse_voice(content: bytes, name: str) -> Voice:
     Raises:
         ValueError: as ``load_voice``.
     """
-    return _parse(content, name)[0]
+    fields = _fields_of(content, name)
+    with _readable(name):
+        tensors, _ = unpack_tensors(content)
+        given: dict[str, Any] = {key: fields.get(key) for key in TEXTS}
+        return Voice(**given | {key: tensors.get(key) for key in TENSORS})
 
 
-def _parse(content: bytes, name: str) -> tuple[Voice, Mapping[str, str]]:
-    try:
-        tensors, metadata = unpack_tensors(content)
-    except (*UNREADABLE, ValueError) as error:
-        raise _damaged(name, error) from error
-    return _voice_of(tensors, metadata, name), metadata
-
-
-def _voice_of(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], name: str) -> Voice:
-    """Return the voice that a file of this name contains; ValueError if it is none, or damaged."""
+def _fields_of(content: bytes, name: str) -> dict[str, Any]:
+    with _readable(name):
+        parts, metadata = unpack_parts(content)
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{name} is not a voice file of this pack: save the voice with Save Voice")
     if metadata.get("version") != VERSION:
@@ -152,18 +173,26 @@ def _voice_of(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], 
             f"voice file {name} has format version {metadata.get('version')} and this pack reads {VERSION}: "
             "update the pack, or save the voice again"
         )
-    try:
-        if metadata["sha256"] != digest(metadata["voice"], tensors):
+    with _readable(name):
+        if metadata["sha256"] != _digest_of_parts(metadata["voice"], parts):
             raise ValueError("its checksum does not match")
         texts = json.loads(metadata["voice"])
-        fields: dict[str, Any] = {key: texts[key] for key in TEXTS if key in texts or key not in LATER}
-        fields |= {key: tensors.get(key) for key in TENSORS}
-        return Voice(**fields)
+        fields = {key: texts[key] for key in TEXTS if key in texts or key not in LATER}
+        fields |= {key: parts.get(key) for key in TENSORS}
+        check_fields(fields)
+        return fields | {"description": metadata.get("description", "")}
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Raise ValueError, with the file's name, for content that is no voice."""
+    try:
+        yield
     except VoiceTooLong as error:
         raise ValueError(f"voice file {name} cannot be used: {error}") from error
     except RecursionError as error:
         raise _damaged(name, "its texts are nested too deeply") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (*UNREADABLE, KeyError, TypeError, ValueError) as error:
         raise _damaged(name, error) from error
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..model.model import KIND_NAMES, SIZE_NAMES
-from .voice import NEEDED_TYPE, Voice
+from ..model.names import KIND_NAMES, SIZE_NAMES
+from .voice import NEEDED_TYPE, speakers_of
 
 DEMO_SIZE = "0b02"  # of the checkpoint in the pack
 
@@ -51,6 +51,7 @@ class Needs:
         )
 
 
-def needs_of(voice: Voice) -> Needs:
-    """Return what a voice needs."""
-    return Needs(voice.model_size, NEEDED_TYPE.get(voice.kind, ""), voice.speakers)
+def needs_of(fields: Mapping[str, Any]) -> Needs:
+    """Return what a voice with these fields needs, ``read_fields`` or ``vars(voice)``."""
+    kind = fields["kind"]
+    return Needs(fields["model_size"], NEEDED_TYPE.get(kind, ""), speakers_of(kind, fields["speaker"]))

@@ -5,18 +5,26 @@ Recordings in the folder are voices too (see ``recording.py``): whoever loads on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..model.model import SIZE_NAMES
+from ..model.names import SIZE_NAMES
 from ..options import FRAME_RATE
 from ..runtime.whole_file import write_whole
 from ..text.names import OF_VOICES, check_name, confine, file_names
 from ..text.pronunciation import read_pronunciation, write_pronunciation
-from .file import check_description, holds_voice, is_voice_file, load_voice, read_voice, save_voice
+from .file import (
+    check_description,
+    holds_voice,
+    is_voice_file,
+    load_voice,
+    read_fields,
+    read_voice,
+    save_voice,
+)
 from .fits import needs_of
 from .recording import SUFFIXES as RECORDED
 from .recording import Recording, read_recording
@@ -222,23 +230,20 @@ def typed_name(name: str) -> str:
 
 def describe_file(name: str, path: Path) -> dict[str, Any]:
     """Return what people and programs are told of a voice file; ValueError if it is damaged."""
-    return describe_voice(name, *read_voice(path))
+    return describe_fields(name, read_fields(path))
 
 
-def describe_voice(name: str, voice: Voice, description: str) -> dict[str, Any]:
-    """Return what people and programs are told of a voice, and of its file's description."""
-    needs = needs_of(voice)
+def describe_fields(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what people and programs are told of a voice with these fields (``read_fields``)."""
+    told = ("description", "speaker", "instruct", "transcript", "recipe")
+    codes = fields["ref_codes"]
     return {
         "name": name,
-        "kind": voice.kind,
-        "model": SIZE_NAMES.get(voice.model_size, voice.model_size),
-        "fits": str(needs),
-        "description": description,
-        "speaker": voice.speaker,
-        "instruct": voice.instruct,
-        "transcript": voice.transcript,
-        "recipe": voice.recipe,
-        "reference_seconds": None if voice.ref_codes is None else round(len(voice.ref_codes) / FRAME_RATE, 2),
+        "kind": fields["kind"],
+        "model": SIZE_NAMES.get(fields["model_size"], fields["model_size"]),
+        "fits": str(needs_of(fields)),
+        **{key: fields.get(key) for key in told},
+        "reference_seconds": None if codes is None else round((codes["shape"] or [0])[0] / FRAME_RATE, 2),
     }
 
 

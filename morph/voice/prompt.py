@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 
 from ..model.model import Model
+from ..model.names import known_language
 from ..runtime.recent import Recent
 from .voice import Voice
 
@@ -428,16 +429,6 @@ def _language_id(model: Model, voice: Voice, language: str) -> int | None:
 def check_language(model: Model, language: str) -> str:
     """Return the language's name in lower case; raise ValueError, with the known names, for an unknown one."""
     return known_language(language, model.languages, model.name)
-
-
-def known_language(language: str, known: Sequence[str], checkpoint: str) -> str:
-    """Return a language's name in lower case; raise ValueError if it is none of those known to a checkpoint."""
-    name = language.strip().lower()
-    if name not in known:
-        raise ValueError(
-            f"language {language!r} is unknown to {checkpoint}: choose one of {', '.join(known)}"
-        )
-    return name
 
 
 def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ..model.model import Model
 from ..text.files import read_text_file
-from .create import CloneOptions, clone_voice
 from .voice import LONGEST_TRANSCRIPT, Voice
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..model.model import Model
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg")
 LONGEST_READ_S = 60.0  # of a file: cloning uses the first 30 s, or says that it is too long
@@ -65,6 +67,8 @@ def read_transcript(path: Path) -> str | None:
 
 def clone_recording(model: Model, recording: Recording) -> Voice:
     """Return the voice of a recording; errors as ``clone_voice``."""
+    from .create import CloneOptions, clone_voice  # torch
+
     mode = "icl" if recording.transcript else "x_vector"
     options = CloneOptions(mode, recording.transcript, name=recording.name)
     return clone_voice(model, recording.waveform, recording.sample_rate, options)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from ..model.model import KIND_NAMES, SIZE_NAMES, Model
+from ..model.names import KIND_NAMES, SIZE_NAMES, known_speaker
 from ..options import FRAME_RATE, PREDICTED_GROUPS
 from ..text.encoding import CONTROL, check_encodable
 from ..text.pronunciation import PronunciationList
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..model.model import Model
 
 KINDS = ("x_vector", "icl", "preset", "design", "blend")
 CODE_GROUPS = PREDICTED_GROUPS + 1
@@ -77,34 +81,42 @@ class Voice:
     @property
     def speakers(self) -> tuple[str, ...]:
         """The presets that a checkpoint must have."""
-        if self.speaker is None:
-            return ()
-        return tuple(self.speaker.split(AND)) if self.kind == "blend" else (self.speaker,)
+        return speakers_of(self.kind, self.speaker)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"voice kind is {self.kind!r}: it is one of {', '.join(KINDS)}")
-        for key in TEXTS:
-            value = getattr(self, key)
-            if value is not None or key in ("model_size", "name"):
-                check_text(key, value)
-        if CONTROL.search(self.name):
-            raise ValueError(f"a voice's name {self.name[:80]!a} has control characters: choose another")
-        for key, most in LONGEST.items():
-            _check_length(key, getattr(self, key) or "", most)
-        needed = NEEDED[self.kind]
-        for key in (*TENSORS, *TEXTS):
-            value = getattr(self, key)
-            if key in needed and (value is None or (isinstance(value, str) and not value.strip())):
-                raise ValueError(f"voice {self.name!r} ({self.kind}) has no {_in_words(key)}: make it again")
-            if key not in (*needed, *OPTIONAL) and value is not None:
-                raise ValueError(
-                    f"voice {self.name!r} is {self.kind}, which has no {_in_words(key)}: make it again"
-                )
+        check_fields(vars(self))
         if self.speaker_embedding is not None:
             _check_embedding(self.speaker_embedding)
         if self.ref_codes is not None:
             _check_codes(self.ref_codes)
+
+
+def speakers_of(kind: str, speaker: str | None) -> tuple[str, ...]:
+    """Return the presets that a voice with this ``kind`` and ``speaker`` names."""
+    if speaker is None:
+        return ()
+    return tuple(speaker.split(AND)) if kind == "blend" else (speaker,)
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Check a voice's texts, and which fields it has; what is in its tensors is not looked at. Errors as ``Voice``."""
+    kind, name = fields["kind"], fields["name"]
+    if kind not in KINDS:
+        raise ValueError(f"voice kind is {kind!r}: it is one of {', '.join(KINDS)}")
+    for key in TEXTS:
+        if (value := fields.get(key)) is not None or key in ("model_size", "name"):
+            check_text(key, value)
+    if CONTROL.search(name):
+        raise ValueError(f"a voice's name {name[:80]!a} has control characters: choose another")
+    for key, most in LONGEST.items():
+        _check_length(key, fields.get(key) or "", most)
+    needed = NEEDED[kind]
+    for key in (*TENSORS, *TEXTS):
+        value = fields.get(key)
+        if key in needed and (value is None or (isinstance(value, str) and not value.strip())):
+            raise ValueError(f"voice {name!r} ({kind}) has no {_in_words(key)}: make it again")
+        if key not in (*needed, *OPTIONAL) and value is not None:
+            raise ValueError(f"voice {name!r} is {kind}, which has no {_in_words(key)}: make it again")
 
 
 def _in_words(key: str) -> str:
@@ -120,6 +132,21 @@ def check_text(key: str, text: object) -> None:
     check_encodable(text, f"a voice's {_in_words(key)}")
 
 
+def check_transcript(transcript: str | None) -> None:
+    """Raise ValueError for a transcript that ICL cannot use."""
+    if not (transcript or "").strip():
+        raise ValueError(
+            "transcript is empty: ICL needs the words of the reference; type them, let a recogniser write them "
+            "(transcribe), or use x-vector mode"
+        )
+    check_text("transcript", transcript)
+    if len(str(transcript).strip()) > LONGEST_TRANSCRIPT:
+        raise ValueError(
+            f"transcript has {len(str(transcript).strip())} characters and {LONGEST_TRANSCRIPT} are allowed, more than "
+            "anybody says in 30 s: give only what the recording says"
+        )
+
+
 def _check_length(key: str, text: str, most: int) -> None:
     if len(text) > most:
         raise VoiceTooLong(
@@ -129,6 +156,8 @@ def _check_length(key: str, text: str, most: int) -> None:
 
 
 def _check_embedding(embedding: torch.Tensor) -> None:
+    import torch
+
     if not isinstance(embedding, torch.Tensor) or embedding.ndim != 1 or embedding.numel() == 0:
         raise ValueError(
             f"speaker embedding has shape {_shape(embedding)}, not [width]: make the voice again"
@@ -141,6 +170,8 @@ def _check_embedding(embedding: torch.Tensor) -> None:
 
 
 def _check_codes(codes: torch.Tensor) -> None:
+    import torch
+
     if (
         not isinstance(codes, torch.Tensor)
         or codes.ndim != 2
@@ -160,7 +191,7 @@ def _check_codes(codes: torch.Tensor) -> None:
 
 
 def _shape(value: object) -> list[int] | str:
-    return list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+    return list(value.shape) if hasattr(value, "shape") else type(value).__name__
 
 
 def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None:
@@ -218,18 +249,3 @@ def check_tensors(model: Model, voice: Voice) -> None:
 def check_speaker(model: Model, speaker: str) -> str:
     """Return a preset speaker's name as the config spells it; raise ValueError, with the known names, for others."""
     return known_speaker(speaker, model.speakers, model.name)
-
-
-def known_speaker(speaker: str, speakers: Iterable[str], checkpoint: str) -> str:
-    """Return a speaker's name as a checkpoint spells it; raise ValueError if it is none of its speakers."""
-    known = {name.lower(): name for name in speakers}
-    if not known:
-        raise ValueError(
-            f"{checkpoint} has no preset speakers: load a CustomVoice checkpoint, or use Clone Voice with this one"
-        )
-    name = speaker.strip().lower()
-    if name not in known:
-        raise ValueError(
-            f"speaker {speaker!r} is unknown to {checkpoint}: choose one of {', '.join(sorted(known))}"
-        )
-    return known[name]

@@ -58,3 +58,12 @@ PUBLISHED_HEADS = {
 def published_head(shape: TalkerShape) -> AlignmentHead | None:
     """Return the head that is known for a talker of this shape, or None."""
     return PUBLISHED_HEADS.get(shape)
+
+
+def no_word_times(name: str) -> str:
+    """Return what is said of a checkpoint of this name without an alignment head."""
+    return (
+        f"{name} has no attention head that is known to follow the text, so its words have no times: find one with the "
+        "command check --alignment and write the line that it prints into the checkpoint's morph.json, choose another "
+        "checkpoint, or do without them"
+    )

@@ -134,18 +134,18 @@ def list_saved(library: VoiceLibrary, configs: Mapping[str, dict[str, Any]]) -> 
 
 def _about(name: str, path: Path, configs: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
     """Return what the list says of a voice file; None if it was deleted since the folder was listed."""
-    from ...morph.voice.file import read_voice
+    from ...morph.voice.file import read_fields
     from ...morph.voice.fits import needs_of
-    from ...morph.voice.library import describe_voice
+    from ...morph.voice.library import describe_fields
 
     try:
-        voice, description = read_voice(path)
+        fields = read_fields(path)
         changed = str(path.stat().st_mtime_ns)
     except (ValueError, FileNotFoundError) as error:
         return {"name": name, "error": str(error)} if path.exists() else None
-    needs = needs_of(voice)
+    needs = needs_of(fields)
     checkpoint = next((label for label, config in configs.items() if needs.are_met_by(config)), None)
-    return describe_voice(name, voice, description) | {"checkpoint": checkpoint, "changed": changed}
+    return describe_fields(name, fields) | {"checkpoint": checkpoint, "changed": changed}
 
 
 def list_recordings(library: VoiceLibrary, configs: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:

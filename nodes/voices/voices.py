@@ -99,7 +99,7 @@ class CloneVoice(io.ComfyNode):
         transcribe: str | None = NO_RECOGNISER,
         audio: object = NOT_CONNECTED,
     ) -> bool | str:
-        from ...morph.voice.create import check_transcript
+        from ...morph.voice.voice import check_transcript
 
         if mode != "ICL" or audio == NOT_CONNECTED:  # the pack's own recording has its words
             return inputs.judge(mode=(MODES, mode))

@@ -98,10 +98,10 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Test, and write the report; its path goes to stdout."""
-    from ...morph.speech.lines import check_line
-
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
+    from ...morph.speech.lines import check_line
+
     line = make_line(synthesizer.model, options, recording, seed=0)
     check_line(synthesizer.model, line)  # in each test it would be the test that fails
     if options.alignment:

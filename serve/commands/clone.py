@@ -107,14 +107,14 @@ def run(options: argparse.Namespace, console: Console) -> None:
         transcript = read_text_file(options.transcript_file)
         if not transcript.strip():
             raise ValueError(f"{options.transcript_file} is empty: write what the recording says into it")
-    from ...morph.voice.create import CloneOptions, clone_voice
-
     name = options.name or options.recording.stem
     folders = folders_of(options)
     path = choose_path(options, folders, name)
     recording = cut_part(options, read_recording(options.recording), console)
     if options.transcribe:
         transcript = write_words(options.transcribe, folders, recording, console)
+    from ...morph.voice.create import CloneOptions, clone_voice
+
     clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
     voice = clone_voice(load_synthesizer(options, console).model, *recording, clone)  # its notes are logged
     save(voice, path, console)

@@ -31,7 +31,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Make the voice; the path of its file goes to stdout."""
+    path = choose_path(options, folders_of(options), options.name or "")
+    model = load_synthesizer(options, console).model
     from ...morph.voice.create import design_voice
 
-    path = choose_path(options, folders_of(options), options.name or "")
-    save(design_voice(load_synthesizer(options, console).model, options.description), path, console)
+    save(design_voice(model, options.description), path, console)

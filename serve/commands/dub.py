@@ -73,16 +73,17 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
-    from ...morph.script.dub import DubRequest, FitLimits, assemble_dub, read_request
     from ...morph.text.scripts.captions import read_captions
     from ..scripts.opened import opened
 
     text = read_text_file(options.file)
-    limits = FitLimits(options.max_speed, options.overrun, options.speak_over)
     captions, lists = read_words_options(options), read_lists(options)
     read_captions(text)  # faults are found before a model is loaded
     names = partial(check_names, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
+        from ...morph.script.dub import DubRequest, FitLimits, assemble_dub, read_request
+
+        limits = FitLimits(options.max_speed, options.overrun, options.speak_over)
         said = (options.language, options.seed, limits, options.read_sounds, lists)
         request = DubRequest(text, ready.cast, *said)
         dubbed, silent, lines = read_request(ready.speaks, request, ready.settings)

@@ -130,10 +130,10 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, then write the track; the paths of track and subtitles go to stdout."""
-    from ..scripts.opened import opened
-
     text, captions, lists = read_text_file(options.file), read_words_options(options), read_lists(options)
     check_file(options.file, text)
+    from ..scripts.opened import opened
+
     names = partial(check_named_lines, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
         script, lines = read_named_lines(text, ready.cast, ready.speaks.languages, options)
@@ -164,7 +164,7 @@ def check_file(file: Path, text: str) -> None:
 
 def check_named_lines(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
     """Raise ValueError for a name that is nobody, or a language that the checkpoint does not speak."""
-    from ...morph.voice.prompt import known_language
+    from ...morph.model.names import known_language
 
     for line in parse_named_lines(text, cast, config.languages, options).script.lines:
         if line.language:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal import arguments
+from ..terminal.config import read_config
 from ..terminal.console import Console
-from ..terminal.engine import folders_of, load_synthesizer
+from ..terminal.engine import find_checkpoint, folders_of, load_synthesizer
 from ..terminal.folders import Folders
 from ..terminal.sound import read_recording
 from .clone import VOICE_FILE, choose_path, save
@@ -55,11 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Save the voice; the model is loaded only for recordings and presets."""
+    folders = folders_of(options)
+    path = choose_path(options, folders, options.name)
+    check_known([options.of, *options.toward, *options.away], folders, find_checkpoint(options, console))
     from ...morph.voice.blend import NAMED
     from ...morph.voice.shift import Shift, shift_voice
 
-    folders = folders_of(options)
-    path = choose_path(options, folders, options.name)
     model = cache(lambda: load_synthesizer(options, console).model)
     base, *toward = find_voices([options.of, *options.toward], folders, model)
     away = find_voices(options.away, folders, model)
@@ -69,14 +71,20 @@ def run(options: argparse.Namespace, console: Console) -> None:
     console.note(f"made of: {made.recipe}")
 
 
-def find_voices(words: Sequence[str], folders: Folders, model: Callable[[], Model]) -> list[Voice]:
-    """Return voices by their names or files; ValueError for a word that is none.
+def check_known(words: Sequence[str], folders: Folders, checkpoint: Path) -> None:
+    """Raise ValueError for a word that is no voice, before the checkpoint in a folder is loaded."""
+    config = read_config(checkpoint)
+    known = [*folders.library.names(), *(() if config is None else config.speakers)]
+    for word in words:
+        if not os.path.isfile(word) and word.casefold() not in map(str.casefold, known):
+            raise ValueError(
+                f"voice {word!r} is neither a file, a saved voice nor a speaker of {checkpoint.name}: choose one of "
+                f"{', '.join(known) or 'none'}"
+            )
 
-    Args:
-        words: each as ``A_VOICE`` says.
-        folders: have the library.
-        model: returns the checkpoint, for recordings and presets.
-    """
+
+def find_voices(words: Sequence[str], folders: Folders, model: Callable[[], Model]) -> list[Voice]:
+    """Return voices, each named as ``A_VOICE`` says; ``model`` returns the checkpoint, where it is needed."""
     names = folders.library.names()
     return [_find(word, names, folders, model) for word in words]
 
@@ -93,9 +101,4 @@ def _find(word: str, names: Sequence[str], folders: Folders, model: Callable[[],
         return clone_voice(model(), *read_recording(path), CloneOptions(name=path.stem))
     if word in names:
         return folders.library.load(word, lambda recording: clone_recording(model(), recording))
-    if word.casefold() not in map(str.casefold, model().speakers):
-        known = ", ".join([*names, *model().speakers]) or "none"
-        raise ValueError(
-            f"voice {word!r} is neither a file, a saved voice nor a speaker of {model().name}: choose one of {known}"
-        )
     return preset_voice(model(), word)

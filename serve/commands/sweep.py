@@ -55,11 +55,12 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace, console: Console) -> None:
     """Speak at each setting; the table goes to stdout."""
     from ...morph.options import parse_groups
-    from ...morph.speech.lines import Line
-    from ...morph.study.sweep import sweep, table
 
     groups, recording, lists = parse_groups(options.groups), read_reference(options), read_lists(options)
     synthesizer = load_synthesizer(options, console)
+    from ...morph.speech.lines import Line
+    from ...morph.study.sweep import sweep, table
+
     voice = make_voice(synthesizer.model, options, recording)
     said = (options.language, options.seed, options.instruct)
     line = Line(options.text, voice, *said, pronunciation=lists)

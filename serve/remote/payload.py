@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...morph.model.model import SIZE_NAMES
+from ...morph.model.names import SIZE_NAMES
 from ...morph.options import IGNORE, MOST_SEED, PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
 from ...morph.speech.lines import Line
 from ...morph.text.encoding import check_encodable

@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ...morph.model.model import Model
 from ...morph.text.names import name_key
 from ...morph.voice.cast import GIVEN, PRESET, SAVED, Cast, Part, join_parts, named_parts
-from ...morph.voice.create import preset_voice
 from ...morph.voice.voice import Voice
-from ..remote.facts import ServerFacts
 from ..terminal.engine import folders_of, make_voice, saved_voice
 from ..terminal.folders import Folders
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...morph.model.model import Model
+    from ..remote.facts import ServerFacts
 
 NARRATOR = "NARRATOR"
 
@@ -53,9 +55,14 @@ def make_cast(
     """
     folders = folders_of(options)
 
+    def preset(name: str) -> Voice:
+        from ...morph.voice.create import preset_voice
+
+        return preset_voice(model(), name)
+
     def choose(voice: str) -> Voice:
         if voice.casefold() in [speaker.casefold() for speaker in speakers]:
-            return preset_voice(model(), voice)
+            return preset(voice)
         return saved_voice(voice, folders, model())
 
     given = check_parts(options.cast)
@@ -67,7 +74,7 @@ def make_cast(
         {name: Part(GIVEN, partial(choose, voice), voice) for name, voice in given.items()},
         narrator,
         named_parts(SAVED, folders.library.names(), lambda name: saved_voice(name, folders, model())),
-        named_parts(PRESET, speakers, lambda name: preset_voice(model(), name)),
+        named_parts(PRESET, speakers, preset),
     )
 
 

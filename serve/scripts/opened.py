@@ -6,23 +6,15 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...morph.batch.speaks import Speaks
-from ...morph.batch.speech import OutOfService
-from ...morph.kept.once import Listener, speak_lines
-from ...morph.kept.word_check import WordCheck
-from ...morph.model.model import Model
 from ...morph.options import GenerateOptions
-from ...morph.speech.lines import Line, Spoken, failed_line
 from ...morph.voice.cast import Cast
-from ..remote import attempts
-from ..remote.facts import ServerFacts
 from ..remote.servers import NAMELESS, Server, find_server, server_at
-from ..remote.speaks import RemoteSpeaks
 from ..terminal.config import CheckpointConfig, read_config
 from ..terminal.console import Console
 from ..terminal.engine import (
+    check_request,
     facts_of_model,
     facts_of_server,
     find_checkpoint,
@@ -33,7 +25,14 @@ from ..terminal.engine import (
     read_reference,
 )
 from .cast import make_cast, server_cast
-from .cast_adapters import CastAdapters
+
+if TYPE_CHECKING:
+    from ...morph.batch.speaks import Speaks
+    from ...morph.kept.once import Listener
+    from ...morph.kept.word_check import WordCheck
+    from ...morph.model.model import Model
+    from ...morph.speech.lines import Line, Spoken
+    from ..remote.facts import ServerFacts
 
 ADDRESS = ("http://", "https://")
 
@@ -58,6 +57,8 @@ class Opened:
 
     def speak(self, lines: Sequence[Line], listener: Listener | None = None) -> list[Spoken]:
         """Return lines; see ``speak_lines``."""
+        from ...morph.kept.once import speak_lines
+
         return speak_lines(self.speaks, lines, self.settings, listener=listener)
 
     def heard(self, line: Line, spoken: Spoken) -> Spoken:
@@ -67,6 +68,9 @@ class Opened:
         return self.check.apply([line], [spoken], self._speak_again, lambda _: None)[0]
 
     def _speak_again(self, lines: Sequence[Line]) -> list[Spoken]:
+        from ...morph.batch.speech import OutOfService
+        from ...morph.speech.lines import failed_line
+
         try:
             return self.speak(lines)
         except OutOfService:
@@ -95,9 +99,14 @@ def opened(
             yield one
         return
     recording, path = read_reference(options), find_checkpoint(options, console)
-    own = CastAdapters.read(options)
     if (config := read_config(path)) is not None:
-        check_names(own.mark(make_cast(config.speakers, options, recording, _not_loaded)), config)
+        check_names(make_cast(config.speakers, options, recording, _not_loaded), config)
+    check_request(path, options)
+    from .cast_adapters import CastAdapters  # torch, after all that needs none
+
+    own = CastAdapters.read(options)
+    if config is not None:
+        own.mark(make_cast(config.speakers, options, recording, _not_loaded))
     synthesizer = load_at(path, options)
     model = synthesizer.model
     cast = own.mark(make_cast(model.speakers, options, recording, lambda: model))
@@ -114,6 +123,8 @@ def _not_loaded() -> Model:
 
 @contextmanager
 def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator[Opened]:
+    from ..remote.speaks import RemoteSpeaks
+
     server = ask(options.server)
     settings = make_settings(None, options, batch_size=options.batch_size)
     cast = server_cast(server, folders_of(options), options)
@@ -126,6 +137,8 @@ def ask(word: str) -> ServerFacts:
 
     One that may be starting is waited for, as for every line.
     """
+    from ..remote import attempts
+
     try:
         return attempts.ask_server(named_server(word), attempts=attempts.ATTEMPTS)
     except ConnectionError as error:

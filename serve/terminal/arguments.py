@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...morph.runtime.whole_file import name_beside
+from ...morph.text.pauses import check_spoken
 
 Number = TypeVar("Number", int, float)
 
@@ -264,8 +265,8 @@ def add_voice(parser: argparse.ArgumentParser) -> None:
 def check_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with an error for a text without words, or options of the voice that do not fit together."""
     text: str | None = getattr(options, "text", None)
-    if text is not None and not text.strip():
-        parser.error("the text is empty: type something to say")
+    if text is not None:
+        check_spoken(text)
     if options.transcript and not options.reference:
         parser.error("--transcript is the words of a recording: give the recording with --reference")
 

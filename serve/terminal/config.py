@@ -33,7 +33,7 @@ def read_config(path: Path) -> CheckpointConfig | None:
     """Return what the config in a checkpoint's folder says; None if it is damaged, which loading it explains."""
     from ...morph.checkpoint.json_file import read_object
     from ...morph.checkpoint.profile import read_alignment
-    from ...morph.model.model import list_languages
+    from ...morph.model.names import list_languages
     from ...morph.words.head import TalkerShape
 
     try:

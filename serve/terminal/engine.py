@@ -42,17 +42,19 @@ def load_synthesizer(options: argparse.Namespace, console: Console) -> Synthesiz
     Raises:
         ValueError: for a checkpoint, a device, or a way of loading that cannot be used.
     """
-    return load_at(find_checkpoint(options, console), options)
+    path = find_checkpoint(options, console)
+    check_request(path, options)
+    return load_at(path, options)
 
 
 def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
     """Load the checkpoint in a folder in the way that the options say; errors as ``load_synthesizer``."""
+    found = find_adapters(options.lora, folders_of(options))
     from ...morph.options import LoadOptions
-    from ...morph.synthesizer import Synthesizer
+    from ...morph.synthesizer import Synthesizer  # torch, after all that needs none
 
-    check_request(path, options)
     load = LoadOptions(options.precision, options.attention, options.engine, options.weights)
-    adapters = read_adapters(find_adapters(options.lora, folders_of(options)))
+    adapters = read_adapters(found)
     return with_adapters(Synthesizer.load(path, load, device=choose_device(options.device)), adapters, path)
 
 
@@ -62,8 +64,8 @@ def find_adapters(given: Sequence[tuple[str, float]], folders: Folders) -> list[
     Raises:
         ValueError: for one that is not there, and for a strength that none can have.
     """
-    from ...morph.checkpoint.adapter_file import check_strength
     from ...morph.checkpoint.find import list_adapters
+    from ...morph.options import check_strength
 
     found = []
     for word, strength in given:
@@ -98,16 +100,13 @@ def with_adapters(
 
 
 def check_request(path: Path, options: argparse.Namespace) -> None:
-    """Check text, transcript, voices and language of a command, as far as it has them, before a checkpoint is loaded.
+    """Check transcript, voices and language of a command, as far as it has them, before a checkpoint is loaded.
 
     Raises:
         ValueError: for what the checkpoint in ``path`` cannot speak, or a voice that is not there.
     """
-    from ...morph.text.pauses import check_spoken
-    from ...morph.voice.create import check_transcript
+    from ...morph.voice.voice import check_transcript
 
-    if getattr(options, "text", None) is not None:
-        check_spoken(options.text)
     if getattr(options, "transcript", None) is not None:
         check_transcript(options.transcript)
     if getattr(options, "voice", None) is not None:
@@ -118,9 +117,8 @@ def check_request(path: Path, options: argparse.Namespace) -> None:
 
 def check_names(config: CheckpointConfig, options: argparse.Namespace) -> None:
     """Raise ValueError for a language, a speaker, a voice of the cast or words' times that a checkpoint has not."""
-    from ...morph.speech.word_times import no_word_times
-    from ...morph.voice.prompt import known_language
-    from ...morph.voice.voice import known_speaker
+    from ...morph.model.names import known_language, known_speaker
+    from ...morph.words.head import no_word_times
 
     if "language" in options:
         known_language(options.language, config.languages, config.name)

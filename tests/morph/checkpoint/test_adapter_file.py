@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint import adapter_file
-from qwen3_tts_morph.morph.checkpoint.adapter_file import _of_layer, _patterns, check_strength, read_adapter
+from qwen3_tts_morph.morph.checkpoint.adapter_file import _of_layer, _patterns, read_adapter
 from qwen3_tts_morph.morph.checkpoint.find import list_adapters
+from qwen3_tts_morph.morph.options import check_strength
 from safetensors.torch import load_file, save_file
 
 from tests.morph.adapters import ALPHA, ATTENTION, OTHERS, PREDICTOR, RANK, change_config, write_adapter

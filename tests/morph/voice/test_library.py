@@ -66,12 +66,12 @@ def test_voices_are_listed_with_what_they_fit_and_their_description(library: Voi
     ],
 )
 def test_a_voice_knows_the_checkpoints_that_it_fits(voice: Voice, config: dict, fits: bool) -> None:
-    assert needs_of(voice).are_met_by(config) == fits
+    assert needs_of(vars(voice)).are_met_by(config) == fits
 
 
 def test_what_a_voice_fits_is_said_in_words() -> None:
     demo = Voice("preset", "0b02", "heart", speaker="heart")
-    assert [str(needs_of(one)) for one in (OLD, demo)] == ["1.7B VoiceDesign", "demo voice with heart"]
+    assert [str(needs_of(vars(one))) for one in (OLD, demo)] == ["1.7B VoiceDesign", "demo voice with heart"]
 
 
 def test_a_renamed_voice_keeps_everything_but_its_name(library: VoiceLibrary) -> None:

@@ -1,0 +1,38 @@
+"""What checkpoints, speakers and languages are called; needs no torch, so that a wrong name is refused at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's
+KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}
+
+
+def list_languages(ids: Mapping[str, int] | None) -> list[str]:
+    """Return the languages of a checkpoint's codec ids: "auto" and its own, without the dialects."""
+    return ["auto", *sorted(name for name in ids or {} if "dialect" not in name)]
+
+
+def known_language(language: str, known: Sequence[str], checkpoint: str) -> str:
+    """Return a language's name in lower case; raise ValueError if it is none of those known to a checkpoint."""
+    name = language.strip().lower()
+    if name not in known:
+        raise ValueError(
+            f"language {language!r} is unknown to {checkpoint}: choose one of {', '.join(known)}"
+        )
+    return name
+
+
+def known_speaker(speaker: str, speakers: Iterable[str], checkpoint: str) -> str:
+    """Return a speaker's name as a checkpoint spells it; raise ValueError if it is none of its speakers."""
+    known = {name.lower(): name for name in speakers}
+    if not known:
+        raise ValueError(
+            f"{checkpoint} has no preset speakers: load a CustomVoice checkpoint, or use Clone Voice with this one"
+        )
+    name = speaker.strip().lower()
+    if name not in known:
+        raise ValueError(
+            f"speaker {speaker!r} is unknown to {checkpoint}: choose one of {', '.join(sorted(known))}"
+        )
+    return known[name]
