@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from pathlib import Path
 
 MOST_BYTES = 2_000_000
@@ -14,6 +15,7 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+PLAIN = re.compile(rb"[A-Za-z0-9 .,:;!?'\"()\-\r\n\t]+")
 
 
 def read_text_file(
@@ -46,6 +48,20 @@ def decode(data: bytes, name: str) -> str:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} is not text in UTF-8 or UTF-16: save it as UTF-8") from error
+    if encoding == "utf-16" and _is_misread(data, text):
+        raise ValueError(f"{name} begins as UTF-16 and goes on as something else: save it as UTF-8")
     if "\0" in text:
         raise ValueError(f"{name} is not a text file: save it as plain text, in UTF-8")
     return text
+
+
+def _is_misread(data: bytes, text: str) -> bool:
+    """Whether a file with UTF-16's mark is plain ASCII behind it, alone or with the other order of bytes.
+
+    Two ASCII letters read as one Chinese one, most often a rare one: a text in GB 2312, the common ones, is meant.
+    """
+    behind = data[2:]
+    other = "utf-16-be" if data.startswith(codecs.BOM_UTF16_LE) else "utf-16-le"
+    swapped = behind.decode(other, "replace").encode("utf-8")
+    common = text.encode("gb2312", "ignore").decode("gb2312") == text
+    return bool(PLAIN.fullmatch(swapped) or (PLAIN.fullmatch(behind) and not common))

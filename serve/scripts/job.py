@@ -109,6 +109,8 @@ def speak_into(
     for line in lines:
         opened.speaks.check(line, opened.settings)
     job = Job(opened, script, lines, make_plans(script, lines, opened.facts), saved, options)
+    if replaced := ", ".join(path.name for path in outputs(options) if path.exists()):
+        console.note(f"replacing what an earlier run wrote into {options.out}: {replaced}")
     saved.place(job.plans)
     job.write_manifest(complete=False)  # a folder that cannot be written is found now
     started = time.perf_counter()

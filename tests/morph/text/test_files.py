@@ -23,11 +23,21 @@ def test_a_text_is_the_same_in_every_encoding(tmp_path: Path, encoding: str, end
 
 
 @pytest.mark.parametrize(
+    "text", ["\u4f60\u597d", "\u516b\u5e74", "\u3000\u4f60", "Hi", ""]
+)  # bytes of some are ASCII
+def test_short_texts_in_utf_16_are_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_bytes(text.encode("utf-16"))
+    assert read_text_file(tmp_path / "a.txt") == text
+
+
+@pytest.mark.parametrize(
     ("data", "reason"),
     [
         ("Größe".encode("latin-1"), "a.txt is not text in UTF-8 or UTF-16: save it as UTF-8"),
         (b"\xff\xfeA", "a.txt is not text in UTF-8 or UTF-16"),
         ("Hello".encode("utf-16-le"), "a.txt is not a text file: save it as plain text"),
+        (b"\xff\xfeHi!!", "a.txt begins as UTF-16 and goes on as something else: save it as UTF-8"),
+        (b"\xfe\xff" + "Hi".encode("utf-16-le"), "a.txt begins as UTF-16 and goes on as something else"),
         (b"x" * 2_000_001, "a.txt is larger than 2 MB: split it into several files"),
     ],
 )

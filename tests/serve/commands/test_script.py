@@ -110,6 +110,7 @@ def test_a_second_run_speaks_nothing_and_gives_the_same_track(
     before, spoken[:] = (tmp_path / "scene" / "scene.wav").read_bytes(), []
     done = run("script", file, *tiny)
     assert done.code == 0 and spoken == [] and "4 of 4 lines are spoken already" in done.err
+    assert "replacing what an earlier run wrote into scene: scene.wav, scene.srt, scene.vtt" in done.err
     assert (tmp_path / "scene" / "scene.wav").read_bytes() == before
     assert run("script", file, "--format", "flac", *tiny).code == 0 and spoken == []
     assert (tmp_path / "scene" / "scene.flac").exists()
