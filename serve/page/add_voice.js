@@ -6,6 +6,8 @@ import { wavOf } from "./wav.js"
 const SUFFIX = ".safetensors"
 const SENT_AS_IT_IS = /\.(wav|flac|mp3|ogg)$/i // the server reads these; the browser reads more
 const LONGEST_S = 60 // of a recording that the browser reads: the server uses 30
+const AGAIN_MS = 2000 // between two tries at a server that is busy
+const MOST_WAIT_MS = 600_000
 
 const megabytes = (bytes) => `${(bytes / 2 ** 20).toFixed(0)} MiB`
 const chosenFile = () => at("voice-file").files?.[0]
@@ -15,6 +17,7 @@ const isRecording = (file) => file && !file.name.toLowerCase().endsWith(SUFFIX)
 export function offer(status) {
   at("voice-file").accept = status.can_clone ? `${SUFFIX},audio/*` : SUFFIX
   const file = `a voice file (${SUFFIX}) that Save Voice wrote`
+  at("record-field").hidden = !status.can_clone
   at("add-hint").textContent = status.can_clone
     ? `A recording of 1 to 30 seconds of one speaker, or ${file}. It stays until the server ends, and others can use it.`
     : `Add ${file}: this checkpoint cannot clone recordings. It stays until the server ends, and others can use it.`
@@ -39,19 +42,40 @@ export async function addVoice(status, say) {
   const content = clones && !SENT_AS_IT_IS.test(file.name) ? await readSound(file, status.sample_rate) : file
   const most = clones ? status.most_recording_bytes : status.most_voice_bytes
   if (content.size > most) throw new Wrong("voice-file", `The file is larger than ${megabytes(most)}: choose a shorter one.`)
-  say(clones ? "Listening to the recording" : "Sending the voice")
   const query = new URLSearchParams({ name: at("voice-name").value, consent: "true" })
   const words = at("transcript").value.trim()
   if (clones && words) query.set("transcript", words)
   if (clones && at("best-part").checked) query.set("best", "true")
+  at("add-voice").disabled = true
   const options = { method: "POST", body: content, headers: { "Content-Type": "application/octet-stream" } }
   try {
-    const answer = await askJson(`/v1/audio/voices${clones ? "/clone" : ""}?${query}`, options)
+    const answer = await askUntilFree(`/v1/audio/voices${clones ? "/clone" : ""}?${query}`, options, say, status)
     at("add-form").reset()
     showFile()
     return answer
   } finally {
     say("")
+    at("add-voice").disabled = false
+  }
+}
+
+/** Ask again while the server is busy; say at once what happens, and each second how long it takes. */
+async function askUntilFree(path, options, say, status) {
+  const began = Date.now()
+  const busy = status.rows_in_use ? ": the server speaks for others, and makes it between two lines" : ""
+  const tell = () => say(`Making the voice${busy}. ${((Date.now() - began) / 1000).toFixed(0)} s`)
+  const timer = setInterval(tell, 1000)
+  tell()
+  try {
+    for (;;) {
+      const answer = await askJson(path, options).catch((error) => {
+        if (error.status !== 503 || Date.now() - began > MOST_WAIT_MS) throw error
+      })
+      if (answer) return answer
+      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS))
+    }
+  } finally {
+    clearInterval(timer)
   }
 }
 

@@ -5,6 +5,7 @@ import { copyRequest, showRequest } from "./code.js"
 import { Connection } from "./connection.js"
 import { at, clearErrors, put, readFields, readText, showAt, showCount, showSliders, showSpeed } from "./fields.js"
 import { save } from "./files.js"
+import { toggleRecording } from "./microphone.js"
 import { PlayerBar } from "./player_bar.js"
 import { showFigures, showGone, showKey, showServer, showStatus } from "./shown.js"
 import { Speaking } from "./speak.js"
@@ -77,7 +78,11 @@ function useKey() {
 
 // Speaking
 
+/** End what sounds, and forget what was said of it. */
 function quiet() {
+  say("")
+  sayVoice("")
+  for (const id of ["problem", "voice-problem"]) at(id).hidden = true
   voices.quiet()
   bar.track?.pause()
   bar.follow()
@@ -183,7 +188,7 @@ function showCode() {
 }
 
 async function add() {
-  const { name, notes = [] } = await addVoice(server.facts, sayVoice)
+  const { name, notes = [] } = await addVoice(server.status ?? server.facts, sayVoice)
   await voices.added(name)
   sayVoice([`${name} was added`, ...notes, ""].join(". ").trim())
 }
@@ -198,6 +203,8 @@ on("copy", "click", () => attempt(copyRequest))
 on("open", "click", () => at("file").click())
 on("file", "change", () => attempt(async () => (await readText(at("file"), server.facts.most_characters), changed())))
 on("voice-file", "change", showFile)
+on("record", "click", () => attempt(() => (clearErrors(at("add-form")), toggleRecording(showFile)), "voice-problem"))
+on("as-read", "click", () => { at("transcript").value = at("to-read").textContent })
 for (const kind of ["input", "change"]) on("work", kind, changed)
 on("text", "keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && at("form").requestSubmit())
 server.watch()

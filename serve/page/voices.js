@@ -1,10 +1,9 @@
-// The list of voices: search, choice, a short preview of each, and the deletion of those that were added here.
+// The list of voices: search, choice, a short preview of each, and the deletion of those that were added.
 import { ask, askJson, postSpeech, readEvents } from "./api.js"
 import { at, jsonOf } from "./fields.js"
 import { bytesOf } from "./speak.js"
 import { Track } from "./track.js"
 
-const MINE = "morph-tts-mine" // names of voices that this browser added, in its storage
 const SEED = "1" // every preview of a voice is the same take
 const SENTENCES = {
   chinese: "你好，这就是我的声音。",
@@ -17,9 +16,6 @@ const SENTENCES = {
   russian: "Здравствуйте, вот мой голос.",
   spanish: "Hola, así suena mi voz.",
 }
-
-const mine = () => JSON.parse(localStorage.getItem(MINE) ?? "[]")
-const keepMine = (names) => localStorage.setItem(MINE, JSON.stringify(names))
 
 export class Voices {
   /** ``page``: loudspeaker, rate(), quiet() to silence what sounds, attempt(), onChoice(), say(words). */
@@ -42,9 +38,8 @@ export class Voices {
     this.page.onChoice()
   }
 
-  /** A voice was added by this page: it is chosen, and may be deleted here. */
+  /** A voice was added by this page: it is chosen. */
   async added(name) {
-    keepMine([...new Set([...mine(), name])])
     for (const key of this.previews.keys()) if (key.startsWith(`${name}\n`)) this.previews.delete(key)
     at("search").value = ""
     await this.refresh()
@@ -70,7 +65,7 @@ export class Voices {
     at("voices").replaceChildren(...shown.map((one) => this.row(one)))
     at("no-voices").hidden = shown.length > 0
     at("no-voices").textContent = this.voices.length ? "No voice has this in its name." : "There is no voice yet: add one."
-    at("found").textContent = wanted ? `${shown.length} of ${this.voices.length} voices` : ""
+    at("found").textContent = `${wanted ? `${shown.length} of ` : ""}${this.voices.length} voices`
     if (focused) [...at("voices").children].find((row) => row.getAttribute("data-name") === focused)?.querySelector("input")?.focus()
   }
 
@@ -84,9 +79,7 @@ export class Voices {
     if (recipe) title.title = recipe // what it was made of
     label.append(radio, title, badge)
     row.append(label, button("▶", `Hear ${name}`, () => this.page.attempt(() => this.preview(name))))
-    if (kind === "uploaded" && mine().includes(name)) {
-      row.append(button("✕", `Delete ${name}`, () => this.page.attempt(() => this.remove(name))))
-    }
+    if (kind === "uploaded") row.append(button("✕", `Delete ${name}`, () => this.page.attempt(() => this.remove(name))))
     this.mark(row)
     return row
   }
@@ -136,9 +129,8 @@ export class Voices {
   }
 
   async remove(name) {
-    if (!confirm(`Delete the voice ${name} from the server?`)) return
+    if (!confirm(`Delete the voice ${name} from the server? Nobody who uses this server has it then.`)) return
     await ask(`/v1/audio/voices/${encodeURIComponent(name)}`, { method: "DELETE" })
-    keepMine(mine().filter((one) => one !== name))
     await this.refresh()
     this.page.say(`${name} was deleted.`)
     at("search").focus()

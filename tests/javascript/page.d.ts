@@ -5,6 +5,7 @@ interface PageElements {
   wave: HTMLCanvasElement
   text: HTMLTextAreaElement
   transcript: HTMLTextAreaElement
+  level: HTMLMeterElement
   format: HTMLSelectElement
   language: HTMLSelectElement
   "language-of-code": HTMLSelectElement
@@ -21,6 +22,7 @@ interface PageElements {
   "voice-file": HTMLInputElement
   "voice-name": HTMLInputElement
   volume: HTMLInputElement
+  "add-voice": HTMLButtonElement
   download: HTMLButtonElement
   play: HTMLButtonElement
   replay: HTMLButtonElement

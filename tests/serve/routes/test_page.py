@@ -30,6 +30,8 @@ NO_DEVICE = """
     AudioContext.prototype.resume = () => new Promise(() => {})
     Object.defineProperty(AudioContext.prototype, "state", { get: () => "suspended" })
 """
+FAKE_MICROPHONE = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]  # it beeps
+NO_MICROPHONE = "Object.defineProperty(navigator, 'mediaDevices', { get: () => undefined })"
 TOO_WIDE = "() => document.documentElement.scrollWidth > innerWidth"
 expect.set_options(timeout=1000 * PATIENCE)
 
@@ -41,7 +43,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("not run: no Chromium is installed")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=path, args=CHROMIUM_ARGS, timeout=1000 * PATIENCE
+            executable_path=path, args=[*CHROMIUM_ARGS, *FAKE_MICROPHONE], timeout=1000 * PATIENCE
         )
         yield started
         started.close()
@@ -240,11 +242,14 @@ def test_an_error_is_at_its_field(page: Page) -> None:
 
 
 def test_voices_are_found_heard_added_and_deleted(page: Page, base: Client, recording, tmp_path) -> None:
+    speak(page)
     expect(page.locator("#voices li")).to_have_count(2)
     page.get_by_label("Search voices").fill("be")
     expect(page.locator("#voices li")).to_have_count(1)
+    expect(page.locator("#found")).to_have_text("1 of 2 voices")
     with page.expect_request("**/v1/audio/speech"):
         page.get_by_role("button", name="Hear Ben").click()
+    expect(page.locator("#message")).to_have_text("")  # it was of what was spoken before
     expect(page.locator("#voice-message")).to_have_text("")
     asked = []
     page.on("request", lambda request: asked.append(request.url) if request.method == "POST" else None)
@@ -272,16 +277,44 @@ def test_voices_are_found_heard_added_and_deleted(page: Page, base: Client, reco
     save_voice(added, tmp_path / "Dan.safetensors")
     base.speaker.voices.add("Eve", (tmp_path / "Dan.safetensors").read_bytes())
     expect(page.get_by_role("radio", name="Eve")).to_be_visible()
-    expect(page.get_by_role("button", name="Delete Eve")).to_have_count(0)
     page.set_input_files("#voice-file", tmp_path / "Dan.safetensors")
     page.get_by_label("has agreed").check()
     page.click("#add-voice")
     expect(page.get_by_role("radio", name="Dan")).to_be_checked()
     page.on("dialog", lambda dialog: dialog.accept())
-    for name in ("Dan", "Cay"):
+    for name in ("Dan", "Cay", "Eve"):  # also what another has added
         page.get_by_role("button", name=f"Delete {name}").click()
         expect(page.get_by_role("radio", name=name)).to_have_count(0)
-    base.speaker.voices.remove("Eve")
+
+
+def test_a_voice_is_recorded_and_a_busy_server_waited_for(page: Page, base: Client) -> None:
+    page.get_by_text("Add a voice", exact=True).click()
+    page.get_by_role("button", name="Record with the microphone").click()
+    expect(page.get_by_label("Level of the microphone")).to_be_visible()
+    expect(page.locator("#recorded")).to_have_text("3 s")
+    page.get_by_role("button", name="Stop recording").click()
+    expect(page.locator("#recorded")).to_contain_text("are recorded. It is short")
+    page.get_by_role("button", name="I read the text above").click()
+    page.fill("#voice-name", "Me")
+    page.get_by_label("has agreed").check()
+    held: list[Route] = []
+    page.route("**/clone?*", lambda route: held.append(route), times=1)
+    with page.expect_request("**/clone?*"):
+        page.click("#add-voice")
+    expect(page.locator("#voice-message")).to_contain_text("Making the voice")  # at once
+    expect(page.locator("#add-voice")).to_be_disabled()
+    held[0].fulfill(status=503, json={"error": {"message": "the server speaks all the time"}})
+    expect(page.locator("#voice-message")).to_contain_text("Me was added")
+    voice = base.speaker.voices.find("Me")
+    assert voice.kind == "icl" and voice.transcript.startswith("The sun had already set")
+    base.speaker.voices.remove("Me")
+
+
+def test_a_page_without_microphone_says_why(open_page, url) -> None:
+    opened = open_page(url, NO_MICROPHONE)
+    opened.get_by_text("Add a voice", exact=True).click()
+    opened.get_by_role("button", name="Record with the microphone").click()
+    expect(opened.locator("#record-error")).to_contain_text("only to https and localhost")
 
 
 def test_the_request_is_shown_as_code(page: Page) -> None:
@@ -371,5 +404,7 @@ def test_everybody_can_use_it(page: Page, name: str) -> None:
     page.click("#speak")
     for width in (390, 1920):
         with scheme(page, name, width):
+            tops = [page.locator(card).bounding_box()["y"] for card in ("#form", "#voice-card", "#play")]
+            assert width > 390 or tops == sorted(tops), "on a phone the voices are above the sound"
             results = Axe().run(page)
             assert results.violations_count == 0, results.generate_report()
