@@ -63,8 +63,8 @@ def test_the_page_lists_the_routes_and_the_fields_without_a_script(client: Clien
 
 
 def test_the_documentation_has_every_field() -> None:
-    text = (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
-    table = text.partition("| field | values |")[2].partition("\n\n")[0]
+    pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("server", "server-api")]
+    table = "\n".join(text.partition("| field | values |")[2].partition("\n\n")[0] for text in pages)
     assert set(FIELDS) == {
         name
         for row in table.splitlines()
