@@ -204,14 +204,17 @@ class PagePlayer:
         return self._speech is not None
 
     def begin(self, name: str, text: str) -> None:
-        """Say which line comes next: its character or setting, and its words."""
+        """Say which line comes next: its character or setting, its words, and how many seconds it is likely to have."""
+        from ...morph.options import FRAME_RATE
+        from ...morph.text.duration import likely_frames
         from ...morph.text.pronunciation import shown_text
 
         if self._store is None or self._speech is None:
             return
         text = shown_text(text)
         said = {"stream": self._speech.id, "line": self._lines, "start": self._speech.samples}
-        self._store.tell(self._speech, "morph.speech.line", {**said, "name": name, "text": text})
+        shown = {"name": name, "text": text, "seconds": likely_frames(text) / FRAME_RATE}
+        self._store.tell(self._speech, "morph.speech.line", said | shown)
         self._lines += 1
 
     def show_words(self, line: int, words: Sequence[WordTime]) -> None:

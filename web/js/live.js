@@ -104,6 +104,7 @@ class Run {
     this.words = new Map() // by the number of their line, where they have times: they come when it is complete
     const context = audio(sample_rate)
     this.player = new StreamPlayer(context, gain, sample_rate, last?.player)
+    this.player.expected = 0
     this.element = document.createElement("div")
     this.element.className = "morph-live"
     this.button = document.createElement("button")
@@ -113,6 +114,11 @@ class Run {
     this.element.append(this.button, this.label, this.lit.element)
     this.timer = /** @type {number | undefined} */ (setInterval(() => this.show(), REFRESH))
     last = this
+  }
+
+  addLine(line) {
+    this.lines.push(line)
+    this.player.expected = line.start / this.player.sampleRate + (line.seconds ?? 0)
   }
 
   /** Fetch and play to the end; after a broken connection from where it broke. */
@@ -215,7 +221,8 @@ class Run {
     const words = line ? [line.name, line.text].filter(Boolean).join(": ") : ""
     const lit = this.cancelled || this.blocked ? undefined : this.words.get(line?.line)
     const said = lit ? line.name && `${line.name}:` : words
-    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to hear") : said
+    const isWaiting = player.waiting.length && !this.blocked
+    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to hear") : isWaiting ? say("slower than it is heard: waiting") : said
     this.label.textContent = `${time(player.position)} / ${time(total)}${player.ended ? "" : " …"}  ${state}`
     this.label.title = words
     this.label.classList.toggle("morph-live-short", Boolean(lit))
@@ -364,7 +371,7 @@ app.registerExtension({
   setup() {
     addStyle()
     api.addEventListener("morph.speech", ({ detail }) => start(detail))
-    api.addEventListener("morph.speech.line", ({ detail }) => runs.get(detail.stream)?.lines.push(detail))
+    api.addEventListener("morph.speech.line", ({ detail }) => runs.get(detail.stream)?.addLine(detail))
     api.addEventListener("morph.speech.words", ({ detail }) => runs.get(detail.stream)?.words.set(detail.line, detail.words))
     api.addEventListener("status", () => ask())
     api.addEventListener("reconnected", resume)

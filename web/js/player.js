@@ -1,5 +1,7 @@
 // Plays one stream of speech, sample for sample, while it arrives. No part of ComfyUI is used here.
 const LEAD = 0.08 // seconds between a chunk's arrival and its sound, at the start and after a gap
+const LEAST = 1 // seconds of sound that are worth playing, where more may come late
+const MARGIN = 1.1 // of the time that the rest is expected to take
 const BYTES = 2 // per sample: signed, 16 bits, little endian
 
 /** Let a context play; say after at most ``ms`` whether it does. Without a click or a sound device it may never. */
@@ -40,6 +42,9 @@ export class StreamPlayer {
     this.samples = 0
     this.rest = new Uint8Array()
     this.ended = false // whether all samples have arrived
+    this.expected = /** @type {number | undefined} */ (undefined) // seconds until a slow source may pause; 0: not known yet
+    this.first = /** @type {{time: number, samples: number} | null} */ (null) // the first chunk
+    this.speed = /** @type {number | undefined} */ (before?.speed) // seconds of sound that arrive in a second
     this.begin(before)
   }
 
@@ -55,11 +60,14 @@ export class StreamPlayer {
     this.underruns = 0
     this.stopped = false
     this.sources = new Set()
+    /** @type {Float32Array<ArrayBuffer>[]} */
+    this.waiting = [] // chunks that are not scheduled yet
     let start = 0
     for (const chunk of this.chunks) {
-      if (start + chunk.length > from) this.schedule(chunk.subarray(Math.max(0, from - start)))
+      if (start + chunk.length > from) this.waiting.push(chunk.subarray(Math.max(0, from - start)))
       start += chunk.length
     }
+    this.advance()
   }
 
   /** Take bytes as they arrive. */
@@ -72,7 +80,33 @@ export class StreamPlayer {
     if (!samples.length) return
     this.chunks.push(samples)
     this.samples += samples.length
-    if (!this.stopped) this.schedule(samples)
+    this.measure()
+    if (this.stopped) return
+    this.waiting.push(samples)
+    this.advance()
+  }
+
+  measure() {
+    const time = this.context.currentTime
+    this.first ??= { time, samples: this.samples }
+    if (time > this.first.time) this.speed = (this.samples - this.first.samples) / this.sampleRate / (time - this.first.time)
+  }
+
+  /** Whether what is here lasts until the rest has come: a source that is slower than real time is heard later. */
+  get isReady() {
+    const isPlaying = this.origin !== null && this.origin + this.played / this.sampleRate >= this.context.currentTime
+    if (this.expected === undefined || this.ended || isPlaying || (this.speed ?? 0) >= 1) return true
+    const here = (this.samples - this.played) / this.sampleRate
+    if (this.speed === undefined) return here >= LEAST
+    const rest = this.expected - this.samples / this.sampleRate // negative where speech is longer than is likely
+    return this.expected > 0 && here >= Math.max(LEAST, rest * (MARGIN / this.speed - 1))
+  }
+
+  /** Play what has come, unless it is better to wait. */
+  advance() {
+    if (!this.isReady) return
+    for (const chunk of this.waiting) this.schedule(chunk)
+    this.waiting = []
   }
 
   schedule(samples) {
@@ -97,6 +131,7 @@ export class StreamPlayer {
   /** All samples have arrived. */
   finish() {
     this.ended = true
+    if (!this.stopped) this.advance()
   }
 
   /** The context's time at which the last sample ends that has arrived. */
@@ -107,6 +142,7 @@ export class StreamPlayer {
   /** Be silent at once; what arrives later is kept. */
   stop() {
     this.stopped = true
+    this.waiting = []
     this.silence()
   }
 

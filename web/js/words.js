@@ -11,6 +11,7 @@ const CHINESE = {
   "Stop": "停止",
   "Play again": "重新播放",
   "cancelled": "已取消",
+  "slower than it is heard: waiting": "生成慢于播放：正在等待",
   "click to hear": "点击播放",
   "Close": "关闭",
   "Not heard while it is made:": "生成时无法收听：",
