@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from . import english, other_numbers
+from .english.rules import LAST_STOP, keep_stop
 from .listed import cut_lists
 from .signs import plain
 from .split import split_sentences, split_text
@@ -30,7 +31,6 @@ FIGURES = re.compile(
     r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII
 )
 MOST_REMEMBERED = 4096  # parts of sentences: a script is written out again at every run
-LAST_STOP = re.compile(r"[.!?\u3002][\"')\]]*$")
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,7 @@ class Normalizer:
             log.info("%r could not be written out: %s", text, error)
             notes.append(f"{text[:40]!r} could not be written out, and was spoken as it is")
             return text
-        stop = LAST_STOP.search(text)
-        return said + stop[0] if stop and not LAST_STOP.search(said) else said
+        return keep_stop(text, said)
 
 
 def _library() -> Callable[[str], str] | None:

@@ -46,12 +46,12 @@ ABBREVIATIONS = frozenset(
     """.split()  # noqa: SIM905 - as a list it would take seventy lines
 )
 # Titles, which are other words in small letters.
-TITLES = frozenset("Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr Ft Det Insp Drs".split())  # noqa: SIM905 - a list of words
+TITLES = frozenset("Rt Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr Ft Det Insp Drs".split())  # noqa: SIM905 - a list of words
 # Abbreviations before a number ("Mar. 5", "No. 5"); otherwise these are words, and their dot ends a sentence.
 BEFORE_NUMBERS = frozenset(
     """
     no nos pp pg sec art abs kap ch eq eqs figs vols ext apt rm ste hwy rte rt lat lon ver tel rs
-    mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
+    para paras sect qty ph bldg acct mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
     """.split()  # noqa: SIM905 - as the list above
 )
 # Only in small letters: Max is a name
@@ -87,6 +87,7 @@ NEVER_LAST = frozenset(
     srta
     """.split()  # noqa: SIM905 - as above
 )
+FACTORIAL_BEHIND = tuple("=+*/\xd7\xf7<>")
 LAST_WORD = re.compile(r"([A-Za-z]+) \Z")
 BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sentence's first letter
 
@@ -226,6 +227,8 @@ def _ends_sentence(text: str, match: re.Match[str], begin: int) -> bool:
     behind = text[match.end() : match.end() + LONGEST_SPACE].lstrip()[:1]
     if match["closers"] and behind.islower():
         return False  # "Stop!" he said.
+    if match["latin"] == "!" and behind in FACTORIAL_BEHIND and text[begin : match.start()][-1:].isdecimal():
+        return False  # 5! = 120
     if match["latin"] != "." + match["closers"]:
         return True
     if behind.islower() and not text[begin].islower():

@@ -24,7 +24,7 @@ from . import (
     units,
 )
 from .letters import lower_capitals
-from .rules import Rule, apply
+from .rules import Rule, apply, keep_stop
 from .words import DIGITS
 
 NOTE_MARKS = re.compile(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+")  # Wikipedia's, after a sentence or a clause
@@ -58,7 +58,7 @@ MOST_REMEMBERED = 4096
 @lru_cache(MOST_REMEMBERED)
 def before(sentence: str) -> str:
     """Write out what the library would read wrongly."""
-    return apply(RULES, sentence)
+    return keep_stop(sentence, apply(RULES, sentence))
 
 
 @lru_cache(MOST_REMEMBERED)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 
 from .letters import spell
-from .rules import Rule, alternatives, ends_sentence, table
+from .rules import Rule, alternatives, table
 from .short_forms import DIRECTIONS
+from .words import in_pairs
 
 # What has a slash after a name with a dot, or begins with one; C:\Users; foo_bar. Without white space: no sentence.
 SITE = re.compile(
     r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)"
 )
+PORT = re.compile(
+    r"(?<![\w.-])(localhost|(?:\d{1,3}\.){3}\d{1,3}|(?:[\w-]+\.)+[a-z]{2,10}):(\d{2,4})(?!\w)"
+)  # localhost:8080
 UNIX_PATH = re.compile(r"(?<![^\s\"'(\[,:;])~?(?:/[A-Za-z_.][\w.-]*){1,20}/?(?<!\.)(?!\w)")
 WINDOWS_PATH = re.compile(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)")
 UNDERSCORE = re.compile(r"(?<=[A-Za-z\d])_(?=[A-Za-z\d])")
@@ -28,10 +32,8 @@ FILE = re.compile(
 READ_AS_WORDS = frozenset(
     "com org net gov zip gif json bat log ini wav flac tar yaml toml jpeg".split()  # noqa: SIM905 - a list of words
 )
-PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see", "www": "double-you double-you double-you"}
+PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see"}
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
-
-
 KEY = re.compile(r"\b(?i:(ctrl)|(cmd)|(alt)|(shift)) ?\+ ?(?i:(del)\b|(?=\w))")
 KEYS = ("control", "command", "alt", "shift")
 # Without a path: only ends that are no words, since "the end.then" is no page.
@@ -40,6 +42,7 @@ STAR = re.compile(r"\b((?i:dial|press) )\*(?!\*)")
 DOMAIN = re.compile(
     r"(?<![\w@./-])((?:[\w-]+\.)+(?:org|net|edu|gov|info|biz|io|ai|app|dev|tv|xyz|de|fr|nl|eu|ch|jp|uk|au|ca))(?![\w/]|\.\w)"
 )
+UNSPEAKABLE = re.compile("[b-df-hj-np-tv-xz]{2,4}")
 SPELLED_ENDS = frozenset("io ai tv uk de fr nl eu ch jp au ca".split())  # noqa: SIM905 - a list of words
 # States after a town: Portland, OR.
 STATES = table("""
@@ -65,7 +68,6 @@ PARTS_OF_COUNTRIES = re.compile(
     r"Europe|Yemen|Vietnam|Yorkshire|Wales|London|Germany|Bank|Coast|Side)\b)"
 )
 CORNERS = re.compile(r"\b(NE|NW|SE|SW)\b(?= (?:winds?|coast|corner|side|part|of|region|edge|tip|suburbs?)\b)")
-CORNER_NAMES = {"NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
 POSTCODE = re.compile(r"\b([A-Z]{1,2})(\d{1,2})([A-Z]?) (\d)([A-Z]{2})\b(?![.\w])")
 OTHER_STATES = re.compile(
     r"(?:(?<=Orleans, )|(?<=Rouge, ))(LA)\b|(?:(?<=Baltimore, )|(?<=Bethesda, ))(MD)\b|"
@@ -74,12 +76,10 @@ OTHER_STATES = re.compile(
 
 
 def _named(text: str) -> str:
-    """Return a path or a page's address with its signs in words."""
     return " ".join(SIGN_NAMES.get(part, PATH_WORDS.get(part, part)) for part in PARTS.findall(text))
 
 
 def _file(match: re.Match[str]) -> str:
-    """Return notes.txt as "notes dot tee ex tee"."""
     return f"{match[1]} dot {_file_kind(match[2])}"
 
 
@@ -93,19 +93,18 @@ def _site(match: re.Match[str]) -> str:
     if match[3] in ("", "/"):
         return match[0]
     scheme = f"{match[1]} colon slash slash " if match[1] else ""
-    return scheme + _named(match[2] + match[3])
+    return scheme + _host(match[2]) + " " + _named(match[3])
 
 
 def _key(match: re.Match[str]) -> str:
-    """Return Ctrl+C as "control C"."""
     key = next(name for name, found in zip(KEYS, match.groups(), strict=False) if found)
     return f"{key} delete" if match[5] else f"{key} "
 
 
-def _domain(match: re.Match[str]) -> str:
-    """Return example.co.uk as "example dot co dot you kay"."""
-    *names, end = match[1].split(".")
-    said = [PATH_WORDS.get(name, _named(name)) for name in names]
+def _host(host: str) -> str:
+    """Return example.co.uk as "example dot co dot you kay"; what has no vowel is spelled, too."""
+    *names, end = host.split(".")
+    said = [spell(name.upper()) if UNSPEAKABLE.fullmatch(name) else _named(name) for name in names]
     return " dot ".join([*said, spell(end.upper()) if end in SPELLED_ENDS else end])
 
 
@@ -120,13 +119,14 @@ RULES: tuple[Rule, ...] = (
     (ENDING, lambda match: f"dot {_file_kind(match[1].lower())}"),
     (STAR, r"\1star "),
     (KEY, _key),
+    (PORT, lambda match: f"{match[1]} colon {in_pairs(match[2])}"),
     (SITE, _site),
-    (DOMAIN, _domain),
+    (DOMAIN, lambda match: _host(match[1])),
     (PARTS_OF_COUNTRIES, lambda match: DIRECTIONS[match[1]] + " "),
-    (CORNERS, lambda match: CORNER_NAMES[match[1]]),
+    (CORNERS, lambda match: DIRECTIONS[match[1]].lower()),
     (STATE, lambda match: STATES[match[1]]),
     (POSTCODE, _postcode),
-    (NEWS_STATE, lambda match: NEWS_STATES[match[1]] + ("." if ends_sentence(match) else "")),
+    (NEWS_STATE, lambda match: NEWS_STATES[match[1]]),
     (OTHER_STATES, lambda match: "Louisiana" if match[1] else "Maryland" if match[2] else "Oklahoma"),
     (WINDOWS_PATH, lambda match: f"{match[1].upper()} colon {_named(match[2])}"),
     (UNIX_PATH, lambda match: _named(match[0])),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule
+from .rules import Rule, table
 from .short_forms import MONTHS
 from .words import TENS, in_pairs, ordinal, plural, small_number, spell_digits
 
@@ -14,8 +14,11 @@ NINE_ELEVEN = re.compile(
 )
 AGES = re.compile(r"\b((?i:under|over))[- ]?([1-9]\d)s\b(?!-)")  # under-18s
 FIRST_DECADE = re.compile(r"(?<![\w.,:$\u00a3\u20ac/'-])'?00'?s\b")  # the '00s
-# the 19th c.
-SHORT_CENTURY = re.compile(r"(?<=\d(?:st|nd|rd|th)) c(?:ent)?\.(?=( ?[a-z,;:)]| (?:AD|BC|CE|BCE)\b)|\s*\Z)")
+# the 19th c., on the 2nd fl.
+ORDINAL_NOUNS = table("c: century, cent: century, fl: floor, ed: edition, gen: generation, qtr: quarter")
+ORDINAL_NOUN = re.compile(
+    r"(?<=\d(?:st|nd|rd|th)) (?:(c|cent)\.(?=[ ]?[a-z,;:)]| (?:AD|BC|CE|BCE)\b|\s*\Z)|(fl|ed|gen|qtr)\b\.?)"
+)
 DECADE = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9]|20)([1-9])0'?s\b")  # 2010s, 1810s
 HUNDREDS = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9])00'?s\b")  # the 1900s
 # the 80s
@@ -31,7 +34,7 @@ ERA = re.compile(r"(?:(?<=\d)|(?<=century)) ?(AD|BC|CE|BCE)\b|\b(AD)(?= \d)")
 ERAS = {"AD": "ay dee", "BC": "bee see", "CE": "see ee", "BCE": "bee see ee"}
 BEFORE_DAY = (
     r"(?i:on|since|until|till|due|dated|born|(?:deadline|birthday|b-day|date|day|wedding|meeting|exam|election|party)"
-    r" (?:is|was)) "
+    r" (?:is|was)|(?:mon|tues|wednes|thurs|fri|satur|sun)day,?) "
 )
 # on 5/12
 SHORT_DATE = re.compile(rf"\b({BEFORE_DAY})(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])(?![\w/-]|\.\d| of\b)")
@@ -67,8 +70,10 @@ EUROPEAN_TIME = re.compile(
 FULL_HOUR = re.compile(r"(?<![\w:.,])(1[3-9]|2[0-3]):00(?![:\d])")  # 18:00
 # Digits of a clock that stops a race (3:43.13), of a soldier's day (0600), and a duration in letters (1h 20m)
 SPLIT_TIME = re.compile(r"(?<![\w:.,])(\d{1,2}):([0-5]\d)\.(\d{1,3})(?![\w:])(?! ?[ap]\.?m\b)")
-EARLY_HOUR = re.compile(
-    r"\b((?i:at|by|before|after|until|from) )?0([1-9])([0-5]\d)(?(1)\b(?! ?\d)|(?= (?:hours|hrs)\b))"
+# At 0600; 20:00 hrs, 0730 hours, at 1800 hours
+ARMY_TIME = re.compile(
+    r"(?i)(\b(?:at|by|before|after|until|till|from) )?(?<![\w:.,$-])([01]\d|2[0-3])(:?)([0-5]\d)"
+    r"( ?(?:hours|hrs?|h)\b|\b(?!:| ?\d))"
 )
 DURATION = re.compile(
     r"(?<![\w.,:/-])(?:(\d{1,2}) ?h(?:rs?)?(?: ?([0-5]?\d) ?m(?:ins?)?)\b(?: ?([0-5]?\d) ?s(?:ec)?\b)?|"
@@ -112,37 +117,32 @@ def _european_time(match: re.Match[str]) -> str:
     return f"{before}{hour}:{minutes}"
 
 
-def _clock(hour: str, minutes: str) -> str:
-    return f"{hour} {in_pairs(minutes) if int(minutes) > 9 else 'oh ' + small_number(int(minutes))}"
+def _minutes(minutes: str) -> str:
+    return ("oh " if int(minutes) < 10 else "") + small_number(int(minutes))
 
 
 def _split_time(match: re.Match[str]) -> str:
     minutes, seconds, parts = match.groups()
-    said = small_number(int(seconds)) if int(seconds) > 9 else f"oh {small_number(int(seconds))}"
-    return f"{small_number(int(minutes))} {said} point {spell_digits(parts)}"
+    return f"{small_number(int(minutes))} {_minutes(seconds)} point {spell_digits(parts)}"
 
 
-def _early_hour(match: re.Match[str]) -> str:
-    """Return "oh six hundred" for 0600 at a time's place."""
-    before, hour, minutes = match.groups()
-    return f"{before or ''}oh {small_number(int(hour))} {'hundred' if minutes == '00' else small_number(int(minutes))}"
+def _army_time(match: re.Match[str]) -> str:
+    """Return "oh six hundred" for 0600 at a time's place, "twenty hundred hours" for 20:00 hrs."""
+    before, hour, colon, minutes, unit = match.groups()
+    is_early = hour[0] == "0" and not colon
+    if not (before and is_early) and not (unit and (colon or before or is_early)):
+        return match[0]
+    said = ("oh " if hour[0] == "0" else "") + small_number(int(hour))
+    return f"{before or ''}{said} {'hundred' if minutes == '00' else _minutes(minutes)}{' hours' if unit else ''}"
 
 
 def _short_duration(match: re.Match[str]) -> str:
-    """Return "1 hour 20 minutes" for 1h 20m."""
-    numbers = zip(match.groups(), ("hour", "minute", "second", "hour", "minute", "second"), strict=True)
+    numbers = zip(match.groups(), 2 * ("hour", "minute", "second"), strict=False)
     return " ".join(
-        f"{int(number)} {unit}{'' if int(number) == 1 else 's'}" for number, unit in numbers if number
+        f"{int(number)} {unit}{'' if int(number) == 1 else 's'}"
+        for number, unit in numbers
+        if int(number or 0)
     )
-
-
-def _duration(match: re.Match[str]) -> str:
-    """Return a duration, whose unit is not said twice: 2:03:59 hours."""
-    parts = [
-        (int(number), unit) for number, unit in zip(match.groups(), ("hour", "minute", "second"), strict=True)
-    ]
-    said = [f"{number} {unit}{'' if number == 1 else 's'}" for number, unit in parts if number]
-    return " ".join([*said[:-1], "and", said[-1]]) if len(said) > 1 else " ".join(said)
 
 
 RULES: tuple[Rule, ...] = (
@@ -150,7 +150,7 @@ RULES: tuple[Rule, ...] = (
     (NINE_ELEVEN, "nine eleven"),
     (AGES, lambda match: f"{match[1]} {plural(small_number(int(match[2])))}"),
     (FIRST_DECADE, "two thousands"),
-    (SHORT_CENTURY, lambda match: " century" if match[1] else " century."),
+    (ORDINAL_NOUN, lambda match: f" {ORDINAL_NOUNS[match[1] or match[2]]}"),
     (DECADE, _decade),
     (HUNDREDS, lambda match: f"{small_number(int(match[1]))} hundreds"),
     (SHORT_DECADE, lambda match: plural(TENS[int(match[1]) - 2])),
@@ -170,10 +170,10 @@ RULES: tuple[Rule, ...] = (
     (SURE_DATE, lambda match: _month_day(match[1], match[2])),
     (MIDNIGHT, "midnight"),
     (SPLIT_TIME, _split_time),
-    (EARLY_HOUR, _early_hour),
+    (ARMY_TIME, _army_time),
     (DURATION, _short_duration),
-    (HOURS, _duration),
-    (FRENCH_TIME, lambda match: _clock(match[1], match[2])),
+    (HOURS, _short_duration),
+    (FRENCH_TIME, lambda match: f"{match[1]} {_minutes(match[2])}"),
     (EUROPEAN_TIME, _european_time),
     (TIME_SPAN, r"\1 to "),
     (OFFICE_HOURS, _office_hours),

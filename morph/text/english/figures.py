@@ -70,9 +70,9 @@ NO_CODES = frozenset(
 PLANE = re.compile(r"(?<![\w.,/-])(?:(A)(3[1-8]0)|(7[0-8]7))-(8|9|10|1?\d00|\d{3})(?:ER|LR)?(?![\w-]|[.,]\d)")
 JUMBO = re.compile(
     r"\b((?:[Aa]|[Tt]he|[Aa]nother|[a-z]+'s|[Tt]wo|[Tt]hree|[Ff]our|[Ff]ive|new|old) )(7[0-8]7)(s?)"
-    r"(?![-.,/]\d|-[a-z]| (?:[a-z]+s|people)\b)(?!\w)"
+    r"(?![-.,/]\d|-[a-z]| (?!(?:is|was|has)\b)(?:[a-z]+s|people)\b)(?!\w)"
 )
-MODELS = re.compile(r"(?<![\w.,/-])([A-Z]{1,2})-?([1-9]\d{1,2})s\b(?!-)")  # B-52s, AK-47s
+MODELS = re.compile(r"(?<![\w.,/-])([A-Z]{1,3})-?([1-9]\d{0,2})s\b(?!-)")  # B-52s, A4s, mp3s
 # 100s of people, two 5s, 2x4s
 PLURALS = re.compile(
     r"(?<![\w.,:$\u00a3\u20ac/-])(1(?:0{2,3}|0,000|00,000))s(?= of\b)|"
@@ -99,11 +99,11 @@ FORMULA = re.compile(
     rf"\b(?!NaN\b)(?=[A-Za-z]{{1,6}}\d|[A-Z][a-z]?[A-Z][a-z]?[A-Z]?\b(?<![A-Z]{{2}})|[A-Z][a-z][A-Z]{{1,2}}\b)(?:(?:{ELEMENTS})\d{{0,2}}){{2,8}}\b(?!\.\d)"
 )
 ELEMENT = re.compile(r"([A-Z][a-z]?)(\d*)")
+TEAM = re.compile(r"\b([1-9]\d)ers\b")  # the 49ers
 RETIREMENT = re.compile(r"\b(401|403|501)\(?([a-z])\)?(?:\((\d)\))?(?!\w)")  # 401(k)
 
 
 def _long_number(match: re.Match[str]) -> str:
-    """Return a number of five or more digits with commas, so that it is read as one, unless it is a name."""
     before = match.string[max(0, match.start() - LONGEST_NAME) : match.start()]
     return match[0] if IDENTIFIER.search(before) else f"{int(match[0]):,}"
 
@@ -141,7 +141,6 @@ def _version(match: re.Match[str]) -> str:
 
 
 def _formula(match: re.Match[str]) -> str:
-    """Return a formula letter by letter: H2SO4 "aitch two ess oh four"."""
     said = []
     for symbol, count in ELEMENT.findall(match[0]):
         said += [spell(symbol.upper())] + ([small_number(int(count))] if count else [])
@@ -157,6 +156,7 @@ def _retirement(match: re.Match[str]) -> str:
 RULES: tuple[Rule, ...] = (
     (THOUSANDS_HYPHEN, " "),
     (HASH, "number "),
+    (TEAM, lambda match: small_number(int(match[1])).rstrip("e") + "ers"),
     (RETIREMENT, _retirement),
     (DIGIT_CODE, lambda match: f"double oh {DIGITS[int(match[1])]}"),
     (RESOLUTION, lambda match: f"{in_pairs(match[1])} {spell(match[2].upper())}"),

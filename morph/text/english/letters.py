@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from .rules import Rule, alternatives, ends_sentence, table
+from .rules import Rule, alternatives, table
 from .words import plural
 
 LETTER_NAMES = """
@@ -99,7 +99,7 @@ SAID_AS = table("""
 # Names with small letters among their capitals.
 MIXED = table("""
     PhD: PHD, PhDs: PHDs, BSc: BSC, MSc: MSC, mRNA: MRNA, tRNA: TRNA, iOS: IOS, pH: PH, macOS: Mac OS, IoT: IOT
-    SaaS: Sass, YoY: year over year, QoQ: quarter over quarter, TL;DR: TLDR
+    mp3: MP3, mp4: MP4, mp3s: MP3s, mp4s: MP4s, SaaS: Sass, YoY: year over year, QoQ: quarter over quarter, TL;DR: TLDR
 """)
 MIXED_WORD = re.compile(rf"(?<![\w.@/-])(?:{alternatives(MIXED)})(?![\w@/])")
 # Beginnings and ends of short words that can be said: ISBN and HDMI cannot.
@@ -117,7 +117,7 @@ JOINED = re.compile(r"\b([A-Z]{1,5})/([A-Z]{1,5})\b")  # TCP/IP
 AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
 
 
-def spell(word: str) -> str:
+def spell(word: Iterable[str]) -> str:
     """Return capitals letter by letter, by their names."""
     return " ".join(LETTERS[letter] for letter in word)
 
@@ -191,7 +191,6 @@ def _is_name(word: str, match: re.Match[str]) -> bool:
 
 
 def _around(match: re.Match[str]) -> str:
-    """Return what is around a word, with a NUL in its place."""
     before = match.string[max(0, match.start() - LONGEST_NEIGHBOUR) : match.start()]
     return f"{before}\0{match.string[match.end() : match.end() + LONGEST_NEIGHBOUR]}"
 
@@ -205,13 +204,10 @@ def _can_be_said(word: str) -> bool:
 
 
 def _spell_dotted(match: re.Match[str]) -> str:
-    """Return letters with dots by their names, with a stop where the sentence ends: "He lives in D.C."."""
-    letters = "".join(char for char in match[0].upper() if char.isalpha())
-    return spell(letters) + ("." if ends_sentence(match) else "")
+    return spell(char for char in match[0].upper() if char.isalpha())
 
 
 def _joined(match: re.Match[str]) -> str:
-    """Return TCP/IP as two words, and the letters of I/O by their names."""
     return " ".join(spell(word) if len(word) == 1 else word for word in match.groups())
 
 

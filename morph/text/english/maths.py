@@ -13,6 +13,9 @@ ABOUT = re.compile(r"(?<![\w~\u2248])[~\u2248] ?(?=[$\u00a3\u20ac]?\d)")
 SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?)(\d{1,3})(?![\w.]\w|\w)")  # 1.5e-3
 POWER = re.compile(r"(?<=[\w)])\^\(?([+-]?)(\d+|[a-z])\)?")  # 10^6, x^2
 POWERS = {"2": " squared", "3": " cubed"}
+FACTORIAL = re.compile(
+    r"(?<![\w.,$\u00a3\u20ac])(\d{1,3}|[nkm])!(?=[)*/]| ?[=+\u00d7\u00f7] ?| [-*/x] \d| is [\d(])"
+)  # 5! = 120
 ROOT = re.compile(r"([\u221a\u221b]) ?\(?(?=[\w(])")
 ROOTS = {"\u221a": "the square root of ", "\u221b": "the cube root of "}
 # One to the other: 5 x 3 = 15 is a product, 4x6 and 4 x 100 m are sizes and relays, 2x is twice.
@@ -46,7 +49,7 @@ ALONE_SAID = table("""
 """)
 DIVIDED = re.compile(r"(?<=\d) / (?=\d)")
 MINUS_BETWEEN = re.compile(rf"(?<![\w.,/:-])({NUMBER}|[a-z]) ?- ?(?=(?:{NUMBER}|[a-z]) ?=)")
-SPACED_MINUS = re.compile(r"(?<=[\d)]) - (?=\d)(?=[\d.,]+(?: [-+*/x] [\d.,]+)* ?=)")
+SPACED_MINUS = re.compile(r"(?<=[\d)]) - (?=\d)(?=[\d.,]+(?: [-+*/x] [\d.,]+)*(?: ?=| is \d))")
 PER_MILLE = re.compile(r"(?<=\d) ?\u2030")
 EQUALS_THOUSANDS = re.compile(r"(?<=equals )([1-9])(\d{3})\b(?![.,:-]\d)")  # 2^10 = 1024 is no year
 CONSTANT = re.compile("[\u221e\u03c0]")
@@ -77,6 +80,7 @@ def _size(match: re.Match[str]) -> str:
 
 RULES: tuple[Rule, ...] = (
     (ABOUT, "about "),
+    (FACTORIAL, r"\1 factorial"),
     (PLUS_NAMES, r"\1 plus plus"),  # C++
     (SHARP, lambda match: f"{spell(match[1])} sharp"),  # C#
     (GRADE, lambda match: f"{match[1]} {GRADES[match[2]]}"),  # an A+

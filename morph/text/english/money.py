@@ -45,17 +45,19 @@ SIGNS = pairs("""
 """)
 SIGNED = re.compile(rf"(?P<name>[{''.join(SIGNS)}]) ?{PRICE}")
 CODES = pairs("""
-    Rs: rupee/rupees, Rs.: rupee/rupees
-    USD: US dollar/US dollars, EUR: euro/euros, GBP: pound/pounds, JPY: yen, CHF: Swiss franc/Swiss francs
-    CAD: Canadian dollar/Canadian dollars, AUD: Australian dollar/Australian dollars, INR: rupee/rupees, CNY: yuan
-    RMB: yuan, SEK: Swedish krona/Swedish kronor, NOK: Norwegian krone/Norwegian kroner, KRW: won, BRL: real/reais
-    DKK: Danish krone/Danish kroner, PLN: zloty, CZK: Czech koruna, MXN: Mexican peso/Mexican pesos, TRY: lira
-    NZD: New Zealand dollar/New Zealand dollars, SGD: Singapore dollar/Singapore dollars, RUB: ruble/rubles
-    HKD: Hong Kong dollar/Hong Kong dollars, ZAR: rand, BTC: bitcoin/bitcoins, ETH: ether
+    Rs: rupee/rupees, Rs.: rupee/rupees, USD: US dollar/US dollars, EUR: euro/euros, GBP: pound/pounds, JPY: yen
+    CHF: Swiss franc/Swiss francs, CAD: Canadian dollar/Canadian dollars, AUD: Australian dollar/Australian dollars
+    INR: rupee/rupees, CNY: yuan, RMB: yuan, SEK: Swedish krona/Swedish kronor, NOK: Norwegian krone/Norwegian kroner
+    KRW: won, BRL: real/reais, DKK: Danish krone/Danish kroner, PLN: zloty, CZK: Czech koruna
+    MXN: Mexican peso/Mexican pesos, TRY: lira, NZD: New Zealand dollar/New Zealand dollars
+    SGD: Singapore dollar/Singapore dollars, RUB: ruble/rubles, HKD: Hong Kong dollar/Hong Kong dollars, ZAR: rand
+    BTC: bitcoin/bitcoins, ETH: ether
 """)
 CODED = re.compile(rf"(?<![\w.,]){PRICE} ?(?P<name>{alternatives(CODES)})\b")
 CODE_FIRST = re.compile(rf"(?<!\w)(?P<name>{alternatives(CODES)}) ?{PRICE}")
 CENTS = re.compile(r"(?<![\w.,$])(\d+(?:\.\d+)?) ?\u00a2")
+EURO_BEHIND = re.compile(rf"(?<![\w.,\u20ac])({AMOUNT}) ?\u20ac(?!\w)")  # 1,000 and the euro's sign
+PENCE = re.compile(r"(?<![\w.,$\u00a3])(\d\d?)p\b")  # 75p
 # A price before a noun that it describes: a $20 bill, a sub-$100 phone; "a $5 at" and the like have no noun.
 NAMES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "pence"), "\u20ac": ("euro", "cent")}
 NO_NOUN = (
@@ -67,7 +69,7 @@ NO_NOUN = (
     "million|billion|trillion|thousand|dollars|euros|pounds|goes|went|comes|came|gets|got|makes|made|buys|bought|helps|"
     "covers|includes|seems|might|may|must"
 )
-NOUN = rf"(?= (?!(?:{NO_NOUN})\b)[a-z])"
+NOUN = rf"(?= (?!(?i:{NO_NOUN})\b)[A-Za-z])"
 DETERMINED = r"(?i:an?|the|another|this|that|his|her|my|your|their|its|our|one|new) |(?i:sub|non|under|over|multi|pre)-"
 ADJECTIVE = re.compile(
     rf"\b({DETERMINED})([$\u00a3\u20ac])(\d+(?:,\d{{3}})*(?:\.\d(?!\d))?)(?:\.(\d\d))?"
@@ -85,8 +87,8 @@ PERIODS = table("""
     year: year, week: week, day: day, hour: hour, minute: minute, second: second, gallon: gallon, night: night
     person: person, unit: unit, user: user, barrel: barrel, ton: ton, tonne: tonne, share: share, head: head
     litre: litre, liter: liter, ounce: ounce, oz: ounce, mile: mile, pound: pound, sq ft: square foot
-    kWh: kilowatt hour, MWh: megawatt hour, seat: seat, ticket: ticket, student: student
-    game: game, m\u00b2: square meter
+    kWh: kilowatt hour, MWh: megawatt hour, seat: seat, ticket: ticket, student: student, game: game
+    m\u00b2: square meter
 """)
 PER = re.compile(rf"(?<=[\ds\u20ac])/({alternatives(PERIODS)})\b")  # $15/hour, 60 miles/hour
 BILLIONS = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:[.,]\d+)*) ?(bn|mn|tn|bln|mln|trn)\b")
@@ -101,7 +103,7 @@ COUNTED_MILLIONS = re.compile(
 )
 KARAT = re.compile(r"\b(9|10|14|18|22|24)[kK](?= (?:gold|white|rose|yellow|ring|necklace|chain)\b)")
 COUNTED = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?)([kKMB])(?![\w'/-])")
-COUNTED_BEHIND = re.compile(r"\+? (?:[a-z]{3,}s|people)\b")
+COUNTED_BEHIND = re.compile(r"\+? (?!this\b|was\b|has\b)(?:[a-z]{3,}s|people)\b")
 
 
 def _scaled(amount: str, suffix: str | None, word: str | None) -> str:
@@ -110,7 +112,6 @@ def _scaled(amount: str, suffix: str | None, word: str | None) -> str:
 
 
 def _in_currency(names: dict[str, tuple[str, str]]) -> Said:
-    """Return a rule's right side: an amount with its currency, in the singular for one, and in the plural."""
 
     def said(match: re.Match[str]) -> str:
         scaled = _scaled(match["amount"], match["suffix"], match["word"])
@@ -120,7 +121,6 @@ def _in_currency(names: dict[str, tuple[str, str]]) -> Said:
 
 
 def _adjective(match: re.Match[str]) -> str:
-    """Return "a 20 dollar" for a $20."""
     before, sign, amount, cents, suffix, word = (
         match.groups() if match.re is ADJECTIVE else ("", *match.groups())
     )
@@ -143,7 +143,6 @@ def _and_more(match: re.Match[str]) -> str:
 
 
 def _suffix_range(match: re.Match[str]) -> str:
-    """Return "5 million to $10 million" for $5m-10m."""
     sign, low, low_suffix, high, high_suffix = match.groups()
     first = low if MILLIONS[low_suffix] == MILLIONS[high_suffix] else _scaled(low, low_suffix, None)
     return f"{first} to {_thousands(sign, high, high_suffix)}"
@@ -158,10 +157,9 @@ def _thousands(sign: str, amount: str, suffix: str) -> str:
 
 def _counted(match: re.Match[str]) -> str:
     """Return "50 thousand" for 50k, and for 50K where a plural is after it: a 5k is a run, 4K a screen."""
-    certain = (match[2] == "k" and match[1] not in ("5", "10")) or COUNTED_BEHIND.match(
-        match.string, match.end()
-    )
-    return f"{match[1]} {MILLIONS[match[2]]}" if certain else match[0]
+    if COUNTED_BEHIND.match(match.string, match.end()) or (match[2] == "k" and match[1] not in ("5", "10")):
+        return f"{match[1]} {MILLIONS[match[2]]}"
+    return match[0]
 
 
 RULES: tuple[Rule, ...] = (
@@ -170,6 +168,8 @@ RULES: tuple[Rule, ...] = (
     (CODED, _in_currency(CODES)),  # 5 CHF
     (CODE_FIRST, _in_currency(CODES)),  # CHF 5
     (CENTS, lambda match: f"{match[1]} {'cent' if match[1] == '1' else 'cents'}"),
+    (PENCE, r"\1 pence"),
+    (EURO_BEHIND, "\u20ac\\1"),
     (BETWEEN, r"\1 \3 \4 "),
     (AND_MORE, _and_more),
     (SUFFIX_RANGE, _suffix_range),  # $5m-10m

@@ -84,7 +84,6 @@ def value_of(numeral: str) -> int | None:
 
 
 def _figure(numeral: str) -> str:
-    """Return a Roman numeral in words: written so, a sentence may need no library."""
     value = value_of(numeral.upper())
     return numeral if value is None or value > 99 else small_number(value)
 
@@ -94,7 +93,6 @@ def _ends_phrase(match: re.Match[str]) -> bool:
 
 
 def _rules(match: re.Match[str]) -> bool:
-    """Return whether a ruler's deed follows: Charles I was tall."""
     return RULED.match(match.string, match.end()) is not None
 
 

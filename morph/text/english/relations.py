@@ -19,13 +19,19 @@ SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)(?<!10/
 OUT_OF = re.compile(
     r"(?<![\w./$\u00a3\u20ac])(?<!\d )(?:(\d{1,3}(?:\.\d)?)/(10|100)"
     r"(?![\w/-]|\.\d| (?:of (?:an?|the)|inch|mile|cup|second)\b)|(\d)/(5)(?= (?:stars?|rating)\b)|"
-    r"(\d\.\d)/(\d)(?![\w/]|\.\d))|(?<=scored )(\d{1,3})/(\d{1,3})(?![\w/])"
+    r"(\d\.\d)/(\d)(?![\w/]|\.\d))|(?:(?<=scored )|(?<=got ))(\d{1,3})/(\d{1,3})(?![\w/]| of | cup| inch)"
 )
 SCORED = (
-    r"voted|vote was|votes? of|vote|odds are|odds of|odds were|"
+    r"voted|vote was|votes? of|vote|odds(?: \w+)?|"
     r"won|lost|score was|score is|score of|beats? \w+|defeated \w+|drew|tied|led|leads?|leading|trailed"
 )
 SCORE = re.compile(rf"(?i)\b({SCORED}) (\d{{1,3}})[-:](\d{{1,3}})\b")
+WICKETS = re.compile(r"(?<![\w./$\u00a3\u20ac])([1-9]\d\d)/(\d)(?![\w/]|\.\d)")  # 245/6
+# odds of 5/1, the 10/1 favourite
+SHOT = re.compile(
+    r"(?i)(\bodds(?: \w+)? |\bpriced at )?(?<![\w./$])(\d{1,3})/([1-9]\d?)\b"
+    r"(?(1)(?!/)|(?=(?: on)? (?:odds|shot|chance|outsider|favou?rite|underdog)\b))"
+)
 COUNT = r"\d{1,4}(?:,\d{3})*(?:\.\d+)?"
 RANGE = re.compile(
     rf"(?<![\w.,:/+\u00b0-])({COUNT}) ?- ?({COUNT})(?![\w-]*-\d|/\d|:\d|[.,]\d|\d)(?! ?=)"
@@ -41,7 +47,7 @@ SETS = re.compile(
 )
 NUMBER_ROW = re.compile(r"(?<![\w.,:/+-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w/-]|[.,]\d)")  # 4-4-2
 ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9"))
-RATIO = re.compile(r"(?<![\w:.,/])(\d{1,4})( ?):\2(\d{1,4})(?![\w:/]|[.,-]\d)")
+RATIO = re.compile(r"(?<![\w:.,/])(\d{1,4})( ?):\2(\d{1,3}(?:,\d{3})+|\d{1,7})(?![\w:/]|[.,-]\d)")
 RATIO_WORDS = re.compile(r"(?i)\b(?:ratios?|scale|odds|mix|mixed|diluted|proportions?|outnumbered)\b")
 TIME_WORDS = re.compile(r"(?i) ?(?:[ap]\.?m\b|o'clock)")
 BOOKS = (
@@ -116,7 +122,6 @@ def _ratio(match: re.Match[str]) -> str:
 
 
 def _verse(match: re.Match[str]) -> str:
-    """Return "Psalm 23 verse 4" for Psalm 23:4."""
     book, chapter, verse, last = match.groups()
     return f"{book} {chapter} verse {verse}" if last is None else f"{book} {chapter} verses {verse} to {last}"
 
@@ -133,7 +138,9 @@ RULES: tuple[Rule, ...] = (
     (NUMBERED_BOOK, lambda match: f"{ordinal(int(match[1])).capitalize()} "),  # 1 Corinthians 13:4
     (VERSE, _verse),
     (SETS, _sets),
-    (SCORE, lambda match: f"{match[1]} {match[2]} to {match[3]}"),
+    (SCORE, r"\1 \2 to \3"),
+    (SHOT, lambda match: f"{match[1] or ''}{match[2]} to {match[3]}"),
+    (WICKETS, r"\1 for \2"),
     (RATIO, _ratio),
     (NUMBER_ROW, lambda match: match[0].replace("-", " ")),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 Said = str | Callable[[re.Match[str]], str]
 Rule = tuple[re.Pattern[str], Said]
 
-CLOSERS = frozenset("\"')]}")
+LAST_STOP = re.compile(r"[.!?\u3002][\"')\]]*$")
 
 
 def apply(rules: Iterable[Rule], sentence: str) -> str:
@@ -18,10 +18,10 @@ def apply(rules: Iterable[Rule], sentence: str) -> str:
     return sentence
 
 
-def ends_sentence(match: re.Match[str]) -> bool:
-    """Return whether nothing but closing marks is after a match, so that its dot is the sentence's stop too."""
-    behind = match.string[match.end() : match.end() + len(CLOSERS)].strip()
-    return all(char in CLOSERS for char in behind)
+def keep_stop(written: str, said: str) -> str:
+    """Return what is said with the stop of the written sentence, if it was lost as the dot of a short form."""
+    stop = LAST_STOP.search(written)
+    return said.rstrip("\"')]") + stop[0] if stop and not LAST_STOP.search(said) else said
 
 
 def alternatives(words: Iterable[str]) -> str:

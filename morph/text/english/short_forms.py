@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule, Said, alternatives, ends_sentence, like, table
+from .rules import Rule, Said, alternatives, like, table
 
 MONTHS = tuple(
     "January February March April May June July August September October November December".split()  # noqa: SIM905
@@ -36,21 +36,21 @@ BEFORE_NUMBERS = table("""
     fig: figure, figs: figures, eq: equation, eqs: equations, sec: section, art: article, par: paragraph
     ext: extension, apt: apartment, rm: room, ste: suite, bldg: building, hwy: highway, rte: route, rt: route
     lat: latitude, lon: longitude, long: longitude, ca: circa, c: circa, approx: approximately, ver: version, op: opus
+    para: paragraph, paras: paragraphs, sect: section, ph: phone, qty: quantity, pt: part, bk: book, nr: number
     tel: telephone, min: minimum, max: maximum, est: established, dist: district
 """)
 BEFORE_NUMBER = re.compile(
     rf"(?<![\w.-])(?i:({alternatives(BEFORE_NUMBERS)}))\. ?(?=[\d#~]|-\d|[A-Z]\d|[IVXL]{{2,}}\b)"
 )
 # Those that are no words, so that they need no dot.
-PLAIN_BEFORE_NUMBERS = "nos|pp|vols?|figs?|eqs?|ext|apt|rm|hwy|rte|approx|bldg|ste|ver"
+PLAIN_BEFORE_NUMBERS = "nos|pp|paras?|sect|qty|vols?|figs?|eqs?|ext|apt|rm|hwy|rte|approx|bldg|ste|ver"
 PLAIN_BEFORE_NUMBER = re.compile(rf"(?<![\w.-])(?i:({PLAIN_BEFORE_NUMBERS})) (?=\d)")
 TITLES = table("""
     Prof: Professor, Profs: Professors, Sen: Senator, Sens: Senators, Rep: Representative, Reps: Representatives
     Gov: Governor, Gen: General, Col: Colonel, Capt: Captain, Lt: Lieutenant, Sgt: Sergeant, Maj: Major, Rev: Reverend
     Hon: Honorable, Cmdr: Commander, Pres: President, Adm: Admiral, Cpl: Corporal, Pvt: Private, Det: Detective
-    Mr: Mister, Mrs: Missus, Ms: Miz, Dr: Doctor, Fr: Father
-    Msgr: Monsignor, Supt: Superintendent, Insp: Inspector
-    St: Saint, Mt: Mount, Ft: Fort, Drs: Doctors
+    Mr: Mister, Mrs: Missus, Ms: Miz, Dr: Doctor, Fr: Father, Msgr: Monsignor, Supt: Superintendent, Insp: Inspector
+    Rt: Right, St: Saint, Mt: Mount, Ft: Fort, Drs: Doctors
 """)
 # British ones have no dot: Mr Lee.
 TITLE = re.compile(rf"\b(?:({alternatives(TITLES)})\. |(Mr|Mrs|Ms|Dr|Prof|Mt|Sgt|Capt|St) )(?=[A-Z])")
@@ -62,10 +62,15 @@ STREETS = table("""
 BEHIND_STREET = r"(?= ?(?:[a-z\d,;:)\"']|[NSEW]\b|(?:Apt|Suite|Ste|Unit|and|near)\b|\Z))"
 STREET = re.compile(rf"(?<=[a-z] )({alternatives(STREETS)})\b(?:\.{BEHIND_STREET}|(?=[.,;]| [a-z\d]|\Z))")
 ADDRESS = re.compile(
-    rf"\b(\d+[A-Z]? (?:[NSEW]\. )?(?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?"
+    rf"\b(\d+[A-Z]? (?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?"
 )
-DIRECTION = re.compile(r"(?<=\d )([NSEW])\.(?= )")  # 12 N. Main St.
-DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
+DIRECTIONS = table("""
+    N: North, S: South, E: East, W: West, NE: Northeast, NW: Northwest, SE: Southeast, SW: Southwest
+""")
+DIRECTION = re.compile(
+    rf"\b({'|'.join(DIRECTIONS)})\b\.? (?=(?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}}"
+    rf"(?:{alternatives({*STREETS, *STREETS.values()})})\b)"
+)
 NO_STREETS = "The|An?|My|Our|His|Her|Your|Their|This|That|Dear|Ask|See|Call|And|But"
 STREET_NAME = re.compile(rf"(?:\b(?!(?:{NO_STREETS})\b)[A-Z][a-z']+|\d(?:st|nd|rd|th)) \Z")
 LONGEST_NAME = 24
@@ -74,52 +79,32 @@ ANYWHERE = table("""
     depts.: departments, govt.: government, univ.: university, co.: company, inc.: incorporated, corp.: corporation
     ltd.: limited, assn.: association, jr.: junior, sr.: senior, bros.: brothers, avg.: average, incl.: including
     excl.: excluding, misc.: miscellaneous, a.k.a.: also known as, et al.: et al, intl.: international
-    attn.: attention, asst.: assistant, appt.: appointment, blvd.: boulevard, ave.: avenue
+    gov't.: government, gov't: government, mgr.: manager, mtg.: meeting, acct.: account, bldg.: building, vs: versus
+    etc: et cetera, utd.: united, utd: united, attn.: attention, asst.: assistant, appt.: appointment, blvd.: boulevard
+    ave.: avenue
 """)
 INSIDE = table("""
-    temp.: temperature, esp.: especially, cf.: compare, resp.: respectively, ca.: circa
+    temp.: temperature, esp.: especially, cf.: compare, resp.: respectively, ca.: circa, max.: maximum, min.: minimum
 """)
 LIFE = re.compile(r"(?<![\w.])([bd])\. ?(?=(?:1\d|20)\d\d\b)")  # b. 1950
 SHORT_FORM = re.compile(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)")
-VERSUS = re.compile(r"(?<![\w.])(vs|etc)(?![\w.])")
 NUMBER_OF = re.compile(r"\b([Nn])o\. (?=of\b)")
-UNITED = re.compile(r"\bUtd\b\.?")
-SHORT_FORM_INSIDE = re.compile(rf"(?<![\w.])(?i:({alternatives(INSIDE)}))(?= [a-z\d])")
+SHORT_FORM_INSIDE = re.compile(rf"(?<![\w.])(?<!\d )(?i:({alternatives(INSIDE)}))(?= [a-z\d])")
 SLASHES = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because", "n/a": "not applicable"}
 SLASH = re.compile(r"(?<![\w/.:])(?i:(w/o|c/o|b/c|n/a)\b|(w/)(?=[ \w]))(?!/)")
 
 
 def _whole(words: dict[str, str]) -> Said:
-    """Return a rule's right side: a short form in whole, and the sentence's stop if its dot was that too."""
-
-    def said(match: re.Match[str]) -> str:
-        stop = "." if match[0].endswith(".") and ends_sentence(match) else ""
-        return like(match[1], words[match[1].lower()]) + stop
-
-    return said
+    return lambda match: like(match[1], words[match[1].lower()])
 
 
 def _street(match: re.Match[str]) -> str:
     named = STREET_NAME.search(match.string[max(0, match.start() - LONGEST_NAME) : match.start()])
-    if not named:
-        return match[0]
-    return STREETS[match[1]] + ("." if match[0].endswith(".") and ends_sentence(match) else "")
-
-
-def _address(match: re.Match[str]) -> str:
-    stop = "." if match[0].endswith(".") and ends_sentence(match) else ""
-    name = DIRECTION.sub(lambda one: DIRECTIONS[one[1]], match[1])
-    return name + STREETS[match[2]] + stop
+    return STREETS[match[1]] if named else match[0]
 
 
 def _calendar(names: dict[str, str]) -> Said:
-    """Return a rule's right side: a short month or day in whole, and the sentence's stop if its dot was that too."""
-
-    def said(match: re.Match[str]) -> str:
-        stop = "." if match[0].endswith(".") and ends_sentence(match) else ""
-        return names[match[match.lastindex or 1]] + stop
-
-    return said
+    return lambda match: names[match[match.lastindex or 1]]
 
 
 def _slash(match: re.Match[str]) -> str:
@@ -141,16 +126,15 @@ RULES: tuple[Rule, ...] = (
     (DAY_SPAN, lambda match: f"{SHORT_DAYS[match[1]]} to {SHORT_DAYS[match[2]]}"),
     (SHORT_DAY, _calendar(SHORT_DAYS)),  # Mon., at 9; Fri, Jan 5
     (SHORT_MONTH, _calendar(SHORT_MONTHS)),  # Jan. 5th; 5 Jan 2024
-    (ADDRESS, _address),  # 12 Main St.
+    (DIRECTION, lambda match: DIRECTIONS[match[1]] + " "),  # 350 W 42nd St.
+    (ADDRESS, lambda match: match[1] + STREETS[match[2]]),  # 12 Main St.
     (STREET, _street),  # on Main St. and 5th Ave
     (TITLE, lambda match: TITLES[match[1] or match[2]] + " "),  # Prof. Lee, St. Paul
     (LIFE, lambda match: "born " if match[1] == "b" else "died "),
     (BEFORE_NUMBER, _before_number),  # No. 5, Eq. 5
     (PLAIN_BEFORE_NUMBER, _before_number),  # Fig 3
     (SHORT_FORM, _whole(ANYWHERE)),  # e.g. this, Smith Inc. and others
-    (VERSUS, lambda match: ANYWHERE[match[1] + "."]),
     (SHORT_FORM_INSIDE, _whole(INSIDE)),  # esp. here
     (NUMBER_OF, r"\1umber "),
-    (UNITED, "United"),
     (SLASH, _slash),  # w/ milk, w/o sugar
 )

@@ -9,17 +9,23 @@ from .words import in_pairs, spell_digits
 
 # Seven digits alone are a number of a telephone only with a hyphen, and if their exchange is one: 200 or above.
 PHONE = re.compile(
-    r"(?<![\w.,$\u00a3\u20ac-])(?:(?:\+?\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-.]|(?:\+\d{1,3}[ -])?[2-9]\d{2}-)"
+    r"(?<![\w.,$\u00a3\u20ac-])(?:(?:\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-.]|[2-9]\d{2}-)"
     r"\d{4}(?!\.?[\w-])"
 )
-WORLD_PHONE = re.compile(r"(?<![\w+])\+\d{1,3}(?:[ .-]\(?\d{1,5}\)?){2,6}(?!\.?\w|-)")  # +1 800 555 0123
+WORLD_PHONE = re.compile(
+    r"(?<![\w+])\+(?:[ .()-]{0,2}\d){8,15}(?!\.?\w|-)"
+)  # +1 800 555 0123, +44 7700 900123
 TOLL_FREE = re.compile(
     r"(?<![\w.,$\u00a3\u20ac-])(?:1[ -])?8(?:00|88|77|66|55|44|33) \d{3} \d{4}(?!\.?[\w-])"
 )
-# Three digits that are dialed one by one.
+# Three digits that are dialed one by one: call 112 or 999
+OR = r"(?:(?:, (?:or |and )?| or | and |/){}(?![\w%]))*"
 CALLED = re.compile(
-    r"\b((?i:call|calls|called|calling|dial|dials|dialed|dialled|dialing|text|phone)) (\d{3})\b(?![-.]?\w| [a-z]+s\b)"
+    r"\b(?i:call|calls|called|calling|dial|dials|dialed|dialled|dialing|text|phone|ring|rang) "
+    rf"\d{{3}}{OR.format('[0-9]{3}')}\b(?![-.]?\w| [a-z]+s\b)|\b(?:112|911|999)(?= or | and |/)"
+    rf"{OR.replace('*', '+').format('(?:112|911|999)')}"
 )
+THREE = re.compile(r"\b\d{3}\b")
 EMERGENCY = re.compile(
     r"(?<![\w.,/$\u00a3\u20ac-])(?<!Porsche )911\b(?![-.:/]\w| (?:people|[a-z]+s\b(?<!calls)(?<!operators)))"
 )
@@ -30,7 +36,7 @@ SECRET = re.compile(
     r"(\d{4,8})\b(?![.,/-]\d)"
 )
 # 020 7946 0018
-LOCAL_PHONE = re.compile(r"(?<![\w.,+/-])(?<!\d )\(?0\d{2,4}\)? \d{3,4}(?: \d{3,4})?\b(?![-.,]?\d)")
+LOCAL_PHONE = re.compile(r"(?<![\w.,+/-])(?<!\d )\(?0\d{2,4}\)? \d{3,7}(?: \d{3,4})?\b(?![-.,]?\d)")
 WORD_PHONE = re.compile(r"\b1-(8\d\d)-(?=[A-Z]{4})")  # 1-800-FLOWERS
 SECURITY_NUMBER = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
 RULES: tuple[Rule, ...] = (
@@ -40,7 +46,7 @@ RULES: tuple[Rule, ...] = (
     (WORD_PHONE, lambda match: f"one {in_pairs(match[1])} "),
     (TOLL_FREE, lambda match: spell_digits(match[0])),
     (SECURITY_NUMBER, lambda match: spell_digits(match[0])),
-    (CALLED, lambda match: f"{match[1]} {spell_digits(match[2])}"),  # call 911
+    (CALLED, lambda match: THREE.sub(lambda one: spell_digits(one[0]), match[0])),
     (EMERGENCY, "nine one one"),
     (SECRET, lambda match: match[1] + spell_digits(match[2])),
     (EXTENSION, lambda match: f"{match[1]} {spell_digits(match[2])}"),

@@ -6,54 +6,66 @@ import re
 
 from .money import NO_NOUN
 from .numerals import is_initial
-from .rules import Rule, alternatives, ends_sentence, pairs, table
+from .rules import Rule, alternatives, pairs, table
 
-# Singular and plural. Others (kg, km, cm, mph, percent, degrees) are the library's.
+# Singular and plural. Others (percent, degrees, square meters) are the library's.
 UNITS = pairs("""
-    m: meter/meters, mm: millimeter/millimeters, cm: centimeter/centimeters, km: kilometer/kilometers
-    \u03bcm: micrometer/micrometers, ft: foot/feet, in: inch/inches, yd: yard/yards, yds: yard/yards, mi: mile/miles
-    sq ft: square foot/square feet, sq. ft: square foot/square feet, sq mi: square mile/square miles
-    sq. mi: square mile/square miles, cu ft: cubic foot/cubic feet, cu. ft: cubic foot/cubic feet
-    g: gram/grams, kg: kilogram/kilograms, mg: milligram/milligrams, \u03bcg: microgram/micrograms
-    lb: pound/pounds, lbs: pound/pounds, oz: ounce/ounces, l: liter/liters, L: liter/liters, ml: milliliter/milliliters
-    mL: milliliter/milliliters, gal: gallon/gallons, qt: quart/quarts, qts: quart/quarts, pt: pint/pints
+    ft: foot/feet, in: inch/inches, yd: yard/yards, yds: yard/yards, mi: mile/miles, lb: pound/pounds
+    lbs: pound/pounds, sq ft: square foot/square feet, sq. ft: square foot/square feet, sq mi: square mile/square miles
+    sq. mi: square mile/square miles, cu ft: cubic foot/cubic feet, cu. ft: cubic foot/cubic feet, oz: ounce/ounces
+    gal: gallon/gallons, qt: quart/quarts, qts: quart/quarts, pt: pint/pints, c: cup/cups, doz: dozen
     fl oz: fluid ounce/fluid ounces, fl. oz: fluid ounce/fluid ounces, tbsp: tablespoon/tablespoons
-    Tbsp: tablespoon/tablespoons
-    tsp: teaspoon/teaspoons, doz: dozen, deg: degree/degrees, kgs: kilogram/kilograms, kms: kilometer/kilometers
-    tbsps: tablespoon/tablespoons, tsps: teaspoon/teaspoons, pkg: package/packages
-    pts: point/points, bp: basis point/basis points, bps: basis point/basis points
-    pct: percent, MP: megapixel/megapixels
-    ms: millisecond/milliseconds, s: second/seconds, sec: second/seconds, secs: second/seconds, min: minute/minutes
-    mins: minute/minutes, h: hour/hours, hr: hour/hours, hrs: hour/hours, wk: week/weeks, wks: week/weeks
-    mo: month/months, mos: month/months, yr: year/years, yrs: year/years
-    V: volt/volts, W: watt/watts, kW: kilowatt/kilowatts, MW: megawatt/megawatts, kWh: kilowatt hour/kilowatt hours
-    MWh: megawatt hour/megawatt hours, mA: milliamp/milliamps, mAh: milliamp hour/milliamp hours, \u03a9: ohm/ohms
-    k\u03a9: kilohm/kilohms, Hz: hertz, kHz: kilohertz, MHz: megahertz, GHz: gigahertz, dB: decibel/decibels
-    KB: kilobyte/kilobytes, kB: kilobyte/kilobytes, MB: megabyte/megabytes, GB: gigabyte/gigabytes
-    TB: terabyte/terabytes, kcal: kilocalorie/kilocalories, kJ: kilojoule/kilojoules, Nm: newton meter/newton meters
-    psi: pee ess eye, atm: atmosphere/atmospheres, \u00b0: degree/degrees
+    Tbsp: tablespoon/tablespoons, tbsps: tablespoon/tablespoons, tsp: teaspoon/teaspoons, tsps: teaspoon/teaspoons
+    mcg: microgram/micrograms, t: tonne/tonnes, kgs: kilogram/kilograms, kms: kilometer/kilometers
+    ha: hectare/hectares, pkg: package/packages, pcs: piece/pieces, vol: volume/volumes, vols: volume/volumes
+    pts: point/points, bp: basis point/basis points, bps: basis point/basis points, pct: percent
+    MP: megapixel/megapixels, sec: second/seconds, secs: second/seconds, min: minute/minutes, mins: minute/minutes
+    h: hour/hours, hr: hour/hours, hrs: hour/hours, wk: week/weeks, wks: week/weeks, mo: month/months
+    mos: month/months, yr: year/years, yrs: year/years, hp: horsepower, bhp: brake horsepower, kn: knot/knots
+    kt: knot/knots, kts: knot/knots, k\u03a9: kilohm/kilohms, M\u03a9: megohm/megohms, dB: decibel/decibels
+    atm: atmosphere/atmospheres, mbar: millibar/millibars, mmHg: millimeter of mercury/millimeters of mercury
+    cc: see see, psi: pee ess eye, px: pixel/pixels, lm: lumen/lumens, deg: degree/degrees, \u00b0: degree/degrees
+""")
+# Units that people write with these of the prefixes; "-" is none.
+PREFIXES = table("""
+    -: , k: kilo, K: kilo, M: mega, G: giga, T: tera, h: hecto, d: deci, c: centi, m: milli, \u03bc: micro, n: nano
+    p: pico
+""")
+METRIC = table("""
+    m: -kcm\u03bcn meter, g: -km\u03bc gram, l: -dcm liter, L: -dm liter, s: -m\u03bcn second, W: -kMGm watt
+    V: -km volt, Wh: -kMGT watt hour, A: -m amp, Ah: -m amp hour, Hz: -kMG hertz, N: kM newton, Nm: - newton meter
+    Pa: khMG pascal, J: kM joule, F: \u03bcnp farad, \u03a9: - ohm, B: kKMGT byte, b: kMG bit, bit: kMG bit
+    cal: -k calorie
 """)
 # What there is of something for each of something else.
 RATES = table("""
-    m/s: meter/second, km/s: kilometer/second, km/h: kilometer/hour, kph: kilometer/hour, mph: mile/hour, MPH: mile/hour
-    KB/s: kilobyte/second, MB/s: megabyte/second, GB/s: gigabyte/second, kbps: kilobit/second, Mbps: megabit/second
-    Gbps: gigabit/second, Mbit/s: megabit/second, fps: frame/second, rpm: revolution/minute, RPM: revolution/minute
-    bpm: beat/minute, BPM: beat/minute, mpg: mile/gallon, MPG: mile/gallon, mg/dL: milligram/deciliter
-    mg/L: milligram/liter, g/L: gram/liter, mL/min: milliliter/minute, ml/min: milliliter/minute
-    mg/kg: milligram/kilogram, L/min: liter/minute, l/min: liter/minute, g/km: gram/kilometer, ppm: part/million
+    kph: kilometer/hour, mph: mile/hour, MPH: mile/hour, kbps: kilobit/second, Mbps: megabit/second
+    Gbps: gigabit/second, fps: frame/second, rpm: revolution/minute, RPM: revolution/minute, bpm: beat/minute
+    BPM: beat/minute, mpg: mile/gallon, MPG: mile/gallon, gpm: gallon/minute, ppm: part/million, dpi: dot/inch
 """)
-UNITS |= {"ft/s": ("foot per second", "feet per second")} | {
+EACH = table("""
+    s: second, sec: second, min: minute, h: hour, hr: hour, day: day, L: liter, l: liter, dL: deciliter, mL: milliliter
+    ml: milliliter, kg: kilogram, km: kilometer, 100 km: hundred kilometers, m: meter, cm3: cubic centimeter
+    m3: cubic meter, m2: square meter
+""")
+UNITS |= {
+    prefix.strip("-") + unit: (PREFIXES[prefix] + name, PREFIXES[prefix] + name + "s" * (name[-1] != "z"))
+    for unit, (prefixes, name) in ((unit, said.split(" ", 1)) for unit, said in METRIC.items())
+    for prefix in prefixes
+} | {
     written: (f"{one} per {other}", f"{one}s per {other}")
     for written, (one, other) in ((written, said.split("/")) for written, said in RATES.items())
 }
 # Letters that also have other meanings directly after a number (the s of "1990s", 5h) need a space, or a decimal.
-SPACED = ("s", "h", "V", "W", "L", "mo", "in", "mi")
+SPACED = ("s", "h", "t", "V", "W", "L")
 # Words themselves: they are units only with a dot before small letters, or after feet.
-WORDS = ("in", "mi", "mo")
+WORDS = ("in", "mi", "mo", "c", "A")
 PLAIN = alternatives(set(UNITS) - set(WORDS))
 UNIT = re.compile(
-    rf"(?<=\d)(?:(?: |-(?!m/)|(?!(?:{'|'.join(SPACED)})\b))({PLAIN})(?![\w'/])|"
-    rf"[ -]({'|'.join(WORDS)})(?=\.(?:[ ]?[a-z,;:)]|\s*\Z)))(?P<dot>\.(?=[ ]?[a-z,;:)\d]|-|\s*\Z))?"
+    rf"(?<=\d)(?:(?: |-(?!m/)|(?!(?:{'|'.join(SPACED)})\b))({PLAIN})(?:/(?P<each>{alternatives(EACH)}))?(?![\w'/])|"
+    rf"[ -]({'|'.join(WORDS)})(?=\.(?:[ ]?[a-z,;:)]|\s*\Z))|"
+    r"[ -](A)(?= (?:fuse|breaker|circuit|plug|outlet|charger)s?\b))"
+    r"(?:\.(?=[ ]?[a-z,;:)\d]|-|\s*\Z))?"
 )
 # 12V, 2L
 JOINED_UNIT = re.compile(
@@ -84,7 +96,6 @@ NOUN = re.compile(rf" (?!(?:{NO_NOUN})\b)[a-z]")
 
 
 def _is_quoted(before: str) -> bool:
-    """Return whether a single quotation mark before a place is still open there."""
     marks = list(QUOTE.finditer(before))
     return bool(marks) and marks[-1]["opens"] is not None
 
@@ -107,19 +118,13 @@ def _feet_inches(match: re.Match[str]) -> str:
     return f"{match[1]} {feet} {match[2]} {inches}"
 
 
-def _dotted_unit(match: re.Match[str]) -> str:
-    return f" {match[1]}ph" + ("." if match[0].endswith(".") and ends_sentence(match) else "")
-
-
 def _unit(match: re.Match[str]) -> str:
-    """Return a unit in words; a dot after it is a stop only where the sentence ends."""
-    unit = match[1] or match[2]
+    unit = match[1] or match[3] or match[4]
     if len(unit) == 1 and unit.isupper() and is_initial(match):
         return match[0]  # "In 1990 W. Smith"
-    stop = "." if match["dot"] and ends_sentence(match) else ""
     joined = match[0].startswith("-") or match.string[match.end() : match.end() + 1] == "-"
     single = joined or _is_single(match)
-    return f" {UNITS[unit][0 if single else 1]}{stop}"
+    return f" {UNITS[unit][0 if single else 1]}" + (f" per {EACH[match['each']]}" if match["each"] else "")
 
 
 def _is_single(match: re.Match[str]) -> bool:
@@ -155,7 +160,7 @@ SCALE_OF_DEGREES = re.compile(r"\bdegrees ([FC])\b(?! ?(?:major|minor|sharp|flat
 RULES: tuple[Rule, ...] = (
     (JOINED_POINT, " point"),
     (YEAR_OLD, " year old"),
-    (DOTTED_UNIT, _dotted_unit),
+    (DOTTED_UNIT, r" \1ph"),
     (SCALE_OF_DEGREES, lambda match: "degrees Fahrenheit" if match[1] == "F" else "degrees Celsius"),
     (WIDE_INCHES, " inches"),
     (JOINED_UNIT, lambda match: f"{match[0]} "),

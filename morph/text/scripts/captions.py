@@ -46,6 +46,7 @@ REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
 REMARKS = re.compile(rf"((?:{REMARK.pattern}\s*)+)(.*)", re.DOTALL)  # before a text
 DASH = re.compile(r"^[-\u2010-\u2014]\s*", re.MULTILINE)
 SURE_DASH = re.compile(r"^[-\u2010-\u2014](?!\d)\s*", re.MULTILINE)  # no minus
+SUNG = re.compile(r"#+(?![#\d])")
 CLOSING_HASH = re.compile(r" #+\Z")  # after what is sung
 ENTITY = re.compile(r"&#?\w{1,31};")  # only with its semicolon: R&D and "Q&not" are words
 HEAD = re.compile("([^:\uff1a]*)[:\uff1a](.*)", re.DOTALL)
@@ -306,8 +307,8 @@ def _as_line(caption: TimedText, cast: dict[str, str], read_sounds: bool) -> str
     """Return a caption as a line of a script, "" if nothing of it is spoken."""
     text = with_sounds(caption.text) if read_sounds else without_sounds(caption.text)
     said = " ".join(" ".join(_lines(text)).split())
-    # A line of a script that begins with # is a comment; here it is sung. C# is a word.
-    said = said.strip("# ") if said.startswith("#") else CLOSING_HASH.sub("", said)
+    # A line of a script that begins with # is a comment; here it is sung. C# is a word, #1 a number.
+    said = said.strip("# ") if SUNG.match(said) else CLOSING_HASH.sub("", said)
     said = _name_first(said, cast)
     if not _has_words(said) or (text != caption.text and _is_only_name(said, cast)):
         return ""
@@ -315,7 +316,7 @@ def _as_line(caption: TimedText, cast: dict[str, str], read_sounds: bool) -> str
         return said
     # Without a narrator, an unknown speaker is named, so that the error says who is missing.
     speaker = cast.get(name_key(caption.speaker)) or cast.get(NARRATOR) or caption.speaker
-    return f"{speaker}: {said}" if speaker else said
+    return f"{speaker}: {said}" if speaker else said.lstrip("#")
 
 
 def _name_first(said: str, cast: dict[str, str]) -> str:

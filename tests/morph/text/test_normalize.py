@@ -129,9 +129,9 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
         ("\u20ac1.000,50 or \u20ac10.000.", "One thousand euros fifty cents or ten thousand euros."),
         (
             "1.000.000,8 or 10.000 \u20ac",
-            "One million point eight or ten thousand euro",
+            "One million point eight or ten thousand euros",
         ),
-        ("10\xa0000,50 \u20ac", "Ten thousand point five zero euro"),
+        ("10\xa0000,50 \u20ac", "Ten thousand euros fifty cents"),
         (
             "\u20ac1.459 per liter, 10.000 s",
             "One point four five nine euros per liter, ten point zero zero zero seconds",

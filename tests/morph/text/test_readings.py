@@ -1,7 +1,8 @@
 """Sentences with the reading that a native speaker gives, written by somebody who had not seen the rules.
 
-``english_readings_open.tsv`` is there to look at; its second half was held out before. Nobody looks at
-``english_readings_held_out.tsv`` while they work on the rules: a failure there tells only how many are wrong.
+``english_readings_open.tsv`` is there to look at; its second half was held out before. So is
+``english_readings_development.tsv``, by the author of the rules. Nobody looks at ``english_readings_held_out.tsv`` and
+``english_readings_everyday.tsv`` while they work on the rules: a failure there tells only how many are wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from qwen3_tts_morph.morph.text.normalize import Normalizer
 from tests.morph.pairwise import thinned
 
 DATA = Path(__file__).parents[2] / "data"
-MOST_WRONG_HELD_OUT = 3  # of 150, 2 %; 2 when it was first run, once, on 2026-11-27
+# Sentences read wrongly, at most: 2 % of 150, 4 % of 300 and 2 % of 366; 1, 11 and 6 were on 2026-11-29
+MOST_WRONG = {"held_out": 3, "everyday": 12, "development": 7}
 STILL_WRONG: dict[str, str] = {}  # sentences of the open half, and why
 
 
@@ -53,12 +55,13 @@ def test_the_open_half_is_read_as_people_do(sentence: str, readings: list[str]) 
     assert is_right(sentence, readings) is (sentence not in STILL_WRONG)
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
-def test_most_of_the_held_out_half_is_read_as_people_do(every: int) -> None:
-    """Each takes a tenth of a second: by default a third of them is read."""
-    rows = read_table("english_readings_held_out.tsv")[::every]
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("table", MOST_WRONG)
+def test_most_of_the_other_tables_is_read_as_people_do(table: str, every: int) -> None:
+    """Each takes a tenth of a second: by default a fifth of them is read."""
+    rows = read_table(f"english_readings_{table}.tsv")[::every]
     wrong = sum(not is_right(*row) for row in rows)
-    if wrong > MOST_WRONG_HELD_OUT:
+    if wrong > MOST_WRONG[table]:
         pytest.fail(f"{wrong} of {len(rows)} sentences are read wrongly", pytrace=False)
 
 

@@ -31,6 +31,9 @@ SHORT_FORMS = """
     b. 1950, d. 2010 -> born 1950, died 2010
     Turn left on Rt. 66. -> Turn left on Route 66.
     Sat. and Sun., Asst. Manager -> Saturday and Sunday, Assistant Manager
+    350 W 42nd St., 12 Oak St -> 350 West 42nd Street, 12 Oak Street
+    See para. 2, paras. 3-5, in 3 vols. -> See paragraph 2, paragraphs 3 to 5, in 3 volumes.
+    The max. load; a mtg. about the gov't -> The maximum load; a meeting about the government
 """
 DATES = """
     the 2010s, 1860s, 1900s -> the twenty tens, eighteen sixties, nineteen hundreds
@@ -40,7 +43,7 @@ DATES = """
     on 2024-03-04 or on 5/12 -> on March fourth, twenty twenty four or on May twelfth
     June 5-7, 5-7 June, at 18:00 -> June fifth to seventh, the fifth to the seventh of June, at eighteen hundred
     7-9 pm, a 9-5 job, 9am-5pm -> 7 to 9 pm, a 9 to 5 job, 9am to 5pm
-    2:03:59 hours, at 7h30, at 10.30. -> 2 hours 3 minutes and 59 seconds, at 7 thirty, at 10:30.
+    2:03:59 hours, at 7h30, at 10.30. -> 2 hours 3 minutes 59 seconds, at 7 thirty, at 10:30.
     3:43.13, 1h 20m, 2h 5min -> three forty three point one three, 1 hour 20 minutes, 2 hours 5 minutes
     for 5h, 20m ago -> for 5 hours, 20 minutes ago
     at 0600, 0730 hours, at 06 -> at oh six hundred, oh seven thirty hours, at 06
@@ -48,6 +51,9 @@ DATES = """
     under-18s, 80s-style, 24x7 -> under eighteens, eighties-style, twenty four seven
     the 9-11 attacks, his birthday is 3/14 -> the nine eleven attacks, his birthday is March fourteenth
     9/11/01, 2/29, 3/16, at 24:00 -> September eleventh, two thousand one, February twenty ninth, 3/16, at midnight
+    Mon-Fri. -> Monday to Friday.
+    on the 2nd fl., Mon 3/4, 20:00 hrs -> on the 2nd floor, Monday March fourth, twenty hundred hours
+    at 1800 hrs, 1800 hours of work -> at eighteen hundred hours, 1800 hours of work
 """
 RELATIONS = """
     20th-century, 18th- and 19th-century -> 20th century, 18th and 19th century
@@ -67,6 +73,8 @@ RELATIONS = """
     1-1/2 cups, 2/3rds, 20/200 vision -> 1 1/2 cups, 2/3, 20 200 vision
     won 6-4, 3-6, 7-5, pages 1-3, 5-7 -> won 6 4, 3 6, 7 5, pages 1 to 3, 5 to 7
     Gen. 1:1 and Matt 5:3-12 -> Genesis 1 verse 1 and Matthew 5 verses 3 to 12
+    1:50,000, odds of 5/1, the 10/1 favourite -> 1 to 50,000, odds of 5 to 1, the 10 to 1 favourite
+    245/6 -> 245 for 6
 """
 MONEY = """
     US$100, A$5 and HK$1 -> 100 US dollars, 5 Australian dollars and 1 Hong Kong dollar
@@ -81,7 +89,8 @@ MONEY = """
     He paid $5 - a lot. The $5 million goes on. -> He paid $5 - a lot. The $5 million goes on.
     7.8bn people, 1.2m barrels, 2m people -> 7.8 billion people, 1.2 million barrels, 2 million people
     between $5 and $10 million, $1.5-2 million, $500+ -> between 5 and $10 million, 1.5 to $2 million, 500 plus dollars
-    14k gold -> 14 karat gold
+    14k gold, 75p -> 14 karat gold, 75 pence
+    a $40M Series B, US$3bn, 1,000\u20ac -> a 40 million dollar Series B, 3 billion US dollars, \u20ac1,000
 """
 UNITS = """
     5 ft. tall, a 5 lb. bag, 8 oz. of it, 1 tsp. -> 5 feet tall, a 5 pound bag, 8 ounces of it, 1 teaspoon.
@@ -101,6 +110,8 @@ UNITS = """
     350 degrees F, a 100-year-old tree -> 350 degrees Fahrenheit, a 100 year-old tree
     a 3 y/o, 3 pct, 60 m.p.h., $1.5 bln, 3 mln -> a 3 year old, 3 percent, 60 miles per hour, $1.5 billion, 3 million
     a 3-pt. lead -> a 3 point lead
+    250 hp, 90 kN, 12 ha, 985 hPa -> 250 horsepower, 90 kilonewtons, 12 hectares, 985 hectopascals
+    6 L/100 km, 9 g/cm3, a 10 A fuse -> 6 liters per hundred kilometers, 9 grams per cubic centimeter, a 10 amp fuse
 """
 MATHS = """
     5 x 3 = 15, 6 \u00d7 7 = 42, 12 \u00f7 4 -> 5 times 3 equals 15, 6 times 7 equals 42, 12 divided by 4
@@ -111,6 +122,7 @@ MATHS = """
     10 \u00d7 15 cm, 2 m \u00d7 3 m, a 6x4 photo -> 10 by 15 centimeters, 2 meters by 3 meters, a 6 by 4 photo
     C++, C#, an A+, 0x80, <b> -> C plus plus, see sharp, an A plus, 0x80, <b>
     10' x 12', 2x/day -> 10 feet by 12 feet, 2 times a day
+    5! = 120, Yes, 5! Good. -> 5 factorial equals 120, Yes, 5! Good.
 """
 NAMES = """
     I, II and III; Part I again; GTA V -> one, two and three; Part I again; GTA five
@@ -130,18 +142,21 @@ NAMES = """
     B-52s, error 404, 404 books -> bee fifty twos, error four oh four, 404 books
     NaCl, HCl, NaOH and NaN, CoCo, PhD -> en ay see ell, aitch see ell, en ay oh aitch and NaN, CoCo, PHD
     Reno, NV; Portland, OR. Baltimore, MD; yes, OK -> Reno, Nevada; Portland, Oregon. Baltimore, Maryland; yes, OK
-    example.co.uk, bbc.org; the end.then -> example dot co dot you kay, bbc dot org; the end.then
+    example.co.uk, bbc.org; the end.then -> example dot co dot you kay, bee bee see dot org; the end.then
     Ctrl+Alt+Del, N. Korea, NE winds -> control alt delete, North Korea, northeast winds
     London SW1Y 4LB -> London ess double-you 1 why, 4 ell bee
     WW2, John D. Smith IV, Malcolm X -> World War two, John D. Smith the fourth, Malcolm X
     a .com site, Dial *69, bus 101 -> a dot com site, Dial star 69, bus one oh one
     Boston, Mass., the No. of towns in 3/4 time -> Boston, Massachusetts, the Number of towns in 3 4 time
+    mp3s, A4s, the 49ers, localhost:8080 -> em pee threes, ay fours, the forty niners, localhost colon eighty eighty
 """
 TELEPHONES = """
     +1 800 555 0123 -> plus one, eight zero zero, five five five, zero one two three
     Call 911, dial 999, a Porsche 911 -> Call nine one one, dial nine nine nine, a Porsche nine eleven
     The code for it is 4471, PIN: 0042 -> The code for it is four four seven one, PIN: zero zero four two
     1-800-FLOWERS -> one eight hundred FLOWERS
+    +44 7700 900123 -> plus four four, seven seven zero zero, nine zero zero one two three
+    call 112 or 999, 112 or 999 -> call one one two or nine nine nine, one one two or nine nine nine
 """
 ALL = (SHORT_FORMS, DATES, RELATIONS, MONEY, UNITS, MATHS, NAMES, TELEPHONES)
 

@@ -266,6 +266,8 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("(sighs) BEN: (laughs) Yes.", [("Ben", "Yes.")]),
         ("La la ##", [("", "La la")]),
         ("I write C#", [("", "I write C#")]),
+        ("BEN: It works.\n#1 is here.", [("Ben", "It works. #1 is here.")]),
+        ("ANNA: #1 is here.", [("Anna", "#1 is here.")]),
         ("-5 degrees", [("", "-5 degrees")]),
         ("It was\n-5 degrees", [("", "It was -5 degrees")]),
         ("-5 minutes?\n-Yes.", [("", "5 minutes? Yes.")]),
