@@ -177,7 +177,6 @@ def _find_package() -> Path:
 
 
 def _import_as(name: str, folder: Path) -> ModuleType:
-    """Import a package from its folder under another name."""
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )

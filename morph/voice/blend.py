@@ -138,7 +138,6 @@ def _check_mixture(named: Voice, model: Model | None) -> None:
 
 
 def _embeddings_of(voices: Sequence[Voice], model: Model | None) -> list[torch.Tensor]:
-    """Return the voices' speaker embeddings, all of one width."""
     embeddings = [embedding_of(voice, model) for voice in voices]
     widths = sorted({len(embedding) for embedding in embeddings})
     if len(widths) > 1:

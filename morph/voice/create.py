@@ -91,7 +91,6 @@ def clone_voice(
 
 
 def _embed_speaker(model: Model, reference: Reference, name: str) -> Voice:
-    """Return the x-vector voice of a reference."""
     embedding = model.upstream.extract_speaker_embedding(reference.waveform, model.sample_rate).clone().cpu()
     return Voice("x_vector", model.size, name, speaker_embedding=embedding, notes=reference.notes)
 

@@ -204,6 +204,5 @@ def _frame_at(seconds: np.ndarray, count: int) -> np.ndarray:
 
 
 def _frames(values: np.ndarray, part: Part) -> np.ndarray:
-    """Return the frames of a part, at least one."""
     first, last = _frame_at(np.array(part), len(values) + 1)
     return values[min(first, len(values) - 1) : max(first + 1, last)]

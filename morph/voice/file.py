@@ -85,7 +85,6 @@ def is_voice_file(path: Path) -> bool:
 
 
 def _contents(voice: Voice) -> tuple[str, dict[str, torch.Tensor]]:
-    """Return a voice's texts as JSON, and its tensors on the CPU."""
     tensors = {
         key: getattr(voice, key).contiguous().cpu() for key in TENSORS if getattr(voice, key) is not None
     }

@@ -143,7 +143,6 @@ def _frame_starts(samples: int, sample_rate: int) -> np.ndarray:
 
 
 def _frame_levels(mono: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return the level of each frame in dBFS."""
     return 10 * np.log10(np.maximum(block_power(mono, starts), 10 ** (LOWEST_DB / 10)))
 
 
@@ -160,7 +159,6 @@ def _find_speech(levels: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _join(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join stretches with less than a pause between them."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and (start - joined[-1][1]) * FRAME_S < SHORTEST_PAUSE_S:

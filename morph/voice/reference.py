@@ -104,7 +104,6 @@ def _turn_down(channels: np.ndarray, notes: list[str]) -> np.ndarray:
 
 
 def _center(channels: np.ndarray, notes: list[str]) -> np.ndarray:
-    """Remove a constant offset from each channel that has one."""
     offsets = channels.mean(axis=1, dtype=np.float64)
     levels = channels.std(axis=1, dtype=np.float64)
     offsets[np.abs(offsets) <= np.maximum(LEAST_OFFSET, OFFSET_TO_LEVEL * levels)] = 0
@@ -126,7 +125,6 @@ def _mix_down(channels: np.ndarray, notes: list[str]) -> np.ndarray:
 
 
 def _trim(mono: np.ndarray, rate: int, notes: list[str]) -> np.ndarray:
-    """Cut long silence off both ends."""
     levels = _block_levels(mono, rate)
     silence = 10 ** (SILENCE_DBFS / 20)
     if levels.max() < silence:
@@ -160,7 +158,6 @@ def _shorten(mono: np.ndarray, rate: int, refuse_long: bool, notes: list[str]) -
 
 
 def _judge(mono: np.ndarray, rate: int, notes: list[str]) -> None:
-    """Note audible faults that cannot be repaired."""
     clipped = float(np.mean((mono == mono.max()) | (mono == mono.min())))
     if clipped > CLIPPED_SHARE:
         notes.append(f"{clipped:.0%} of the recording is clipped: a quieter recording makes a better voice")

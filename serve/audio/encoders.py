@@ -156,7 +156,6 @@ class _PipedMp3(Encoder):
         self._least = SILENT_START
 
     def _open(self) -> None:
-        """Open the pipe and what writes into it, if it is not open."""
         import soundfile
 
         if self._file is not None:
@@ -259,7 +258,6 @@ class _Ffmpeg(Encoder):
         self._position = 0
 
     def _open(self) -> None:
-        """Open the encoder, if it is not open."""
         if self._container is not None:
             return
         import av

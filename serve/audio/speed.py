@@ -68,7 +68,6 @@ class _Tempo(SpeedChange):
         return rest[: max(0, changed_length(self._taken, self._speed) - self._given)]
 
     def _through(self, samples: np.ndarray) -> np.ndarray:
-        """Return what the filters make of the next samples."""
         import av
 
         ready = [np.zeros(0, dtype=np.float32)]
@@ -81,7 +80,6 @@ class _Tempo(SpeedChange):
         return np.concatenate(ready)
 
     def _ready(self) -> np.ndarray:
-        """Return what can be pulled now."""
         import av
 
         ready = [np.zeros(0, dtype=np.float32)]

@@ -144,7 +144,6 @@ class Attempts:
             self._is_waited_for = True
 
     async def _upload(self, job: Job) -> None:
-        """Upload a job's voice, once for all lines."""
         if job.upload is None:
             return
         name = uploaded_name(job.upload)

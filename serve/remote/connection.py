@@ -355,7 +355,6 @@ def _join(parts: list[np.ndarray]) -> np.ndarray:
 
 
 def _file_of(voice: Voice) -> bytes:
-    """Return the content of a voice's file."""
     with tempfile.TemporaryDirectory(prefix="morph-voice-") as folder:
         path = Path(folder, "voice.safetensors")
         save_voice(voice, path)

@@ -74,7 +74,6 @@ class RemoteLine:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Give the reader what has come, if the line is heard."""
         while self.speech.is_heard and self._passed < len(self._sound):
             self._put(self._sound[self._passed])
             self._passed += 1

@@ -55,7 +55,6 @@ class Places:
         return [place for place in self._all if not place.is_gone]
 
     def _is_alone(self, name: str) -> bool:
-        """Whether all others are gone."""
         return all(place.name == name for place in self._there)
 
     @property

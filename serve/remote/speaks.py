@@ -186,7 +186,6 @@ class RemoteSpeaks:
         return wanted < self.in_flight and self._places.has_room
 
     def _look(self, line: RemoteLine) -> None:
-        """See what the reader of a line has done."""
         line.look()
         if line.speech.is_cancelled and line in self._running:
             self._running[line].cancel()
@@ -194,7 +193,6 @@ class RemoteSpeaks:
             line.stop()
 
     def _done(self, line: RemoteLine, task: asyncio.Task[Spoken]) -> None:
-        """End a line, and start the next one."""
         del self._running[line]
         self._places.free(line)
         if task.cancelled():
@@ -209,7 +207,6 @@ class RemoteSpeaks:
         self._start()
 
     async def _best_take(self, line: RemoteLine) -> Spoken:
-        """Return the best of as many takes as the options allow."""
         best: Spoken | None = None
         seed, retries = line.job.line.seed, line.speech.options.retries
         for take in range(1, retries + 2):
