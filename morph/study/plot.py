@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 FRAME_MS = 80  # what a frame lasts: slower is not real time
 MARKERS = "osD^vP*X"
+# As ComfyUI's page.
+DARK = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "#222"),
+    **dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "#ddd"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,7 @@ def _draw(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
             linewidth=1,
         )
         for mark in marks:
-            axes.annotate(mark.label, (mark.ms, mark.value), (4, 4), textcoords="offset points", fontsize=8)
+            axes.annotate(mark.label, (mark.ms, mark.value), (4, 4), textcoords="offset points", fontsize=9)
     for name, level in panel.levels.items():
         axes.axhline(level, color="0.6", linestyle="--", linewidth=1)
         axes.annotate(name, (0.01, level), (0, 2), ("axes fraction", "data"), "offset points", fontsize=8)
@@ -88,7 +95,7 @@ def _draw(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
     axes.set_xscale("log")
     axes.margins(x=0.1)  # room for the labels
     _label_times(axes, times)
-    axes.set_xlabel("ms per frame, codec not included (a frame lasts 80 ms)")
+    axes.set_xlabel("ms per frame without codec (80 ms is real time)")
     axes.set_ylabel(panel.title)
     return drawn
 
@@ -105,12 +112,17 @@ def _label_times(axes: Any, times: Sequence[float]) -> None:
 
 def plot_sweep(result: Sweep) -> np.ndarray:
     """Draw a sweep: distance from exact over time; gives uint8 RGB ``[H, W, 3]``."""
+    from matplotlib import rc_context
+
     marks = [
         Mark(row.ms_per_frame, row.distance, row.distance, row.distance, f"S={row.seq_groups}")
         for row in result.rows
     ]
-    panel = Panel("distance to the exact distribution (0..1)", {"crossbar": marks})
-    figure = plot_tradeoff([panel], "One line at several SEQ_GROUPS: time, and what it costs in exactness")
+    panel = Panel("distance from exact (0..1)", {"crossbar": marks})
+    with rc_context(DARK):
+        figure = plot_tradeoff([panel], "What each SEQ_GROUPS costs")
+    figure.set_size_inches(4.4, 3.2)  # a node shows it small: its letters are large in it
+    figure.set_dpi(220)
     figure.axes[0].set_ylim(-0.03, 1)
     canvas: Any = figure.canvas
     canvas.draw()

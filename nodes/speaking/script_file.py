@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from comfy_api.latest import io, ui
 
 from ...morph.text.files import read_text_file
 from .. import inputs
-from ..folders import chosen_file, input_files
+from ..folders import NO_FILE, chosen_file, input_files
 from ..schema import output, schema
 from ..voices.saved_voices import FileState, file_state
 
 KINDS = (".txt", ".md", ".srt", ".vtt")
+EXAMPLE = "example script (in the pack)"  # so that the node runs before a user has a file
+EXAMPLE_PATH = Path(__file__).resolve().parents[2] / "workflows" / "example script.txt"
 
 
 class ScriptFromFile(io.ComfyNode):
@@ -24,10 +28,10 @@ class ScriptFromFile(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "file",
-                    options=input_files(KINDS),
+                    options=[name for name in input_files(KINDS) if name != NO_FILE] + [EXAMPLE],
                     tooltip=(
                         "A txt, md, srt or vtt file in ComfyUI's input folder; the button below uploads one. Press R "
-                        "to refresh the list. Default: the first file."
+                        "to refresh the list. Default: the first file; without one, the pack's example."
                     ),
                 ),
             ],
@@ -48,7 +52,7 @@ class ScriptFromFile(io.ComfyNode):
     @classmethod
     def fingerprint_inputs(cls, file: str | None = None) -> FileState:
         """Change when the file is replaced, so that ComfyUI reads it again."""
-        return None if file is None else file_state(chosen_file(file, KINDS))
+        return None if file is None else file_state(file_path(file))
 
     @classmethod
     def execute(cls, file: str) -> io.NodeOutput:
@@ -57,9 +61,14 @@ class ScriptFromFile(io.ComfyNode):
         return io.NodeOutput(text, ui=ui.PreviewText(f"{file}: {lines}"))
 
 
+def file_path(name: str) -> Path:
+    """Return the path of the example or of an input file; errors as ``chosen_file``."""
+    return EXAMPLE_PATH if name == EXAMPLE else chosen_file(name, KINDS)
+
+
 def read_file(name: str) -> str:
     """Return the text of a file that the user chose; ValueError, naming it, if there is none."""
-    text = read_text_file(chosen_file(name, KINDS))
+    text = read_text_file(file_path(name))
     if not text.strip():
         raise ValueError(f"{name} is empty: write a text into it, and save it")
     return text

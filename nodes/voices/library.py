@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io, ui
 
 from .. import inputs
-from ..folders import NO_VOICE, VOICE_FOLDER, voice_library
+from ..folders import NO_VOICE, VOICE_FOLDER, local_checkpoints, voice_library
 from ..models.linked import check_model, check_voice
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
@@ -86,7 +86,7 @@ class SaveVoice(io.ComfyNode):
         with saved_voices().saving(path):
             save_voice(named, path)
         save_list(named, path, overwrite=replaced)
-        return io.NodeOutput(named, ui=ui.PreviewText(f"saved {VOICE_FOLDER}/{path.name}"))
+        return io.NodeOutput(named, ui=ui.PreviewText(f"saved {VOICE_FOLDER}/{path.name}{_remark(name)}"))
 
 
 class LoadVoice(io.ComfyNode):
@@ -144,6 +144,16 @@ class LoadVoice(io.ComfyNode):
         voice = read_voice(name, None if model is None else model.clone_recording)
         shown = [*voice.notes, *filter(None, [voice.recipe])]
         return io.NodeOutput(voice, ui=ui.PreviewText("\n".join(shown))) if shown else io.NodeOutput(voice)
+
+
+def _remark(name: str) -> str:
+    """Say if a preset speaker has the name of a saved voice."""
+    from ...morph.voice.fits import Needs
+
+    preset = Needs("", speakers=(name,))
+    if not any(preset.are_met_by(config) for config in local_checkpoints().values()):
+        return ""
+    return f"\n{name} is also a preset speaker: a script that names {name} now gets the saved voice"
 
 
 def voice_path(name: str) -> Path:

@@ -25,7 +25,7 @@ class Card:
 
 
 CARDS = {
-    "1 Start here - preset speakers": Card("Start here", "Type a text, press Run", "#1f9d55", (2, 3)),
+    "1 Start here": Card("Start here", "Type a text, press Run", "#1f9d55", (2, 3)),
     "A whole cast in one node": Card(
         "A whole cast", "All voices in one node", "#4d7c0f", view=(0, 270, 1060, 400)
     ),

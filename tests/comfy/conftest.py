@@ -77,7 +77,7 @@ def recordings(base_dir: Path, model_folders: Path) -> None:
 
 @pytest.fixture(scope="module")
 def own_files(base_dir: Path, model_folders: Path) -> None:
-    """What workflows name: checkpoints, recordings and a script."""
+    """What workflows name: checkpoints and recordings."""
     from tests.comfy import graphs
     from tests.comfy.examples import place_own_files
 

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
 
 FOLDER = Path(__file__).resolve().parents[2] / "workflows"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+MARK = "Qwen3-TTS "  # the files' names begin so: ComfyUI's dialog searches in nothing else
+NAMES = sorted(path.stem.removeprefix(MARK) for path in FOLDER.glob("*.json"))
 RECORDINGS = {"your_voice.wav": "austen-0880.flac", "another_voice.wav": "austen-0870.flac"}
-SCRIPT_FILE = "your_script.txt"
-SCRIPT = "# a scene\nIt was late. [pause 0.4] Nobody answered.\nEMMA: Hello? Who is there?\n"
 # The frontends that the pack must work with: label -> (server fixture, whether Nodes 2.0 is on).
 PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
 SLOW = pytest.mark.slow
@@ -51,7 +50,7 @@ FOCUS = "() => window.app.extensionManager.command.execute('Workspace.ToggleFocu
 
 def read_workflow(name: str) -> dict[str, Any]:
     """Return a shipped workflow in UI format."""
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((FOLDER / f"{MARK}{name}.json").read_text(encoding="utf-8"))
 
 
 def read_old_workflow(name: str) -> dict[str, Any]:
@@ -60,11 +59,10 @@ def read_old_workflow(name: str) -> dict[str, Any]:
 
 
 def place_own_files(input_folder: Path) -> None:
-    """Write human speech, and a script, under the placeholder file names that the workflows use."""
+    """Write human speech under the placeholder file names that the workflows use."""
     input_folder.mkdir(parents=True, exist_ok=True)
     for name, source in RECORDINGS.items():
         soundfile.write(input_folder / name, *soundfile.read(DATA / source))
-    (input_folder / SCRIPT_FILE).write_text(SCRIPT, encoding="utf-8")
 
 
 def first_seed(label: str) -> int:

@@ -159,14 +159,16 @@ def overlapping(nodes: list[list[Any]]) -> list[tuple[str, str]]:
 
 
 def sticking_out(nodes: list[list[Any]], workflow: dict[str, Any]) -> list[str]:
-    """Return the titles of the nodes that begin in a group and end below it."""
+    """Return the titles of the nodes that begin in a group and end below it, or beside it."""
     groups = [
         (x, y, x + width, y + height) for x, y, width, height in (g["bounding"] for g in workflow["groups"])
     ]
     return [
         title
         for title, left, top, right, bottom in nodes
-        if any(x0 <= left and right <= x1 and y0 <= top < y1 < bottom for x0, y0, x1, y1 in groups)
+        if any(
+            x0 <= left < x1 and y0 <= top < y1 and (x1 < right or y1 < bottom) for x0, y0, x1, y1 in groups
+        )
     ]
 
 
@@ -235,7 +237,7 @@ def frames_of(report: str) -> list[int]:
     [
         # By default it runs from the page, below.
         pytest.param("Clone a voice and speak", marks=pytest.mark.slow),
-        "1 Start here - preset speakers",
+        "1 Start here",
         pytest.param("Design a voice", marks=pytest.mark.slow),  # a designed voice speaks below
     ],
 )
@@ -330,13 +332,11 @@ def test_a_script_file_becomes_files_and_a_track(
 ) -> None:
     graph = convert(read_workflow("Script from a text file"))
     result = run(server, graph)
-    script, saver = only(graph, "MorphTTSRenderScript"), only(graph, "MorphTTSSaveSpeech")
-    *lines, track = samples(result, saver)
-    pause = round(0.4 * RATE)
-    frames = frames_of(reported(result, script))
-    lengths = [frames[0] * SAMPLES_PER_FRAME + pause, frames[1] * SAMPLES_PER_FRAME]
-    assert len(track) == sum(lengths) + round(LINE_GAP * RATE)
-    assert [len(line) for line in lines] == lengths
+    *lines, track = samples(result, only(graph, "MorphTTSSaveSpeech"))
+    pauses = [0.4, 0, 0, 0.3]  # seconds, in the lines of the pack's example
+    spoken = [len(line) - round(pause * RATE) for line, pause in zip(lines, pauses, strict=True)]
+    assert all(n > 0 and n % SAMPLES_PER_FRAME == 0 for n in spoken)
+    assert len(track) == sum(map(len, lines)) + round(3 * LINE_GAP * RATE)
 
 
 def test_captions_are_dubbed_at_their_times_and_the_one_that_is_too_long_is_listed(

@@ -22,6 +22,7 @@ interface ComfyUIServer {
   initialClientId?: string
   apiURL(route: string): string
   fetchApi(route: string, options?: RequestInit): Promise<Response>
+  getWorkflowTemplates(): Promise<Record<string, string[]>>
   queuePrompt(...given: any[]): Promise<any>
   addEventListener(kind: string, listener: (event: CustomEvent) => any): void
 }

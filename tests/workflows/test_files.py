@@ -37,8 +37,12 @@ def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def title(path: Path) -> str:
+    return path.stem.removeprefix("Qwen3-TTS ")
+
+
 def names(paths: list[Path]) -> list[str]:
-    return [path.stem for path in paths]
+    return [title(path) for path in paths]
 
 
 def test_every_node_of_the_pack_has_an_example() -> None:
@@ -78,7 +82,7 @@ def test_a_note_says_what_to_do_and_which_checkpoint_is_used(path: Path) -> None
     notes = "\n".join(
         node["widgets_values"][0] for node in workflow["nodes"] if node["type"] == "MarkdownNote"
     )
-    assert f"# {path.stem}\n" in notes and "**Run**" in notes
+    assert f"# {title(path)}\n" in notes and "**Run**" in notes
     checkpoints = values(path, "MorphTTSLoadModel")
     assert checkpoints and all(f"`{checkpoint}`" in notes for checkpoint in checkpoints)
 
@@ -91,7 +95,7 @@ def values(path: Path, kind: str) -> list[str]:
 @pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
 def test_it_opens_with_the_demo_voice_and_its_speakers(path: Path) -> None:
     checkpoints = values(path, "MorphTTSLoadModel")
-    assert (checkpoints == [DEMO_VOICE]) == (path.stem not in NEEDS_ANOTHER)
+    assert (checkpoints == [DEMO_VOICE]) == (title(path) not in NEEDS_ANOTHER)
     known = read(ROOT / "demo_voice" / "config.json")["talker_config"]["spk_id"]
     speakers = values(path, "MorphTTSPresetVoice")
     assert set(speakers) <= set(known) and len(set(speakers)) == len(speakers)
@@ -156,5 +160,7 @@ def test_no_link_runs_behind_a_node(path: Path) -> None:
     assert hidden == []
 
 
-def test_the_first_workflow_says_where_to_start() -> None:
-    assert WORKFLOWS[0].stem.startswith("1 Start here")
+def test_comfyuis_dialog_finds_all_by_qwen3_tts_and_shows_start_here_first() -> None:
+    """It searches in files' names alone, and sorts names that begin with a digit behind the others."""
+    assert all(path.stem.startswith("Qwen3-TTS ") for path in WORKFLOWS)
+    assert title(WORKFLOWS[0]) == "1 Start here"

@@ -1,12 +1,16 @@
 // A node of the pack that fails, or whose values are refused (refused.js), says why: on itself, until the next run
 // begins, and in a message of the page. Newer pages say only that something is wrong, and keep the sentence in a log.
 import { app } from "../../../scripts/app.js"
+import { stopClips } from "./clip_sound.js"
+import { remember } from "./clip_store.js"
 import { addElement, giveRoom, keepEvents, make, MARGIN, takeRoom } from "./elements.js"
 import { isOfHearing } from "./hearing.js"
+import { tell } from "./messages.js"
 import { allNodes, findNode, PREFIX, widgetOf } from "./nodes.js"
 import { isHere, runOf } from "./runs.js"
 
 const WIDGET = "shown_error" // name of the widget; no input has this name
+const CLIPS = "speech_clips", TEXT = "shown_text" // those of clips.js and report.js
 const LINE = 16, MOST_LINES = 10, PADDING = 6 // pixels; more lines scroll
 const LETTER = 6.4 // pixels, the mean width of a letter
 const OWN = "ValueError" // the pack's own sentences; others say what they are
@@ -48,12 +52,21 @@ function titleOf(node, type) {
   return node?.title || window.LiteGraph.registered_node_types[type]?.title || type
 }
 
+/** Remove what the run before made: it would pass for this one's. */
+function clearPast(node) {
+  if (widgetOf(node, CLIPS)) {
+    stopClips()
+    remember(node, {})
+  }
+  for (const widget of node.widgets?.filter(({ name }) => [CLIPS, TEXT].includes(name)) ?? []) node.removeWidget(widget)
+}
+
 /** Show a sentence on a node, where that is open, and in a message of the page. */
 export function tellWhy(id, type, sentence, isOpen = true) {
   const found = isOpen ? findNode(id).node : undefined
   const node = found?.type === type ? found : undefined
   if (node) showOn(node, sentence)
-  app.extensionManager.toast.add({ severity: "error", summary: titleOf(node, type), detail: sentence, life: SHOWN_MS })
+  tell("error", titleOf(node, type), sentence, { life: SHOWN_MS, joins: true }) // one run may have several
 }
 
 /** Remove what the nodes say of the run before. */
@@ -62,7 +75,9 @@ export const clearAll = () => allNodes().forEach(clear)
 async function onError({ detail }) {
   const { prompt_id: prompt, node_id: id, node_type: type } = detail
   if (!type?.startsWith(PREFIX) || isOfHearing(id)) return
-  tellWhy(id, type, sentenceOf(detail), isHere(await runOf(prompt)))
+  const isOpen = isHere(await runOf(prompt)), { node } = findNode(id)
+  if (isOpen && node) clearPast(node)
+  tellWhy(id, type, sentenceOf(detail), isOpen)
 }
 
 const STYLE = `

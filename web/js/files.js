@@ -1,6 +1,7 @@
 // The nodes of files: a button that uploads one into ComfyUI's input folder, and what ComfyUI's page asks of a node
 // that returns "audio".
 import { app } from "../../../scripts/app.js"
+import { tell } from "./messages.js"
 import { say } from "./words.js"
 
 // Node -> kinds of files that its upload button offers. The widget "file" is the list of names.
@@ -36,9 +37,7 @@ function addUpload(node, accept) {
     try {
       choose(node, await upload(file))
     } catch (error) {
-      app.extensionManager.toast.add({
-        severity: "error", summary: say("The file was not uploaded"), detail: error.message, life: 8000,
-      })
+      tell("error", say("The file was not uploaded"), error.message)
     }
     input.value = "" // so that the same file can be chosen again
   }

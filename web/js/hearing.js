@@ -1,6 +1,7 @@
 // A voice is heard through ComfyUI's queue, as Generate Speech speaks it.
 import { app } from "../../../scripts/app.js"
 import { playClip } from "./clip_sound.js"
+import { tell } from "./messages.js"
 import { queued } from "./runs.js"
 import { LOADER, presetInputs, PRESET, takesModel } from "./voice_nodes.js"
 import { say } from "./words.js"
@@ -93,9 +94,7 @@ function onExecuted({ detail }) {
 function onEnd({ type, detail }) {
   if (!hearings.delete(detail.prompt_id)) return
   if (type === "execution_error")
-    app.extensionManager.toast.add({
-      severity: "error", summary: say("The voice cannot be played"), detail: detail.exception_message, life: 8000,
-    })
+    tell("error", say("The voice cannot be played"), detail.exception_message)
   changed()
 }
 

@@ -6,6 +6,7 @@ import { stopClips } from "./clips.js"
 import { LitWords } from "./lit_words.js"
 import { addElement, giveRoom, MARGIN, takeRoom } from "./elements.js"
 import { findNode, widgetOf } from "./nodes.js"
+import { isOfHearing } from "./hearing.js"
 import { openSound, StreamPlayer } from "./player.js"
 import { isHere, runOf } from "./runs.js"
 import { say } from "./words.js"
@@ -79,14 +80,19 @@ function tellRefusal({ detail }) {
   element.className = "morph-live morph-live-refused"
   const words = document.createElement("span")
   words.textContent = words.title = refusal
+  element.append(words, closeButton(() => removeWidget(node)))
+  refusal = undefined
+  putOn(node, element, REFUSAL_HEIGHT)
+}
+
+function closeButton(onclick) {
   const close = document.createElement("button")
+  close.className = "morph-live-close"
   close.textContent = "×"
   close.title = say("Close")
   close.setAttribute("aria-label", close.title)
-  close.onclick = () => removeWidget(node)
-  element.append(words, close)
-  refusal = undefined
-  putOn(node, element, REFUSAL_HEIGHT)
+  close.onclick = onclick
+  return close
 }
 
 function time(seconds) {
@@ -198,6 +204,7 @@ class Run {
     this.abort?.abort()
     this.player.stop()
     this.player.finish()
+    this.isListed ||= !this.player.samples // nothing to play again
     this.show()
   }
 
@@ -254,8 +261,13 @@ async function place(run) {
   shown.get(run.nodeId)?.element.remove()
   shown.set(run.nodeId, run)
   const { node, isOpen } = findNode(run.nodeId)
-  if (!here) run.isListed = true // not on a node that is open: it goes when it has ended
+  // Not on a node that is open: it goes when it has ended.
+  if (!here || isOfHearing(run.nodeId)) run.isListed = true
   if (!here || !node || !isOpen) {
+    run.element.append(closeButton(() => {
+      run.player.stop()
+      run.element.remove()
+    }))
     bar().replaceChildren(run.element)
     return
   }
@@ -340,6 +352,7 @@ function addStyle() {
       box-sizing: border-box; padding: 0 8px; border-radius: 6px; font: 12px sans-serif;
       background: var(--comfy-input-bg, #222); color: var(--input-text, #ddd); }
     .morph-live button { all: unset; cursor: pointer; width: 16px; text-align: center; }
+    .morph-live .morph-live-close { margin-left: auto; }
     .morph-live button:focus-visible { outline: 1px solid currentColor; }
     .morph-live span { overflow: hidden; white-space: nowrap; text-overflow: ellipsis; }
     .morph-live .morph-live-short { flex: none; max-width: 50%; }

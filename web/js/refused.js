@@ -3,6 +3,7 @@
 // pages say only that a value was rejected: the sentence is shown on the node too.
 import { app } from "../../../scripts/app.js"
 import { clearAll, tellWhy } from "./failed.js"
+import { clearMessages } from "./messages.js"
 import { PREFIX } from "./nodes.js"
 
 const OF_CHECK = "custom_validation_failed"
@@ -39,6 +40,7 @@ app.registerExtension({
     const queue = app.api.queuePrompt
     app.api.queuePrompt = async function (...given) {
       clearAll()
+      clearMessages()
       try {
         const answer = await queue.apply(this, given)
         keepAndTell(answer) // some outputs may run although others are refused

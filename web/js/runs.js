@@ -6,15 +6,22 @@ const NO_ID = "00000000-0000-0000-0000-000000000000" // of a workflow
 const known = new Map() // prompt id -> promise of its run: { workflow, types }
 let running // the id of the prompt that runs
 
+const read = async (route) => (await app.api.fetchApi(route)).json()
+
 /** The prompts that run or wait: [number, id, nodes, extra data]. */
 export async function queued() {
-  const { queue_running, queue_pending } = await (await app.api.fetchApi("/queue")).json()
+  const { queue_running, queue_pending } = await read("/queue")
   return [...queue_running, ...queue_pending]
+}
+
+/** A prompt as ``queued`` gives it; a short one may have left the queue before it is asked for. */
+async function find(id) {
+  return (await queued()).find(([, one]) => one === id) ?? (await read(`/history/${id}`))[id]?.prompt ?? []
 }
 
 /** What the server says of a prompt: the id of its workflow, and the types of its nodes by execution id. */
 async function look(id) {
-  const [, , nodes, extra] = (await queued()).find(([, one]) => one === id) ?? []
+  const [, , nodes, extra] = await find(id)
   const types = new Map()
   for (const [node, { class_type }] of Object.entries(nodes ?? {})) types.set(node, class_type)
   return { workflow: extra?.extra_pnginfo?.workflow?.id, types }

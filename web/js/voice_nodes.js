@@ -6,7 +6,8 @@ import { runOf } from "./runs.js"
 export const LOADER = "MorphTTSLoadVoice" // its widget "name" is the list of saved voices
 export const PRESET = "MorphTTSPresetVoice"
 const SAVER = "MorphTTSSaveVoice"
-const STEP = 40 // pixels between nodes that are put one over the other
+const VOICE = "MORPH_TTS_VOICE" // the type of a socket
+const STEP = 40, GAP = 20 // pixels: between places that are tried, and between nodes
 
 const inputsOf = (type) => window.LiteGraph.registered_node_types[type]?.nodeData?.input ?? {}
 
@@ -45,18 +46,44 @@ function middleBeside(element) {
   return app.canvas.ds.convertCanvasToOffset([x - canvas.left, canvas.height / 2])
 }
 
+/**
+ * The place for a node nearest to a point, its middle, at which it covers no other.
+ * @param {number[]} middle
+ */
+function freePlace(graph, node, middle) {
+  const [width, height] = node.size, [x, y] = middle, top = window.LiteGraph.NODE_TITLE_HEIGHT
+  const boxes = graph.nodes.map(({ pos, size }) => [pos[0], pos[1] - top, pos[0] + size[0], pos[1] + size[1]])
+  const isFree = (left, low) => boxes.every(([x0, y0, x1, y1]) =>
+    left > x1 + GAP || left + width < x0 - GAP || low - top > y1 + GAP || low + height < y0 - GAP)
+  for (let ring = 0; ; ring++)
+    for (let turn = 0; turn < Math.max(1, 8 * ring); turn++) {
+      const angle = (2 * Math.PI * turn) / Math.max(1, 8 * ring)
+      const place = [x - width / 2 + STEP * ring * Math.cos(angle), y - height / 2 + STEP * ring * Math.sin(angle)]
+      if (isFree(place[0], place[1])) return place
+    }
+}
+
+/** The input that a new voice is obviously for: the first free one of the only node that has one; of those selected. */
+function wantedBy(graph) {
+  const free = graph.nodes
+    .map((node) => ({ node, slot: node.inputs?.findIndex(({ type, link }) => type === VOICE && link == null) ?? -1 }))
+    .filter(({ slot }) => slot >= 0)
+  const chosen = free.filter(({ node }) => app.canvas.selectedItems?.has(node))
+  const found = chosen.length ? chosen : free
+  return found.length === 1 ? found[0] : undefined
+}
+
 /** Add the node of a voice to the graph that is looked at, where it can be seen beside an element; return it. */
 export function addVoiceNode(voice, element) {
   const graph = app.canvas.graph ?? app.graph
+  const wanted = wantedBy(graph)
   const node = window.LiteGraph.createNode(voice.isPreset ? PRESET : LOADER)
-  const [x, y] = middleBeside(element)
-  node.pos = [x - node.size[0] / 2, y - node.size[1] / 2]
-  const isTaken = () => graph.nodes.some(({ pos }) => Math.hypot(pos[0] - node.pos[0], pos[1] - node.pos[1]) < STEP / 2)
-  while (isTaken()) node.pos = [node.pos[0] + STEP, node.pos[1] + STEP]
+  node.pos = freePlace(graph, node, middleBeside(element))
   app.canvas.emitBeforeChange?.() // one step that can be undone
   graph.add(node)
   for (const [name, value] of Object.entries(voice.isPreset ? presetInputs(voice.name) : { name: voice.name }))
     widgetOf(node, name).value = value
+  if (wanted) node.connect(0, wanted.node, wanted.slot)
   app.canvas.emitAfterChange?.()
   app.canvas.selectItems?.([node])
   app.canvas.setDirty(true, true)

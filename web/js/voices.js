@@ -4,6 +4,7 @@ import { app } from "../../../scripts/app.js"
 import { stopClips } from "./clip_sound.js"
 import { make } from "./elements.js"
 import { hear, isBusy, watchHearings } from "./hearing.js"
+import { tell } from "./messages.js"
 import { widgetOf } from "./nodes.js"
 import { openStart } from "./start.js"
 import { addVoiceNode, loaders, refreshLists } from "./voice_nodes.js"
@@ -29,10 +30,6 @@ async function ask(path = "", body, type = "application/json") {
 }
 
 const change = (action, values) => ask(`/${action}`, JSON.stringify(values))
-
-function tell(severity, summary, detail) {
-  app.extensionManager.toast.add({ severity, summary, detail, life: 8000 })
-}
 
 /** Run what a button asks for; say what went wrong; then show the library as it is. */
 async function attempt(act) {

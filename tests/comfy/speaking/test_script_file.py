@@ -34,6 +34,10 @@ def test_a_script_is_read_and_read_again_when_it_has_changed(server: ComfyServer
     assert shown(server.run(read("scene.txt")), "text") == "ANNA: New."
 
 
+def test_the_packs_example_is_offered_where_the_input_folder_is_empty(server: ComfyServer) -> None:
+    assert shown(server.run(read("example script (in the pack)")), "text").startswith("# The example script")
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -13,6 +13,7 @@ import pytest
 import soundfile
 
 from tests.comfy.examples import CLASSIC, NODES_2, PAGES, set_live_sound
+from tests.comfy.test_workflows import DRAWN, overlapping
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -57,6 +58,30 @@ ADDED = """() => window.app.graph.nodes.map((node) => {
   const canvas = window.app.canvas.canvas.getBoundingClientRect()
   const isSeen = x + canvas.left > tab.right && x < canvas.width && y > 0 && y < canvas.height
   return [[node.type, node.widgets[0].value], isSeen, [...node.pos]]
+})"""
+# A short run has left the queue before the page asks for it.
+ASK_LATE = """() => {
+  const {api} = window.app, ask = api.fetchApi
+  const ended = new Promise((go) => api.addEventListener('execution_success', () => setTimeout(go, 500)))
+  api.fetchApi = async (route, ...more) => {
+    if (route === '/queue') await ended
+    return ask.call(api, route, ...more)
+  }
+}"""
+ADD_SPEECH = """() => {
+  window.app.graph.clear()
+  window.app.graph.add(window.LiteGraph.createNode('MorphTTSGenerateSpeech'))
+  return window.app.graph.nodes[0].inputs.filter(({type, link}) => type === 'MORPH_TTS_VOICE' && link != null)
+}"""
+VOICE_OF_LAST = """() => {
+  const speech = window.app.graph.nodes.find((node) => node.type === 'MorphTTSGenerateSpeech')
+  return speech.getInputNode(speech.findInputSlot('voice'))?.widgets[0].value
+}"""
+# Where each node begins in the window.
+IN_WINDOW = """() => window.app.graph.nodes.map(({title, pos}) => {
+  const [left, top] = window.app.canvas.ds.convertOffsetToCanvas(pos)
+  const canvas = window.app.canvas.canvas.getBoundingClientRect()
+  return [title, left + canvas.left, top + canvas.top]
 })"""
 # The page's one Audio element: it notes what it is to play, and plays nothing.
 STUB = """() => {
@@ -154,9 +179,11 @@ def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage
     assert far.is_disabled() and "needs 9b Base" in str(far.get_attribute("title"))
     page.screenshot(screenshots / "voice library.png")
     press(page, "Heart", "Hear it")
-    page.page.locator(".morph-live-bar .morph-live").wait_for()  # it sounds while it is made
+    bar = page.page.locator(".morph-live-bar .morph-live")
+    bar.wait_for()  # it sounds while it is made
     page.page.locator(".morph-voices .pi-spinner").wait_for(state="hidden")
     assert page.page.evaluate("() => window.__played") == [], "it was heard twice"
+    bar.wait_for(state="detached")  # it stays over no workflow
     runs = len(page.server.get("/history"))
     press(page, "Heart", "Hear it")
     page.page.wait_for_function("() => window.__played.length === 1")
@@ -186,9 +213,11 @@ def test_presets_are_on_top_and_are_heard(page: ComfyPage) -> None:
         1,
     ]
     press(page, "emma", "Hear it")
-    page.page.locator(".morph-live-bar .morph-live").wait_for()
+    bar = page.page.locator(".morph-live-bar .morph-live")
+    bar.get_by_role("button", name="Close").click()
+    assert bar.count() == 0
     page.page.locator(".morph-voices .pi-spinner").wait_for(state="hidden")
-    assert page.problems() == []
+    assert bar.count() == 0 and page.problems() == []
 
 
 @pytest.mark.parametrize("opened", CLASSIC, indirect=True, scope="module")
@@ -217,6 +246,10 @@ def test_a_voice_is_added_to_the_canvas_where_it_can_be_seen(page: ComfyPage) ->
         *2 * [["MorphTTSLoadVoice", "Far"]],
     ]
     assert all(is_seen for _, is_seen, _ in added) and added[1][2] != added[2][2], "one hides the other"
+    assert overlapping(page.page.evaluate(DRAWN)) == []
+    assert page.page.evaluate(ADD_SPEECH) == []
+    press(page, "emma", "Add to the canvas")
+    assert page.page.evaluate(VOICE_OF_LAST) == "emma", "the only node without a voice gets it"
     assert page.problems() == []
 
 
@@ -224,6 +257,7 @@ def test_a_voice_is_added_to_the_canvas_where_it_can_be_seen(page: ComfyPage) ->
 def test_a_voice_that_a_run_saves_is_in_the_tab_and_in_the_lists(page: ComfyPage) -> None:
     page.page.evaluate(ADD_LOADER, "Far")
     page.page.evaluate(ADD_SAVER)
+    page.page.evaluate(ASK_LATE)
     kind, data = page.run()
     assert kind == "execution_success", data
     row(page, "Newcomer").wait_for()
@@ -261,6 +295,9 @@ def test_a_button_opens_start_here(page: ComfyPage) -> None:
         "() => window.app.graph.nodes.some((node) => node.type === 'MorphTTSGenerateSpeech')"
     )
     page.settle()
+    panel = page.page.locator(".morph-voices").bounding_box()
+    lefts = [left for _, left, *_ in page.page.evaluate(IN_WINDOW)]
+    assert panel is not None and min(lefts) > panel["x"] + panel["width"], "the panel covers its note"
     assert page.problems() == []
 
 

@@ -199,7 +199,7 @@ def test_a_workflow_that_is_opened_during_a_run_gets_none_of_its_recordings(page
 @pytest.mark.slow
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_another_copy_of_a_template_starts_empty_and_a_reload_does_not(page: ComfyPage) -> None:
-    template = read_workflow("1 Start here - preset speakers")
+    template = read_workflow("1 Start here")
     page.load(template)
     set_widget(page, SPEECH, "text", "The rain has stopped.")
     run(page, seed=60)
@@ -284,7 +284,7 @@ def test_clips_of_a_sweep_go_on_at_the_same_moment_and_can_be_compared_blind(pag
 def test_a_real_player_goes_on_in_another_clip_falls_silent_for_others_and_says_what_is_gone(
     page: ComfyPage,
 ) -> None:
-    page.load(read_workflow("1 Start here - preset speakers"))
+    page.load(read_workflow("1 Start here"))
     set_widget(page, SPEECH, "text", "The rain has stopped, and the wind with it.")
     run(page)
     reload(page)
@@ -320,7 +320,7 @@ LIT = """() => {
 def test_words_light_up_as_they_are_heard_and_a_click_plays_from_there(
     page: ComfyPage, screenshots: Path
 ) -> None:
-    page.load(read_workflow("1 Start here - preset speakers"))
+    page.load(read_workflow("1 Start here"))
     clip = {
         "filename": "a.flac", "subfolder": "", "type": "temp", "name": "", "text": "One two, three",
         "seconds": 1.5, "problems": [],

@@ -208,7 +208,7 @@ def test_a_script_is_heard_as_its_track_with_the_characters_names(page: ComfyPag
 
 @pytest.mark.parametrize("page", NODES_2, indirect=True)  # test_clips.py has them on the classic canvas
 def test_the_words_of_a_line_light_up_while_it_is_heard_and_a_click_plays_from_there(page: ComfyPage) -> None:
-    page.load(read_workflow(SPEAKERS))
+    page.load(read_workflow("1 Start here"))
     page.page.evaluate(STOP_CLOCK)
     stream, lead = "f" * 32, 0.08  # seconds before the first sample
     samples = np.arange(48000, dtype=np.int16)

@@ -13,7 +13,15 @@ import soundfile
 
 from tests.comfy import graphs
 from tests.comfy.conftest import PACK_NAME
-from tests.comfy.examples import FOLDER, NAMES, place_own_files, read_old_workflow, read_workflow, set_widget
+from tests.comfy.examples import (
+    FOLDER,
+    MARK,
+    NAMES,
+    place_own_files,
+    read_old_workflow,
+    read_workflow,
+    set_widget,
+)
 
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
@@ -110,7 +118,7 @@ def test_the_current_frontend_shows_the_message_too(
     todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
 ) -> None:
     page = new_page(todays_server, nodes_2=True)
-    page.load(read_workflow("1 Start here - preset speakers"))
+    page.load(read_workflow("1 Start here"))
     set_widget(page, SPEECH, "text", " ")
     page.page.evaluate(RUN)
     page.page.get_by_role("button", name="View details").click()
@@ -142,14 +150,17 @@ def test_cancel_stops_within_a_line(page: ComfyPage, seeds: Any, base_dir: Path)
 def test_the_template_browser_shows_the_workflows_and_opens_one(
     server: ComfyServer, page: ComfyPage, screenshots: Path
 ) -> None:
-    assert sorted(server.get("/workflow_templates")[PACK_NAME]) == NAMES
+    assert sorted(server.get("/workflow_templates")[PACK_NAME]) == [MARK + name for name in NAMES]
     for name in NAMES:
-        for path in (FOLDER / f"{name}.json", FOLDER / f"{name}.jpg"):
+        for path in (FOLDER / f"{MARK}{name}.json", FOLDER / f"{MARK}{name}.jpg"):
             served = server.get(f"/api/workflow_templates/{PACK_NAME}/{urllib.parse.quote(path.name)}")
             assert served == read_as_served(path)
     page.page.evaluate("() => window.app.graph.clear()")
     page.page.evaluate(TEMPLATES)
+    listed = page.page.evaluate("() => window.app.api.getWorkflowTemplates()")[PACK_NAME]
+    assert listed == [MARK + name for name in NAMES], "the first is where to start"
     choose_pack(page)
+    page.page.locator("[role=dialog] input:visible").first.fill("qwen3 tts")
     for name in NAMES:
         see(page, name)
     page.page.wait_for_load_state("networkidle")

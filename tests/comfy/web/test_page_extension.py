@@ -14,7 +14,7 @@ from tests.patience import wait_until
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
 
-SPEAKERS = "1 Start here - preset speakers"
+SPEAKERS = "1 Start here"
 DIALOGUE = "Dialogue to files, track and subtitles"
 LOADER, SCRIPT, SUBTITLES = "MorphTTSLoadModel", "MorphTTSRenderScript", "MorphTTSSaveSubtitles"
 SPEAKER = "MorphTTSPresetVoice"

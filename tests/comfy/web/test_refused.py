@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from tests.comfy.page import ComfyPage
     from tests.comfy.server import ComfyServer
 
-START = "1 Start here - preset speakers"
+START = "1 Start here"
 SPEECH = "MorphTTSGenerateSpeech"
 LISTS = {  # node -> its input that is a list of what a user has, and what to do where that is nothing
     "MorphTTSLoadVoice": ("name", "save one with Save Voice, then press R and choose it"),
-    "MorphTTSScriptFromFile": ("file", "upload one with the button below"),
     "MorphTTSSpeechFromFile": ("file", "upload one with the button below"),
 }
 GROWING = {"voices": "voice_1"}  # an input that grows -> what is missing of it
@@ -95,6 +94,7 @@ def test_one_wrong_value_is_one_error_under_its_inputs_name(
 ) -> None:
     server, nodes_2 = PAGES[label]
     page = new_page(request.getfixturevalue(server), nodes_2=nodes_2)
+    before = None
     for name, value, said in (
         ("split_chars", 10, " is 10: choose 0"),
         ("text", "[pause x] Hi.", ": [pause x] is"),
@@ -109,4 +109,6 @@ def test_one_wrong_value_is_one_error_under_its_inputs_name(
         page.page.locator(".morph-failed").first.wait_for(state="attached")
         assert page.page.locator(".morph-failed").all_text_contents() == sentences
         page.page.get_by_text(sentences[0]).locator("visible=true").first.wait_for()
+        assert before is None or page.page.get_by_text(before).count() == 0, "it is past"
+        before = sentences[0]
         page.screenshot(screenshots / f"refused, {name} ({label}).png")
