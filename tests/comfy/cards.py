@@ -26,9 +26,7 @@ class Card:
 
 CARDS = {
     "1 Start here": Card("Start here", "Type a text, press Run", "#1f9d55", (2, 3)),
-    "A whole cast in one node": Card(
-        "A whole cast", "All voices in one node", "#4d7c0f", view=(0, 270, 1060, 400)
-    ),
+    "A whole cast in one node": Card("A whole cast", "All voices in one node", "#4d7c0f", (5, 3)),
     "Clone a voice and speak": Card(
         "Clone a voice", "A recording of 1 to 30 seconds speaks", "#c2571a", (2, 3)
     ),
@@ -42,10 +40,8 @@ CARDS = {
     "Karaoke captions": Card("Karaoke captions", "Words light up as they are heard", "#be185d", (2, 3)),
     "SEQ_GROUPS sweep": Card("Speed or quality?", "Hear what each setting costs", "#6d28d9", (2, 3)),
     "Save, load and blend voices": Card("Blend and save", "Mix voices, keep them", "#b7791f", (2, 3)),
-    "Script from a text file": Card(
-        "Script file", "A text file becomes speech", "#475569", view=(-20, 225, 1080, 400)
-    ),
-    "Smooth and normalize": Card("Smooth and level", "Finish any audio", "#2b6cb0", (3, 4)),
+    "Script from a text file": Card("Script file", "A text file becomes speech", "#475569", (2, 3)),
+    "Smooth and normalize": Card("Smooth and level", "Finish any audio", "#2b6cb0", (2, 3)),
 }
 BAND = 250  # height of the title band in pixels, of 720
 SHOW = """({title, says, color, groups, view, band}) => {
