@@ -20,8 +20,14 @@ ALIASES = Path(__file__).resolve().parents[1] / "web" / "js" / "aliases.json"  #
 FIELD = "search_aliases"  # of ``io.Schema``, in newer ComfyUIs
 
 
-def schema(node_id: str, display_name: str, description: str, **fields: Any) -> io.Schema:
-    """Return ``io.Schema`` in the pack's category, with the aliases of its node, where this ComfyUI has them."""
+def schema(node_id: str, display_name: str, description: str, advanced: str = "", **fields: Any) -> io.Schema:
+    """Return ``io.Schema`` in the pack's category, with the aliases of its node, where this ComfyUI has them.
+
+    ``advanced``: the widgets that the page folds (``web/js/fold.js``). Old input classes have no argument for it.
+    """
+    for widget in fields["inputs"]:
+        if widget.id in advanced.split():
+            widget.extra_dict["advanced"] = True
     if FIELD in {field.name for field in dataclasses.fields(io.Schema)}:
         fields[FIELD] = list(read_aliases().get(node_id, ()))
     return io.Schema(node_id, display_name, category=CATEGORY, description=description, **fields)

@@ -48,6 +48,7 @@ class LoadModel(io.ComfyNode):
             "machine is downloaded to models/qwen-tts when the workflow runs. Base clones voices, "
             "CustomVoice has preset speakers, VoiceDesign creates a voice from a description. The demo voice "
             "clones voices and has preset speakers.",
+            advanced="precision attention engine weights device",
             inputs=[
                 inputs.choice(
                     "checkpoint",

@@ -32,6 +32,7 @@ class SaveSpeech(io.ComfyNode):
             "Saves speech to a folder of ComfyUI's output folder, one file per line, named by number, character "
             "and first words. Each file says inside what it was made from: text, voice, seed, SEQ_GROUPS, "
             "checkpoint. Existing files are overwritten only if you choose it.",
+            advanced="bit_rate existing",
             inputs=[
                 io.Audio.Input(
                     "audio",

@@ -29,6 +29,7 @@ class SmoothNormalize(io.ComfyNode):
             "Trims silence, softens the highest frequencies (Butterworth low-pass) and sets the level. With "
             "the default cutoff, the filter affects only the top kilohertz of 24 kHz audio: 3 dB down at "
             "11 kHz.",
+            advanced="order cutoff zero_phase",
             inputs=[
                 io.Audio.Input(
                     "audio",

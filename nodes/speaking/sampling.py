@@ -60,6 +60,7 @@ class SamplingSettings(io.ComfyNode):
             "Sampling",
             "How codes are sampled. Without this node, the checkpoint's own settings apply. The defaults "
             "here are those of the published checkpoints.",
+            advanced="subtalker_temperature subtalker_top_k subtalker_top_p greedy subtalker_greedy",
             inputs=[
                 temperature("temperature", TALKER, talker.temperature),
                 top_k("top_k", TALKER, talker.top_k),

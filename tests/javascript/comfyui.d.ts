@@ -62,6 +62,10 @@ interface GraphNode {
   addDOMWidget(name: string, type: string, element: HTMLElement, options: object): Widget
   addWidget(type: string, name: string, value: any, callback: Function, options?: object): Widget
   removeWidget(widget: Widget): void
+  showAdvanced?: boolean // saved with the node
+  toggleAdvanced(): void
+  hasAdvancedWidgets?(): boolean // newer pages
+  isWidgetVisible(widget: Widget): boolean
   computeSize(): number[]
   setSize(size: number[]): void
 }

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.comfy.examples import CLASSIC, NODES_2, PAGES, first_seed, read_workflow, set_widget
+from tests.comfy.examples import (
+    CLASSIC,
+    NODES_2,
+    PAGES,
+    first_seed,
+    read_old_workflow,
+    read_workflow,
+    set_widget,
+)
 from tests.patience import wait_until
 
 if TYPE_CHECKING:
@@ -242,3 +250,82 @@ def test_the_search_finds_generate_speech_by_common_words(page: ComfyPage) -> No
         found.filter(has_text=SPEECH).first.wait_for(state="visible")
         if words in IN_NAMES:
             assert SPEECH in next(text for text in found.all_inner_texts() if "Qwen3-TTS Morph" in text)
+
+
+# What a newcomer sees of each node: on the classic canvas too, which folds nothing by itself.
+SEEN = {
+    "MorphTTSGenerateSpeech": ["text", "language", "seq_groups", "seed"],
+    "MorphTTSRenderScript": ["script", "seq_groups", "seed", "language", "gap"],
+    "MorphTTSDub": ["captions", "seq_groups", "seed"],
+    "MorphTTSLoadModel": ["checkpoint"],
+    "MorphTTSPresetVoice": ["speaker"],
+    "MorphTTSCloneVoice": ["mode", "transcript"],
+    "MorphTTSSaveSpeech": ["name", "format"],
+}
+ADD = """(kind) => {
+  const node = window.LiteGraph.createNode(kind)
+  window.app.graph.add(node)
+}"""
+NODE = "(window.app.graph.nodes.find((node) => node.type === kind))"
+VISIBLE = f"""(kind) => {NODE}.widgets.filter((one) => {NODE}.isWidgetVisible(one)).map((one) => one.name)"""
+PRESS = f"(kind) => {NODE}.widgets.find((one) => one.name === 'morph_more').callback()"
+LABELS = f"(kind) => Object.fromEntries({NODE}.widgets.map((one) => [one.name, one.label]))"
+# The height of a node, and the least that its widgets need.
+HEIGHTS = f"(kind) => [{NODE}.size[1], {NODE}.computeSize()[1]]"
+# The names of the widgets that take no row on the canvas.
+FOLDED = f"""(kind) => {NODE}.widgets.filter((one) => one.computeSize?.()[1] < 0).map((one) => one.name)"""
+LINK = """([kind, name]) => {
+  const node = window.app.graph.nodes.find((node) => node.type === kind)
+  const source = window.LiteGraph.createNode('PrimitiveInt')
+  window.app.graph.add(source)
+  source.connect(0, node, node.inputs.findIndex((one) => one.name === name))
+}"""
+
+
+def visible(page: ComfyPage, kind: str) -> list[str]:
+    names = page.page.evaluate(VISIBLE, kind)
+    return [name for name in names if name not in ("control_after_generate", "audioUI", "morph_more")]
+
+
+def test_a_new_node_shows_what_everybody_sets(page: ComfyPage, label: str, screenshots: Path) -> None:
+    page.load({"nodes": [], "links": [], "version": 0.4})
+    for kind, names in SEEN.items():
+        page.page.evaluate(ADD, kind)
+        page.settle()
+        assert visible(page, kind) == names
+        if kind == "MorphTTSLoadModel":
+            height, least = page.page.evaluate(HEIGHTS, kind)
+            assert height == least, "folded widgets leave no hole"
+    assert page.page.evaluate(LABELS, "MorphTTSGenerateSpeech")["seq_groups"] == "SEQ_GROUPS (fast)"
+    if label == "Nodes 2.0":
+        page.page.get_by_text("Show advanced inputs").first.wait_for()
+        assert page.page.get_by_text("More", exact=True).count() == 0, "the page has a button of its own"
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize("label", CLASSIC, indirect=True, scope="module")
+def test_more_shows_the_folded_widgets_and_how_many_are_changed(page: ComfyPage, label: str) -> None:
+    page.load(read_old_workflow(SPEAKERS))  # saved with room for all widgets
+    height, least = page.page.evaluate(HEIGHTS, LOADER)
+    if label != "Nodes 2.0":
+        assert height == least
+    before = page.page.evaluate(SAVED, LOADER)
+    set_widget(page, LOADER, "precision", "fp32")
+    set_widget(page, LOADER, "engine", "eager")
+    assert page.page.evaluate(LABELS, LOADER)["morph_more"] == "More (2 changed)"
+    page.page.evaluate(PRESS, LOADER)
+    page.settle()
+    assert visible(page, LOADER) == ["checkpoint", "precision", "attention", "engine", "weights", "device"]
+    assert page.page.evaluate(LABELS, LOADER)["morph_more"] == "Fewer"
+    saved = page.page.evaluate("async () => (await window.app.graphToPrompt()).workflow")
+    page.load(saved)
+    assert "precision" in visible(page, LOADER), "a workflow keeps what is unfolded"
+    values = page.page.evaluate(SAVED, LOADER)
+    assert values == [[before[0][0], "fp32", before[0][2], "eager", *before[0][4:]], before[1]]
+    page.page.evaluate(PRESS, LOADER)
+    page.settle()
+    assert visible(page, LOADER) == ["checkpoint"]
+    page.page.evaluate(LINK, ["MorphTTSGenerateSpeech", "split_chars"])
+    page.settle()
+    assert "split_chars" not in page.page.evaluate(FOLDED, "MorphTTSGenerateSpeech")
+    assert page.problems() == []

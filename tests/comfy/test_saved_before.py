@@ -1,8 +1,9 @@
-"""What version 0.1.0 saved opens with nothing red, and runs: workflows, API prompts and voices.
+"""What versions 0.1.0 and 0.2.0 saved opens with nothing red, and runs: workflows, API prompts and voices.
 
-Its nodes grew until 0.2.0. ``tests/data/saved_by_0_1_0`` has what its first state saved (fifteen nodes, before the
-widgets that were added at the end), ``tests/data/workflows_0_1_0`` what its last did. Each workflow has the API prompt
-that 0.1.0 made of it, which says its values by name: on the page they are a list.
+The nodes grew until 0.2.0. ``tests/data/saved_by_0_1_0`` has what the first state saved (fifteen nodes, before the
+widgets that were added at the end), ``tests/data/workflows_0_1_0`` what the last state of 0.1.0 did, and
+``workflows_0_2_0`` what 0.2.0 does, with folded widgets. Each workflow has the API prompt that was made of it, which
+says its values by name: on the page they are a list.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("own_files")
 
-FIRST, LAST = DATA / "saved_by_0_1_0", DATA / "workflows_0_1_0"
+FIRST, LAST, NEXT = DATA / "saved_by_0_1_0", DATA / "workflows_0_1_0", DATA / "workflows_0_2_0"
 PROMPTS = {path.name.removesuffix(".prompt.json"): path for path in sorted(LAST.glob("*.prompt.json"))}
 PROMPTS |= {path.name.removesuffix(".prompt.json"): path for path in sorted(FIRST.glob("*.prompt.json"))}
+PROMPTS |= {
+    f"0.2.0 {path.name.removesuffix('.prompt.json')}": path for path in sorted(NEXT.glob("*.prompt.json"))
+}
 BY_DEFAULT = {"Dialogue to files, track and subtitles", "Save, load and blend voices"}
 SPEAKING = ("MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSDub")
 RED = "() => window.app.graph.nodes.filter((node) => node.has_errors).map((node) => node.title)"
@@ -71,14 +75,14 @@ def open_with_nothing_red(page: ComfyPage, workflow: dict[str, Any]) -> Graph:
 
 
 def check_inputs(sent: dict[str, Any], saved: dict[str, Any], info: dict[str, Any]) -> None:
-    """Check that a node is sent with what 0.1.0 sent of it, and with the defaults of widgets that are newer."""
+    """Check that a node is sent with what was saved of it, and with the defaults of widgets that are newer."""
     assert {name: sent.get(name) for name in saved} == saved
     inputs = {**info["input"].get("required", {}), **info["input"].get("optional", {})}
     newer = sent.keys() - saved.keys()
     assert {name: sent[name] for name in newer} == {name: inputs[name][1]["default"] for name in newer}
 
 
-@pytest.mark.parametrize("folder", [FIRST, LAST], ids=["first", "last"])
+@pytest.mark.parametrize("folder", [FIRST, LAST, NEXT], ids=["first", "last", "0.2.0"])
 @pytest.mark.parametrize(
     "page",
     [label if label == "Nodes 2.0" else pytest.param(label, marks=pytest.mark.slow) for label in PAGES],
