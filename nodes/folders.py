@@ -50,13 +50,18 @@ def _roots(names: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(roots))
 
 
-def local_checkpoints() -> dict[str, dict[str, Any]]:
-    """Return the configs of the complete checkpoints on this machine, by the labels of Load Qwen3-TTS Model."""
+def local_checkpoint_paths() -> dict[str, Path]:
+    """Return the folders of the complete checkpoints on this machine, by the labels of Load Qwen3-TTS Model."""
     roots = checkpoint_roots()
     found = {label: path for label, path in list_checkpoints(roots).items() if not missing_files(path)}
     demo = {} if missing_files(DEMO_VOICE_PATH) else {DEMO_VOICE: DEMO_VOICE_PATH}
     cached = {label: resolve_checkpoint(label, roots) for label in PUBLISHED}
-    paths = demo | found | {label: path for label, path in cached.items() if path is not None}
+    return demo | found | {label: path for label, path in cached.items() if path is not None}
+
+
+def local_checkpoints() -> dict[str, dict[str, Any]]:
+    """Return the configs of the complete checkpoints on this machine, by the labels of Load Qwen3-TTS Model."""
+    paths = local_checkpoint_paths()
     return {label: read_object(path / "config.json") for label, path in paths.items()}
 
 

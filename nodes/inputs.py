@@ -32,6 +32,7 @@ from .sockets import (
     WordCheckSocket,
 )
 
+CHOSEN = "Default: not connected, a published one that is on this machine, or the demo voice; the report says which."
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = ("auto", *CODES)
 
@@ -61,12 +62,14 @@ def text_box(name: str, default: str, tooltip: str, **more: Any) -> io.Input:
     )
 
 
-def model() -> io.Input:
-    return ModelSocket.Input("model", tooltip="A checkpoint from Load Qwen3-TTS Model. Required.")
+def model(default: str = "Required.") -> io.Input:
+    """Return the socket of a model; ``default``: what happens if it is not connected, where it need not be."""
+    tooltip = f"A checkpoint from Load Qwen3-TTS Model. {default}"
+    return ModelSocket.Input("model", optional=default != "Required.", tooltip=tooltip)
 
 
-def voice(tooltip: str) -> io.Input:
-    return VoiceSocket.Input("voice", tooltip=tooltip)
+def voice(tooltip: str, optional: bool = False) -> io.Input:
+    return VoiceSocket.Input("voice", optional=optional, tooltip=tooltip)
 
 
 def text(default: str) -> io.Input:
@@ -146,10 +149,11 @@ def decoding() -> io.Input:
         "decoding",
         DECODINGS,
         GenerateOptions.decoding,
-        "How the groups above SEQ_GROUPS are decoded. crossbar: the crossbar samples them; approximate. lossless: "
-        f"runs as SEQ_GROUPS {PREDICTED_GROUPS}, which had the same probabilities in the same time; it is here for "
-        f"workflows that name it. Default: {GenerateOptions.decoding}.",
+        "How the fine detail of the sound is made: the groups above SEQ_GROUPS. crossbar: all at once, which is "
+        f"approximate. lossless: runs as SEQ_GROUPS {PREDICTED_GROUPS}, for workflows that name it. Default: "
+        f"{GenerateOptions.decoding}.",
         optional=True,
+        display_name="fine detail",
     )
 
 
@@ -183,11 +187,12 @@ def wrong_words() -> io.Input:
         "wrong_words",
         WRONG_WORDS,
         GenerateOptions.wrong_words,
-        "What to do where the model is seen to skip, repeat or invent words (its attention follows the text). ignore: "
-        "nothing. retry: the speech counts as failed and is retried. end: also stops it as soon as that is seen. "
-        "Words that are only badly spoken need the Word Check node. Needs a checkpoint with a known alignment head. "
-        f"Default: {GenerateOptions.wrong_words}.",
+        "What to do when the model is seen to skip, repeat or invent words. ignore: you hear them. retry: the speech "
+        "counts as failed and is retried. end: also stops it at the wrong word. Words that are only badly spoken need "
+        "the Word Check node. Needs a checkpoint with a known alignment head. Default: "
+        f"{GenerateOptions.wrong_words}.",
         optional=True,
+        display_name="skipped words",
     )
 
 
@@ -216,10 +221,11 @@ def reuse_lines() -> io.Input:
     return switch(
         "reuse_lines",
         True,
-        "A line that was made before with the same model, voice, text, seed and settings is taken from the disk, "
-        "also after a restart of ComfyUI. The report says how many were. off: makes every line and keeps none. "
-        "Settings, Qwen3-TTS Morph, remove what is kept. Default: on.",
+        "A line that was made before with the same model, voice, text, seed and settings is taken from the disk: the "
+        "same sound, at once, also after a restart of ComfyUI. The report says how many were. off: makes every line "
+        "and keeps none. Settings, Qwen3-TTS Morph, remove what is kept. Default: on.",
         optional=True,
+        display_name="reuse unchanged lines",
     )
 
 
@@ -238,12 +244,6 @@ def pronunciation() -> io.Input:
         tooltip="From the Pronunciation node: how words are read. A voice may have its own list beside its file. "
         "Default: not connected.",
     )
-
-
-def advanced(widget: io.Input) -> io.Input:
-    """Mark an input as advanced, so that the page may hide it. The built-in input classes have no argument for this."""
-    widget.extra_dict["advanced"] = True
-    return widget
 
 
 Given: TypeAlias = tuple[Callable[[Any], object] | Collection[str], Any]
@@ -299,6 +299,8 @@ def check_filled(name: str, values: Sequence[Any]) -> None:
 
 def check_text(text: str, name: str = "text") -> None:
     """Raise ValueError if a text has nothing to speak, or contains a tag that only scripts support."""
+    if not isinstance(text, str):  # from a link
+        raise ValueError(f"{name} is {text!r}: connect a text")
     check_spoken(text, name)
     if tag := find_tag(text):
         raise ValueError(

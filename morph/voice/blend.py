@@ -128,13 +128,20 @@ def _check_sizes(voices: Sequence[Voice]) -> None:
 def _check_mixture(named: Voice, model: Model | None) -> None:
     """Raise ValueError where presets and clones are not of one space."""
     if model is None:
-        raise ValueError(f"voice {named.name!r} ({named.kind}) needs its checkpoint: connect model")
+        raise _needs_model(named)
     if model.type != "base":
         raise ValueError(
             f"presets of {model.name} ({KIND_NAMES.get(model.type, model.type)}) cannot be blended with cloned voices, "
             "which it cannot speak with: blend presets only, or clones only"
         )
     check_voice(model, named)
+
+
+def _needs_model(voice: Voice) -> ValueError:
+    return ValueError(
+        f"voice {voice.name!r} ({voice.kind}) needs its checkpoint: connect Load Qwen3-TTS Model to model of Blend "
+        "Voices or Shift Voice"
+    )
 
 
 def _embeddings_of(voices: Sequence[Voice], model: Model | None) -> list[torch.Tensor]:
@@ -158,7 +165,7 @@ def embedding_of(voice: Voice, model: Model | None) -> torch.Tensor:
             "blend the clone"
         )
     if model is None:
-        raise ValueError(f"voice {voice.name!r} ({voice.kind}) needs its checkpoint: connect model")
+        raise _needs_model(voice)
     check_voice(model, voice)
     row = model.config.talker_config.spk_id[voice.speaker]
     return model.talker.get_input_embeddings().weight[row].detach().clone().cpu()

@@ -38,6 +38,8 @@ def add_routes(server: Any) -> None:
 
     from ..folders import checkpoint_labels, local_checkpoints, voice_library
     from ..speaking.kept_lines import kept_lines
+    from ..speaking.not_connected import APP_KEY as DEFAULT_KEY
+    from ..speaking.not_connected import DefaultModel
 
     if any(getattr(route, "path", "").startswith(ROOT) for route in server.routes):
         log.warning("another pack serves %s: speech is not played while it is made", ROOT)
@@ -46,6 +48,9 @@ def add_routes(server: Any) -> None:
     store = SpeechStore(server)
     server.app[APP_KEY] = store
     server.app[SAVED_KEY] = SavedVoices()
+    server.app[DEFAULT_KEY] = default = DefaultModel()
+    server.app.on_response_prepare.append(default.release)
+    server.add_on_prompt_handler(drop_nulls)
     routes = SpeechRoutes(store, args.enable_cors_header)
     server.routes.post(f"{ROOT}/listen")(routes.guard(routes.listen))
     server.routes.get(ROOT)(routes.guard(routes.show))
@@ -65,6 +70,29 @@ def add_routes(server: Any) -> None:
         "import": voices.take_in,
     }.items():
         server.routes.post(f"{VOICES_ROOT}/{path}")(routes.guard(change))
+
+
+def drop_nulls(request: dict[str, Any]) -> dict[str, Any]:
+    """Remove null from the texts of the pack's nodes: ComfyUI makes "None" of it, which would be spoken."""
+    prompt = request.get("prompt")
+    for node in prompt.values() if isinstance(prompt, dict) else ():
+        inputs = node.get("inputs") if isinstance(node, dict) else None
+        if isinstance(inputs, dict) and None in inputs.values():
+            texts = text_inputs().get(str(node.get("class_type")), ())
+            node["inputs"] = {
+                name: value for name, value in inputs.items() if value is not None or name not in texts
+            }
+    return request
+
+
+def text_inputs() -> dict[str, list[str]]:
+    """Return the names of the inputs that take text, by the pack's node types."""
+    from comfy_api.latest import io
+
+    from .. import NODES
+
+    schemas = [one.define_schema() for one in NODES]
+    return {one.node_id: [it.id for it in one.inputs if isinstance(it, io.String.Input)] for one in schemas}
 
 
 class KeptLineRoutes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...morph.text.names import name_key
 from ...morph.text.scripts.script import NARRATOR, RESERVED, split_mood
 from ..voices.saved_voices import FileState, source_states
+from .not_connected import default_narrator
 
 if TYPE_CHECKING:
     from ...morph.voice.cast import Cast
@@ -107,7 +108,8 @@ def _may_speak(name: str, script: str) -> bool:
 def find_characters(model: ManagedModel | ServedModel, cast: Mapping[str, Voice] | None) -> Cast:
     """Return everybody whom a script may name: the cast, then the saved voices, then the model's own speakers.
 
-    A voice that is found by its name is made when a line first needs it.
+    Without a cast, the model's default voice is the narrator. A voice that is found by its name is made when a line
+    first needs it.
     """
     from ...morph.voice.cast import PRESET, SAVED, given_parts, join_parts, named_parts
     from ..folders import voice_library
@@ -117,5 +119,6 @@ def find_characters(model: ManagedModel | ServedModel, cast: Mapping[str, Voice]
         given_parts(given),
         named_parts(SAVED, library.names(), lambda name: library.load(name, model.clone_recording)),
         named_parts(PRESET, model.speakers(), lambda name: model.preset_voice(name, "")),
+        {} if given else {NARRATOR.upper(): default_narrator(model)},
     )
     return found.spoken_by({name: voice.by for name, voice in given.items() if voice.by is not None})

@@ -24,21 +24,8 @@ if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
 
 # The inputs that are fields of ``GenerateOptions``, by their names.
-OPTIONS = {
-    **{
-        name: name
-        for name in (
-            "seq_groups",
-            "sampling",
-            "batch_size",
-            "split_chars",
-            "guard",
-            "decoding",
-            "retries",
-            "wrong_words",
-            "continuity",
-        )
-    },
+SAME = "seq_groups sampling batch_size split_chars guard decoding retries wrong_words continuity"
+OPTIONS = {name: name for name in SAME.split()} | {
     "normalize_text": "normalize",
     "trim_silence": "trim_ends",
 }
@@ -58,7 +45,8 @@ def judge_speaking(
 
 def check_speaking(given: Mapping[str, Any]) -> None:
     """Raise ValueError for inputs, by name, that links may have given and nothing can be spoken with."""
-    check_model(given["model"])
+    if given.get("model") is not None:
+        check_model(given["model"])
     check_word_check(given.get("word_check"))
     lists_of(given.get("pronunciation"))
     inputs.check_word("language", given["language"])

@@ -15,8 +15,6 @@ from ...morph.text.scripts.captions import read_captions
 from ...morph.text.scripts.script import NARRATOR
 from .. import inputs
 from ..models.linked import check_cast, check_voice
-from ..models.memory import ManagedModel
-from ..models.remote import ServedModel
 from ..page.clips import Clip, show
 from ..page.progress import show_progress
 from ..schema import output, schema
@@ -35,11 +33,11 @@ from .common import (
     words_output,
 )
 from .kept_lines import once_of
+from .not_connected import connected_model
 from .pronunciation import lists_of
 
 if TYPE_CHECKING:
     from ...morph.script.dub import Dub, Placed
-    from ...morph.voice.cast import Cast
     from ...morph.voice.voice import Voice
 
 LATER, OVER = OVERLAPS = ("move later", "speak over the next")
@@ -67,8 +65,10 @@ class DubCaptions(io.ComfyNode):
             "Speaks captions (SRT or WebVTT) so that each starts at its own start time. Speech that is too long "
             "for its caption is spoken faster, up to your limit; captions that still do not fit are listed, and "
             "the next one waits for their end.",
+            advanced="batch_size language max_speed overrun decoding retries normalize_text reuse_lines overlap "
+            "read_sounds",
             inputs=[
-                inputs.model(),
+                inputs.model(inputs.CHOSEN),
                 inputs.text_box(
                     "captions",
                     EXAMPLE,
@@ -100,15 +100,15 @@ class DubCaptions(io.ComfyNode):
                     optional=True,
                     tooltip=(
                         "Who speaks captions without a name of the cast: everything, if no cast is connected. "
-                        "Default: the cast's NARRATOR."
+                        "Default: the cast's NARRATOR; without a cast, as in Generate Speech."
                     ),
                 ),
                 inputs.cast(),
                 inputs.sampling(),
-                inputs.advanced(inputs.decoding()),
-                inputs.advanced(inputs.retries()),
-                inputs.advanced(inputs.normalize_text()),
-                inputs.advanced(inputs.reuse_lines()),
+                inputs.decoding(),
+                inputs.retries(),
+                inputs.normalize_text(),
+                inputs.reuse_lines(),
                 inputs.word_check(),
                 inputs.choice(
                     "overlap",
@@ -192,11 +192,9 @@ class DubCaptions(io.ComfyNode):
         check_speaking(given)
         inputs.check(overlap=(OVERLAPS, overlap))
         limits = FitLimits(max_speed, overrun, overlap == OVER)
-        model: ManagedModel | ServedModel = given["model"]
         speakers = with_narrator(cast, voice)
+        model, chosen = connected_model(given.get("model"), speakers.values(), cls.hidden.unique_id)
         options, characters = options_of({**given, "trim_silence": True}), find_characters(model, speakers)
-        if not speakers:
-            check_named(captions, characters)
         lists = lists_of(given.get("pronunciation"))
         request = DubRequest(
             captions, characters, given["language"], seed, limits, read_sounds, pronunciation=lists
@@ -214,7 +212,7 @@ class DubCaptions(io.ComfyNode):
             described = voicing.describe(spoken, elapsed)
             words = voicing.words(spoken)
             seeds = describe_seeds(facts, [one.caption.number for one in dub.placed])
-            parts = [dub.summary, described, characters.describe_found(), seeds]
+            parts = [dub.summary, described, *chosen, characters.describe_found(), seeds]
             report = "\n\n".join(filter(None, [*parts, words.describe()]))
         said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
         clips = [mark_fit(clip, one) for clip, one in zip(to_clips(spoken, words), dub.placed, strict=True)]
@@ -222,13 +220,6 @@ class DubCaptions(io.ComfyNode):
         track = to_audio(dub.track, dub.sample_rate, facts)
         heard = words.at([one.start for one in dub.placed], dub.sample_rate)
         return io.NodeOutput(to_audios(spoken, facts), track, dub.srt, dub.misfits, report, heard, ui=shown)
-
-
-def check_named(captions: str, characters: Cast) -> None:
-    """Raise ValueError where nobody is connected and no caption names anybody who can be found."""
-    heads = [line.partition(":")[0] for line in captions.splitlines() if ":" in line]
-    if not any(characters.spelled(head) for head in heads):
-        raise ValueError("no voice: connect a voice or a cast")
 
 
 def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:

@@ -11,8 +11,6 @@ from comfy_api.latest import io
 from ...morph.options import GenerateOptions
 from .. import inputs
 from ..models.linked import check_voice
-from ..models.memory import ManagedModel
-from ..models.remote import ServedModel
 from ..page.clips import show
 from ..page.live import announce
 from ..page.progress import show_progress
@@ -21,6 +19,7 @@ from ..sound.facts import Facts, describe_seeds, facts_of_line
 from ..sound.words import SpokenWords
 from .common import check_speaking, judge_speaking, options_of, to_audios, to_clips, words_output
 from .kept_lines import once_of
+from .not_connected import connected_model, default_narrator
 from .pronunciation import lists_of
 
 if TYPE_CHECKING:
@@ -36,46 +35,49 @@ class GenerateSpeech(io.ComfyNode):
             "MorphTTSGenerateSpeech",
             "Generate Speech",
             "Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
+            advanced="split_chars guard decoding retries normalize_text trim_silence reuse_lines wrong_words "
+            "continuity",
             inputs=[
-                inputs.model(),
+                inputs.model(inputs.CHOSEN),
                 inputs.voice(
-                    "The voice to speak with, from Clone, Preset, Design, Blend or Load Voice. Required."
+                    "The voice to speak with, from Clone, Preset, Design, Blend or Load Voice. Default: not connected, "
+                    "the checkpoint's first speaker; a Base checkpoint clones the recording in the pack.",
+                    optional=True,
                 ),
                 inputs.text("Hello! One knob decides how much of my voice is computed step by step."),
                 inputs.language(),
                 inputs.seq_groups(),
                 inputs.seed("Random seed: the same seed and inputs give the same speech."),
                 inputs.sampling(),
-                inputs.advanced(
-                    inputs.number(
-                        "split_chars",
-                        DEFAULTS.split_chars,
-                        (0, 10000, 10),
-                        "Longer texts are split at sentence ends into pieces of at most this length, and the "
-                        "pieces are joined with a crossfade. If the checkpoint works best with shorter pieces "
-                        "(the demo voice: 100), that limit applies instead. 0 never splits; otherwise use 40 or "
-                        f"more. Unit: characters. Default: {DEFAULTS.split_chars}.",
-                        optional=True,
-                    )
+                inputs.number(
+                    "split_chars",
+                    DEFAULTS.split_chars,
+                    (0, 10000, 10),
+                    "A longer text is spoken in pieces of at most this length, cut at sentence ends and joined "
+                    "with a crossfade. Shorter pieces keep voice and words steadier; each has a melody of its own. "
+                    "If the checkpoint works best with shorter ones (the demo voice: 100), that limit applies "
+                    "instead. 0 never splits; otherwise use 40 or more. Unit: characters. Default: "
+                    f"{DEFAULTS.split_chars}.",
+                    optional=True,
+                    display_name="longest piece",
                 ),
-                inputs.advanced(
-                    inputs.switch(
-                        "guard",
-                        DEFAULTS.guard,
-                        "Stop speech that loops or runs far longer than its text should take. The report says "
-                        "when this happens. Default: on.",
-                        optional=True,
-                    )
+                inputs.switch(
+                    "guard",
+                    DEFAULTS.guard,
+                    "Stop speech that loops or runs far longer than its text should take: you hear no minutes of "
+                    "babble. The report says when this happens. Default: on.",
+                    optional=True,
+                    display_name="stop runaway speech",
                 ),
-                inputs.advanced(inputs.decoding()),
-                inputs.advanced(inputs.retries()),
-                inputs.advanced(inputs.normalize_text()),
+                inputs.decoding(),
+                inputs.retries(),
+                inputs.normalize_text(),
                 inputs.trim_silence(),
-                inputs.advanced(inputs.reuse_lines()),
+                inputs.reuse_lines(),
                 inputs.word_check(),
-                inputs.advanced(inputs.wrong_words()),
+                inputs.wrong_words(),
                 inputs.pronunciation(),
-                inputs.advanced(inputs.continuity()),
+                inputs.continuity(),
             ],
             outputs=[
                 output(io.Audio, "audio", "The speech: mono, 24 kHz.", many=True),
@@ -128,10 +130,14 @@ class GenerateSpeech(io.ComfyNode):
         from ...morph.speech.lines import Line
         from ...morph.speech.report import outcome
 
-        model: ManagedModel | ServedModel = take["model"]
-        said = {name: take[name] for name in ("text", "voice", "language", "seed")}
-        line = Line(**said, pronunciation=lists_of(take.get("pronunciation")))
-        node, options = cls.hidden.unique_id, options_of(take)
+        node, options, voice = cls.hidden.unique_id, options_of(take), take.get("voice")
+        model, chosen = connected_model(take.get("model"), [voice] if voice else [], node)
+        if voice is None:
+            narrator = default_narrator(model)
+            voice = narrator.make()
+            chosen.append(f"No voice is connected: {narrator.origin} {narrator.voice} speaks.")
+        said = {name: take[name] for name in ("text", "language", "seed")}
+        line = Line(voice=voice, **said, pronunciation=lists_of(take.get("pronunciation")))
         with (
             model.open(options, once_of(take)) as voicing,
             show_progress(node) as progress,
@@ -143,7 +149,7 @@ class GenerateSpeech(io.ComfyNode):
             facts = facts_of_line(line, spoken, options, voicing.speaks.name)
             words = voicing.words([spoken])
             seed = describe_seeds([facts])
-            parts = [voicing.describe([spoken], elapsed), seed, words.describe()]
+            parts = [voicing.describe([spoken], elapsed), *chosen, seed, words.describe()]
             report = "\n\n".join(filter(None, parts))
         return spoken, facts, report, f"{outcome([spoken], elapsed)}\n{seed}", words
 
@@ -151,5 +157,6 @@ class GenerateSpeech(io.ComfyNode):
 def check_take(take: Mapping[str, Any], name: str) -> None:
     """Raise ValueError for inputs of the node that cannot be spoken; ``name``: what errors call the text."""
     check_speaking(take)
-    check_voice(take["voice"])
+    if take.get("voice") is not None:
+        check_voice(take["voice"])
     inputs.check_text(take["text"], name)

@@ -12,8 +12,6 @@ from ...morph.options import GenerateOptions
 from ...morph.text.scripts.script import check_script
 from .. import inputs
 from ..models.linked import check_cast
-from ..models.memory import ManagedModel
-from ..models.remote import ServedModel
 from ..page.clips import show
 from ..page.live import announce
 from ..page.progress import show_progress
@@ -32,6 +30,7 @@ from .common import (
     words_output,
 )
 from .kept_lines import once_of
+from .not_connected import connected_model
 from .pronunciation import lists_of
 
 if TYPE_CHECKING:
@@ -55,8 +54,10 @@ class RenderScript(io.ComfyNode):
             "Speaks a script of 'NAME: text' lines, several lines in parallel. 'NAME (softly): text' gives an "
             "instruction. Tags: [pause 0.5], [seed 7], [take 2], [gain -3], [speed 1.1], [pitch -2], "
             "[lang German], [instruct whispering]. # starts a comment.",
+            advanced="batch_size decoding retries normalize_text trim_silence reuse_lines sentence_subtitles "
+            "wrong_words continuity",
             inputs=[
-                inputs.model(),
+                inputs.model(inputs.CHOSEN),
                 inputs.cast(),
                 inputs.text_box(
                     "script",
@@ -78,11 +79,11 @@ class RenderScript(io.ComfyNode):
                     "seconds. Default: 0.3.",
                 ),
                 inputs.sampling(),
-                inputs.advanced(inputs.decoding()),
-                inputs.advanced(inputs.retries()),
-                inputs.advanced(inputs.normalize_text()),
+                inputs.decoding(),
+                inputs.retries(),
+                inputs.normalize_text(),
                 inputs.trim_silence(),
-                inputs.advanced(inputs.reuse_lines()),
+                inputs.reuse_lines(),
                 inputs.word_check(),
                 inputs.switch(
                     "sentence_subtitles",
@@ -91,9 +92,9 @@ class RenderScript(io.ComfyNode):
                     "line. Default: off.",
                     optional=True,
                 ),
-                inputs.advanced(inputs.wrong_words()),
+                inputs.wrong_words(),
                 inputs.pronunciation(),
-                inputs.advanced(inputs.continuity()),
+                inputs.continuity(),
             ],
             outputs=[
                 output(
@@ -148,8 +149,9 @@ class RenderScript(io.ComfyNode):
 
         check_speaking(given)
         check_cast(cast or {})
-        model: ManagedModel | ServedModel = given["model"]
-        node, options, characters = cls.hidden.unique_id, options_of(given), find_characters(model, cast)
+        node, options = cls.hidden.unique_id, options_of(given)
+        model, chosen = connected_model(given.get("model"), (cast or {}).values(), node)
+        characters = find_characters(model, cast)
         lists = lists_of(given.get("pronunciation"))
         request = ScriptRequest(
             script, characters, given["language"], seed, gap, sentence_subtitles, pronunciation=lists
@@ -166,7 +168,7 @@ class RenderScript(io.ComfyNode):
             facts = facts_of_script(dialogue, options, voicing.speaks.name)
             described = voicing.describe(dialogue.lines, elapsed)
             words = voicing.words(dialogue.lines)
-            parts = [described, characters.describe_found(), describe_seeds(facts), words.describe()]
+            parts = [described, *chosen, characters.describe_found(), describe_seeds(facts), words.describe()]
             report = "\n\n".join(filter(None, parts))
         joined = to_audio(dialogue.joined, dialogue.sample_rate, facts)
         said = show(outcome(dialogue.lines, elapsed), to_clips(dialogue.lines, words), report=report)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from comfy_api.latest import io, ui
 
 from ...morph.hearing.whisper import SIZES, check_installed
 from .. import inputs
+from ..folders import local_checkpoints
 from ..models.linked import check_model, check_voice
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ...morph.model.model import Model
     from ...morph.voice.voice import Voice
 
+MODELS = ("MorphTTSLoadModel", "MorphTTSRemoteModel")  # the nodes that give a model
 # Mode names shown in ComfyUI -> the engine's names.
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
 NO_RECOGNISER = "off"
@@ -46,6 +48,7 @@ class CloneVoice(io.ComfyNode):
             "MorphTTSCloneVoice",
             "Clone Voice",
             "Clones a voice from a recording of 1 to 30 seconds. Needs the demo voice or a Base checkpoint.",
+            advanced="pad_reference transcribe",
             inputs=[
                 inputs.model(),
                 io.Audio.Input(
@@ -163,6 +166,7 @@ class PresetVoice(io.ComfyNode):
             "Preset Voice",
             "Selects a speaker that is built into the checkpoint, with an optional speaking instruction. Needs "
             "the demo voice, a CustomVoice checkpoint, or one with fine-tuned speakers.",
+            advanced="instruct custom_speaker",
             inputs=[
                 ModelSocket.Input(
                     "model",
@@ -197,6 +201,7 @@ class PresetVoice(io.ComfyNode):
                 ),
             ],
             outputs=[voice_output("The preset voice. It works with checkpoints that have this speaker.")],
+            hidden=[io.Hidden.prompt],
         )
 
     @classmethod
@@ -212,9 +217,21 @@ class PresetVoice(io.ComfyNode):
         inputs.check_word("speaker", speaker)
         name = custom_speaker.strip() or speaker
         if model is None:
+            check_speaker_of(name, cls.hidden.prompt or {})
             return io.NodeOutput(Voice("preset", "", name, speaker=name, instruct=instruct.strip() or None))
         check_model(model)
         return io.NodeOutput(model.preset_voice(name, instruct))
+
+
+def check_speaker_of(speaker: str, prompt: Mapping[str, Any]) -> None:
+    """Raise ValueError for a speaker that no checkpoint of a prompt has, if all of them are on this machine."""
+    from ...morph.voice.voice import known_speaker
+
+    loaded = {str(one["inputs"].get("checkpoint")) for one in prompt.values() if one["class_type"] in MODELS}
+    configs = local_checkpoints() if loaded else {}
+    if configs and loaded <= configs.keys():
+        names = [name for label in loaded for name in configs[label]["talker_config"].get("spk_id") or ()]
+        known_speaker(speaker, names, " and ".join(sorted(loaded)))
 
 
 class DesignVoice(io.ComfyNode):

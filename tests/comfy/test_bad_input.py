@@ -109,6 +109,7 @@ def saved(name: str) -> Graph:
 
 REFUSED = {
     "empty text": (speech(text=""), "text is empty: type what is to be spoken"),
+    "no text": (speech(text=None), "Required input is missing: text"),  # ComfyUI would speak "None"
     "white text": (speech(text=" \n\t"), "text is empty: type what is to be spoken"),
     "nothing to speak": (speech(text="... !!!"), "has no letter and no digit to speak"),
     "a tag of scripts": (speech(text="Hi [seed 7] there."), "text contains [seed 7], a script tag"),
@@ -373,7 +374,12 @@ MAY_BE_NOTHING = {
     "Shift Voice.model",
     "Clone Voice.audio",
     "Preset Voice.model",
+    "Generate Speech.model",
+    "Generate Speech.voice",
+    "Render Script.model",
     "Render Script.cast",
+    "Dub.model",
+    "Dub.voice",
     "Dub.cast",
     "Cast.cast",
     "Cast.model",

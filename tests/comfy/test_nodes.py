@@ -325,8 +325,8 @@ def test_each_text_of_a_list_is_spoken(server: ComfyServer, base_dir: Path) -> N
     result = server.run(graph)
     assert result.ok, result.error
     assert [len(waveform) for waveform in samples(result)] == [2 * SAMPLES_PER_FRAME] * 3
-    assert len(result.outputs["speech"]["text"][0].splitlines()) == 6, (
-        "two lines for each: the result and the speed"
+    assert len(result.outputs["speech"]["text"][0].splitlines()) == 9, (
+        "three lines for each: the result, the speed and the seed"
     )
 
 

@@ -124,6 +124,8 @@ def test_it_sounds_as_the_local_model_does(comfy: ComfyServer, speech_url: str) 
     assert said.splitlines()[0] == known.splitlines()[0], "the same outcome"
     assert "SEQ_GROUPS 15 (exact)" in said and f"server studio ({speech_url}), qwen3-tts-morph" in said
     assert KEY not in said
+    alone = comfy.run(speech(remote(), voice=None, reuse_lines=False))
+    assert "No voice is connected: preset " in shown(alone, "report"), "the server's first"
     done = [value for value, _ in there.progress("speech")]
     assert len(done) > 1 and done == sorted(done)  # how many come in time depends on the machine
 

@@ -221,4 +221,4 @@ def test_presets_of_the_demo_voice_are_blended_with_each_other_and_with_a_clone(
         assert load_voice(base_dir / "models" / "qwen3-tts-voices" / "blended.safetensors").kind == kind
     refused = server.run(graph | {"blend": node("MorphTTSBlendVoices", voice_a=["heart", 0], voice_b=["george", 0],
                                                 weight_a=1.0, weight_b=1.0)})  # fmt: skip
-    assert "needs its checkpoint: connect model" in refused.error["exception_message"]
+    assert "needs its checkpoint: connect Load Qwen3-TTS Model to model" in refused.error["exception_message"]

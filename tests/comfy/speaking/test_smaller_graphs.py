@@ -13,7 +13,7 @@ import pytest
 import soundfile
 
 from tests.comfy.conftest import ROOT
-from tests.comfy.graphs import DEMO_VOICE, Graph, node, shown
+from tests.comfy.graphs import DEMO_VOICE, Graph, load_model, node, place_checkpoints, sampling, shown
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
@@ -69,11 +69,68 @@ def test_a_text_is_said_by_three_nodes(server: ComfyServer) -> None:
         assert "RTF" not in said[0].outputs["speech"][key][0]
 
 
-def test_a_speaker_that_the_checkpoint_lacks_is_named_when_it_speaks(server: ComfyServer) -> None:
+def test_a_speaker_that_no_checkpoint_has_is_refused_at_its_node(server: ComfyServer) -> None:
     speech = node("MorphTTSGenerateSpeech", text="Hello.", model=["model", 0], voice=["voice", 0], **SAY)
     result = server.run(MODEL | {"voice": node("MorphTTSPresetVoice", speaker="ryan"), "speech": speech})
-    assert "speaker 'ryan' is unknown to demo_voice: choose one of emma" in result.error["exception_message"]
-    assert result.error["node_id"] == "speech"
+    known = "speaker 'ryan' is unknown to demo voice (in the pack): choose one of emma"
+    assert known in result.error["exception_message"]
+    assert result.error["node_id"] == "voice"
+
+
+@pytest.fixture
+def demo_alone(model_folders: Path) -> Iterator[None]:
+    """No published checkpoint is on this machine."""
+    hidden = model_folders.with_name("hidden")
+    model_folders.rename(hidden)
+    model_folders.mkdir()
+    yield
+    model_folders.rmdir()
+    hidden.rename(model_folders)
+
+
+def report(result: Result, node_id: str) -> str:
+    return str(result.outputs[node_id]["morph_clips_report"][0])
+
+
+@pytest.mark.usefixtures("demo_alone")
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("GenerateSpeech", "text"), ("RenderScript", "script"), ("Dub", "captions")],
+)
+def test_one_node_speaks_and_says_what_it_chose(server: ComfyServer, kind: str, text: str) -> None:
+    said = "1\n00:00:00,000 --> 00:00:01,000\nHello.\n" if kind == "Dub" else "Hello."
+    more = {"batch_size": 1, "gap": 0.2, "max_speed": 1.2, "overrun": 0.5}
+    results = []
+    for seed in (7, 8):
+        speech = node(f"MorphTTS{kind}", **{**SAY, "seed": seed, "reuse_lines": False, text: said}, **more)
+        results.append(server.run({"speech": speech}))
+        assert results[-1].ok, results[-1].error
+        assert "No model is connected: demo voice (in the pack) speaks." in report(results[-1], "speech")
+        assert "preset heart" in report(results[-1], "speech")
+    assert not any(b"loading" in one for one in results[1].previews), "it is kept, as a load node's is"
+
+
+def test_the_default_checkpoint_fits_the_voice(server: ComfyServer, model_folders: Path) -> None:
+    place_checkpoints(model_folders)
+    sampled = {"sampling": sampling()}
+    speech = {"text": "Hello.", **SAY, "sampling": ["sampling", 0], "reuse_lines": False}
+    alone = server.run(sampled | {"speech": node("MorphTTSGenerateSpeech", **speech)})
+    assert "1.7B-CustomVoice speaks" in report(alone, "speech"), "the best of those on this machine"
+    emma = {"voice": node("MorphTTSPresetVoice", speaker="emma")}
+    result = server.run(
+        sampled | emma | {"speech": node("MorphTTSGenerateSpeech", voice=["voice", 0], **speech)}
+    )
+    assert "demo voice (in the pack) speaks" in report(result, "speech")
+    base = {"model": load_model("0.6B-Base")}
+    result = server.run(
+        sampled | base | {"speech": node("MorphTTSGenerateSpeech", model=["model", 0], **speech)}
+    )
+    assert "No voice is connected: recording austen speaks." in report(result, "speech")
+    design = {"model": load_model("1.7B-VoiceDesign")}
+    result = server.run(
+        sampled | design | {"speech": node("MorphTTSGenerateSpeech", model=["model", 0], **speech)}
+    )
+    assert "voice is not connected, and the model has no speakers" in result.error["exception_message"]
 
 
 def test_a_clone_speaks_without_a_recording_of_yours(server: ComfyServer) -> None:

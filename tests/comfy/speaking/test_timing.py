@@ -144,7 +144,6 @@ def test_an_srt_file_of_the_input_folder_is_dubbed(server: ComfyServer, base_dir
         ({"captions": "Hello."}, "captions has no caption: write a number"),
         ({"captions": SRT.replace("02,000", "01,000")}, "caption 1: it ends at its start (00:00:01,000)"),
         ({"captions": SRT.replace("ANNA", "ANNE")}, "caption 1: 'ANNE' is not in the cast: choose from "),
-        ({"voice": None, "cast": None}, "no voice: connect a voice or a cast"),
         ({"voice": None}, "caption 3: 'It is late.' names no character"),
     ],
 )

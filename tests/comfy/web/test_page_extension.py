@@ -163,7 +163,7 @@ def test_a_nodes_own_text_comes_first_then_the_list_then_the_folded_report(page:
 def test_a_failed_node_says_why_until_it_runs_again(page: ComfyPage, label: str, screenshots: Path) -> None:
     page.load(read_workflow(SPEAKERS))
     set_widget(page, SPEAKER, "custom_speaker", "nobody")
-    assert page.fail().startswith("speaker 'nobody' is unknown to demo_voice: choose one of ")
+    assert page.fail().startswith("speaker 'nobody' is unknown to demo voice (in the pack): choose one of ")
     failed = page.page.locator(".morph-failed")
     page.page.evaluate(LOOK_AT, SPEAKER)
     page.settle()
@@ -305,7 +305,7 @@ def test_a_new_node_shows_what_everybody_sets(page: ComfyPage, label: str, scree
 
 @pytest.mark.parametrize("label", CLASSIC, indirect=True, scope="module")
 def test_more_shows_the_folded_widgets_and_how_many_are_changed(page: ComfyPage, label: str) -> None:
-    page.load(read_old_workflow(SPEAKERS))  # saved with room for all widgets
+    page.load(read_old_workflow("1 Start here - preset speakers"))  # saved with room for all widgets
     height, least = page.page.evaluate(HEIGHTS, LOADER)
     if label != "Nodes 2.0":
         assert height == least

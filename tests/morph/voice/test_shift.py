@@ -98,5 +98,5 @@ def test_presets_are_shifted_where_blends_are_spoken(load):
     assert torch.equal(build_prompt(model, "Yes.", still).embeds, build_prompt(model, "Yes.", one).embeds)
     with pytest.raises(ValueError, match=r"\(CustomVoice\) cannot be blended with cloned voices"):
         shift_voice(one, Shift([clone("a", 1.0)], [clone("b", 2.0)]), model)
-    with pytest.raises(ValueError, match="needs its checkpoint: connect model"):
+    with pytest.raises(ValueError, match="needs its checkpoint: connect Load Qwen3-TTS Model to model"):
         shift_voice(one, Shift([two], [three]))

@@ -221,7 +221,9 @@ def test_voices_that_cannot_be_blended_are_refused():
     with pytest.raises(ValueError, match=r"0.6B, 1.7B.*cannot be blended"):
         blend_voices([small, large], [1, 1])
     for given in ([small, preset], [preset, preset]):
-        with pytest.raises(ValueError, match=r"'ryan' \(preset\) needs its checkpoint: connect model"):
+        with pytest.raises(
+            ValueError, match=r"'ryan' \(preset\) needs its checkpoint: connect Load Qwen3-TTS Model to model"
+        ):
             blend_voices(given, [1, 1])
     designed = Voice("design", "0b6", "designed voice", instruct="an old man")
     with pytest.raises(
