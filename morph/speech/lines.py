@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from .takes import ERROR
 log = logging.getLogger(__name__)
 
 LAYOUTS = ("sentence", "token")
+# A line's text is searched when it is checked, cut and reported; with a list that takes 0.5 ms for 1,000 characters.
+_find_readings = lru_cache(8)(find_readings)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Line:
 
     def find_readings(self, text: str) -> tuple[Reading, ...]:
         """Return what of the line's text, or of a part of it, is read as something else."""
-        return find_readings(text, (*self.voice.pronunciation, *self.pronunciation))
+        return _find_readings(text, (*self.voice.pronunciation, *self.pronunciation))
 
     def as_read(self, text: str) -> str:
         """Return the line's text, or a part of it, as it is read; ValueError as ``read_text``."""

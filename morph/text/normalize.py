@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from . import english, other_numbers
+from .amounts import write_amount
 from .english.rules import LAST_STOP, keep_stop
 from .listed import cut_lists
 from .signs import plain
@@ -147,6 +148,8 @@ class Normalizer:
     def _read_out(self, text: str, notes: list[str]) -> str:
         """Run one sentence, or a part of a long one, through the library; unchanged if the library cannot read it."""
         self._go_on()
+        if (amount := write_amount(text)) is not None:
+            return amount
         read_out = _library()
         if read_out is None:
             notes.append(
