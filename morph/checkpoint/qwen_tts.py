@@ -1,7 +1,7 @@
 """Import ``qwen_tts`` even if packages that only its 25 Hz tokenizer uses are missing or broken.
 
 ``import qwen_tts`` imports that tokenizer, and with it torchaudio, sox and onnxruntime; the 12 Hz models use none
-of them. Only while the import runs, empty modules replace those that cannot be imported.
+of them. Only while the import runs, empty modules replace onnxruntime and those that cannot be imported.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ NAME = "_qwen3_tts_morph_qwen_tts"  # in sys.modules
 # By transformers' major version; install.py has their versions
 DISTRIBUTIONS = {4: "qwen-tts", 5: "qwen-tts-hf"}
 ONLY_FOR_25_HZ = ("torchaudio.compliance.kaldi", "sox", "onnxruntime")
+# Starts threads when it is imported; a process that was forked since then waits for them for ever when it exits.
+NEVER_IMPORTED = "onnxruntime"
 
 
 class StandIn(ModuleType):
@@ -61,6 +63,8 @@ def stand_ins(names: tuple[str, ...] = ONLY_FOR_25_HZ) -> Iterator[list[str]]:
     placed: list[str] = []
     for name in names:
         try:
+            if name == NEVER_IMPORTED:
+                raise ImportError("it is not needed")
             importlib.import_module(name)
         except Exception as reason:  # a broken native library raises OSError, RuntimeError or worse
             placed += _place(name, reason)
