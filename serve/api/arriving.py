@@ -23,6 +23,7 @@ class ArrivingText:
         self._open = ""  # after the last bracket that closes: what the next part may complete
         self._silence = 0.0
         self._parts: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._text: list[str] = []
 
     def put(self, part: str) -> None:
         """Add a part.
@@ -39,7 +40,12 @@ class ArrivingText:
         complete = tail.rfind("]") + 1
         self._silence = read_silence(tail[:complete], "text", self._silence)
         self._open = tail[complete:]
+        self._text.append(part)
         self._parts.put(part)
+
+    def __str__(self) -> str:
+        """Return the text so far."""
+        return "".join(self._text)
 
     def end(self) -> None:
         """The text is complete, or nobody wants the rest: release the reader. May be called again."""

@@ -73,11 +73,9 @@ SAMPLING_SCHEMAS: dict[str, Schema] = {
     ),
 }
 MOST_SHIFTED = 8  # voices of a mean: each is looked up
+VOICE_NAME: Schema = {"type": "string", "pattern": r"\S"}
 VOICE_NAMES: Schema = {
-    "anyOf": [
-        {"type": "string"},
-        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_SHIFTED},
-    ]
+    "anyOf": [VOICE_NAME, {"type": "array", "items": VOICE_NAME, "minItems": 1, "maxItems": MOST_SHIFTED}]
 }
 SHIFT_SCHEMAS: dict[str, Schema] = {
     "toward": {**VOICE_NAMES, "description": "a voice that has the mood, or several, whose mean is taken"},

@@ -34,6 +34,7 @@ MOST_PAUSES_S = 60.0  # of one request: silence takes memory and no time
 # Names that clients send because OpenAI's models have them: they stand for the one that is loaded.
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 FIELDS = tuple(SCHEMAS)
+TIMESTAMPS = "return_timestamps"
 SAMPLING_FIELDS = tuple(SAMPLING_SCHEMAS)
 # A player hears the first frame at once; what is sent seldom is decoded in larger steps.
 SELDOM_CHUNKS = (12,)
@@ -136,23 +137,23 @@ def read_request(body: object, rules: Rules) -> SpeechRequest:
     settings = read_settings(fields, rules, "mp3")
     if interval_s:
         settings = replace(settings, generate=replace(settings.generate, chunk_frames=SELDOM_CHUNKS))
-    is_complete, timestamps = stream is False or stream_format in COMPLETE_FORMATS, _timestamps(fields, rules)
+    if stream_format == "audio" and _value(fields, TIMESTAMPS):
+        raise _bad(
+            TIMESTAMPS,
+            "return_timestamps is true and stream_format is audio, which has sound only: set stream_format to json, "
+            "sse or multipart",
+        )
+    is_complete = stream is False or stream_format in COMPLETE_FORMATS
+    timestamps = wants_timestamps(fields, rules)
     settings = replace(settings, complete=is_complete, timestamps=timestamps)
     return SpeechRequest(text, settings, stream_format, interval_s)
 
 
-def _timestamps(fields: Mapping[str, Any], rules: Rules) -> bool:
-    """Return whether the times of words are wanted; ApiError 400 where nothing tells or has them."""
-    name = "return_timestamps"
-    if not _value(fields, name):
+def wants_timestamps(fields: Mapping[str, Any], rules: Rules) -> bool:
+    """Return whether the times of words are wanted; ApiError 400 where nothing tells them."""
+    if not _value(fields, TIMESTAMPS):
         return False
-    if _value(fields, "stream_format") == "audio":
-        raise _bad(
-            name,
-            "return_timestamps is true and stream_format is audio, which has sound only: set stream_format to json, "
-            "sse or multipart",
-        )
-    _check_followed(name, rules)
+    _check_followed(TIMESTAMPS, rules)
     return True
 
 

@@ -12,6 +12,8 @@ import json
 import logging
 import math
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -28,9 +30,10 @@ SPARE = 16  # connections beyond the limit, of which only /health is answered
 CLOSED_AT_ONCE = 16  # connections that have asked nothing, where another one needs a place
 HEALTH = "/health"
 UNSENT_BYTES = 1 << 20  # answers to pings that a WebSocket's client does not take
-MESSAGE_TIMES = (
-    4  # the longest message: what a WebSocket's client sends before one is complete, with empty fragments
-)
+MESSAGE_TIMES = 4  # the longest message: all that a WebSocket's client sends before one is complete
+# Of a WebSocket's client, between two messages: pings, pongs and fragments. Each costs as much as a kilobyte of text.
+MOST_FRAMES = 1000
+FRAMES_BYTES = 1024  # that are parsed before the next look at their number
 ACCEPT_FAILED = "socket.accept() out of system resource"  # asyncio's words
 NO_REQUEST = "Invalid HTTP request received."  # uvicorn's
 REPEATED_S = 1.0
@@ -93,8 +96,9 @@ class Stalling(asyncio.Protocol):
 class Impatient(Stalling):
     """Closes an HTTP connection that asks nothing, and bounds their number.
 
-    Where another connection needs a place, those are closed that have asked nothing for the longest time. Where all
-    have asked, SPARE more are taken, of which only /health is answered, and others are closed at once.
+    Where another connection needs a place, the address that holds most idle connections loses those that have asked
+    nothing for the longest time. Where all have asked, SPARE more are taken, of which only /health is answered, and
+    others are closed at once.
     """
 
     idle_seconds: float
@@ -150,8 +154,12 @@ class Impatient(Stalling):
         others = [one for one in self.connections if one is not self and not one.transport.is_closing()]
         if len(others) < self.most:
             return
-        idle = (one for one in others if one.is_idle)
-        closed = heapq.nsmallest(CLOSED_AT_ONCE, idle, key=lambda one: one.idle_since)
+        by_address: dict[str, list[Any]] = defaultdict(list)
+        for one in others:
+            if one.is_idle:
+                by_address[one.client[0] if one.client else ""].append(one)
+        most = max(by_address.values(), key=len, default=[])
+        closed = heapq.nsmallest(CLOSED_AT_ONCE, most, key=lambda one: one.idle_since)
         for one in closed:
             one.transport.abort()
         if not closed:
@@ -231,13 +239,26 @@ class BoundedHeads(Impatient):
         httptools.on_message_complete()
 
 
-class BoundedMessages(Stalling):
-    """Mixin for uvicorn's WebSockets: bounds what a client sends before a message is complete, and unsent pongs."""
+def _counted(name: str) -> Callable[..., None]:
+    def handle(self: BoundedMessages, *event: Any) -> None:
+        self._frames += 1
+        getattr(super(BoundedMessages, self), name)(*event)
 
+    return handle
+
+
+class BoundedMessages(Stalling):
+    """Mixin for uvicorn's WebSockets: bounds what a client sends before a message is complete, and unsent pongs.
+
+    A client that sends more is read no further, and its connection ends a moment later, as that of what is not HTTP.
+    """
+
+    held_seconds: float = HELD_S
     most_bytes: float
     scope: Scope
     idle_since = 0.0
-    _silent_bytes = 0
+    _silent_bytes = _frames = 0
+    _is_held = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note since when it asks nothing."""
@@ -250,16 +271,29 @@ class BoundedMessages(Stalling):
         return not is_admitted(getattr(self, "scope", {}))
 
     def data_received(self, data: bytes) -> None:
-        """Take frames, if the client takes what is sent to it."""
-        self._silent_bytes += len(data)
-        if self._silent_bytes > self.most_bytes or self.transport.get_write_buffer_size() > UNSENT_BYTES:
-            self.transport.abort()
-        else:
-            super().data_received(data)
+        """Take frames, in steps, if the client takes what is sent to it."""
+        for start in range(0, len(data), FRAMES_BYTES):
+            part = data[start : start + FRAMES_BYTES]
+            self._silent_bytes += len(part)
+            unsent = self.transport.get_write_buffer_size()
+            if self._silent_bytes > self.most_bytes or self._frames > MOST_FRAMES or unsent > UNSENT_BYTES:
+                self._hold()
+            if self._is_held or self.transport.is_closing():
+                return
+            super().data_received(part)
+
+    def _hold(self) -> None:
+        if not self._is_held:
+            self._is_held = True
+            self.transport.pause_reading()
+            self.loop.call_later(self.held_seconds, self.transport.abort)
+
+    # uvicorn calls these.
+    handle_ping, handle_pong, handle_cont = map(_counted, ("handle_ping", "handle_pong", "handle_cont"))
 
     def send_receive_event_to_app(self) -> None:
         """A message is complete; uvicorn calls this."""
-        self._silent_bytes = 0
+        self._silent_bytes = self._frames = 0
         uvicorn: Any = super()
         uvicorn.send_receive_event_to_app()
 

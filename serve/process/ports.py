@@ -1,13 +1,32 @@
-"""Ports of this host that can be listened on."""
+"""Ports of this host: free ones, and the socket that the server listens on."""
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from contextlib import ExitStack, suppress
+from typing import Any
 
 # Below those that systems give to whoever asks for any: Ray takes many of these while it starts.
 OFFERED = range(20_000, 30_000)
+MOST_DROPPED = 64  # connections, before the event loop does something else
+
+
+class Listener(socket.socket):
+    """A listening socket that drops connections which the client has reset before they were accepted.
+
+    Strangers can make thousands of them a second, and each would cost the event loop far more than this look at it.
+    """
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Return the next connection that was not reset, as ``socket.accept``; BlockingIOError if there is none."""
+        for _ in range(MOST_DROPPED):
+            connection, address = super().accept()
+            if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                return connection, address
+            connection.close()
+        raise BlockingIOError
 
 
 def free_ports(count: int) -> list[int]:
@@ -26,3 +45,20 @@ def free_ports(count: int) -> list[int]:
             if len(found) == count:
                 return found
     raise OSError(f"{count} ports are needed, and of {OFFERED.start} to {OFFERED.stop - 1} too few are free")
+
+
+def bind(host: str, port: int) -> Listener:
+    """Return a socket with this address; OSError if another program has it, or this computer does not."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except UnicodeError as error:  # empty or too long between two dots
+        raise socket.gaierror(socket.EAI_NONAME, "no host can have this name") from error
+    bound = Listener(family, kind, protocol)
+    if os.name != "nt":  # there it would let two programs listen
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..api.options import ServerOptions
-from .ports import free_ports
-from .server import MORE_CONNECTIONS, SHUTDOWN_S, bind, check_packages, read_options
+from .ports import bind, free_ports
+from .server import MORE_CONNECTIONS, SHUTDOWN_S, check_packages, read_options
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -7,7 +7,6 @@ import asyncio
 import importlib.util
 import logging
 import os
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +16,7 @@ from ...morph.text.pronunciation import read_pronunciation
 from ..api.options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes
 from ..api.request_checks import listed_hosts
 from ..terminal.arguments import add_lora, add_switch, existing_file, folder
+from .ports import bind
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -39,8 +39,9 @@ SHUTDOWN_S = 5  # that answers of a replica have to end after Ctrl+C
 # operations for a frame, and waits this long for it again while one of them is busy (docs/log/many-gpus.md).
 SWITCH_S = 0.00002
 MORE_CONNECTIONS = 200  # beside those that speak or wait: pages, checks, metrics
-BACKLOG = 128  # connections that the event loop takes at once
+BACKLOG = 16  # connections that the event loop takes at once: more would make others wait
 OWN_FILES = 64  # of the process, beside connections
+BROKEN_OFF = "ASGI callable returned without completing response."  # uvicorn's words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -238,29 +239,12 @@ def is_worth_a_line(record: logging.LogRecord) -> bool:
     """Whether a record of uvicorn's log is not one of those that tell nothing of the server, and that clients cause.
 
     These are the tracebacks of an answer that Ctrl+C has ended, and of a client's text that is not UTF-8, which is told
-    by closing; and that a WebSocket was opened or closed.
+    by closing; that a WebSocket was opened or closed; and that a stream was broken off, which has a line of its own.
     """
-    if record.levelno <= logging.INFO and "websockets" in record.pathname:
+    if (record.levelno <= logging.INFO and "websockets" in record.pathname) or record.msg == BROKEN_OFF:
         return False
     expected = (asyncio.CancelledError, UnicodeDecodeError)
     return record.exc_info is None or not isinstance(record.exc_info[1], expected)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket with this address; OSError if another program has it, or this computer does not."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except UnicodeError as error:  # empty or too long between two dots
-        raise socket.gaierror(socket.EAI_NONAME, "no host can have this name") from error
-    bound = socket.socket(family, kind, protocol)
-    if os.name != "nt":  # there it would let two programs listen
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind(address)
-    except OSError:
-        bound.close()
-        raise
-    return bound
 
 
 def make_app(options: ServerOptions) -> Starlette:

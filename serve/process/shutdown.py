@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import threading
 import time
 from socket import socket
@@ -34,6 +35,14 @@ class Server(uvicorn.Server):
 
     Its application has the ``Speaker`` in ``app.state.speaker``.
     """
+
+    def run(self, sockets: list[socket] | None = None) -> None:
+        """Serve until a signal. After SIGTERM this returns: uvicorn would end the process by the signal once more."""
+        before = signal.signal(signal.SIGTERM, lambda *_: None)
+        try:
+            super().run(sockets)
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Listen; a thread watches from now on that the end does not take too long."""

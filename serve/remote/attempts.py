@@ -17,11 +17,11 @@ from .servers import Server
 
 log = logging.getLogger(__name__)
 
-# At a take, or the first question, where another may help: a minute together, longer than a server takes to start.
-ATTEMPTS = 8
+ATTEMPTS = 8  # at a take, where another may help: a minute together, longer than a server takes to start
+FIRST_ATTEMPTS = 4  # at the first question: 3.5 s together, because most often nobody starts a server there
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
 TOLD_AT = 3  # the attempt whose failure is logged: people wait from then on
-WAITING = "%s; it is asked again for about a minute"
+WAITING = "%s; it is asked again for %s"
 LOOKS_EVERY_S = 0.02
 
 
@@ -37,7 +37,7 @@ def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attem
     Args:
         server: which.
         on_wait: called while it is waited for; what it raises ends that.
-        attempts: how often it is asked while nobody listens there; ATTEMPTS of them take longer than its start.
+        attempts: how often it is asked while nobody listens there.
 
     Raises:
         ConnectionError: if it cannot be reached, or is no speech server; one sentence with its name and the fix.
@@ -63,7 +63,7 @@ async def ask(server: Server, attempts: int = 1) -> ServerFacts:
         if there or attempt >= attempts or failures[0].remedy.listens:
             break
         if attempt == TOLD_AT:
-            log.warning(WAITING, failures[0])
+            log.warning(WAITING, failures[0], "a few seconds")
         await asyncio.sleep(wait_s(attempt, failures[0]))
         attempt += 1
     if not there:
@@ -140,7 +140,7 @@ class Attempts:
     def _say_waiting(self, error: Failure) -> None:
         """Log once that the server is waited for, however many lines wait."""
         if not self._is_waited_for:
-            log.warning(WAITING, error)
+            log.warning(WAITING, error, "about a minute")
             self._is_waited_for = True
 
     async def _upload(self, job: Job) -> None:

@@ -19,7 +19,7 @@ from ...morph.speech.lines import LineReport
 from ...morph.speech.takes import ENDS, may_improve
 from ..api.errors import ApiError
 from ..api.fields import MOST_SEED
-from ..api.request import SpeechRequest
+from ..api.request import Settings, SpeechRequest
 from ..audio.encoders import FORMATS
 from ..audio.whole import Whole
 from .metrics import Metrics
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 CLIENT_LEFT = 499  # in the metrics only
 GOODBYE_S = 5.0  # for the client to be told that its time is over
+CUT = ("cap", "loop")  # how a take ends that is not complete
 TAKES = 2  # of a file, where nobody has heard the first one
 TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART, "json": "application/json"}
 SHARE_FOR_ANOTHER = 0.9  # of the time that is left; the first take is sent in the rest
@@ -129,6 +130,7 @@ class SpeechAnswer:
             await self._add_audio(send, await encoder.finish(), complete=True)
             if self._asked.sse:
                 await self._send_event(send, "speech.audio.done", self._told(reading))
+            check_end(reading.report, settings)
             await self._send_bytes(send, b"", more=False)
 
     def _told(self, reading: Reading) -> dict[str, Any]:
@@ -296,6 +298,13 @@ def note_end(metrics: Metrics, report: LineReport, seed: int) -> None:
     metrics.took(report.ended)
     if report.ended != ENDS[0]:
         log.info("a take ended as %r after %.2f s, seed %d", report.ended, report.seconds, seed)
+
+
+def check_end(report: LineReport, settings: Settings) -> None:
+    """Raise ApiError for a stream whose speech was cut off, unless the request's own limit did it."""
+    if report.ended in CUT and may_improve(report.ended, settings.generate.sampling):
+        message = f"the speech was cut off ({report.ended}): send another seed, or the text in parts"
+        raise ApiError(500, message, "input", "speech_cut")
 
 
 def usage_of(reading: Reading) -> dict[str, Any]:

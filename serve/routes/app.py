@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,9 @@ class Handlers:
         began = time.perf_counter()
         try:
             body = await read_json(request, self._options.limits)
-            asked = read_request(body, self._speaker.rules)
+            read = partial(read_request, body, self._speaker.rules)
+            has_words = isinstance(body, dict) and body.get("pronunciation")  # 500 of them take 20 ms
+            asked = await anyio.to_thread.run_sync(read) if has_words else read()
         except ApiError as error:
             self._metrics.answered(error.status)
             raise

@@ -54,6 +54,7 @@ SHORT_SECONDS = 0.16  # of a line that is spoken for its voice's sake
 WARM_VOICES = 8  # of the server's own, and as many states after references as the codec keeps
 MOST_RETRY_S = 60  # OpenAI's clients come back at once if they are told more
 LONGEST_PART = 24_000  # samples that are sent at once
+LONG_TEXT = 1000  # characters that are searched in a thread
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
 
 
@@ -415,9 +416,11 @@ class Speaker:
         instruct = None if voice.kind == "design" else settings.instructions
         said: Any = {"layout": layout, "pronunciation": (*settings.pronunciation, *self._lists)}
         line = Line(text, voice, settings.language, settings.seed, instruct, **said)
+        if isinstance(text, str) and len(text) > LONG_TEXT and line.pronunciation:
+            await anyio.to_thread.run_sync(line.find_readings, text)  # remembered for the check of the line
         if self._is_ending:
             raise shutting_down()
-        words = (self.model, str(text), settings.speed, line.find_readings)
+        words = (self.model, text, settings.speed, line.find_readings)
         wanted = Timestamps(*words) if settings.timestamps else None
         reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed, wanted)
         try:

@@ -1,8 +1,8 @@
 """``WS /v1/audio/speech/stream``: text in while a language model writes it, sound out while it is spoken.
 
 The client sends JSON: ``session.config`` (the fields of a request but its text), then ``input.text`` as often as it
-likes, then ``input.done``; ``cancel`` ends the speech. It gets ``audio.start``, binary messages, ``audio.done`` and
-``session.done``, or ``error``.
+likes, then ``input.done``; ``cancel`` ends the speech. It gets ``audio.start``, binary messages, maybe
+``audio.timestamps`` before the sound of their words, ``audio.done`` and ``session.done``, or ``error``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -21,15 +22,15 @@ from ..api.errors import ApiError
 from ..api.fields import LAYOUTS
 from ..api.guard import admit, may_pass, slow_down, unauthorized
 from ..api.options import Access
-from ..api.request import FIELDS, Settings, check_fields, read_settings
-from .answer import GOODBYE_S, note_end, usage_of
+from ..api.request import FIELDS, Settings, check_fields, read_settings, wants_timestamps
+from .answer import GOODBYE_S, check_end, note_end, usage_of
 from .metrics import Metrics
 from .speaker import Reading, Speaker
 
 log = logging.getLogger(__name__)
 
 CONFIG = "session.config"
-OF_REQUESTS = ("input", "stream", "stream_format", "event_interval", "return_timestamps")
+OF_REQUESTS = ("input", "stream", "stream_format", "event_interval")
 CONFIG_FIELDS = (
     *(name for name in FIELDS if name not in OF_REQUESTS),
     *("type", "layout", "api_key"),
@@ -148,7 +149,8 @@ class SpeechSocket:
                 "pronunciation needs whole sentences: choose layout sentence, or leave it out",
                 "pronunciation",
             )
-        return read_settings(fields, self._speaker.rules, "pcm"), layout
+        settings = read_settings(fields, self._speaker.rules, "pcm")
+        return replace(settings, timestamps=wants_timestamps(fields, self._speaker.rules)), layout
 
     async def _take_text(self, message: dict[str, Any]) -> bool:
         """Take one message after the first; return whether the text is over.
@@ -196,14 +198,17 @@ class SpeechSocket:
         await self._send("audio.start", start)
         with closing(self._speaker.open_stream(settings.audio)) as encoder:
             async for part in reading:
+                await self._send_words(reading)
                 sent += await self._send_sound(await encoder.add(part), None if sent else began)
                 self._metrics.sent(len(part) / rate)
                 samples += len(part)
+            await self._send_words(reading)
             await self._send_sound(await encoder.finish(), None if sent else began)
         report = reading.report
         note_end(self._metrics, report, settings.seed)
         told = {"text": report.text, "ended": report.ended, "ignored": list(settings.ignored)}
         await self._send("audio.done", {"samples": samples, **told})
+        check_end(report, settings)
         await self._send("session.done", {"usage": usage_of(reading)})
         self._is_complete = True
 
@@ -214,6 +219,10 @@ class SpeechSocket:
             if began is not None:  # after it: a client waits for its first sound
                 self._metrics.first_audio(time.perf_counter() - began)
         return len(data)
+
+    async def _send_words(self, reading: Reading) -> None:
+        if words := reading.take_timestamps():
+            await self._send("audio.timestamps", {"timestamps": words})
 
     async def _send(self, kind: str, fields: dict[str, Any]) -> None:
         await self._socket.send_text(json.dumps({"type": kind, **fields}))

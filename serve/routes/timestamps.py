@@ -26,7 +26,7 @@ class Timestamps:
 
     Args:
         model: speaks it.
-        text: of the line.
+        text: of the line; ``str`` of it is what there is by then.
         speed: of the sound that is given out.
         find_readings: see ``LiveWords``.
 
@@ -37,20 +37,24 @@ class Timestamps:
     def __init__(
         self,
         model: Model,
-        text: str,
+        text: object,
         speed: float,
         find_readings: Callable[[str], Sequence[Reading]] | None = None,
     ):
         check_word_times(model)
         assert model.alignment is not None
-        self._model, self._speed = model, speed
-        self._live = LiveWords(text, model.texts.spans, model.alignment.lead_s, find_readings)
+        self._model, self._text, self._speed = model, text, speed
+        self._known = str(text)
+        self._live = LiveWords(self._known, model.texts.spans, model.alignment.lead_s, find_readings)
         self._sound = np.zeros(0, dtype=np.float32)  # the last LOOKED_AT_S
         self._samples = 0
         self._ended: list[WordTime] = []
 
     def add(self, chunk: Chunk | None) -> None:
         """Take the next chunk of the line while it is made; None after the last one."""
+        if more := str(self._text)[len(self._known) :]:
+            self._known += more
+            self._live.extend(more)
         if chunk is None:
             self._ended += self._live.end(self._heard_s)
             return

@@ -135,12 +135,12 @@ def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator
 def ask(word: str) -> ServerFacts:
     """Return what a server says of itself; ValueError if it cannot be reached, or is none.
 
-    One that may be starting is waited for, as for every line.
+    One that is about to listen is waited for, a few seconds.
     """
     from ..remote import attempts
 
     try:
-        return attempts.ask_server(named_server(word), attempts=attempts.ATTEMPTS)
+        return attempts.ask_server(named_server(word), attempts=attempts.FIRST_ATTEMPTS)
     except ConnectionError as error:
         raise ValueError(str(error)) from error
 

@@ -38,6 +38,12 @@ def test_what_the_document_says_of_values_is_true(telling: Client) -> None:
             ends = [telling.post(asked(**{**more, name: schema[end]})) for end in ("minimum", "maximum")]
             beyond = telling.post(asked(**{**more, name: schema["maximum"] + 1}))
             assert [*(one.status_code for one in ends), beyond.status_code] == [200, 200, 400], name
+        if name == "voice_shift":
+            pattern = schema["properties"]["toward"]["anyOf"][0]["pattern"]
+            for names, fits in (("ryan", True), ("", False), (" ", False)):
+                shift = {"toward": names, "away": "ryan"}
+                assert (re.search(pattern, names) is not None) == fits
+                assert ("names no voices" in telling.post(asked(voice_shift=shift)).text) != fits
         for choice in schema.get("enum", ()):
             assert telling.post(asked(**{name: choice})).status_code == 200, (name, choice)
 

@@ -307,6 +307,22 @@ def test_connections_that_ask_nothing_make_room(client: Client, parser: str) -> 
         assert all(is_closed(one) for one in silent)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="not run: this system has one address of its own")
+def test_the_address_with_the_most_idle_connections_makes_room(client: Client, parser: str) -> None:
+    with bounded(client, most=3) as url, ExitStack() as opened:
+        first = opened.enter_context(connected(url))
+        to = urlsplit(url)
+        others = [
+            opened.enter_context(
+                socket.create_connection((to.hostname, to.port), PATIENCE, source_address=("127.0.0.2", 0))
+            )
+            for _ in range(2)
+        ]
+        assert ask(opened.enter_context(connected(url)), "/v1/models").startswith(b"HTTP/1.1 200 ")
+        assert all(is_closed(one) for one in others)
+        assert ask(first).startswith(b"HTTP/1.1 200 ")
+
+
 def test_websockets_that_say_nothing_make_room(client: Client, parser: str) -> None:
     with bounded(client, most=2) as url, ExitStack() as opened:
         address = url.replace("http", "ws") + PATH + "/stream"
@@ -384,6 +400,20 @@ def test_empty_fragments_without_an_end_are_refused(client: Client) -> None:
             one.sendall(frame(TEXT, final=False))
             for _ in range(64 << 20 >> 12):
                 one.sendall(frame(MORE, final=False) * 700)
+
+
+@pytest.mark.parametrize("opcode", [9, 10], ids=["pings", "pongs"])
+def test_frames_that_are_no_message_are_read_up_to_a_number(client: Client, opcode: int) -> None:
+    say = {"type": "session.config", "voice": "ryan"}
+    with bounded(client) as url, connected(url) as one:
+        upgraded(url, one)
+        one.sendall(frame(opcode) * connections.MOST_FRAMES + frame(TEXT, json.dumps(say).encode()))
+        one.sendall(frame(TEXT, b'{"type": "no"}'))
+        assert b"is not known here" in read_to_end(one), "all of them, and the messages behind them"
+    with bounded(client) as url, connected(url) as one, pytest.raises(ConnectionError):
+        upgraded(url, one)
+        while True:
+            one.sendall(frame(opcode) * connections.MOST_FRAMES)
 
 
 def test_a_client_that_takes_no_pongs_is_disconnected(client: Client, monkeypatch) -> None:

@@ -141,7 +141,7 @@ def test_a_websocket_that_is_opened_and_closed_writes_no_lines(client: Client, c
 
 
 @pytest.mark.parametrize(
-    ("files", "wanted", "connections"), [(1024, 266, 266), (160, 266, 40), (10, 266, 1), (-1, 5000, 5000)]
+    ("files", "wanted", "connections"), [(1024, 266, 266), (160, 266, 64), (10, 266, 1), (-1, 5000, 5000)]
 )
 def test_connections_stay_below_the_limit_of_open_files(
     files: int, wanted: int, connections: int, monkeypatch, caplog

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import socket
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import numpy as np
 import openai
 import pytest
 from qwen3_tts_morph.serve.api.options import Access, Limits, ServerOptions
+from qwen3_tts_morph.serve.process.server import is_worth_a_line
 from qwen3_tts_morph.serve.routes.app import create_app
 from qwen3_tts_morph.serve.routes.speaker import LONGEST_PART, Speaker
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -22,6 +24,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.patience import PATIENCE, wait_until
 from tests.serve.conftest import Client, asked, listening, row_is_free, same_sound
+from tests.serve.routes.test_speech import events_of
 
 LONG = {**asked("word " * 2000, response_format="pcm"), "sampling": {"max_seconds": 100}}
 PATH = "/v1/audio/speech"
@@ -272,6 +275,65 @@ def test_websockets_without_a_sentence_hold_no_row(url: str, client: Client) -> 
             say(channel, "input.text", text="there.")
             say(channel, "input.done")
         assert [hear(channel)[0][-1]["type"] for channel in sockets] == ["session.done"] * len(sockets)
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every take repeats itself until it is cut off."""
+    monkeypatch.setattr("qwen3_tts_morph.morph.speech.pieces.judge_end", lambda *_: "loop")
+
+
+def test_bytes_that_are_cut_off_end_as_an_error(url: str, cut: None, caplog) -> None:
+    logging.getLogger("uvicorn.error").addFilter(is_worth_a_line)
+    received = bytearray()
+    with (
+        pytest.raises(httpx.RemoteProtocolError, match="incomplete"),
+        httpx.stream("POST", url + PATH, json=asked(response_format="pcm"), timeout=PATIENCE) as answer,
+    ):
+        for part in answer.iter_raw():
+            received += part
+    logging.getLogger("uvicorn.error").removeFilter(is_worth_a_line)
+    assert answer.status_code == 200 and len(received) == 6 * 3840, "all of the sound that there is"
+    assert "cut off (loop)" in caplog.text and "without completing" not in caplog.text
+
+
+def test_events_that_are_cut_off_end_as_an_error(url: str, cut: None) -> None:
+    answer = httpx.post(url + PATH, json=asked(stream_format="sse"), timeout=PATIENCE)
+    *_, (kind, done), (last, error) = events_of(answer.content)
+    assert (kind, done["report"]["ended"]) == ("speech.audio.done", "loop")
+    assert (last, error["error"]["code"]) == ("error", "speech_cut")
+
+
+def test_a_websocket_whose_speech_is_cut_off_ends_with_an_error(url: str, cut: None) -> None:
+    with talking(url, sampling={"max_seconds": 0.5}) as channel:
+        say(channel, "input.text", text="Hello there.")
+        say(channel, "input.done")
+        said, _ = hear(channel)
+    assert [one["type"] for one in said] == ["audio.start", "audio.done", "error"]
+    assert said[1]["ended"] == "loop" and said[2]["error"]["code"] == "speech_cut"
+
+
+def test_a_websocket_tells_the_words_of_text_in_parts(telling: Client) -> None:
+    words, sent = [], 0
+    with (
+        listening(telling.app) as address,
+        talking(address, return_timestamps=True, sampling={"max_seconds": 4}) as channel,
+    ):
+        say(channel, "input.text", text="A word of $5. The ")
+        while not words:
+            message = channel.recv(PATIENCE)
+            sent += len(message) if isinstance(message, bytes) else 0
+            words += [] if isinstance(message, bytes) else json.loads(message).get("timestamps", [])
+        say(channel, "input.text", text="last one.")
+        say(channel, "input.done")
+        said, sound = hear(channel)
+    words += [word for one in said for word in one.get("timestamps", [])]
+    assert [word["word"] for word in words] == ["A", "word", "of", "$5.", "The", "last", "one."]
+    assert ["A word of $5. The last one."[one["first_char"] : one["last_char"]] for one in words] == [
+        one["word"] for one in words
+    ]
+    times = [time for word in words for time in (word["start_time"], word["end_time"])]
+    assert times == sorted(times) and 0 < times[-1] <= (sent + len(sound)) / 48000 + 0.001
 
 
 def test_text_in_parts_may_be_wav(url: str) -> None:
