@@ -262,7 +262,8 @@ def check(**given: Given) -> None:
 def judge(**given: Given) -> bool | str:
     """Return True if each input's check accepts its value; otherwise an error that begins with the input's name.
 
-    ComfyUI gives the sentence to every argument of ``validate_inputs``: by the name the page tells whose it is
+    ComfyUI gives the sentence to every argument of ``validate_inputs``: have one where you can, and check choices when
+    the node runs, which newer ComfyUIs do before. Of several, the page tells by the name whose it is
     (``web/js/refused.js``). None is an input that is wired, which is checked when the node runs, or missing; a list is
     a broken link, which ComfyUI reports.
     """

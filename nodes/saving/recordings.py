@@ -87,7 +87,8 @@ class Run:
         if self.unchanged is None:
             return f"saved {files}"
         kept = f", {self.unchanged} unchanged" if self.unchanged else ""
-        said = [f"wrote {count - self.unchanged} of {files}{kept}"]
+        older = f", {len(self.older)} of older words still there" if self.older else ""
+        said = [f"wrote {count - self.unchanged} of {files}{kept}{older}"]
         if self.older:
             more = len(self.older) - MOST_SHOWN
             shown = ", ".join(self.older[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")

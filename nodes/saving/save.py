@@ -62,6 +62,7 @@ class SaveSpeech(io.ComfyNode):
                     (LOWEST_RATE, HIGHEST_RATE, 8),
                     "Of mp3 and opus; mp3 at 24 kHz has at most 160, opus 256 for each channel. Unit: kilobits per "
                     "second. Default: 96.",
+                    display_name="bit_rate (mp3, opus)",
                 ),
                 io.Audio.Input(
                     "track",
@@ -85,19 +86,8 @@ class SaveSpeech(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(
-        cls,
-        name: Sequence[str | None] = (None,),
-        format: Sequence[str | None] = (None,),
-        bit_rate: Sequence[int | None] = (None,),
-        existing: Sequence[str | None] = (None,),
-    ) -> bool | str:
-        return inputs.judge(
-            name=(check_name, name[0]),
-            format=(FORMATS, format[0]),
-            bit_rate=(check_bit_rate, bit_rate[0]),
-            existing=(EXISTING, existing[0]),
-        )
+    def validate_inputs(cls, name: Sequence[str | None] = (None,)) -> bool | str:
+        return inputs.judge(name=(check_name, name[0]))
 
     @classmethod
     def execute(

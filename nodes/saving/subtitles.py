@@ -52,8 +52,8 @@ class SaveSubtitles(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, name: str | None = None, format: str | None = None) -> bool | str:
-        return inputs.judge(name=(check_name, name), format=(FORMATS, format))
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(check_name, name))
 
     @classmethod
     def execute(cls, srt: str, name: str, format: str = FORMATS[0]) -> io.NodeOutput:

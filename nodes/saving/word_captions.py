@@ -68,10 +68,8 @@ class WordCaptions(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(
-        cls, name: str | None = None, format: str | None = None, unit: str | None = None
-    ) -> bool | str:
-        return inputs.judge(name=(check_name, name), format=(FORMATS, format), unit=(UNITS, unit))
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(check_name, name))
 
     @classmethod
     def execute(cls, words: SpokenWords, name: str, format: str, unit: str, characters: int) -> io.NodeOutput:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.options import DECODINGS, NORMALIZE, GenerateOptions
+from ...morph.options import NORMALIZE, GenerateOptions
 from ...morph.text.scripts.script import ScriptError
 from .. import inputs
 from ..models.linked import check_model, check_word_check
@@ -29,18 +29,6 @@ OPTIONS = {name: name for name in SAME.split()} | {
     "normalize_text": "normalize",
     "trim_silence": "trim_ends",
 }
-
-
-def judge_speaking(
-    language: str | None, decoding: str | None, normalize_text: str | None, **more: inputs.Given
-) -> bool | str:
-    """Judge inputs that these nodes have, and ``more``; see ``inputs.judge``."""
-    return inputs.judge(
-        language=(inputs.LANGUAGES, language),
-        decoding=(DECODINGS, decoding),
-        normalize_text=(NORMALIZE, normalize_text),
-        **more,
-    )
 
 
 def check_speaking(given: Mapping[str, Any]) -> None:

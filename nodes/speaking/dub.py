@@ -25,7 +25,6 @@ from ..voices.saved_voices import FileState
 from .characters import find_characters, saved_states
 from .common import (
     check_speaking,
-    judge_speaking,
     options_of,
     plain_errors,
     to_audios,
@@ -154,16 +153,8 @@ class DubCaptions(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(
-        cls,
-        captions: str | None = None,
-        language: str | None = None,
-        decoding: str | None = None,
-        normalize_text: str | None = None,
-        overlap: str | None = None,
-    ) -> bool | str:
-        own: dict[str, inputs.Given] = {"captions": (read_captions, captions), "overlap": (OVERLAPS, overlap)}
-        return judge_speaking(language, decoding, normalize_text, **own)
+    def validate_inputs(cls, captions: str | None = None) -> bool | str:
+        return inputs.judge(captions=(read_captions, captions))
 
     @classmethod
     def fingerprint_inputs(

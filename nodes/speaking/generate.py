@@ -17,7 +17,7 @@ from ..page.progress import show_progress
 from ..schema import output, schema
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from ..sound.words import SpokenWords
-from .common import check_speaking, judge_speaking, options_of, to_audios, to_clips, words_output
+from .common import check_speaking, options_of, to_audios, to_clips, words_output
 from .kept_lines import once_of
 from .not_connected import connected_model, default_narrator
 from .pronunciation import lists_of
@@ -95,19 +95,8 @@ class GenerateSpeech(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(
-        cls,
-        text: Sequence[str | None] = (None,),
-        language: Sequence[str | None] = (None,),
-        split_chars: Sequence[int | None] = (None,),
-        decoding: Sequence[str | None] = (None,),
-        normalize_text: Sequence[str | None] = (None,),
-    ) -> bool | str:
-        own: dict[str, inputs.Given] = {
-            "split_chars": (lambda chars: GenerateOptions(split_chars=chars), split_chars[0]),
-            "text": (inputs.check_text, text[0]),
-        }
-        return judge_speaking(language[0], decoding[0], normalize_text[0], **own)
+    def validate_inputs(cls, text: Sequence[str | None] = (None,)) -> bool | str:
+        return inputs.judge(text=(inputs.check_text, text[0]))
 
     @classmethod
     def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:
@@ -159,4 +148,5 @@ def check_take(take: Mapping[str, Any], name: str) -> None:
     check_speaking(take)
     if take.get("voice") is not None:
         check_voice(take["voice"])
+    options_of(take)
     inputs.check_text(take["text"], name)

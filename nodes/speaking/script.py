@@ -22,7 +22,6 @@ from ..voices.saved_voices import FileState
 from .characters import find_characters, saved_states
 from .common import (
     check_speaking,
-    judge_speaking,
     options_of,
     plain_errors,
     to_audios,
@@ -117,14 +116,8 @@ class RenderScript(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(
-        cls,
-        script: str | None = None,
-        language: str | None = None,
-        decoding: str | None = None,
-        normalize_text: str | None = None,
-    ) -> bool | str:
-        return judge_speaking(language, decoding, normalize_text, script=(check_script, script))
+    def validate_inputs(cls, script: str | None = None) -> bool | str:
+        return inputs.judge(script=(check_script, script))
 
     @classmethod
     def fingerprint_inputs(

@@ -66,14 +66,8 @@ class Sweep(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(
-        cls, text: str | None = None, language: str | None = None, seq_groups: str | None = None
-    ) -> bool | str:
-        return inputs.judge(
-            language=(inputs.LANGUAGES, language),
-            seq_groups=(parse_groups, seq_groups),
-            text=(inputs.check_text, text),
-        )
+    def validate_inputs(cls, text: str | None = None) -> bool | str:
+        return inputs.judge(text=(inputs.check_text, text))
 
     @classmethod
     def execute(

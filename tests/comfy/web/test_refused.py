@@ -96,7 +96,7 @@ def test_one_wrong_value_is_one_error_under_its_inputs_name(
     page = new_page(request.getfixturevalue(server), nodes_2=nodes_2)
     before = None
     for name, value, said in (
-        ("split_chars", 10, " is 10: choose 0"),
+        ("text", " ", " is empty: type what is to be spoken"),
         ("text", "[pause x] Hi.", ": [pause x] is"),
     ):
         page.load(read_workflow(START))

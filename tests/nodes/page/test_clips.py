@@ -80,8 +80,8 @@ def test_a_node_shows_a_text_its_clips_and_a_report(tmp_path: Path, monkeypatch:
         sys.modules, "folder_paths", SimpleNamespace(get_temp_directory=lambda: str(tmp_path))
     )
     clip = clips.Clip(np.zeros(240, dtype=np.float32), 24000, "", "Hello.")
-    shown = clips.show("Complete.", [clip], report="RTF 1.1")
-    assert (shown["text"], shown["morph_clips_report"]) == (("Complete.",), ("RTF 1.1",))
+    shown = clips.show("Complete.", [clip], report="1.1 times")
+    assert (shown["text"], shown["morph_clips_report"]) == (("Complete.",), ("1.1 times",))
     assert [one["text"] for one in shown["morph_clips"]] == ["Hello."]
     assert clips.show("Complete.", [clip])["morph_clips_report"] == ("",)
 
