@@ -3,6 +3,7 @@
     python -m lab.words times FOLDER                            # held-out lines and paragraphs, presets and clones
     python -m lab.words guard FOLDER                            # the same, and lines that go wrong
     python -m lab.words guard FOLDER --lines stock1 hot --part development
+    python -m lab.words guard FOLDER --lines forced             # 204 forced faults and 500 unchanged lines
 
 The demo voice speaks on the CPU, whisper-base hears (``lab.judges.asr``). FOLDER keeps every line and what was heard in
 it: the same command goes on where it was stopped. Rows go to ``lab/benchmarks/results`` (tables ``word_times`` and
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import logging
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +29,12 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from ..benchmarks.origin import add_output
 from ..benchmarks.results import PartRow, save_rows
-from .faults import FaultsRow, judge, summarise_faults
+from .faults import FaultsRow, Judged, guard_piece, judge, summarise_faults
+from .forced import FORCED, UNCHANGED, forced_lines, spoken_lines, unchanged_lines
 from .heard import Ear, HeardWord, Hears, hear_line
 from .lines import CLONES, GOOD, PARTS, WRONG, good_lines, read_voices, wrong_lines
 from .record import Asked, Head, Recorded, record
-from .times import TimesRow, start_errors, summarise_times
+from .times import TimesRow, summarise_times, time_errors
 
 HEAD = Head(1, 0)  # of the demo voice
 ALL = (*GOOD, *WRONG)
@@ -67,7 +70,7 @@ class Bench:
         names = {"preset": "presets", "x_vector": "clones", "icl": "icl clones"}
         kinds = [names[line[0].voice.kind] for line in lines]
         spoken = self.speak(lines)
-        errors = [start_errors(pieces, heard, self.model.texts.backend) for pieces, heard in spoken]
+        errors = [time_errors(pieces, heard, self.model.texts.backend) for pieces, heard in spoken]
         return [
             TimesRow(
                 *self._part("word_times", name),
@@ -84,6 +87,8 @@ class Bench:
 
     def _faults(self, name: str) -> list[FaultsRow]:
         voices, part, count = self.voices, self.asked.part, self.asked.count
+        if name == FORCED:
+            return self._forced()
         if name in GOOD:
             sets = [good_lines(part, name, groups, count, voices) for groups in self.asked.seq_groups]
         else:
@@ -94,6 +99,20 @@ class Bench:
             groups = lines[0][0].options.seq_groups
             rows.append(FaultsRow(*self._part("word_faults", name), groups, **summarise_faults(judged)))
         return rows
+
+    def _forced(self) -> list[FaultsRow]:
+        """Measure the guard on lines with a known fault, and on unchanged ones; nobody hears them."""
+        part, count = self.asked.part, self.asked.count
+        lines = [*forced_lines(part, self.voices, count), *unchanged_lines(part, self.voices, count)]
+        judged: dict[tuple[str, int], list[Judged]] = defaultdict(list)
+        for kind, line in spoken_lines(self.model, lines, HEAD, self.folder):
+            heard = "right" if kind == UNCHANGED else "broken"
+            faults = tuple(guard_piece(line, self.model.texts.backend))
+            judged[kind, line.seq_groups].append(Judged(heard, faults))
+        return [
+            FaultsRow(*self._part("word_faults", kind), groups, **summarise_faults(own))
+            for (kind, groups), own in sorted(judged.items())
+        ]
 
     def speak(self, lines: Sequence[Sequence[Asked]]) -> list[tuple[list[Recorded], list[HeardWord]]]:
         """Return the pieces of lines, and what was heard in each line."""
@@ -115,7 +134,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("measure", choices=("times", "guard"))
     parser.add_argument("folder", type=Path, help="keeps lines and what was heard; it is created")
     parser.add_argument("--part", choices=PARTS, default="held_out")
-    parser.add_argument("--lines", nargs="+", choices=ALL, default=ALL, help="times: of good ones only")
+    parser.add_argument(
+        "--lines", nargs="+", choices=(*ALL, FORCED), default=ALL, help="times: of good ones only"
+    )
     parser.add_argument("--seq-groups", type=parse_groups, default=[5, 15], help="of good lines, as 5,15")
     parser.add_argument("--clones", choices=CLONES, default=CLONES[0], help="how the recordings are cloned")
     parser.add_argument("--count", type=int, help="only the first lines of each kind")

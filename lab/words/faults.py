@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from qwen3_tts_morph.morph.hearing.words import count_errors, normalize
-from qwen3_tts_morph.morph.words.guard import WordFault, word_faults
+from qwen3_tts_morph.morph.words.guard import WordFault, find_fault
 
 from ..benchmarks.results import PartRow
 from .heard import HeardWord, join
@@ -68,9 +68,11 @@ def judge(pieces: Sequence[Recorded], heard: Sequence[HeardWord], tokenizer: Any
 
 
 def guard_piece(piece: Recorded, tokenizer: Any) -> list[WordFault]:
-    """Return what the guard says of a piece."""
+    """Return what the guard says of a piece: its first fault, or nothing."""
     tokens, weights, _ = (values.tolist() for values in piece.trace)
-    return word_faults(tokens, weights, said_tokens(tokenizer, piece.text), piece.ended == "eos")
+    words = said_tokens(tokenizer, piece.text)
+    fault = find_fault(tokens, weights, words, piece.rows.shape[1], piece.ended == "eos")
+    return [] if fault is None else [fault]
 
 
 def how_heard(asked: str, heard: str) -> str:

@@ -1,4 +1,4 @@
-"""How far the starts of words by the alignment head are from those that a recogniser heard."""
+"""How far words' times by the alignment head are from those that a recogniser heard."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from qwen3_tts_morph.morph.options import FRAME_RATE
+from qwen3_tts_morph.morph.speech.word_times import quiet_times
 from qwen3_tts_morph.morph.words.path import token_path
+from qwen3_tts_morph.morph.words.timing import PiecePath, WordTime, line_words
 
 from ..benchmarks.results import PartRow
 from .heard import HeardWord, plain
 from .record import Recorded
-from .tokens import said_tokens
 
 NEAR_S = 0.2
-STEP_S, QUIET_DB = 0.01, -35.0  # under the loudest step: quiet
 SAMPLE_RATE = 24000
 
 
 @dataclass(frozen=True)
 class TimesRow(PartRow):
-    """Errors of the starts of words against a recogniser's.
+    """Errors of words' times against a recogniser's.
 
     Args:
         lines: SENTENCES or PARAGRAPHS.
@@ -32,7 +31,10 @@ class TimesRow(PartRow):
         lead_ms: the median of heard minus reported starts.
         median_ms, p95_ms, worst_ms: of the distance, without correcting the median.
         near_percent: of the words within NEAR_S.
-        without_time: words that no frame belongs to: they have the time of the next word's start.
+        ends: words with punctuation after them, behind which a pause is likely; of their ends
+        end_late_ms: the median of heard minus reported ones,
+        end_p95_ms: of the distance.
+        without_time: words without a length.
     """
 
     lines: str
@@ -46,60 +48,63 @@ class TimesRow(PartRow):
     p95_ms: float
     worst_ms: float
     near_percent: float
+    ends: int
+    end_late_ms: float
+    end_p95_ms: float
     without_time: int
 
 
-def word_frames(line: Recorded, words: Sequence[tuple[int, int]]) -> tuple[np.ndarray, int]:
-    """Return the frame in which each word of a piece begins, and how many words have no frame of their own."""
-    tokens, weights, _ = line.trace
-    path = token_path(tokens.tolist(), weights.tolist(), line.rows.shape[1])
-    edges = np.searchsorted(path, [token for word in words for token in word]).reshape(-1, 2)
-    return edges[:, 0], int((edges[:, 0] == edges[:, 1]).sum())
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Heard minus reported times of a line's words, in seconds.
+
+    Args:
+        starts: of all words but the first.
+        ends: of words with punctuation after them.
+        without_time: how many words have no length.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    without_time: int
 
 
-def after_quiet(starts: Sequence[float], waveform: np.ndarray, sample_rate: int) -> list[float]:
-    """Return starts in seconds; one that is in a quiet place is moved to its end, as no word begins in a pause."""
-    size = round(STEP_S * sample_rate)
-    steps = waveform[: len(waveform) // size * size].reshape(-1, size)
-    power = np.square(steps, dtype=np.float64).mean(axis=1)
-    loud = np.flatnonzero(power >= power.max() * 10 ** (QUIET_DB / 10))
-    moved = []
-    for start in starts:
-        later = loud[np.searchsorted(loud, round(start / STEP_S)) :]
-        moved.append(max(start, float(later[0]) * STEP_S) if len(later) else start)
-    return moved
+def line_times(pieces: Sequence[Recorded], tokenizer: Any) -> tuple[WordTime, ...]:
+    """Return the words of a line as the product finds them; its pieces follow one another."""
+    paths, seconds = [], 0.0
+    for piece in pieces:
+        tokens = tuple(tokenizer.encode(piece.text, add_special_tokens=False).offsets)
+        seen, weights, _ = piece.trace
+        path = tuple(token_path(seen.tolist(), weights.tolist(), len(tokens)))
+        quiet = tuple(quiet_times(piece.waveform, SAMPLE_RATE))
+        paths.append(PiecePath(piece.text, tokens, path, seconds, quiet))
+        seconds += len(piece.waveform) / SAMPLE_RATE
+    return line_words(" ".join(piece.text for piece in pieces), paths, seconds)
 
 
-def start_errors(
-    pieces: Sequence[Recorded], heard: Sequence[HeardWord], tokenizer: Any
-) -> tuple[np.ndarray, int] | None:
-    """Return heard minus reported starts of a line's words but the first, in seconds, and the words without a frame.
-
-    A start in a quiet place counts from its end, as in captions.
+def time_errors(pieces: Sequence[Recorded], heard: Sequence[HeardWord], tokenizer: Any) -> Errors | None:
+    """Return how far a line's words are from those that were heard.
 
     None if the recogniser did not hear all words, or heard others.
     """
-    starts: list[float] = []
-    texts: list[str] = []
-    frames = missing = 0
-    for piece in pieces:
-        begins, without = word_frames(piece, said_tokens(tokenizer, piece.text))
-        starts += ((frames + begins) / FRAME_RATE).tolist()
-        texts += piece.text.split()
-        frames, missing = frames + len(piece.codes), missing + without
-    if [plain(word) for word in texts] != [plain(word.word) for word in heard]:
+    words = line_times(pieces, tokenizer)
+    if [plain(word.text) for word in words] != [plain(word.word) for word in heard]:
         return None
-    starts = after_quiet(starts, np.concatenate([piece.waveform for piece in pieces]), SAMPLE_RATE)
-    return np.array([word.start for word in heard][1:]) - np.array(starts[1:]), missing
+    pairs = list(zip(words, heard, strict=True))
+    return Errors(
+        np.array([theirs.start - ours.start_s for ours, theirs in pairs[1:]]),
+        np.array([theirs.end - ours.end_s for ours, theirs in pairs if not ours.text[-1].isalnum()]),
+        sum(ours.start_s == ours.end_s for ours, _ in pairs),
+    )
 
 
-def summarise_times(errors: Sequence[tuple[np.ndarray, int] | None]) -> dict[str, Any]:
+def summarise_times(errors: Sequence[Errors | None]) -> dict[str, Any]:
     """Return a row's figures from the errors of its lines."""
     compared = [one for one in errors if one is not None]
-    late = 1000 * np.concatenate([np.zeros(0), *(one[0] for one in compared)])
+    late = 1000 * np.concatenate([np.zeros(0), *(one.starts for one in compared)])
     if not len(late):
         raise ValueError("no line was heard as it was asked for: speak more lines")
-    far = np.abs(late)
+    far, ends = np.abs(late), 1000 * np.concatenate([one.ends for one in compared])
     return {
         "spoken": len(errors),
         "compared": len(compared),
@@ -109,5 +114,8 @@ def summarise_times(errors: Sequence[tuple[np.ndarray, int] | None]) -> dict[str
         "p95_ms": round(float(np.quantile(far, 0.95)), 1),
         "worst_ms": round(float(far.max()), 1),
         "near_percent": round(100 * float((far <= 1000 * NEAR_S + 1e-6).mean()), 2),
-        "without_time": sum(one[1] for one in compared),
+        "ends": len(ends),
+        "end_late_ms": round(float(np.median(ends)), 1) + 0.0,
+        "end_p95_ms": round(float(np.quantile(np.abs(ends), 0.95)), 1),
+        "without_time": sum(one.without_time for one in compared),
     }

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..decode.decoded import Decoded
 from ..model.model import Model
 from ..options import IGNORE, GenerateOptions
-from ..words.guard import WordFault, WordGuard, word_faults
+from ..words.guard import WordGuard, find_fault
 from ..words.said import said_tokens
 from .word_times import check_word_times
 
-MOST_NAMED = 3  # faults of a piece that are told
 LONGEST_QUOTE = 60  # characters
 TELLING = {
     "skipped": "did not say {}",
@@ -34,34 +31,28 @@ def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
     """Return what went wrong with the words of a take of ``text``, such as "did not say 'on the bridge'"; or "".
 
     Nothing is known without an alignment head, and of texts whose words have no spaces between them: there the guard
-    was not measured.
+    was not measured. Only the first fault is named.
     """
     spans, words = _find_words(model, text)
     if (trace := decoded.trace) is None or not words:
         return ""
-    faults = word_faults(trace.tokens.tolist(), trace.weights.tolist(), words, decoded.ended == "eos")
-    return describe_faults(text, spans, faults)
+    frames = trace.tokens.tolist(), trace.weights.tolist()
+    fault = find_fault(*frames, words, len(spans), decoded.ended == "eos")
+    if fault is None:
+        return ""
+    return TELLING[fault.kind].format(_quote(text[spans[fault.first][0] : spans[fault.end - 1][1]]))
 
 
 def follow_words(model: Model, text: str) -> WordGuard | None:
     """Return what follows the words of a piece while it is spoken; None where nothing is known of them."""
-    _, words = _find_words(model, text)
-    return WordGuard(words) if model.alignment is not None and words else None
+    spans, words = _find_words(model, text)
+    return WordGuard(words, len(spans)) if model.alignment is not None and words else None
 
 
 def _find_words(model: Model, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Return the characters of each token of a text, and the tokens of each word; none where nothing knows them."""
     spans = [] if model.texts.backend is None else model.texts.spans(text)
     return spans, said_tokens(text, spans)
-
-
-def describe_faults(text: str, spans: Sequence[tuple[int, int]], faults: Sequence[WordFault]) -> str:
-    """Return faults in words. ``spans``: the characters of each token of the text."""
-    told = [
-        TELLING[one.kind].format(_quote(text[spans[one.first][0] : spans[one.end - 1][1]]))
-        for one in faults[:MOST_NAMED]
-    ]
-    return ", ".join([*told, *(["and more"] if len(faults) > MOST_NAMED else [])])
 
 
 def _quote(words: str) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from ..options import FRAME_RATE
 from ..text.pronunciation import Reading
 from .match import owners
+from .path import WIDEST
 from .readings import find_read_words
 from .written import WrittenWord, find_words, said_span
 
@@ -162,12 +163,15 @@ def shown_words(text: str, readings: Sequence[Reading], said: Sequence[WordTime]
 
 def _piece_times(piece: PiecePath, lead_s: float) -> list[Times]:
     """Return the times of a piece's words in the line's sound."""
-    starts, ends = _char_times(piece)
+    starts, ends = ([time + lead_s for time in times] for times in _char_times(piece))
+    spans = [said_span(word, piece.text) for word in find_words(piece.text)]
+    following = [*(starts[first] for first, _ in spans[1:]), len(piece.path) / FRAME_RATE]
     times = []
-    for word in find_words(piece.text):
-        first, last = said_span(word, piece.text)
-        start, end = (max(0.0, time + lead_s) for time in (starts[first], ends[last - 1]))
-        start, end = without_quiet(start, end, piece.quiet)
+    for (first, last), until in zip(spans, following, strict=True):
+        start, end = max(0.0, starts[first]), max(0.0, ends[last - 1])
+        # The head looks at a comma while the word before it still sounds.
+        pause = next((begin for begin, behind in piece.quiet if behind > end), until)
+        start, end = without_quiet(start, max(end, pause) if pause < until else end, piece.quiet)
         times.append((start + piece.start_s, end + piece.start_s))
     return times
 
@@ -177,9 +181,7 @@ def _char_times(piece: PiecePath) -> tuple[list[float], list[float]]:
 
     Characters share the time of their token, as Chinese ones do. A token is spoken until the next one is.
     """
-    edges = (
-        np.searchsorted(np.asarray(piece.path, dtype=np.int64), np.arange(len(piece.tokens) + 1)) / FRAME_RATE
-    )
+    edges = _token_edges(piece.path, len(piece.tokens)) / FRAME_RATE
     starts, ends = [-1.0] * len(piece.text), [-1.0] * len(piece.text)
     for (first, last), (begin, end) in zip(piece.tokens, pairwise(edges.tolist()), strict=True):
         chars = [index for index in range(first, last) if not piece.text[index].isspace()]
@@ -188,6 +190,24 @@ def _char_times(piece: PiecePath) -> tuple[list[float], list[float]]:
                 starts[index] = begin + (end - begin) * number / len(chars)
             ends[index] = begin + (end - begin) * (number + 1) / len(chars)
     return _filled(starts), _filled(ends)
+
+
+def _token_edges(path: Sequence[int], count: int) -> np.ndarray:
+    """Return the frames in which the tokens begin, and in which the last one ends, float64 ``[count + 1]``.
+
+    A token that a step of the path passes over was spoken within a frame: it gets a part of those beside it.
+    """
+    edges = np.searchsorted(np.asarray(path, dtype=np.int64), np.arange(count + 1)).astype(np.float64)
+    frames = np.diff(edges)
+    for before, after in pairwise(np.flatnonzero(frames).tolist()):
+        if 1 < after - before <= WIDEST:
+            begin, end = edges[before + 1] - _lent(frames[before]), edges[after] + _lent(frames[after])
+            edges[before + 1 : after + 1] = np.linspace(begin, end, after - before)
+    return edges
+
+
+def _lent(frames: float) -> float:
+    return min(0.5, frames / 4)
 
 
 def _filled(times: Iterable[float]) -> list[float]:

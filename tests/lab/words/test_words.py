@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import random
 
 import numpy as np
 import pytest
@@ -16,10 +17,11 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from lab.random_checkpoint import write_checkpoint
 from lab.words.__main__ import Bench, parse
 from lab.words.faults import Judged, how_heard, summarise_faults
+from lab.words.forced import KINDS, VOICES, change, forced_lines, unchanged_lines
 from lab.words.heard import HeardWord, hear_line
 from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
 from lab.words.record import Asked, Head, Recorded, record
-from lab.words.times import after_quiet, start_errors, summarise_times
+from lab.words.times import Errors, summarise_times, time_errors
 from lab.words.tokens import said_tokens
 
 RATE, FRAMES = 24000, 9
@@ -109,19 +111,17 @@ def test_words_are_found_in_tokens_without_their_punctuation() -> None:
     assert said_tokens(Words(), "One two. Three.") == [(0, 1), (1, 2), (3, 4)]
 
 
-def test_a_start_in_a_pause_counts_from_its_end() -> None:
-    wave = np.concatenate([np.full(RATE, level, dtype=np.float32) for level in (0.5, 0.0, 0.5, 0.0)])
-    assert after_quiet([0.3, 1.2, 2.5, 3.5], wave, RATE) == [0.3, 2.0, 2.5, 3.5]
-
-
-def test_starts_are_compared_where_all_words_were_heard() -> None:
+def test_times_are_compared_where_all_words_were_heard() -> None:
     line = spoken([0, 0, 0, 1, 1, 2])
-    late, without = start_errors([line, line], Ear("one two one two").hear(line.waveform, RATE), Words())
-    assert np.allclose(late, [0.1 - 0.24, 0.2 - 0.48, 0.3 - 0.72]) and without == 0
-    assert start_errors([line], Ear("one too").hear(line.waveform, RATE), Words()) is None
-    figures = summarise_times([(np.array([0.1, -0.3, 0.1]), 1), None])
+    errors = time_errors([line, line], Ear("one two one two").hear(line.waveform, RATE), Words())
+    assert errors is not None and errors.without_time == 0
+    assert np.allclose(errors.starts, [0.1 - 0.24, 0.2 - 0.48, 0.3 - 0.72])
+    assert np.allclose(errors.ends, [0.2 - 0.4, 0.4 - 0.88])
+    assert time_errors([line], Ear("one too").hear(line.waveform, RATE), Words()) is None
+    figures = summarise_times([Errors(np.array([0.1, -0.3, 0.1]), np.array([0.05]), 1), None])
     assert (figures["spoken"], figures["compared"], figures["words"], figures["without_time"]) == (2, 1, 3, 1)
     assert (figures["lead_ms"], figures["median_ms"], figures["near_percent"]) == (100, 100, 66.67)
+    assert (figures["ends"], figures["end_late_ms"], figures["end_p95_ms"]) == (1, 50, 50)
     with pytest.raises(ValueError, match="no line was heard"):
         summarise_times([None])
 
@@ -152,6 +152,18 @@ def test_a_row_counts_alarms_and_what_was_found() -> None:
     assert [figures[name] for name in ("spoken", "right", "alarms", "broken", "found", "other", "skipped")] == [
         4, 2, 1, 1, 1, 1, 3,
     ]  # fmt: skip
+
+
+def test_forced_faults_change_some_words_of_a_sentence_and_parts_share_no_voice(model, voices) -> None:
+    text, more = "one two three four five six seven eight.", ["nine", "ten", "eleven", "twelve"]
+    for kind, words in zip(KINDS, (6, 10, 10, 6), strict=True):
+        changed = change(text, kind, 2, more, random.Random(1)).split()
+        assert len(changed) == words and changed[0] == "one" and changed[-1].endswith(".")
+    own = [*voices.values()] * 4
+    lines = list(forced_lines("held_out", own, 1))
+    assert len(lines) == 12 and all(asked.text != text for _, asked, text in lines)
+    assert all(asked.text == text for _, asked, text in unchanged_lines("held_out", own, 5))
+    assert not set.intersection(*map(set, VOICES.values()))
 
 
 def test_development_and_held_out_lines_have_nothing_in_common(model, voices) -> None:

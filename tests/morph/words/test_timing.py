@@ -71,17 +71,28 @@ def test_the_heads_lead_moves_words_within_the_sound() -> None:
     assert in_frames(line_words("One two", [said], 0.8, lead_s=-0.04)) == [("One", 0, 4.5), ("two", 4.5, 9.5)]
 
 
-def test_words_that_are_skipped_or_not_spoken_have_no_length() -> None:
-    skipped = PiecePath("One two three", ((0, 3), (3, 7), (7, 13)), (0, 0, 2, 2))
-    assert in_frames(line_words("One two three", [skipped], 1)) == [
-        ("One", 0, 2),
-        ("two", 2, 2),
-        ("three", 2, 4),
-    ]
+def test_a_word_that_no_frame_belongs_to_has_a_part_of_those_beside_it() -> None:
+    short = PiecePath("One a three", ((0, 3), (3, 5), (5, 11)), (0, 0, 2, 2, 2, 2))
+    words = line_words("One a three", [short], 1)
+    assert in_frames(words) == [("One", 0, 1.5), ("a", 1.5, 2.5), ("three", 2.5, 6)]
+
+
+def test_words_that_a_path_jumps_over_or_that_are_not_spoken_have_no_length() -> None:
+    tokens = tuple((2 * index, 2 * index + 1) for index in range(7))
+    words = in_frames(line_words("a b c d e f g", [PiecePath("a b c d e f g", tokens, (0, 0, 6, 6))], 1))
+    assert words == [("a", 0, 2), *((word, 2, 2) for word in "bcdef"), ("g", 2, 4)]
     cut = piece("Two three", {}, start_s=0.16)
     words = line_words("1 a b Two three four five.", [cut], 1)
     assert in_frames(words)[-2:] == [("four", 4, 4), ("five.", 4, 4)]
     assert in_frames(line_words("One two", [], 1)) == [("One", 0, 0), ("two", 0, 0)]
+
+
+def test_a_word_before_a_pause_lasts_until_it_is_quiet() -> None:
+    frames = {"One": 3, ",": 5, "two": 3, ".": 5}
+    said = piece("One, two.", frames, quiet=((0.4, 0.6), (1.0, 1.28)))
+    assert in_frames(line_words("One, two.", [said], 1.28)) == [("One,", 0, 5), ("two.", 8, 12.5)]
+    said = piece("One, two.", frames, quiet=((0.2, 0.6),))  # it is quiet before the comma
+    assert in_frames(line_words("One, two.", [said], 1.28)) == [("One,", 0, 2.5), ("two.", 8, 11)]
 
 
 def test_chinese_characters_share_their_tokens_time() -> None:
