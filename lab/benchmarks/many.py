@@ -6,14 +6,14 @@
     python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # what Python takes of it
 
 Engine "shared" is what Render Script uses for several models in one process. The others are asked over loopback by the
-client of Remote Model: "server" is ``serve`` with one device, then with all of them in its process; "servers" is a
-``serve`` for each device, and "ray" is ``serve --ray`` with one replica, then with one for each device. There are
-``--in-flight`` lines for each: with twice the ``--batch-size`` rows, the next ones are there when many end together.
-``times_one`` is relative to the row of one device, ``server_cpu`` and ``client_cpu`` are seconds of a processor for an
-hour of sound; ``late_captures`` and their like are those of the table "server", the run that warms up included. Lines
-have 4 to 20 words and at most ``--frames`` frames; the models of "shared" never end a line before. Each row is the
-median of ``--repeats`` after a run that warms up. ``--simulated`` gives all but "ray" devices that only take time
-(``simulated.py``), ``--slower 10`` ten times as much of it: what a computer with few processors can follow.
+client of Remote Model: "server" is ``serve`` with one device, then with all of them in its process; "ray" is ``serve
+--ray`` with one replica, then with one for each device. There are ``--in-flight`` lines for each: with twice the
+``--batch-size`` rows, the next ones are there when many end together. ``times_one`` is relative to the row of one
+device, ``server_cpu`` and ``client_cpu`` are seconds of a processor for an hour of sound; ``late_captures`` and their
+like are those of the table "server", the run that warms up included. Lines have 4 to 20 words and at most ``--frames``
+frames; the models of "shared" never end a line before. Each row is the median of ``--repeats`` after a run that warms
+up. ``--simulated`` gives all but "ray" devices that only take time (``simulated.py``), ``--slower 10`` ten times as
+much of it: what a computer with few processors can follow.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -63,7 +62,7 @@ WORDS = (4, 20)
 PROCESS_CPU = "process_cpu_seconds_total"
 PATIENCE_S = 900  # until a server is ready
 SEQ_GROUPS = 5
-SHARED, SERVER, SERVERS, RAY = "shared", "server", "servers", "ray"
+SHARED, SERVER, RAY = "shared", "server", "ray"
 HOUR_S = 3600.0
 SIMULATED = Times(frame=0.0021)  # of 64 lines at SEQ_GROUPS on an H200 (table "batches")
 
@@ -119,35 +118,24 @@ def measure_server(
     options: argparse.Namespace,
     checkpoint: Path,
     model: Model,
-    devices: Sequence[Sequence[str]],
+    devices: Sequence[str],
 ) -> Measured:
-    """Measure servers with these devices, as one."""
+    """Measure one server with these devices."""
     words = server_words(options, checkpoint)
     if options.simulated:
         words += ["--engine", "graph", "--frame", SIMULATED.frame, "--slower", options.slower]
     module = "lab.benchmarks.simulated" if options.simulated else "serve"
-    with ExitStack() as stack:
-        own = [
-            stack.enter_context(started([*map(str, words), "--devices", *some], module))[0]
-            for some in devices
-        ]
-        facts = ask_server(Server(SERVER, own[0], others=tuple(own[1:])))
-        with RemoteSpeaks(facts, in_flight=options.in_flight * sum(map(len, devices))) as speaks:
-            before, client_s = _sum_metrics(own), time.process_time()
+    with started([*map(str, words), "--devices", *devices], module) as (address, *_):
+        facts = ask_server(Server(SERVER, address))
+        with RemoteSpeaks(facts, in_flight=options.in_flight * len(devices)) as speaks:
+            before, client_s = read_metrics(address), time.process_time()
             generate = generate_options(model, options)
             made = measure(partial(speak_lines, speaks, lines, generate), options.repeats)
-            after, client_s = _sum_metrics(own), time.process_time() - client_s
+            after, client_s = read_metrics(address), time.process_time() - client_s
     hours = FRAME_S * sum(made.frames) * (1 + options.repeats) / HOUR_S
     server_s = after.get(PROCESS_CPU, 0.0) - before.get(PROCESS_CPU, 0.0)
     used = {"server_cpu": server_s / hours, "client_cpu": client_s / hours}
     return replace(made, details={**used, **slow_moments_of(before, after)})
-
-
-def _sum_metrics(addresses: Sequence[str]) -> Counter[str]:
-    total = Counter[str]()
-    for address in addresses:
-        total.update(read_metrics(address))
-    return total
 
 
 def server_words(options: argparse.Namespace, checkpoint: Path) -> list[object]:
@@ -215,7 +203,7 @@ def rows_of(
         make_row(
             setting, options, model, one.ms, one.frames,
             devices=count, lines=options.lines, times_one=speed(one) / speed(measured[0]),
-            **one.details, **({"in_flight": count * options.in_flight} if engine in (SERVER, SERVERS, RAY) else {}),
+            **one.details, **({"in_flight": count * options.in_flight} if engine in (SERVER, RAY) else {}),
         )
         for one, count in zip(measured, (1, len(options.devices)), strict=False)
     ]  # fmt: skip
@@ -234,7 +222,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table.add_argument("--lines", type=int, default=512)
     table.add_argument("--batch-size", type=int, default=64)
     table.add_argument("--in-flight", type=int, help="of servers, for each; default: twice the --batch-size")
-    table.add_argument("--engines", nargs="+", choices=(SHARED, SERVER, SERVERS, RAY), default=[SHARED])
+    table.add_argument("--engines", nargs="+", choices=(SHARED, SERVER, RAY), default=[SHARED])
     add_simulated(table)
     table.add_argument(
         "--slower", type=float, default=1.0, help="of --simulated: how many times as long the device takes"
@@ -262,14 +250,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rows += rows_of("simulated" if options.simulated else SHARED, shared, options, models[0])
             keep(rows, options, models[0])
         path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
-        devices, served = options.devices, list[Measured]()
-        serve = partial(measure_server, lines, options, path, models[0])
-        for engine, groups in ((SERVER, [devices]), (SERVERS, [[one] for one in devices])):
-            if engine in options.engines:
-                served = served[:1] or [serve([devices[:1]])]  # of one device it is the same
-                served += [serve(groups)] if len(devices) > 1 else []
-                rows += rows_of(engine, served, options, models[0])
-                keep(rows, options, models[0])
+        if SERVER in options.engines:
+            counts = sorted({1, len(models)})
+            served = [
+                measure_server(lines, options, path, models[0], options.devices[:count]) for count in counts
+            ]
+            rows += rows_of(SERVER, served, options, models[0])
+            keep(rows, options, models[0])
         if RAY in options.engines:
             ray: list[Measured] = []
             for one in measure_ray(lines, options, path, models[0]):

@@ -97,7 +97,6 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="let a speech server speak: its name in MORPH_TTS_SERVERS, or http://HOST:PORT; its key is in the "
         "environment (MORPH_TTS_KEY_NAME, MORPH_TTS_KEY_SERVER for an address); --batch-size lines are in flight; "
-        "several servers with the same checkpoint share the lines: their addresses in quotes, with spaces between; "
         "none: the checkpoint on this computer",
     )
     agreed = "those whose cloned voices are sent to the server have agreed to that"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
 from concurrent import futures
 from contextlib import closing
 
 from .connection import Answer, Connection, Hearer, connect
-from .facts import ServerFacts, together
+from .facts import ServerFacts
 from .failure import Failure
 from .loop import LoopThread
 from .payload import Job, uploaded_name
@@ -53,42 +54,19 @@ def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attem
 
 
 async def ask(server: Server, attempts: int = 1) -> ServerFacts:
-    """Return what a server says of itself, also one that starts only now; ``Failure`` if it does not.
-
-    Of several, those that can be reached; the log has a line for each of the others.
-    """
-    attempt = 1
-    while True:
-        there, failures = await _ask_each(server)
-        if there or attempt >= attempts or failures[0].remedy.listens:
-            break
-        if attempt == TOLD_AT:
-            log.warning(WAITING, failures[0], "a few seconds")
-        await asyncio.sleep(wait_s(attempt, failures[0]))
-        attempt += 1
-    if not there:
-        raise failures[0]
-    for error in failures:
-        log.warning("%s; its lines are spoken by the others", error)
-    try:
-        return together(there)
-    except ValueError as error:
-        fix = "start the same checkpoint and version there, with the same options"
-        raise Failure(server, f"cannot share lines ({error}): {fix}") from error
-
-
-async def _ask_each(server: Server) -> tuple[list[ServerFacts], list[Failure]]:
-    """Return what the servers at its addresses say, and the failures of those that could be asked later."""
-    there, failures = list[ServerFacts](), list[Failure]()
-    for one in server.each:
+    """Return what a server says of itself, also one that is just starting; ``Failure`` if it does not answer."""
+    for attempt in itertools.count(1):
         try:
-            async with connect(one) as connection:
-                there.append(await connection.ask())
+            async with connect(server) as connection:
+                return await connection.ask()
         except Failure as error:
-            if not error.remedy.again:
+            if attempt >= attempts or not error.remedy.again or error.remedy.listens:
                 raise
-            failures.append(error)
-    return there, failures
+            if attempt == TOLD_AT:
+                log.warning(WAITING, error, "a few seconds")
+            wait = wait_s(attempt, error)
+        await asyncio.sleep(wait)
+    raise AssertionError("the last attempt returns or raises")
 
 
 class Attempts:
@@ -96,11 +74,10 @@ class Attempts:
 
     Args:
         connection: to the server.
-        is_alone: whether it is waited for while nobody listens there, as no other one speaks its lines.
     """
 
-    def __init__(self, connection: Connection, is_alone: Callable[[], bool]):
-        self._connection, self._is_alone = connection, is_alone
+    def __init__(self, connection: Connection):
+        self._connection = connection
         self._uploads: dict[str, asyncio.Task[None]] = {}
         self._is_waited_for = False
 
@@ -135,7 +112,7 @@ class Attempts:
         if error.remedy.upload and job.upload is not None:
             self._uploads.pop(uploaded_name(job.upload), None)
             return True
-        return error.remedy.again and (self._is_alone() or not error.remedy.ends_all)
+        return error.remedy.again
 
     def _say_waiting(self, error: Failure) -> None:
         """Log once that the server is waited for, however many lines wait."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .servers import Server
@@ -21,11 +21,6 @@ MOST_WIDTH = 10**6  # numbers of a speaker embedding
 PUBLISHED_LANGUAGES = (
     *("auto", "chinese", "english", "japanese", "korean", "german"),
     *("french", "russian", "portuguese", "spanish", "italian"),
-)
-# What servers have in common whose lines are those of one.
-ALIKE = (
-    *("engine", "model", "kind", "size", "width", "languages", "sample_rate"),
-    *("takes_seed", "takes_interval", "sends_parts", "follows_instructions", "tells_words"),
 )
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
@@ -50,7 +45,6 @@ class ServerFacts:
         most_lines: how many requests it takes at once.
         follows_instructions: whether its checkpoint does; ours ignores them otherwise.
         tells_words: whether answers may say when each word is heard.
-        most_each: where it has several addresses, how many requests are taken at once at each: ``most_lines`` together.
     """
 
     server: Server
@@ -69,7 +63,6 @@ class ServerFacts:
     most_lines: int = MOST_LINES
     follows_instructions: bool = True
     tells_words: bool = False
-    most_each: tuple[int, ...] = ()
 
     @property
     def is_ours(self) -> bool:
@@ -114,33 +107,6 @@ def read_facts(
     fingerprint = hashlib.sha256(f"{server.url} {engine} {model}".encode()).hexdigest()
     takes_seed = engine == VLLM_OMNI or SEED in speech_fields(schema)
     return ServerFacts(server, engine, model, names, fingerprint=fingerprint, takes_seed=takes_seed)
-
-
-def together(each: Sequence[ServerFacts]) -> ServerFacts:
-    """Return what servers say, each at one address, that are to share lines, as what one says that has all addresses.
-
-    Raises:
-        ValueError: for servers that differ in more than their voices, and how many lines they take.
-    """
-    first, *others = each
-    if not others:
-        return first
-    for other in others:
-        for name in ALIKE:
-            one, another = getattr(first, name), getattr(other, name)
-            if one != another:
-                raise ValueError(
-                    f"{name} is {one!r:.60} at {first.server.url} and {another!r:.60} at {other.server.url}"
-                )
-    voices = tuple(name for name in first.voices if all(name in other.voices for other in others))
-    most, prints = tuple(one.most_lines for one in each), [one.fingerprint for one in each]
-    fingerprint = first.fingerprint
-    if len(set(prints)) > 1:  # GPUs of several kinds, which round differently: kept lines are of all of them
-        fingerprint = hashlib.sha256(" ".join(prints).encode()).hexdigest() if all(prints) else ""
-    server = replace(first.server, others=tuple(other.server.url for other in others))
-    return replace(
-        first, server=server, voices=voices, fingerprint=fingerprint, most_lines=sum(most), most_each=most
-    )
 
 
 def _our_facts(server: Server, names: tuple[str, ...], status: Fields) -> ServerFacts:

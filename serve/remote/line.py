@@ -115,8 +115,8 @@ class RemoteLine:
         sound = np.concatenate([np.zeros(0, dtype=np.float32), *self._sound])
         self.finish(self.spoken(Answer(sound, self.job.sample_rate, told), 1))
 
-    def spoken(self, answer: Answer, take: int, device: str = "") -> Spoken:
-        """Return an answer as the line; ``device``: see ``LineReport``."""
+    def spoken(self, answer: Answer, take: int) -> Spoken:
+        """Return an answer as the line."""
         line, told = self.job.line, answer.told
         waveform, rate = answer.waveform, answer.sample_rate
         text = str(line.text)
@@ -133,7 +133,6 @@ class RemoteLine:
             takes=take,
             notes=told.notes,
             readings=readings,
-            device=device,
         )
         words = shown_words(text, readings, told.words)
         return Spoken(waveform, rate, report, engine=" · ".join(told.made_by), words=words)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-SERVERS_VARIABLE = "MORPH_TTS_SERVERS"  # name=address, separated by commas; a name may have several addresses
+log = logging.getLogger(__name__)
+
+SERVERS_VARIABLE = "MORPH_TTS_SERVERS"  # name=address, separated by commas
 KEY_PREFIX = "MORPH_TTS_KEY_"  # and the server's name in capitals, other characters as _
 NAMELESS = "server"  # what one is called that was given by its address
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}")
@@ -16,13 +19,12 @@ EXAMPLE = f"{SERVERS_VARIABLE}=studio=http://192.168.1.20:8765"
 
 @dataclass(frozen=True)
 class Server:
-    """A speech server, or several that speak the same lines.
+    """A speech server.
 
     Args:
         name: what people call it.
         url: its address, without a slash at the end and without ``/v1``.
         key: sent as ``Authorization: Bearer KEY``; "" for none. It is in no report, log or message.
-        others: the addresses of the others, where there are several.
 
     Raises:
         ValueError: for a name or an address that cannot be used.
@@ -31,14 +33,13 @@ class Server:
     name: str
     url: str
     key: str = field(default="", repr=False)
-    others: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise ValueError(
                 f"a server's name is {self.name[:40]!r}: use 1 to 40 letters, digits, spaces and . _ -"
             )
-        if not all(map(is_address, (self.url, *self.others))):
+        if not is_address(self.url):
             raise ValueError(
                 f"the address of server {self.name} is not http://HOST:PORT or https://HOST, with a port from 1 to "
                 f"65535: correct it, in {SERVERS_VARIABLE} if it is listed there"
@@ -48,13 +49,7 @@ class Server:
 
     def __str__(self) -> str:
         """What messages and reports say, after the word "server"."""
-        where = f"{self.url} and {len(self.others)} more" if self.others else self.url
-        return where if self.name == NAMELESS else f"{self.name} ({where})"
-
-    @property
-    def each(self) -> tuple[Server, ...]:
-        """The servers at its addresses, one by one."""
-        return tuple(replace(self, url=url, others=()) for url in (self.url, *self.others))
+        return self.url if self.name == NAMELESS else f"{self.name} ({self.url})"
 
 
 def is_address(url: str) -> bool:
@@ -93,13 +88,19 @@ def listed_servers() -> dict[str, Server]:
 
 
 def server_at(name: str, addresses: str) -> Server:
-    """Return a server by its address, or several by theirs with spaces between, with the key of this name.
+    """Return a server by its address, with the key of this name. Only the first of several addresses is used.
 
     Raises:
         ValueError: for a name or an address that cannot be used.
     """
-    first, *others = dict.fromkeys(map(plain_address, addresses.split() or [""]))
-    return Server(name, first, os.environ.get(key_variable(name), "").strip(), tuple(others))
+    first, *others = addresses.split() or [""]
+    if others:
+        log.warning(
+            "server %s has %d addresses: only the first is used; put a load balancer before them (docs/many-gpus.md)",
+            name,
+            1 + len(others),
+        )
+    return Server(name, plain_address(first), os.environ.get(key_variable(name), "").strip())
 
 
 def plain_address(url: str) -> str:

@@ -17,53 +17,48 @@ from ...morph.batch.queue import BatchClosed
 from ...morph.batch.speech import Delivery, Speech
 from ...morph.options import AUTO_ROWS, GenerateOptions
 from ...morph.speech.lines import Line, Spoken
-from ...morph.speech.report import compose, devices_of, engines_of
+from ...morph.speech.report import compose, engines_of
 from ...morph.speech.takes import may_improve
 from ...morph.words.timing import WordTime, retime_words
+from .attempts import Attempts
 from .connection import connect
 from .facts import PUBLISHED_LANGUAGES, ServerFacts
 from .failure import Failure
 from .line import RemoteLine, rank
 from .loop import LoopBell, LoopThread
 from .payload import Job, make_job
-from .places import Places
 
 # Of all lines in flight together, where nobody hears them yet: their events are for the progress.
 UNHEARD_EVENTS_A_S = 8
 SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server takes no longer one
 
 
-IN_FLIGHT = 64  # at an address: a GPU's batch is large by then, and a server has room for others
+IN_FLIGHT = 64  # a GPU's batch is large by then, and a server has room for others
 
 
 class RemoteSpeaks:
-    """Speaks lines at one server, or at several that share them. Use it in a ``with``: leaving it ends its thread.
+    """Speaks lines at one server. Use it in a ``with``: leaving it ends its thread, and what is still spoken.
 
-    What is still spoken ends then too. A server that is gone leaves its lines to the others; the last one ends them
-    all with ``ServerGone``. Any other failure ends its line with a ConnectionError.
+    A server that is gone ends all lines with ``ServerGone``. Any other failure ends its line with a ConnectionError.
     Chunks are of a line's first take, and their codes are zeros: a server sends none.
 
     Args:
         facts: of the server.
         consent: whether those whose voices are sent have agreed.
         in_flight: how many lines are spoken at a time, beside those whose readers are slow; fewer if the server
-            takes fewer. ``AUTO_ROWS``: 64 for each address.
+            takes fewer. ``AUTO_ROWS``: 64.
     """
 
     def __init__(self, facts: ServerFacts, consent: bool = False, in_flight: int = AUTO_ROWS):
         self.facts, self.consent = facts, consent
-        each = facts.most_each or (facts.most_lines,)
-        self.in_flight = min(in_flight or IN_FLIGHT * len(each), facts.most_lines)
+        self.in_flight = min(in_flight or IN_FLIGHT, facts.most_lines)
         self._closing, self._is_closed = threading.Lock(), False
         self._numbers = itertools.count()
         self._waiting: list[tuple[int, int, RemoteLine]] = []  # a heap
         self._running: dict[RemoteLine, asyncio.Task[Spoken]] = {}
         self._thread, self._open = LoopThread(), AsyncExitStack()
-        connections = [
-            self._thread.run(self._open.enter_async_context(connect(server, most))).result()
-            for server, most in zip(facts.server.each, each, strict=True)
-        ]
-        self._places = Places(list(zip(connections, each, strict=True)))
+        connection = connect(facts.server, facts.most_lines)
+        self._attempts = Attempts(self._thread.run(self._open.enter_async_context(connection)).result())
 
     @property
     def name(self) -> str:
@@ -128,7 +123,7 @@ class RemoteSpeaks:
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         flight = f"server {self.facts}, up to {self.in_flight} lines in flight"
-        return compose(spoken, elapsed_s, [*engines_of(spoken), flight, *devices_of(spoken)])
+        return compose(spoken, elapsed_s, [*engines_of(spoken), flight])
 
     def close(self) -> None:
         """End all lines, and wait for the thread's end."""
@@ -175,7 +170,6 @@ class RemoteSpeaks:
         while self._waiting and self._has_place:
             line = heapq.heappop(self._waiting)[2]
             if not line.speech.ended:
-                self._places.take(line)
                 task = self._thread.loop.create_task(self._best_take(line))
                 self._running[line] = task
                 task.add_done_callback(partial(self._done, line))
@@ -183,7 +177,7 @@ class RemoteSpeaks:
     @property
     def _has_place(self) -> bool:
         wanted = sum(not line.speech.is_full for line in self._running)
-        return wanted < self.in_flight and self._places.has_room
+        return wanted < self.in_flight and len(self._running) < self.facts.most_lines
 
     def _look(self, line: RemoteLine) -> None:
         line.look()
@@ -194,7 +188,6 @@ class RemoteSpeaks:
 
     def _done(self, line: RemoteLine, task: asyncio.Task[Spoken]) -> None:
         del self._running[line]
-        self._places.free(line)
         if task.cancelled():
             line.stop()
         elif (error := task.exception()) is None:
@@ -212,7 +205,7 @@ class RemoteSpeaks:
         for take in range(1, retries + 2):
             job = self._job(line, take).with_seed(seed)
             try:
-                answer = await self._places.speak(line, job, partial(line.listen, take))
+                answer = await self._attempts.speak(job, partial(line.listen, take))
             except Failure as error:
                 if best is None and (take > retries or not error.remedy.new_seed):
                     raise
@@ -220,7 +213,7 @@ class RemoteSpeaks:
                     break
                 seed += 1
                 continue
-            made = line.spoken(answer, take, self._places.name(line))
+            made = line.spoken(answer, take)
             kept = made if best is None or rank(made) < rank(best) else best
             best = replace(kept, report=replace(kept.report, takes=take))
             if not may_improve(made.report.ended, line.speech.options.sampling):

@@ -146,7 +146,7 @@ def ask(word: str) -> ServerFacts:
 
 
 def named_server(word: str) -> Server:
-    """Return a server by its address, several by theirs with spaces between, or by a name in the environment.
+    """Return a server by its address, or by a name in the environment.
 
     Its key is in the environment too: ``MORPH_TTS_KEY_NAME``, or ``MORPH_TTS_KEY_SERVER`` for an address.
 
