@@ -29,8 +29,10 @@ COMMANDS = {
     "dub": "speak an SRT or WebVTT file: each caption at its time; lists those that do not fit",
     "sweep": "speak one line at several SEQ_GROUPS, with their speed",
     "serve": "start the speech server",
-    "check": "test your checkpoint on your device, and write a report for an issue",
-    "bench": "measure the speed on your device",
+}
+MOVED = {
+    "check": "run `python -m lab.check` in a clone of the repository",
+    "bench": "use sweep, which measures the speed at each SEQ_GROUPS",
 }
 DEFAULT = "speak"  # where the first word is no command, it is the text
 HERE = "--here"
@@ -57,10 +59,15 @@ def main(
     open_missing_streams()
     words = list(sys.argv[1:] if words is None else words)
     console = Console(program, sys.stdout, sys.stderr)
+    return finish(console, lambda: _run(words, console, None if HERE in words else elsewhere))
+
+
+def finish(console: Console, run: Callable[[], int]) -> int:
+    """Run a program to its end; return its exit code. An error that its user can mend becomes one sentence."""
     try:
         with contextlib.ExitStack() as end:
             end.callback(console.out.flush)  # what ``--help`` has printed, while errors can still be told
-            return _run(words, console, None if HERE in words else elsewhere)
+            return run()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -70,7 +77,7 @@ def main(
         if (explained := explain(error)) is None:
             raise
         code, sentence = explained
-        console.note(f"{program}: {sentence}")
+        console.note(f"{console.program}: {sentence}")
         if isinstance(error, OSError):
             console.forget_stdout()  # which may be what cannot be written
         return code
@@ -144,6 +151,8 @@ def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | N
     if not given or given[0] in ("-h", "--help", "help", "--version"):
         return None, given
     if given[0] not in COMMANDS:
+        if given[0] in MOVED:
+            raise ValueError(f"command {given[0]} has been removed: {MOVED[given[0]]}")
         if (command := meant(given[0], COMMANDS)) is not None:
             raise ValueError(
                 f"unknown command {given[0]!r}: did you mean {command}? To speak the word, type {program} {DEFAULT} "

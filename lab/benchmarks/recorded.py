@@ -31,7 +31,6 @@ from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import ScriptRequest
 from qwen3_tts_morph.morph.script.scene import stream_script
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport
-from qwen3_tts_morph.morph.study.parity import level_above
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.recording import read_recording
@@ -39,6 +38,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from pack import ROOT
 
+from ..check.parity import level_above
 from ..random_checkpoint import KINDS, write_checkpoint
 from .origin import find_commit
 

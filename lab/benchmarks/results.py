@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from qwen3_tts_morph.morph.runtime.processor import processor_name
 
 from pack import ROOT
 
+from ..processor import processor_name
 from .origin import RESULTS, Origin
 
 FOLDER = ROOT / RESULTS

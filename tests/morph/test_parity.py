@@ -11,11 +11,11 @@ from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
-from qwen3_tts_morph.morph.study.parity import upstream_settings
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 
+from lab.check.parity import upstream_settings
 from tests.morph.attached import attached
 from tests.morph.decoding import line_requests, one_stream
 from tests.morph.pairwise import pairwise

@@ -1,7 +1,7 @@
 """Upstream's ``generate`` on newer versions of transformers: it computes there what it computes on 4.57.
 
-The pack's own engines call upstream's layers without ``generate``; the comparisons with upstream (``study/parity.py``,
-the tests) call it.
+The pack's own engines call upstream's layers without ``generate``; the comparisons with upstream (``lab/check``, the
+tests) call it.
 """
 
 from __future__ import annotations

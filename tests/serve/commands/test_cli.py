@@ -42,7 +42,6 @@ def test_a_first_word_that_is_no_command_is_the_text(
         (["voice", "list"], "voices"),
         (["speek", "Hello."], "speak"),
         (["--here", "Speak", "Hello."], "speak"),
-        (["chekc", "--checkpoint", "mine"], "check"),
         (["srve"], "serve"),
     ],
 )
@@ -203,3 +202,9 @@ def test_the_package_runs_from_the_packs_folder(package: str) -> None:
         env={**os.environ, "PYTHONPATH": ""},
     )
     assert done.returncode == 0 and "commands:" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("word", "fix"), [("check", "python -m lab.check"), ("bench", "use sweep")])
+def test_a_removed_command_says_what_to_use(run: Callable, word: str, fix: str) -> None:
+    done = run(word, "--checkpoint", "mine")
+    assert done.code == 2 and f"command {word} has been removed" in done.err and fix in done.err

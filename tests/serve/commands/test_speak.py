@@ -79,8 +79,6 @@ def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_load
         ("speak", "{}"),
         ("speak", "{}", "--out", "-"),
         ("sweep", "{}"),
-        ("bench", "{}"),
-        ("check", "--text", "{}"),
         ("voices", "preview", "Ryan", "--text", "{}"),
     ],
 )

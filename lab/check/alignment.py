@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from ..decode.follower import turn
-from ..model.model import Model
-from ..model.rope import RopeTable
-from ..options import GenerateOptions
-from ..speech.lines import Line
-from ..speech.pieces import LinePieces
-from ..synthesizer import Synthesizer
-from ..voice.prompt import Prompt, PromptBuilder, embed_frames
+from qwen3_tts_morph.morph.decode.follower import turn
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.model.rope import RopeTable
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.pieces import LinePieces
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder, embed_frames
 
 TAKES = 3  # of the line, each with its own seed
 SURE = 0.85  # of the frames are on one way through the text: trained heads have more, others less than half

@@ -10,12 +10,12 @@ import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.study import alignment
-from qwen3_tts_morph.morph.study.alignment import score_heads, through
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
 
+from lab.check import alignment
+from lab.check.alignment import score_heads, through
 from tests.morph.test_alignment import attentions
 
 OPTIONS = GenerateOptions(1, Sampling(max_new_tokens=31))

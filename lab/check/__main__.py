@@ -1,4 +1,6 @@
-"""``check``: test a checkpoint on this device, and write a report for an issue.
+"""Test a checkpoint on this device, and write a report for an issue.
+
+    python -m lab.check --checkpoint FOLDER
 
 Compared are our codes at 15 groups with upstream's, the kernels with torch operations where there is a GPU, and a
 stream with the complete line. The report names the checkpoint's folder, packages and devices, and nothing else of the
@@ -13,23 +15,34 @@ import json
 import logging
 import os
 import platform
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..terminal import arguments
-from ..terminal.console import Console
-from ..terminal.engine import load_synthesizer, read_reference
-from ..terminal.folders import pack_version
-from ..terminal.parser import examples
-from ..terminal.sound import write_whole
+import torch
+from qwen3_tts_morph.morph.batch.stream import render_lines
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions
+from qwen3_tts_morph.morph.runtime.errors import first_line
+from qwen3_tts_morph.morph.speech.lines import Line, check_line
+from qwen3_tts_morph.morph.speech.takes import is_silent
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.tested import installed
+from qwen3_tts_morph.serve.cli import finish
+from qwen3_tts_morph.serve.terminal import arguments
+from qwen3_tts_morph.serve.terminal.console import Console
+from qwen3_tts_morph.serve.terminal.engine import load_synthesizer, read_reference
+from qwen3_tts_morph.serve.terminal.folders import pack_version
+from qwen3_tts_morph.serve.terminal.parser import Parser
+from qwen3_tts_morph.serve.terminal.sound import write_whole
+
+from ..processor import processor_name
+from . import parity
+from .alignment import score_heads
+from .parity import CodeComparison, greedy, line_codes, without_tf32
 from .speed import TEXT, Speed, as_json, make_line, measure, memory, quietly, table
-
-if TYPE_CHECKING:
-    from ...morph.speech.lines import Line
-    from ...morph.study.parity import CodeComparison
-    from ...morph.synthesizer import Synthesizer
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +58,7 @@ PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "flash
 LEAST_DB = {"float32": 80.0}
 LEAST_DB_OTHERWISE = 10.0
 FRAMES = 50
-EPILOG = examples("", "--checkpoint FOLDER --device cuda --out report.md")
+PROGRAM = "python -m lab.check"
 OK, FAILED, NOT_RUN, DIFFERS = "ok", "FAILED", "not run", "differs"
 
 
@@ -125,9 +138,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 def find_alignment(synthesizer: Synthesizer, line: Line, console: Console) -> int:
     """Say which head follows the text; its line for morph.json goes to stdout."""
-    from ...morph.options import GenerateOptions
-    from ...morph.study.alignment import score_heads
-
     with quietly():
         best, *others = score_heads(synthesizer, line, GenerateOptions())
     for one in (best, *others[: SHOWN_HEADS - 1]):
@@ -141,8 +151,6 @@ def find_alignment(synthesizer: Synthesizer, line: Line, console: Console) -> in
 
 def run_test(what: str, test: Test, synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
     """Return what a test found; a test that breaks has failed, and its error is in the log and in the report."""
-    from ...morph.runtime.errors import first_line
-
     try:
         return Finding(what, *test(synthesizer, line, frames))
     except Exception as error:
@@ -152,25 +160,19 @@ def run_test(what: str, test: Test, synthesizer: Synthesizer, line: Line, frames
 
 def compare_codes(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Compare the eager engine at 15 groups with upstream, both over the loaded weights: they are equal."""
-    from ...morph.study.parity import compare_with_upstream
-
-    found = compare_with_upstream(synthesizer, line, frames)
+    found = parity.compare_with_upstream(synthesizer, line, frames)
     return OK if found.same else FAILED, _equal(found), asdict(found)
 
 
 def compare_graph(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Compare the graph engine with the eager one: it rounds differently, so that a frame may differ after a while."""
-    from ...morph.engine import Engine
-    from ...morph.options import PREDICTED_GROUPS, GenerateOptions
-    from ...morph.study.parity import compare_engines, greedy
-
     model = synthesizer.model
     options = GenerateOptions(PREDICTED_GROUPS, greedy(model, frames))
     if synthesizer.engine.choose(model).engine != "graph":
         return NOT_RUN, "the eager engine is in use", {}
     graph = Engine("graph")
     try:
-        found = compare_engines(model, line, options, (graph, Engine("eager")))
+        found = parity.compare_engines(model, line, options, (graph, Engine("eager")))
     finally:
         graph.free()
     return OK if found.same else DIFFERS, _equal(found), asdict(found)
@@ -178,17 +180,13 @@ def compare_graph(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 
 def compare_kernels(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Compare the Triton kernels with the torch operations that they replace; it fails if they cannot run."""
-    from ...morph.engine import Engine
-    from ...morph.options import GenerateOptions
-    from ...morph.study.parity import compare_engines, greedy
-
     model = synthesizer.model
     if model.device.type != "cuda":
         return NOT_RUN, "needs a GPU", {}
     options = GenerateOptions(sampling=greedy(model, frames))
     kernels, plain = Engine("graph"), Engine("graph", kernels=False)
     try:
-        found = compare_engines(model, line, options, (kernels, plain))
+        found = parity.compare_engines(model, line, options, (kernels, plain))
         fallbacks = [one.describe() for one in kernels.fallbacks(model, kernels.choose(model))]
     finally:
         kernels.free()
@@ -200,17 +198,13 @@ def compare_kernels(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 
 def compare_codec(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Compare the waveforms of the codec's kernels with upstream's codec, on the same codes."""
-    from ...morph.engine import Engine
-    from ...morph.options import GenerateOptions
-    from ...morph.study.parity import compare_codecs, greedy, line_codes, without_tf32
-
     model = synthesizer.model
     if model.device.type != "cuda":
         return NOT_RUN, "needs a GPU", {}
     engine, options = Engine("graph"), GenerateOptions(sampling=greedy(model, frames))
     try:
         with without_tf32():
-            decibels = compare_codecs(model, line_codes(model, line, options, engine), engine)
+            decibels = parity.compare_codecs(model, line_codes(model, line, options, engine), engine)
         fallbacks = [one.describe() for one in engine.fallbacks(model, engine.choose(model))]
     finally:
         engine.free()
@@ -221,11 +215,9 @@ def compare_codec(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 
 def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Compare a stream with the complete line."""
-    from ...morph.study.parity import compare_stream, without_tf32
-
     try:
         with without_tf32():
-            found = compare_stream(synthesizer, line, _settings(synthesizer, frames, 5))
+            found = parity.compare_stream(synthesizer, line, _settings(synthesizer, frames, 5))
     finally:
         synthesizer.free()  # graphs captured without TF32 are slower
     good, detail = _judge(synthesizer, found.decibels)
@@ -238,10 +230,6 @@ def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 
 def hear_line(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Look whether a line has any sound: all that is compared above may be equal, and silent."""
-    from ...morph.batch.stream import render_lines
-    from ...morph.options import PREDICTED_GROUPS
-    from ...morph.speech.takes import is_silent
-
     [spoken] = render_lines(synthesizer, [line], _settings(synthesizer, frames, PREDICTED_GROUPS))
     silent = is_silent(spoken.waveform, spoken.sample_rate)
     figures = {"seconds": round(spoken.report.seconds, 2), "ended": spoken.report.ended}
@@ -275,18 +263,12 @@ def _finite(value: float) -> float | None:
 
 
 def _settings(synthesizer: Synthesizer, frames: int, seq_groups: int) -> Any:
-    from dataclasses import replace
-
-    from ...morph.options import FRAME_RATE, GenerateOptions
-
     limited = replace(synthesizer.model.sampling, max_seconds=frames / FRAME_RATE)
     return GenerateOptions(seq_groups, limited, retries=0)
 
 
 def try_speeds(synthesizer: Synthesizer, line: Line, frames: int) -> tuple[list[Speed], list[Finding]]:
     """Return the speed at some settings; or none, and why: a report of a broken checkpoint is written too."""
-    from ...morph.runtime.errors import first_line
-
     try:
         return [
             measure(synthesizer, line, _settings(synthesizer, frames, groups), 3) for groups in SPEED_GROUPS
@@ -298,11 +280,6 @@ def try_speeds(synthesizer: Synthesizer, line: Line, frames: int) -> tuple[list[
 
 def describe_machine() -> dict[str, str]:
     """Return system, processor, GPU and packages."""
-    import torch
-
-    from ...morph.runtime.processor import processor_name
-    from ...morph.tested import installed
-
     found = {
         "pack": pack_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -358,3 +335,17 @@ class Report:
             "\n".join(about),
         ]
         return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Read the command line, test, and return the exit code."""
+    console = Console(PROGRAM, sys.stdout, sys.stderr)
+    parser = Parser(prog=PROGRAM, description=__doc__, conflict_handler="resolve")
+    add_arguments(parser)
+    options = parser.parse_args(words)
+    check(parser, options)
+    return finish(console, lambda: run(options, console))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,20 +10,19 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from ..batch.stream import render_lines, stream_line
-from ..checkpoint.qwen_tts import import_qwen_tts
-from ..decode.eager import decode
-from ..decode.guard import Guard
-from ..decode.request import LineRequest
-from ..engine import Choice, Engine
-from ..model.model import Model
-from ..model.threads import limit_threads
-from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
-from ..speech.lines import Line
-from ..synthesizer import Synthesizer
-from ..voice.prompt import build_prompt
-from ..voice.voice import Voice
+from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
+from qwen3_tts_morph.morph.decode.eager import decode
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.engine import Choice, Engine
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.model.threads import limit_threads
+from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 GREEDY = TokenSampling(do_sample=False)
 

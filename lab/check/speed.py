@@ -1,4 +1,4 @@
-"""Measure the speed of the engine as the user has loaded it."""
+"""The speed of the engine as the user has loaded it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..terminal.engine import make_voice
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ...morph.model.model import Model
-    from ...morph.options import GenerateOptions
-    from ...morph.speech.lines import Line
-    from ...morph.synthesizer import Synthesizer
-    from ...morph.voice.voice import Voice
+import numpy as np
+import torch
+from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.serve.terminal.engine import make_voice
 
 TEXT = "The sun had already set when the last visitors left the garden, and nobody spoke on the way home."
 TITLES = ("SEQ_GROUPS", "frames", "ms per frame", "RTF", "first samples, ms")
@@ -59,8 +59,6 @@ def quietly() -> Iterator[None]:
 
 def measure(synthesizer: Synthesizer, line: Line, options: GenerateOptions, repeats: int) -> Speed:
     """Return the speed of a line, after one run that warms up."""
-    from ...morph.batch.stream import render_lines
-
     render_lines(synthesizer, [line], options)
     times, spoken = [], []
     for _ in range(repeats):
@@ -80,8 +78,6 @@ def measure(synthesizer: Synthesizer, line: Line, options: GenerateOptions, repe
 
 def first_samples(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> float:
     """Return the seconds from the call to the first samples of a line's stream."""
-    from ...morph.batch.stream import stream_line
-
     began = time.perf_counter()
     with stream_line(synthesizer, line, options) as stream:
         for chunk in stream:
@@ -110,8 +106,6 @@ def make_line(
     model: Model, options: argparse.Namespace, recording: tuple[np.ndarray, int] | None, seed: int
 ) -> Line:
     """Return the line that is measured, in the voice that the options choose, or in some voice of the checkpoint."""
-    from ...morph.speech.lines import Line
-
     chosen = options.voice or options.speaker or recording or options.describe
     voice = make_voice(model, options, recording) if chosen else voice_for(model)
     return Line(options.text, voice, options.language, seed, options.instruct)
@@ -119,11 +113,6 @@ def make_line(
 
 def voice_for(model: Model) -> Voice:
     """Return some voice of a checkpoint of any kind; a Base checkpoint gets random numbers for an x-vector."""
-    import torch
-
-    from ...morph.voice.create import design_voice, preset_voice
-    from ...morph.voice.voice import Voice
-
     if model.speakers:
         return preset_voice(model, model.speakers[0])
     if model.type == "voice_design":
@@ -134,8 +123,6 @@ def voice_for(model: Model) -> Voice:
 
 def memory(device: str) -> dict[str, float]:
     """Return the most memory that this process has had, in GB (10^9 bytes); what cannot be measured is left out."""
-    import torch
-
     found = {}
     if device.startswith("cuda"):
         found["gpu_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
