@@ -18,7 +18,6 @@ from typing import Any
 
 import soundfile
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.adapter_file import read_adapter
 from qwen3_tts_morph.morph.options import PRECISIONS, GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -27,6 +26,7 @@ from qwen3_tts_morph.morph.voice.file import load_voice
 
 from ..benchmarks.common import precision_of
 from ..benchmarks.results import machine_name
+from ..streams import render_lines
 from .__main__ import TRAINED, VOICE
 from .pairs import read_texts
 

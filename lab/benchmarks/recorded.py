@@ -22,14 +22,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.batch import Batch, SynthesizerChecks
 from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
-from qwen3_tts_morph.morph.script.dialogue import ScriptRequest
-from qwen3_tts_morph.morph.script.scene import stream_script
+from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, assemble, read_script
+from qwen3_tts_morph.morph.script.scene import Scene, SceneChunk
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
@@ -40,6 +39,7 @@ from pack import ROOT
 
 from ..check.parity import level_above
 from ..random_checkpoint import KINDS, write_checkpoint
+from ..streams import render_lines, stream_lines
 from .origin import find_commit
 
 NEAR_DB = 80.0
@@ -100,10 +100,17 @@ def speak_streams(
 def speak_scene(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[Heard]:
     """Speak SCRIPT as one sound, with the voices of the first two lines."""
     request = ScriptRequest(SCRIPT, {"Anna": lines[0].voice, "Bob": lines[1].voice})
-    with stream_script(synthesizer, request, options) as stream:
-        sound = np.concatenate([chunk.samples for chunk in stream])
-        scene = stream.dialogue
-    yield Heard(scene.srt, sound)
+    parsed, own = read_script(SynthesizerChecks(synthesizer), request, options)
+    with stream_lines(synthesizer, own, options, in_turn=True) as stream:
+        chunks = list(stream)
+    track = Scene(parsed, request.gap_s, synthesizer.model.sample_rate)
+    parts: list[SceneChunk] = []
+    for index in range(len(own)):
+        samples = np.concatenate([chunk.samples for chunk in chunks if chunk.line == index])
+        parts += track.add(index, samples)
+    parts += track.end()
+    scene = assemble(parsed, own, stream.spoken, request)
+    yield Heard(scene.srt, np.concatenate([part.samples for part in parts]))
     for one in scene.lines:
         yield Heard(describe(one.report), one.waveform)
 

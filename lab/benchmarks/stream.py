@@ -36,7 +36,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.batch.speech import Chunk
-from qwen3_tts_morph.morph.batch.stream import stream_lines
 from qwen3_tts_morph.morph.decode.source import LineSource
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
@@ -45,6 +44,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import CODE_GROUPS, Voice
 
+from ..streams import stream_lines
 from .audible import first_audible
 from .common import (
     ENGINES,

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.runtime.errors import first_line
@@ -39,6 +38,7 @@ from qwen3_tts_morph.serve.terminal.parser import Parser
 from qwen3_tts_morph.serve.terminal.sound import write_whole
 
 from ..processor import processor_name
+from ..streams import render_lines
 from . import parity
 from .alignment import score_heads
 from .parity import CodeComparison, greedy, line_codes, without_tf32

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -22,6 +21,8 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.terminal.engine import make_voice
+
+from ..streams import render_lines, stream_line
 
 TEXT = "The sun had already set when the last visitors left the garden, and nobody spoke on the way home."
 TITLES = ("SEQ_GROUPS", "frames", "ms per frame", "RTF", "first samples, ms")

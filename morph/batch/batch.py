@@ -188,10 +188,6 @@ class Batch:
         """What the batch does now."""
         return self._queue.status
 
-    def seal(self) -> None:
-        """Take no more lines: the batch ends when those that it has have been spoken."""
-        self._queue.seal()
-
     def close(self) -> None:
         """End all lines, and return when the model is free."""
         if self._process == os.getpid():
@@ -223,7 +219,7 @@ def _end(queue: Queue, job: weakref.ref[Job]) -> None:
 def _serve(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> None:
     """Speak what comes, batch by batch, until the queue is closed; without the ``Batch``, which can so be dropped."""
     try:
-        while not queue.is_over:
+        while not queue.is_closed:
             _serve_next(synthesizer, queue, settings)
     except BatchClosed:  # while it waited for the model
         pass

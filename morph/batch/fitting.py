@@ -8,7 +8,7 @@ import torch
 
 from ..graph.room import position_bytes
 from ..model.model import Model
-from ..options import AUTO_ROWS, MOST_LINES
+from ..options import MOST_LINES
 from ..speech.pieces import piece_limit
 from .queue import Waiting
 
@@ -26,14 +26,6 @@ def most_rows(model: Model) -> int:
     free, _ = torch.cuda.mem_get_info(model.device)
     free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
     return max(1, min(MOST_LINES, int(SHARE * free) // row_bytes(model)))
-
-
-def stream_rows(batch_size: int, lines: int) -> int:
-    """Return the rows of a batch that streams this many lines, each of which has one row at most.
-
-    A few have memory anywhere, and the first sound does not wait until the driver has told how much is free.
-    """
-    return batch_size or (lines if lines <= CPU_ROWS else AUTO_ROWS)
 
 
 def row_bytes(model: Model) -> int:

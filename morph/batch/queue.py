@@ -162,7 +162,7 @@ class Queue:
         self._waiting: list[Waiting] = []
         self._parked: list[Waiting] = []
         self._turns = Turns()
-        self._closed = self._sealed = False
+        self._closed = False
         self.has_model = False  # whether the thread that takes lines holds the model
 
     def put(self, *lines: Waiting) -> None:
@@ -180,7 +180,7 @@ class Queue:
 
     def _check_room(self, lines: Sequence[Waiting]) -> None:
         """Raise what ``put`` raises: each line counts for those after it."""
-        if lines and (self._closed or self._sealed):
+        if lines and self._closed:
             raise BatchClosed("the batch is closed: create another")
         ready = sum(other.is_ready for other in self._waiting)
         for before, one in enumerate(lines):
@@ -285,7 +285,7 @@ class Queue:
     def continues(self, group: Group) -> bool:
         """Return whether a batch of this group that has no line waits for one: no other group does."""
         with self._settled():
-            return not self.is_over and all(one.group == group for one in self._look())
+            return not self._closed and all(one.group == group for one in self._look())
 
     @property
     def is_asked(self) -> bool:
@@ -299,16 +299,6 @@ class Queue:
         with self._settled():
             self._look()
             return self._turns.left_s
-
-    def seal(self) -> None:
-        """Take no more lines; those that are there are spoken to their ends."""
-        self._sealed = True
-        self.bell.set()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no line is there and none will come."""
-        return self._closed or (self._sealed and not (self._waiting or self._parked or self.between.waits))
 
     def leave(self) -> None:
         """Have the thread that takes lines call ``close``. Takes no lock: the garbage collector calls it, wherever."""

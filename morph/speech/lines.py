@@ -151,7 +151,7 @@ def check_complete(lines: Sequence[Line]) -> None:
     for line in lines:
         if not isinstance(line.text, str):
             raise ValueError(
-                f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it with stream_lines"
+                f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it alone"
             )
 
 

@@ -63,14 +63,14 @@ def sweep(
     on_frame: OnFrame | None = None,
     on_spoken: Callable[[int, Spoken], None] | None = None,
 ) -> Sweep:
-    """Speak one line at each SEQ_GROUPS, with the same seed. The text is prepared as by ``render_lines``.
+    """Speak one line at each SEQ_GROUPS, with the same seed. The text is prepared as that of any line.
 
     The eager engine first decodes the exact line, untimed: the distances are measured on its codes. The rows come from
     the synthesizer's engine; where that captures graphs, it decodes each line once untimed before.
 
     Args:
         on_spoken: called with each SEQ_GROUPS and its speech when it has been made. Not while it is made: the time of
-            its frames is measured. The other parameters are those of ``render_lines``.
+            its frames is measured. See ``speak_lines``.
 
     Raises:
         ValueError: for a line that cannot be spoken, or not in one piece.

@@ -8,8 +8,8 @@ import contextlib
 import os
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -134,7 +134,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     started = time.perf_counter()
     with open_sink(options, device, synthesizer.model.sample_rate, console) as sink:
         if is_heard(options):
-            spoken = speak_live(synthesizer, line, settings, sink, console)
+            once = replace(settings, retries=0)  # what was played cannot be taken back
+            spoken = speak_live(synthesizer, line, once, sink, console)
         else:
             spoken = speak_complete(synthesizer, line, settings, ear, console)
             if options.out == STDOUT:
@@ -174,34 +175,30 @@ def open_sink(options: argparse.Namespace, device: Any, rate: int, console: Cons
 def speak_complete(
     synthesizer: Synthesizer, line: Line, settings: GenerateOptions, ear: WordCheck | None, console: Console
 ) -> Spoken:
-    """Return a line that nobody hears while it is made, as the word check leaves it."""
+    """Return a line that is not streamed, as the word check leaves it."""
     from ...morph.batch.batch import Batch
-    from ...morph.batch.stream import stream_line
     from ...morph.kept.once import Listener, Once, speak_lines
 
-    with console.progress() as show:
-        if isinstance(line.text, str):
-            listener = Listener(show or Listener.on_frame)
-            with Batch(synthesizer, settings.batch_size, linger_s=None) as speaks:
-                return speak_lines(speaks, [line], settings, Once(check=ear), listener)[0]
-        with stream_line(synthesizer, line, settings, show) as stream:
-            deque(stream, maxlen=0)
-            return stream.spoken[0]
+    if not isinstance(line.text, str):
+        return speak_live(synthesizer, line, settings, lambda _: None, console)
+    with console.progress() as show, Batch(synthesizer, settings.batch_size, linger_s=None) as speaks:
+        listener = Listener(show or Listener.on_frame)
+        return speak_lines(speaks, [line], settings, Once(check=ear), listener)[0]
 
 
 def speak_live(
     synthesizer: Synthesizer, line: Line, settings: GenerateOptions, sink: Sink, console: Console
 ) -> Spoken:
-    """Return a line that goes to a sink while it is made; the engine's thread runs ahead of what is heard."""
-    from dataclasses import replace
+    """Return a line that goes to a sink while it is generated; the engine's thread runs ahead of the playback."""
+    from ...morph.batch.batch import Batch
 
-    from ...morph.batch.stream import stream_line
-
-    once = replace(settings, retries=0)  # what was heard cannot be taken back
-    with console.progress() as show, stream_line(synthesizer, line, once, show) as stream:
-        for chunk in stream:
+    with console.progress() as show, Batch(synthesizer, 1, linger_s=None) as batch:
+        speech = batch.speak(line, settings)
+        for chunk in speech:
             sink(to_s16(chunk.samples).tobytes())
-        return stream.spoken[0]
+            if show is not None:
+                show(speech.progress.done, max(speech.progress.expected, speech.progress.done + 1))
+        return speech.result()
 
 
 def write_all(sink: BinaryIO, content: bytes) -> None:

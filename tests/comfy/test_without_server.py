@@ -131,7 +131,7 @@ from pathlib import Path
 import comfy.model_management as management
 import torch
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.batch.stream import render_lines
+from lab.streams import render_lines
 from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice

@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
@@ -23,6 +22,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import check_voice
 
+from lab.streams import render_lines
 from tests.morph import decoding, test_parity
 from tests.morph.decoding import line_requests
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch import stream
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.decode.guard import Guard
@@ -29,6 +28,7 @@ from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
+from lab.streams import render_lines
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.decoding import line_requests
 from tests.morph.held import note_buffers

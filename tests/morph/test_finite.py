@@ -8,7 +8,6 @@ from functools import reduce
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.sampling import check_finite
@@ -19,6 +18,7 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
+from lab.streams import render_lines
 from tests.morph.decoding import (
     GREEDY,
     SEEDS,

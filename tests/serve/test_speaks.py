@@ -26,7 +26,6 @@ from qwen3_tts_morph.morph.batch.by_voice import ByVoice
 from qwen3_tts_morph.morph.batch.fleet import Fleet
 from qwen3_tts_morph.morph.batch.queue import BatchClosed
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
@@ -48,6 +47,7 @@ from qwen3_tts_morph.serve.remote.servers import Server
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 from starlette.responses import Response, StreamingResponse
 
+from lab.streams import render_lines
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.patience import wait_until
 from tests.serve.conftest import Client, listening, row_is_free

@@ -24,7 +24,6 @@ import librosa
 import numpy as np
 import soundfile
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
@@ -39,6 +38,7 @@ from ...judges.asr import Heard, Recogniser
 from ...judges.clips import JUDGE_RATE
 from ...judges.speaker import SpeakerEncoder, cosine, profile
 from ...judges.stats import Figure, mean, ratio
+from ...streams import render_lines
 from ..origin import Origin, add_output
 from ..results import FOLDER, add_rows, installed_versions, machine_name
 from .measures import Sound, measure

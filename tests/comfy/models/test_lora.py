@@ -29,7 +29,7 @@ import comfy.model_management as management
 import torch
 import pack
 pack.load()
-from qwen3_tts_morph.morph.batch.stream import render_lines
+from lab.streams import render_lines
 from qwen3_tts_morph.morph.checkpoint.adapter_file import read_adapter
 from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling

@@ -24,7 +24,6 @@ from qwen3_tts_morph.morph.batch.line_state import LineState, Shared
 from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy, Queue, Waiting, group_of
 from qwen3_tts_morph.morph.batch.running import Running
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.decode.loop import Loop
@@ -38,6 +37,7 @@ from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.waveform.stream import SingleLines
 
+from lab.streams import render_lines, stream_line
 from tests.morph.codec_lines import FLOAT32_DB, random_codes, signal_to_noise
 from tests.patience import PATIENCE, wait_until
 

@@ -11,7 +11,6 @@ import pytest
 from qwen3_tts_morph.morph.batch import batch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.queue import Queue
-from qwen3_tts_morph.morph.batch.stream import stream_line
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
@@ -20,6 +19,7 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
+from lab.streams import stream_line
 from tests.morph.batch.test_stream import wait_until_free
 from tests.patience import PATIENCE, wait_until
 

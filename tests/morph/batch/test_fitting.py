@@ -7,14 +7,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.fitting import CPU_ROWS, SHARE, most_rows, row_bytes, stream_rows
+from qwen3_tts_morph.morph.batch.fitting import CPU_ROWS, SHARE, most_rows, row_bytes
 from qwen3_tts_morph.morph.batch.speech import Delivery
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_lines
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
+
+from lab.streams import render_lines, stream_lines
 
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=5), retries=0)
 LONG = "Nine words are in each of these few sentences. " * 3  # three pieces of 60 characters
@@ -86,11 +87,3 @@ def test_a_gpus_memory_bounds_the_rows(monkeypatch, gigabytes, wanted):
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 2**21)
     assert row_bytes(model) == 512 * (2 * 28 * 8 * 128 + 1024) * 2
     assert most_rows(model) == wanted == max(1, min(MOST_LINES, int(SHARE * free) // row_bytes(model)))
-
-
-@pytest.mark.parametrize(
-    "batch_size, lines, wanted",
-    [(AUTO_ROWS, 1, 1), (AUTO_ROWS, CPU_ROWS, CPU_ROWS), (AUTO_ROWS, 9, AUTO_ROWS), (4, 9, 4)],
-)
-def test_a_few_streamed_lines_have_rows_without_a_look_at_the_memory(batch_size, lines, wanted):
-    assert stream_rows(batch_size, lines) == wanted

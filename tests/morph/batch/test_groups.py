@@ -13,7 +13,6 @@ from qwen3_tts_morph.morph.batch import queue as queue_module
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.queue import group_of
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.batch.turns import TURN_S, Group, Turns
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -22,6 +21,7 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
+from lab.streams import render_lines
 from tests.patience import PATIENCE, wait_until
 
 PIECE = 12  # frames

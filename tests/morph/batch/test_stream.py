@@ -18,11 +18,9 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch import speech
-from qwen3_tts_morph.morph.batch import stream as stream_module
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
 from qwen3_tts_morph.morph.batch.speech import QUEUED_FRAMES, Chunk, Speech
-from qwen3_tts_morph.morph.batch.stream import SpeechStream, render_lines, stream_line, stream_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
@@ -35,6 +33,8 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
 
+from lab import streams as stream_module
+from lab.streams import SpeechStream, render_lines, stream_line, stream_lines
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, note_references, signal_to_noise
 from tests.morph.model.test_tail import ABOUT, random_parts
 from tests.patience import PATIENCE, wait_until
@@ -447,7 +447,7 @@ def test_what_is_found_later_is_raised_to_the_reader(synthesizer, voice) -> None
 
 
 def test_the_progress_ends_with_all_frames(synthesizer, long_line, monkeypatch) -> None:
-    monkeypatch.setattr("qwen3_tts_morph.morph.batch.stream.SHOWN_EVERY_S", 60.0)
+    monkeypatch.setattr("lab.streams.SHOWN_EVERY_S", 60.0)
     done: list[int] = []
     options = GenerateOptions(sampling=SHORT, retries=0)
     stream = stream_line(synthesizer, long_line, options, lambda frames, _: done.append(frames))

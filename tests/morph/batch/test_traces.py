@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.speech import Chunk
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, PieceSpan
@@ -16,6 +15,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.trace import Trace
 
+from lab.streams import render_lines, stream_line
 from tests.morph.decoding import same_traces
 
 OPTIONS = GenerateOptions(5, Sampling(max_new_tokens=17), split_chars=40, retries=0, normalize="off")

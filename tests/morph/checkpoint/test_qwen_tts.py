@@ -47,7 +47,7 @@ first = other_pack() if sys.argv[2] == "first" else None
 before = dict(ROPE_INIT_FUNCTIONS)
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.batch.stream import render_lines
+from lab.streams import render_lines
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import StandIn, import_qwen_tts

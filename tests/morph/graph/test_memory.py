@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.stream import stream_line
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.frame.weights import KeptWeights
@@ -24,6 +23,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from lab.streams import stream_line
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
 from tests.morph.held import note_buffers
 from tests.morph.model.weights.moving import move

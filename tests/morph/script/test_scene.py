@@ -1,17 +1,13 @@
-"""Scripts as one continuous sound: the chunks joined are the track, and each line says where it begins."""
+"""Scripts played while their lines are generated: what is played is the track, and each line says where it begins."""
 
 from __future__ import annotations
 
-import gc
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
 from qwen3_tts_morph.morph.kept.word_check import WordCheck
@@ -21,21 +17,13 @@ from qwen3_tts_morph.morph.script.dialogue import (
     ScriptRequest,
     assemble,
     read_script,
-    render_script,
 )
-from qwen3_tts_morph.morph.script.scene import Scene, SceneChunk, ScenePlayer, stream_script
-from qwen3_tts_morph.morph.speech.piece import Piece
-from qwen3_tts_morph.morph.speech.pieces import LinePieces
+from qwen3_tts_morph.morph.script.scene import Scene, ScenePlayer
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.scripts.script import ScriptError
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.words.timing import WordTime
 
-from tests.morph.batch.test_stream import ENGINES, wait_until_free
-from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.kept.speaking import Scripted, Watched, end, put
-from tests.morph.pairwise import each_value
-from tests.patience import PATIENCE
 
 SCRIPT = """
 [pause 1.25]
@@ -57,149 +45,6 @@ def model(load):
 @pytest.fixture
 def cast(model):
     return {"Anna": preset_voice(model, "vivian"), "Bob": preset_voice(model, "ryan")}
-
-
-def render(synthesizer: Synthesizer, script: ScriptRequest) -> Dialogue:
-    with Batch(synthesizer, rows=SHORT.batch_size) as batch:
-        return render_script(batch, script, SHORT)
-
-
-def joined(chunks: list[SceneChunk]) -> np.ndarray:
-    """The samples of chunks, after checks of how they follow each other."""
-    starts = np.cumsum([0, *(len(chunk.samples) for chunk in chunks)])
-    assert [chunk.start for chunk in chunks] == starts[:-1].tolist()
-    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
-    return np.concatenate([chunk.samples for chunk in chunks])
-
-
-@pytest.mark.parametrize(
-    ("engine", "gap_s"), each_value({engine: engine for engine in ENGINES}, {"0.3": 0.3, "0.0": 0.0})
-)
-def test_the_chunks_joined_are_the_track(model, cast, engine, gap_s) -> None:
-    synthesizer, script = Synthesizer(model, Engine(engine)), ScriptRequest(SCRIPT, cast, gap_s=gap_s)
-    stream = stream_script(synthesizer, script, SHORT)
-    chunks = list(stream)
-    scene, whole = stream.dialogue, render(synthesizer, script)
-    assert joined(chunks).tobytes() == scene.joined.tobytes()
-    assert len(scene.joined) == len(whole.joined) and scene.srt == whole.srt
-    assert signal_to_noise(whole.joined, scene.joined) > FLOAT32_DB
-    assert [one.report for one in scene.lines] == [one.report for one in whole.lines]
-
-
-def test_pauses_inside_lines_are_in_the_track(model, cast) -> None:
-    text = "ANNA: Hello [pause 0.4] there.\n[pause 1]\nBOB: [gain -6] It [pause 0.2] is late. [pause 0.5]"
-    synthesizer, script = Synthesizer(model), ScriptRequest(text, cast, gap_s=0.3)
-    with stream_script(synthesizer, script, SHORT) as stream:
-        chunks, scene = list(stream), stream.dialogue
-    whole = render(synthesizer, script)
-    assert joined(chunks).tobytes() == scene.joined.tobytes() and len(scene.joined) == len(whole.joined)
-    frames = sum(one.report.frames for one in scene.lines)
-    assert len(scene.joined) == 1920 * frames + round((0.4 + 1.3 + 0.2 + 0.5) * 24000)
-    assert (
-        scene.srt == whole.srt and "Anna: Hello there.\n" in scene.srt and "Bob: It is late.\n" in scene.srt
-    )
-
-
-def test_a_line_with_speed_or_pitch_is_heard_when_it_is_complete(model, cast) -> None:
-    text = "ANNA: [speed 1.25] Hello there.\nBOB: [pitch -3] [gain -6] It is late.\nANNA: Yes."
-    with stream_script(Synthesizer(model), ScriptRequest(text, cast), SHORT) as stream:
-        chunks, scene = list(stream), stream.dialogue
-    assert joined(chunks).tobytes() == scene.joined.tobytes()
-    in_lines = [chunk for chunk in chunks if chunk.in_line]
-    assert [chunk.mark is not None for chunk in in_lines[:2]] == [True, True]
-    assert np.array_equal(in_lines[0].samples, scene.lines[0].waveform)
-    assert scene.lines[0].report.seconds == len(in_lines[0].samples) / 24000
-
-
-def test_each_line_says_where_it_begins(model, cast) -> None:
-    stream = stream_script(Synthesizer(model), ScriptRequest(SCRIPT, cast, gap_s=0.25), SHORT)
-    chunks = list(stream)
-    marks = [chunk.mark for chunk in chunks if chunk.mark is not None]
-    assert [(mark.index, mark.name, mark.text) for mark in marks] == [
-        (index, *line) for index, line in enumerate(LINES)
-    ]
-    lengths, at = [len(one.waveform) for one in stream.dialogue.lines], 0
-    for mark, length, pause in zip(marks, lengths, [1.25, 0.25, 0.75], strict=True):
-        at += round(pause * stream.sample_rate)
-        assert mark.start == at
-        at += length
-    assert all(chunk.mark is None or chunk.mark.start == chunk.start for chunk in chunks)
-
-
-def test_a_pause_is_zeros_in_portions(model, cast) -> None:
-    with stream_script(Synthesizer(model), ScriptRequest("[pause 60]\nBOB: Yes.", cast), SHORT) as stream:
-        pause = [next(stream) for _ in range(3)]
-    assert all(len(chunk.samples) == stream.sample_rate and not chunk.samples.any() for chunk in pause)
-
-
-def test_lines_are_decoded_in_the_order_they_are_heard(model, cast, monkeypatch) -> None:
-    """Not the longest first, nor the second pieces after the first pieces of all lines."""
-    synthesizer, spoken, request = Synthesizer(model), [], LinePieces.request
-
-    def note(parts: LinePieces, piece: Piece, take: int = 1) -> LineRequest:
-        spoken.append(piece.text)
-        return request(parts, piece, take)
-
-    monkeypatch.setattr(LinePieces, "request", note)
-    first, second, other = (
-        "One, two.",
-        "Three words are here, and some more.",
-        "A line of some more words here.",
-    )
-    script = f"ANNA: {first} {second}\nBOB: {other}"
-    list(stream_script(synthesizer, ScriptRequest(script, cast), replace(SHORT, batch_size=1)))
-    assert spoken == [first, second, other]
-
-
-def test_errors_come_before_the_first_frame(model, cast) -> None:
-    synthesizer = Synthesizer(model)
-    with pytest.raises(ScriptError, match="CAROL"):
-        stream_script(synthesizer, ScriptRequest("CAROL: Hi.", cast))
-    with pytest.raises(ValueError, match="gap_s"):
-        stream_script(synthesizer, ScriptRequest("ANNA: Hi.\nBOB: Yes.", cast, gap_s=-1))
-    silence = "\n".join(["[pause 60]"] * 61)
-    with pytest.raises(ValueError, match=r"of silence|lead_s"):
-        stream_script(synthesizer, ScriptRequest(f"{silence}\nBOB: Yes.", cast))
-    threads = synthesizer.engine.threads
-    assert threads.working == threads.idle == 0, "lines are checked without a batch"
-
-
-def test_a_scene_that_is_left_frees_the_model(model, cast) -> None:
-    synthesizer, script = Synthesizer(model), ScriptRequest(SCRIPT, cast)
-    for _ in stream_script(synthesizer, script, SHORT):
-        break
-    gc.collect()
-    wait_until_free(synthesizer)
-    with stream_script(synthesizer, script, SHORT) as stream:
-        next(stream)
-    wait_until_free(synthesizer)
-    assert list(stream) == []
-    with pytest.raises(RuntimeError, match="closed before its end"):
-        _ = stream.dialogue
-
-
-@pytest.mark.parametrize("tag", ["", "[speed 1.2] "])
-def test_a_scene_that_another_thread_closes_just_ends(model, cast, tag) -> None:
-    synthesizer, frames, closed, ended = Synthesizer(model), [], [], threading.Event()
-    script = ScriptRequest("\n".join(f"ANNA: {tag}This is line number {n}." for n in range(100)), cast)
-    options = replace(SHORT, sampling=Sampling(max_new_tokens=60), guard=False, batch_size=1)
-
-    def close() -> None:
-        stream.close()
-        closed.append(len(frames))
-        ended.set()
-
-    def on_frame(done: int, _: int) -> None:
-        if done >= 10 > max(frames, default=0):
-            threading.Thread(target=close).start()
-        frames.append(done)
-
-    stream = stream_script(synthesizer, script, options, on_frame)
-    assert not any(chunk.last for chunk in stream)
-    assert ended.wait(PATIENCE) and len(frames) <= closed[0] + 1, "frames were made for nobody"
-    wait_until_free(synthesizer)
-    with pytest.raises(RuntimeError):
-        _ = stream.dialogue
 
 
 @pytest.fixture
@@ -258,6 +103,22 @@ def test_a_script_is_played_as_its_track(speaks, cast) -> None:
     lengths = [len(one.waveform) for one in scene.lines]
     starts = np.cumsum([1.25, lengths[0] / 24000 + 0.25, lengths[1] / 24000 + 0.75]) * 24000
     assert [start for _, _, start in tape.begun] == starts.round().astype(int).tolist()
+
+
+def test_pauses_inside_lines_are_played(speaks, cast) -> None:
+    text = "ANNA: Hello [pause 0.4] there.\n[pause 1]\nBOB: [gain -6] It [pause 0.2] is late. [pause 0.5]"
+    scene, tape = play(speaks, ScriptRequest(text, cast, gap_s=0.3))
+    assert tape.sound.tobytes() == scene.joined.tobytes()
+    frames = sum(one.report.frames for one in scene.lines)
+    assert len(scene.joined) == 1920 * frames + round((0.4 + 1.3 + 0.2 + 0.5) * 24000)
+    assert "Anna: Hello there.\n" in scene.srt and "Bob: It is late.\n" in scene.srt
+
+
+def test_a_scene_that_is_too_silent_is_refused(speaks, cast) -> None:
+    silence = "\n".join(["[pause 60]"] * 61)
+    with pytest.raises(ValueError, match=r"of silence|lead_s"):
+        play(speaks, ScriptRequest(f"{silence}\nBOB: Yes.", cast))
+    assert not speaks.made()
 
 
 def test_lines_with_speed_pitch_and_gain_are_played_as_they_are_in_the_track(speaks, cast) -> None:

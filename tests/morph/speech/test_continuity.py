@@ -10,7 +10,6 @@ import torch
 from qwen3_tts_morph.morph.batch.fitting import needed_rows
 from qwen3_tts_morph.morph.batch.queue import Waiting
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -23,6 +22,8 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design
 from qwen3_tts_morph.morph.voice.prompt import Context
 from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.trace import Trace
+
+from lab.streams import render_lines, stream_line
 
 TEXT = "Nobody had told them that it was closed. They walked on until it was dark. Then they all sat down."
 OPTIONS = GenerateOptions(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -16,6 +15,8 @@ from qwen3_tts_morph.morph.speech.takes import ECHO
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.words.trace import Trace
+
+from lab.streams import render_lines
 
 FRAME = 1920
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Chunk
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line, stream_lines
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
@@ -22,6 +21,7 @@ from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
+from lab.streams import render_lines, stream_line, stream_lines
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 
 THREE = "This is the first sentence of them. And this is the second sentence. The third comes last."

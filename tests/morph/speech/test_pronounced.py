@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kept.word_check import WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -18,6 +17,8 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.pronunciation import parse_pronunciation
 from qwen3_tts_morph.morph.text.scripts.captions import read_captions
 from qwen3_tts_morph.morph.voice.create import preset_voice
+
+from lab.streams import render_lines, stream_line
 
 OPTIONS = GenerateOptions(5, Sampling(max_new_tokens=9), retries=0)
 NAMES = parse_pronunciation("Nguyen = win\nSQL = sequel")

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import transformers
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.model.tokens import TextIds
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -21,6 +20,8 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.trace import NO_TOKEN, Trace
 from qwen3_tts_morph.postprocess.stretch import Stretch
+
+from lab.streams import render_lines
 
 RATE, FRAME = 24000, 1920
 HEAD = AlignmentHead(1, 3)

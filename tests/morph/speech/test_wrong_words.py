@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch import line_state
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -20,6 +19,8 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.words.guard import WordFault
 from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.trace import Trace
+
+from lab.streams import render_lines, stream_line
 
 TEXT = "Nobody had told them that the bridge was closed, so they walked along the river."
 OPTIONS = GenerateOptions(5, Sampling(max_new_tokens=20), retries=0, wrong_words="retry", normalize="off")

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling, parse_groups
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -17,6 +16,8 @@ from qwen3_tts_morph.morph.study.sweep import Sweep, SweepRow, measure_distances
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from lab.streams import render_lines
 
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=9))
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.tensor_file import write_tensors
 from qwen3_tts_morph.morph.options import FRAME_RATE
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -23,6 +22,8 @@ from qwen3_tts_morph.morph.voice.create import PADDING_S, CloneOptions, clone_vo
 from qwen3_tts_morph.morph.voice.file import load_voice
 from qwen3_tts_morph.morph.voice.reference import LONGEST_S, OVERRUN_S
 from qwen3_tts_morph.morph.voice.voice import MOST_CODE_FRAMES, check_voice
+
+from lab.streams import render_lines
 
 WIDTH = 64
 EMBEDDING = torch.randn(WIDTH, generator=torch.Generator().manual_seed(0))

@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.batch.stream import stream_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.word_times import word_times
@@ -17,6 +16,8 @@ from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.live import BEHIND_FRAMES, LiveWords
 from qwen3_tts_morph.morph.words.timing import WordTime
 from qwen3_tts_morph.morph.words.trace import NO_TOKEN, Trace
+
+from lab.streams import stream_lines
 
 FRAME = 0.08
 

@@ -21,7 +21,6 @@ import numpy as np
 import psutil
 import pytest
 import soundfile
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.kept.once import Listener
@@ -34,6 +33,7 @@ from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 
 import pack
+from lab.streams import render_lines
 from tests.patience import PATIENCE
 from tests.serve.remote.rendering import render
 

@@ -13,7 +13,6 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.batch.stream import stream_line
 from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
@@ -34,6 +33,7 @@ from qwen3_tts_morph.serve.routes import app as app_module
 from qwen3_tts_morph.serve.routes.app import create_app
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 
+from lab.streams import stream_line
 from tests.patience import wait_until
 from tests.serve.conftest import Client, listening, row_is_free
 from tests.serve.remote.rendering import render

@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import pytest
 import soundfile
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.word_times import word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
+from lab.streams import render_lines
 from tests.serve.conftest import Client, asked
 from tests.serve.routes.test_speech import events_of
 

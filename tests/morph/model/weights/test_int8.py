@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.stream import render_lines
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails, save_tails
 from qwen3_tts_morph.morph.decode.predictor import Predictor
@@ -30,6 +29,7 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lab.streams import render_lines
 from tests.morph.attached import attached
 from tests.morph.decoding import (
     FILTERED,

@@ -13,7 +13,6 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.running import Running
 from qwen3_tts_morph.morph.batch.speech import Chunk, Speech
-from qwen3_tts_morph.morph.batch.stream import render_lines, stream_line, stream_lines
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
@@ -26,6 +25,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 
+from lab.streams import render_lines, stream_line, stream_lines
 from tests.morph.batch.test_stream import of_line, wait_until_free
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.patience import PATIENCE, wait_until

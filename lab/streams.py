@@ -1,4 +1,4 @@
-"""Lines to waveforms: complete, or while they are made."""
+"""Lines of one synthesizer, rendered complete or read as streams: for benchmarks and tests. Users call ``Batch``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ..options import GenerateOptions
-from ..runtime.bell import Bell
-from ..speech.lines import Line, Spoken, check_complete
-from ..speech.progress import OnFrame
-from ..synthesizer import Synthesizer
-from .batch import Batch, SynthesizerChecks
-from .fitting import stream_rows
-from .speech import Chunk, Delivery, Speech
+from qwen3_tts_morph.morph.batch.batch import Batch, SynthesizerChecks
+from qwen3_tts_morph.morph.batch.fitting import CPU_ROWS
+from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery, Speech
+from qwen3_tts_morph.morph.options import AUTO_ROWS, GenerateOptions
+from qwen3_tts_morph.morph.runtime.bell import Bell
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken, check_complete
+from qwen3_tts_morph.morph.speech.progress import OnFrame
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
 
 SHOWN_EVERY_S = 0.05  # the progress
 
@@ -142,7 +142,6 @@ class SpeechStream:
             )
             self._speeches.append(Speech(line, options, delivery, self._bell))
         self._batch.take(*self._speeches)  # together: those that get rows begin with the same frame
-        self._batch.seal()
         self._is_closed = self._is_cut = False  # whether its readers have left, and before its end
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -155,6 +154,7 @@ class SpeechStream:
                 if self._speeches[index].has_chunk and (chunk := self.next_of(index)) is not None:
                     return chunk
             if all(speech.ended and not speech.has_chunk for speech in self._speeches):
+                self._batch.close()
                 for speech in self._speeches:
                     speech.check()
                 self._tell_progress()
@@ -249,6 +249,14 @@ class LineReader:
     def close(self) -> None:
         """See ``SpeechStream.cancel``."""
         self._stream.cancel(self._index)
+
+
+def stream_rows(batch_size: int, lines: int) -> int:
+    """Return the rows of a batch that streams this many lines, each of which has one row at most.
+
+    A few have memory anywhere, and the first sound does not wait until the driver has told how much is free.
+    """
+    return batch_size or (lines if lines <= CPU_ROWS else AUTO_ROWS)
 
 
 def _teller(order: deque[int], index: int, bell: Bell) -> Callable[[], None]:
