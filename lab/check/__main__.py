@@ -113,8 +113,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Test, and write the report; its path goes to stdout."""
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
-    from ...morph.speech.lines import check_line
-
     line = make_line(synthesizer.model, options, recording, seed=0)
     check_line(synthesizer.model, line)  # in each test it would be the test that fails
     if options.alignment:
@@ -340,11 +338,15 @@ class Report:
 def main(words: Sequence[str] | None = None) -> int:
     """Read the command line, test, and return the exit code."""
     console = Console(PROGRAM, sys.stdout, sys.stderr)
-    parser = Parser(prog=PROGRAM, description=__doc__, conflict_handler="resolve")
-    add_arguments(parser)
-    options = parser.parse_args(words)
-    check(parser, options)
-    return finish(console, lambda: run(options, console))
+
+    def read_and_run() -> int:
+        parser = Parser(prog=PROGRAM, description=__doc__, conflict_handler="resolve")
+        add_arguments(parser)
+        options = parser.parse_args(words)
+        check(parser, options)
+        return run(options, console)
+
+    return finish(console, read_and_run)
 
 
 if __name__ == "__main__":

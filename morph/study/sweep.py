@@ -70,7 +70,7 @@ def sweep(
 
     Args:
         on_spoken: called with each SEQ_GROUPS and its speech when it has been made. Not while it is made: the time of
-            its frames is measured. See ``speak_lines``.
+            its frames is measured. The other parameters are those of ``speak_lines``.
 
     Raises:
         ValueError: for a line that cannot be spoken, or not in one piece.
