@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from . import english, other_numbers
-from .amounts import write_amount
 from .english.rules import LAST_STOP, keep_stop
-from .listed import cut_lists
+from .listed import cut_lists, write_amount
 from .signs import plain
 from .split import split_sentences, split_text
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from kitten_text_processing import normalize_text
 from qwen3_tts_morph.morph.text import normalize
-from qwen3_tts_morph.morph.text.amounts import write_amount
-from qwen3_tts_morph.morph.text.listed import cut_lists
+from qwen3_tts_morph.morph.text.listed import cut_lists, write_amount
 from qwen3_tts_morph.morph.text.normalize import Normalizer
 
 
