@@ -19,6 +19,7 @@ TAGS = {
     "select": "HTMLSelectElement",
     "input": "HTMLInputElement",
     "button": "HTMLButtonElement",
+    "meter": "HTMLMeterElement",
 }
 
 

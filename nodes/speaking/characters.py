@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ...morph.text.names import name_key
 from ...morph.text.scripts.script import NARRATOR, RESERVED, split_mood
 from ..voices.saved_voices import FileState, source_states
-from .not_connected import default_narrator
 
 if TYPE_CHECKING:
     from ...morph.voice.cast import Cast
@@ -113,6 +112,7 @@ def find_characters(model: ManagedModel | ServedModel, cast: Mapping[str, Voice]
     """
     from ...morph.voice.cast import PRESET, SAVED, given_parts, join_parts, named_parts
     from ..folders import voice_library
+    from .not_connected import default_narrator
 
     library, given = voice_library(), cast or {}
     found = join_parts(
