@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 KINDS = ("skipped", "repeated", "invented")
-# Costs in frames of full weight, chosen on the development part of ``python -m lab.words guard FOLDER --lines forced``.
+# Costs in frames of full weight, searched on half of the lines of ``python -m lab.words guard FOLDER --lines forced``.
 # What a frame costs that looks at the next token of the path, beyond it, at the last one, or before that:
-AHEAD, FAR_AHEAD, BEHIND, FAR_BEHIND = 0.5, 1.1, 2.0, 1.0
+AHEAD, FAR_AHEAD, BEHIND, FAR_BEHIND = 0.5, 1.65, 1.3, 1.4
 # The weight of a frame that is sure of its token, and the cost of a frame that lacks it; the same behind the last word.
-SURE, UNSURE, UNSURE_BEHIND = 0.5, 1.8, 0.2
-ALLOWED, LIMIT = 0.03, 2.7  # for each frame; and how much more shows that words went wrong
+SURE, UNSURE, UNSURE_BEHIND = 0.5, 1.3, 0.25
+ALLOWED, LIMIT = 0.06, 2.7  # for each frame; and how much more shows that words went wrong
 FINISHED = 0.5  # the least weight that the mark behind the last word has in a line that says all of its text
 LEFT = 2  # tokens of its last word that the head has not seen
 SEEN = 0.1  # the least weight of a token that the head has seen
