@@ -24,10 +24,9 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.adapters import __main__ as command
 from lab.adapters import examples
-from lab.adapters.examples import NOTHING, Example, make_examples, stack
+from lab.adapters.examples import Example, make_examples, stack
 from lab.adapters.objective import losses, predict_groups
-from lab.adapters.pairs import Pair, read_pairs, read_texts
-from lab.adapters.train import Training
+from lab.adapters.pairs import Pair, read_pairs
 from lab.random_checkpoint import write_checkpoint
 
 RATE, FRAMES, TEXT = 24000, 9, "One two three."
@@ -58,15 +57,6 @@ def write(folder: Path, name: str, sound: np.ndarray, text: str | None = TEXT, r
     if text is not None:
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     return folder
-
-
-def test_pairs_are_mono_at_the_codecs_rate_in_the_order_of_their_names(tmp_path: Path) -> None:
-    write(tmp_path, "b", np.stack([noise(1.5, rate=16000)] * 2, axis=1), " Two. \n", rate=16000)
-    write(tmp_path, "a", noise(1.2), "One.")
-    one, two = read_pairs(tmp_path, RATE)
-    assert (one.name, one.text, len(one.waveform)) == ("a", "One.", round(1.2 * RATE))
-    assert (two.name, two.text, two.waveform.shape) == ("b", "Two.", (round(1.5 * RATE),))
-    assert read_texts(tmp_path) == {"a": "One.", "b": "Two."}
 
 
 @pytest.mark.parametrize(
@@ -125,46 +115,6 @@ def test_the_talker_gets_what_it_gets_when_it_speaks(
     assert rest.argmax(-1).tolist() == codes[:, 1:].tolist()
 
 
-def test_lines_of_a_batch_do_not_change_one_another(
-    model: Model, voice: Voice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    codes, end = spoken(model, voice), model.config.talker_config.codec_eos_token_id
-    lines = [example_of(model, voice, some, monkeypatch) for some in (codes, codes[:5])]
-    batch = stack(lines, end, model.device)
-    for row, one in enumerate(lines):
-        known = batch.targets[row][batch.targets[row] != NOTHING]
-        assert (
-            known.tolist() == [*one.codes[:, 0].tolist(), end] and batch.targets[row, one.start] == known[0]
-        )
-    with torch.no_grad():
-        together = torch.stack(losses(model.talker, batch))
-        alone = [torch.stack(losses(model.talker, stack([one], end, model.device))) for one in lines]
-    sizes = torch.tensor([[10.0, 9.0], [6.0, 5.0]])  # targets of group 0 with the end, and frames
-    torch.testing.assert_close(together, (torch.stack(alone) * sizes).sum(0) / sizes.sum(0))
-
-
-def test_no_position_before_the_end_of_the_prompt_is_learnt(model: Model, voice: Voice) -> None:
-    [one] = make_examples(model, [Pair("a", noise(1), TEXT)], voice, "english")
-    prompt = build_prompt(model, TEXT, voice, "english")
-    assert one.start == prompt.length - 1 and torch.equal(one.inputs[: prompt.length], prompt.embeds)
-    with pytest.raises(ValueError, match="a: language 'x' is unknown"):
-        make_examples(model, [Pair("a", noise(1), TEXT)], voice, "x")
-
-
-def test_impossible_trainings_are_refused() -> None:
-    for wrong, sentence in (
-        ({"rank": 0}, "rank is 0: choose 1 or more"),
-        ({"rate": float("nan")}, "rate is nan: choose a number above 0"),
-        ({"layers": "heads"}, "layers is 'heads': choose one of talker, all"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            Training(**wrong)  # type: ignore[arg-type]
-    shares = [Training(steps=40).rate_at(step) for step in range(40)]
-    assert (
-        shares[:2] == [0.5, 1.0] and shares == [0.5, *sorted(shares[1:], reverse=True)] and shares[-1] < 0.01
-    )
-
-
 def arguments(checkpoint: Path, data: Path, out: Path, *more: str) -> list[str]:
     words = [
         "--model",
@@ -188,21 +138,6 @@ def data(tmp_path: Path) -> Path:
     for seed in range(4):
         write(tmp_path / "data", f"{seed}", noise(1 + seed / 10, seed))
     return tmp_path / "data"
-
-
-def test_wrong_inputs_end_before_anything_is_trained(
-    checkpoint: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    for more, sentence in (
-        (["--held-out", "4"], "held-out is 4: choose 0 to 3"),
-        (["--reference", "9"], "reference is '9': choose a name of"),
-        (["--speaker", "ryan"], "tiny has no preset speakers"),
-    ):
-        assert command.main(arguments(checkpoint, data, tmp_path / "out", *more)) == 1
-        assert sentence in caplog.messages[-1]
-    assert not (tmp_path / "out").exists()
-    assert command.main(arguments(checkpoint, data, data)) == 1
-    assert "is there already: choose another folder" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize("layers", ["talker", "all"])

@@ -14,11 +14,10 @@ from lab.benchmarks.moods.__main__ import (
     RESULTS,
     Judged,
     describe,
-    figures_of,
     pair_figures,
     read_pairs,
 )
-from lab.benchmarks.moods.measures import Sound, measure
+from lab.benchmarks.moods.measures import Sound
 from lab.judges.asr import Heard
 from pack import ROOT
 
@@ -30,15 +29,6 @@ def tone(hertz: float, seconds: float, level: float = 0.3) -> np.ndarray:
     time = np.arange(round(seconds * RATE)) / RATE
     wave = sum(np.sin(2 * np.pi * hertz * k * time) / k for k in (1, 2, 3))
     return np.pad(level * wave, RATE // 4).astype(np.float32)
-
-
-def test_pitch_level_and_length_of_known_sounds() -> None:
-    low, high = measure(tone(120, 1.0), RATE), measure(tone(240, 2.0, 0.15), RATE)
-    assert high.pitch - low.pitch == pytest.approx(12, abs=0.3) and low.spread < 0.3
-    assert high.level - low.level == pytest.approx(-6.02, abs=0.3)
-    assert (low.seconds, high.seconds) == (pytest.approx(1, abs=0.1), pytest.approx(2, abs=0.1))
-    with pytest.raises(ValueError, match="nothing in the recording is voiced"):
-        measure(np.random.default_rng(0).normal(0, 0.1, RATE).astype(np.float32), RATE)
 
 
 def test_the_recordings_of_a_pair_are_compared_by_name(tmp_path: Path) -> None:
@@ -59,17 +49,6 @@ def test_the_recordings_of_a_pair_are_compared_by_name(tmp_path: Path) -> None:
 def judged(pitch: float, seconds: float, direction: int, wrong: int) -> Judged:
     sound = Sound(pitch, 2.0, -20.0, seconds)
     return Judged(sound, np.eye(4)[direction], Heard("a b", "a c", wrong, 2, wrong, 2), "eos")
-
-
-def test_changes_are_against_the_same_line_without_a_shift() -> None:
-    plain = [[judged(80, 2.0, 0, 0), judged(90, 4.0, 0, 0)]]
-    shifted = [[judged(82, 1.0, 0, 1), judged(92, 2.0, 1, 0)]]
-    found = figures_of(shifted, plain)
-    assert {name: round(one.value, 6) for name, one in found.items()} == {
-        "pitch": 2, "spread": 2, "level": 0, "rate": 100, "similarity": 0.5, "wrong": 25,
-    }  # fmt: skip
-    assert all(one.lines == 2 for one in found.values())
-    assert found["pitch"].low == found["pitch"].high == pytest.approx(2)
 
 
 def test_the_page_has_the_rows_of_the_results_file() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from qwen3_tts_morph.morph.options import Sampling
 
 from lab.benchmarks import peers
-from lab.benchmarks.common import Setting, make_row, parser
+from lab.benchmarks.common import parser
 from lab.benchmarks.results import Row
 
 
@@ -36,29 +35,6 @@ def test_a_peer_that_is_not_installed_is_reported(monkeypatch, capsys, options):
     monkeypatch.setattr(peers, "version", missing)
     assert peers.measure_peers(options) == []
     assert capsys.readouterr().out == "faster-qwen3-tts is not measured: it is not installed\n"
-
-
-@pytest.mark.slow
-def test_a_process_that_crashes_is_a_reason_and_not_the_end(options):
-    """The peer's package is not installed here, so its process fails."""
-    assert peers.run_in_process(options, ()) == "ModuleNotFoundError: No module named 'faster_qwen3_tts'"
-
-
-def test_the_reason_is_the_last_error_that_python_named(monkeypatch, options):
-    stderr = "ValueError: first\ntorch.AcceleratorError: CUDA error: assert\nframe #0: c10::Error::Error()\n"
-    done = SimpleNamespace(returncode=-6, stderr=stderr)
-    monkeypatch.setattr(peers.subprocess, "run", lambda *_, **__: done)
-    assert peers.run_in_process(options, ()) == "torch.AcceleratorError: CUDA error: assert"
-    done.stderr = ""
-    assert peers.run_in_process(options, ()) == "its process ended with status -6"
-
-
-def test_a_peer_that_cannot_sample_is_measured_greedy(monkeypatch, capsys, on_cuda):
-    model = SimpleNamespace(dtype=torch.float32, weights="full")
-    row = make_row(Setting("frames", "generate, greedy", 15), on_cuda, model, 9.0, [1])
-    monkeypatch.setattr(peers, "run_in_process", lambda options, extra: row if extra else "CUDA error")
-    assert peers.measure_peers(on_cuda) == [row]
-    assert capsys.readouterr().out == "faster-qwen3-tts is not measured: CUDA error\n"
 
 
 class Peer:

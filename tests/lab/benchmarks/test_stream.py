@@ -11,7 +11,7 @@ import torch
 from qwen3_tts_morph.morph.batch.speech import Chunk
 
 from lab.benchmarks import stream
-from lab.benchmarks.stream import first_audible, listen
+from lab.benchmarks.stream import listen
 from tests.lab.benchmarks.test_tables import rows_of
 
 RATE = 24000
@@ -41,17 +41,6 @@ def test_one_line_says_when_its_steps_were_reached(tmp_path: Path) -> None:
         assert row["prefill_launched_ms"] <= row["codes_ms"] <= row["codec_done_ms"]
 
 
-@pytest.mark.slow
-def test_lines_arrive_while_others_play(tmp_path: Path) -> None:
-    options = "--engines", "graph", "eager", "--seq-groups", "5", "--lines", "1", "3", "--seconds", "2"
-    rows = rows_of(stream, tmp_path, *options)
-    assert [(row["lines"], row["seconds"], row["arrivals"]) for row in rows] == [
-        (1, 0.4, 0), (1, 2, 0), (3, 2, 1),
-    ] * 2  # fmt: skip
-    assert all((row["arrival_p50_ms"] is None) == (row["lines"] == 1) for row in rows)
-    assert all(row["arrival_p50_ms"] <= row["arrival_p95_ms"] for row in rows if row["lines"] == 3)
-
-
 class Clock:
     """A clock that only ``chunks`` moves."""
 
@@ -77,22 +66,3 @@ def test_a_late_chunk_is_an_underrun_and_silence_is_not_audible(monkeypatch) -> 
     assert heard.playable_s == pytest.approx(0.04)
     assert heard.underruns == 1 and heard.gap_s == pytest.approx(0.12)
     assert heard.audible_s == pytest.approx(0.24), "played when it has come"
-
-
-def test_the_gap_is_the_longest_silence_and_not_the_sum_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(stream, "time", clock)
-    heard = listen(chunks(clock, (0, 2400, 0.1), (0.2, 2400, 0.1), (0.15, 2400, 0.1)), 0.0, RATE)
-    assert heard.underruns == 2 and heard.gap_s == pytest.approx(0.1), "0.1 s and 0.05 s"
-
-
-def test_a_line_without_samples_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="no samples"):
-        listen([], 0.0, RATE)
-
-
-def test_an_offset_alone_is_silent() -> None:
-    samples = np.full(1920, 0.01, np.float32)
-    assert first_audible(samples) is None
-    samples[500:900] += 0.1 * np.sin(np.arange(400))
-    assert first_audible(samples) == 480

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lab.benchmarks import batches, codec, frames, line, memory, prefill
+from lab.benchmarks import batches, codec, frames, prefill
 from lab.benchmarks.common import Measured, decode_fixed, load_muted, parser
 from lab.benchmarks.frames import fit_line
 from lab.benchmarks.results import Row, markdown
@@ -87,16 +87,6 @@ def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> N
     )
 
 
-@pytest.mark.slow
-def test_line_is_end_to_end(tmp_path: Path) -> None:
-    rows = rows_of(line, tmp_path, "--seq-groups", "15", "1", runs=2)  # the second replaces the first's rows
-    assert [(row["engine"], row["seq_groups"]) for row in rows] == [
-        ("graph", 15), ("graph", 1), ("eager", 15), ("eager", 1),
-    ]  # fmt: skip
-    for row in rows:
-        assert row["ms_per_frame"] * 5 == pytest.approx(row["decode_ms"] + row["codec_ms"], rel=0.01)
-
-
 def test_prefill_is_until_the_host_and_until_the_device_is_done(tmp_path: Path) -> None:
     given = ["--shape", "tiny", "--device", "cpu", "--frames", "5", "--repeats", "1", "--batches", "1", "3"]
     prefill.main([*given, "--out", str(tmp_path)])
@@ -106,42 +96,6 @@ def test_prefill_is_until_the_host_and_until_the_device_is_done(tmp_path: Path) 
         ("prefill", "graph", 1), ("prefill", "graph", 3),
     ]  # fmt: skip
     assert all(row.keys() >= KEYS and 0 < row["host_ms"] <= row["ms"] for row in rows)
-
-
-@pytest.mark.slow
-def test_memory_counts_the_weights_and_leaves_the_rest_empty_on_a_cpu(tmp_path: Path) -> None:
-    rows = rows_of(memory, tmp_path, "--batches", "1", "2")
-    assert [(row["engine"], row["batch"]) for row in rows] == [
-        ("graph", 1), ("graph", 2), ("eager", 1), ("eager", 2),
-    ]  # fmt: skip
-    assert all(row["weights_gb"] > 0 and row["peak_gb"] is None for row in rows)
-
-
-@pytest.mark.slow
-def test_int8_has_separate_rows(tmp_path: Path) -> None:
-    full = rows_of(memory, tmp_path, "--batches", "1")
-    rows = rows_of(memory, tmp_path, "--batches", "1", "--weights", "int8")
-    assert [(row["engine"], row["precision"]) for row in rows] == [
-        ("graph", "float32"), ("eager", "float32"), ("graph", "int8"), ("eager", "int8"),
-    ]  # fmt: skip
-    assert rows[:2] == full
-    rows_of(line, tmp_path, "--seq-groups", "15", "--weights", "int8", "--precision", "bf16")
-    rows = rows_of(batches, tmp_path, "--batches", "1", "--refill", "--seq-groups", "5", "--weights", "int8")
-    assert {row["precision"] for row in rows if row["table"] == "line"} == {"int8, bfloat16"}
-    assert {row["precision"] for row in rows if row["table"] == "batches"} == {"int8"}
-
-
-@pytest.mark.slow
-def test_frames_of_int8_are_compared_with_their_own_model_and_timed_without_upstream(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = rows_of(frames, tmp_path, "--precision", "fp32", "--weights", "int8")
-    assert {(row["system"], row["engine"], row["precision"]) for row in rows} == {
-        ("morph", "eager", "int8"), ("morph", "graph", "int8"),
-    }  # fmt: skip
-    said = capsys.readouterr().out
-    assert "kernels are not measured: the Triton kernels run on CUDA devices, not on cpu" in said
-    assert "SEQ_GROUPS=15: the graph engine (greedy)'s codes equal upstream's" in said
 
 
 def test_codec_compares_its_variants_with_upstream(tmp_path: Path, monkeypatch) -> None:
@@ -168,25 +122,12 @@ def test_codec_compares_its_variants_with_upstream(tmp_path: Path, monkeypatch) 
     assert all(row.keys() >= KEYS for row in rows) and all(row["snr_db"] > 10 for row in rows[2:])
 
 
-def test_a_straight_line_is_fitted() -> None:
-    assert fit_line([(1, 3.5), (5, 5.5), (15, 10.5)]) == pytest.approx((3.0, 0.5))
-
-
 def test_a_line_that_ends_early_is_no_measurement() -> None:
     model = load_muted(parser("x", 1, 1).parse_args(["--shape", "tiny", "--device", "cpu"]))
     fifth = decode_fixed(Measured("graph"), model, [9], 1)[0].codes[4, 0]
     model.config.talker_config.codec_eos_token_id = int(fifth)
     with pytest.raises(RuntimeError, match="frames were requested"):
         decode_fixed(Measured("graph"), model, [9], 1)
-
-
-@pytest.mark.slow
-def test_the_demo_voice_is_measured_like_any_shape(tmp_path: Path) -> None:
-    options = "--shape demo --device cpu --frames 120 --repeats 1 --engines eager --seq-groups 15"
-    line.main([*options.split(), "--out", str(tmp_path)])  # its text ends after some 60 frames
-    [path] = tmp_path.glob("*.json")
-    [row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    assert (row["model"], row["engine"], row["precision"]) == ("demo", "eager", "float32")
 
 
 def test_the_table_shows_details_and_how_much_faster_a_row_is() -> None:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lab.check import __main__ as check
-from lab.check import parity, speed
+from lab.check import parity
 from lab.check.alignment import HeadScore
 
 
@@ -133,11 +133,3 @@ def test_a_line_that_cannot_be_spoken_is_refused_before_the_tests(
     done = run(*words, "--checkpoint", checkpoint("tiny", "custom_voice"), "--out", "a.md")
     assert done.code == 2 and sentence in done.err and "Traceback" not in done.err
     assert not (tmp_path / "a.md").exists()
-
-
-def test_an_infinite_distance_is_no_json_number() -> None:
-    assert check._finite(float("inf")) is None and check._finite(81.234) == 81.2
-
-
-def test_a_speeds_cells_are_its_numbers() -> None:
-    assert speed.Speed(5, 10, 12.34, 0.1543, 99.6).row() == ["5", "10", "12.3", "0.154", "100"]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.voice.blend import blend_voices
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
-from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.check import __main__ as check
 from lab.check import parity
@@ -48,13 +45,6 @@ def test_our_codes_equal_upstreams_and_the_model_is_left_as_it_was(load, recordi
     assert (model.upstream.speech_tokenizer, model.upstream.tts_model_type) == before
 
 
-def test_a_blend_cannot_be_compared_with_upstream(load):
-    model = load("tiny", "custom_voice")
-    blend = blend_voices([preset_voice(model, "ryan")] * 2, [1, 1], model)
-    with pytest.raises(ValueError, match="upstream cannot speak with a blend of presets"):
-        parity.compare_with_upstream(Synthesizer(model), Line("Hello there.", blend), FRAMES)
-
-
 def test_engines_are_compared_on_their_codes(load, recording):
     model = load("tiny", "custom_voice")
     line = make_line(model, "preset", recording)
@@ -81,21 +71,6 @@ def test_a_stream_equals_the_complete_line(load, recording):
     assert found.same_length and found.joined and found.decibels > 80
 
 
-def test_codecs_are_compared_on_their_samples(load):
-    model = load("tiny", "custom_voice")
-    codes = torch.randint(64, (10, 16), generator=torch.Generator().manual_seed(0))
-    assert parity.compare_codecs(model, codes, Engine("graph")) > 80
-
-
-def test_tf32_is_off_inside_and_as_it_was_afterwards():
-    switches = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = [switch.allow_tf32 for switch in switches]
-    with pytest.raises(RuntimeError, match="fault"), parity.without_tf32():
-        assert [switch.allow_tf32 for switch in switches] == [False, False]
-        raise RuntimeError("fault")
-    assert [switch.allow_tf32 for switch in switches] == before
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 def test_kernels_and_codec_on_a_gpu(checkpoint, recording, precision):
@@ -106,16 +81,3 @@ def test_kernels_and_codec_on_a_gpu(checkpoint, recording, precision):
     for test in (check.compare_graph, check.compare_kernels, check.compare_codec, check.compare_streams):
         outcome, detail, _ = test(loaded, line, FRAMES)
         assert outcome in ("ok", "differs"), f"{test.__name__}: {detail}"
-
-
-def test_a_text_in_parts_has_no_upstream(load):
-    model = load("tiny", "custom_voice")
-    line = Line(iter(["Hello."]), Voice("preset", model.size, "ryan", speaker="ryan"))
-    with pytest.raises(ValueError, match="give a string"):
-        parity.upstream_codes(model, line, model.sampling)
-
-
-def test_levels_are_compared_in_decibels():
-    signal = np.ones(100, dtype=np.float32)
-    assert parity.level_above(signal, signal) == float("inf")
-    assert parity.level_above(signal, signal * np.float32(0.9)) == pytest.approx(20, abs=0.01)

@@ -16,13 +16,11 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.random_checkpoint import write_checkpoint
 from lab.words.__main__ import Bench, parse
-from lab.words.faults import Judged, how_heard, summarise_faults
 from lab.words.forced import KINDS, VOICES, change, forced_lines, unchanged_lines
-from lab.words.heard import HeardWord, hear_line
+from lab.words.heard import HeardWord
 from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
 from lab.words.record import Asked, Head, Recorded, record
 from lab.words.times import Errors, summarise_times, time_errors
-from lab.words.tokens import said_tokens
 
 RATE, FRAMES = 24000, 9
 HEAD = Head(1, 0)
@@ -90,13 +88,6 @@ def test_a_line_is_spoken_once_and_kept_with_what_its_head_sees(model, voices, t
     assert (first.rows.sum(1) <= 1.01).all() and model.attention != "eager"
 
 
-def test_the_text_of_a_clone_trails_so_a_frame_sees_one_token_more(model, voices, tmp_path) -> None:
-    [[path]] = record(model, [[ask(voices["x_vector"])]], HEAD, tmp_path)
-    rows = Recorded.read(path).rows[:FRAMES]
-    seen = np.tril(np.ones(rows.shape, dtype=bool))
-    assert (rows[~seen] == 0).all() and (rows[seen] > 0).all()
-
-
 def test_the_text_of_a_clone_with_its_transcript_is_behind_the_recordings_text(
     model, voices, tmp_path
 ) -> None:
@@ -105,10 +96,6 @@ def test_the_text_of_a_clone_with_its_transcript_is_behind_the_recordings_text(
     before = len(model.texts.plain(voices["icl"].transcript))
     seen = len(voices["icl"].ref_codes) + 1 - before  # the others trail
     assert [(row > 0).sum() for row in rows[:2]] == [seen, seen + 1]
-
-
-def test_words_are_found_in_tokens_without_their_punctuation() -> None:
-    assert said_tokens(Words(), "One two. Three.") == [(0, 1), (1, 2), (3, 4)]
 
 
 def test_times_are_compared_where_all_words_were_heard() -> None:
@@ -124,34 +111,6 @@ def test_times_are_compared_where_all_words_were_heard() -> None:
     assert (figures["ends"], figures["end_late_ms"], figures["end_p95_ms"]) == (1, 50, 50)
     with pytest.raises(ValueError, match="no line was heard"):
         summarise_times([None])
-
-
-@pytest.mark.parametrize(
-    ("heard", "kind"),
-    [
-        ("Not a single minute, she said", "right"),
-        ("not a single minit she said", "other"),
-        ("not a minute she said", "other"),
-        ("not a she said", "broken"),
-        ("not a single minute not a single minute she said", "broken"),
-    ],
-)
-def test_lines_are_broken_where_words_in_a_row_are_missing_or_added(heard: str, kind: str) -> None:
-    assert how_heard("Not a single minute, she said.", heard) == kind
-
-
-def test_a_row_counts_alarms_and_what_was_found() -> None:
-    fault = argparse.Namespace(kind="skipped")
-    lines = [
-        Judged("right", ()),
-        Judged("right", (fault,)),
-        Judged("broken", (fault, fault)),
-        Judged("other", ()),
-    ]
-    figures = summarise_faults(lines)
-    assert [figures[name] for name in ("spoken", "right", "alarms", "broken", "found", "other", "skipped")] == [
-        4, 2, 1, 1, 1, 1, 3,
-    ]  # fmt: skip
 
 
 def test_forced_faults_change_some_words_of_a_sentence_and_parts_share_no_voice(model, voices) -> None:
@@ -174,14 +133,6 @@ def test_development_and_held_out_lines_have_nothing_in_common(model, voices) ->
         lines = good_lines("held_out", name, 5, 3, own)
         assert len(lines) == 3 and len({one.seed for line in lines for one in line}) == sum(map(len, lines))
     assert all(len(wrong_lines(model, "held_out", name, 2, own)) == 2 for name in WRONG)
-
-
-def test_what_was_heard_is_kept(tmp_path) -> None:
-    ear, wave = Ear("one two", "three"), np.zeros(100, dtype=np.float32)
-    paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
-    first = hear_line(ear, paths, [wave, wave], RATE)
-    assert hear_line(ear, paths, [wave, wave], RATE) == first and ear.heard == 1
-    assert hear_line(ear, paths[:1], [wave], RATE)[0].word == "three"
 
 
 def test_the_command_measures_times_and_the_guard(model, voices, tmp_path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,12 @@ import soundfile
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.duration import held_frames
-from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import clone_voice
-from qwen3_tts_morph.morph.voice.prompt import MIN_FRAMES
 
 from lab.benchmarks.quality import __main__ as command
-from lab.benchmarks.quality import judging, speak
-from lab.benchmarks.quality.conditions import random_tail, select, zero_tail
-from lab.benchmarks.quality.folder import About, RunFolder
-from lab.benchmarks.quality.lines import Cast, cast_own, cast_recordings, read_texts
+from lab.benchmarks.quality import speak
+from lab.benchmarks.quality.conditions import random_tail, zero_tail
+from lab.benchmarks.quality.lines import Cast, cast_own
 
 FIGURES = ("wer", "cer", "similarity", "mos", "ended")
 TEXTS = ("One line.", "And another line.", "A third, to be sure.")
@@ -151,17 +145,6 @@ def test_steps_can_run_separately_and_the_last_ones_need_no_checkpoint(
     assert row["mos"] is not None and row["ended"] is not None
 
 
-@pytest.mark.slow
-def test_a_folder_with_another_run_is_refused(
-    world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert world("--steps", "codes", "--limit", "2") == 0
-    assert world("--steps", "codes", "--seed", "9") == 2
-    assert "choose another --out" in capsys.readouterr().err
-    assert world("--steps", "codes") == 0, "more lines of the same run are welcome"
-    assert len(list((tmp_path / "run").glob("codes/crossbar-01/*.json"))) == 3
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -178,40 +161,6 @@ def test_bad_input_prints_one_sentence(
 ) -> None:
     assert world(*options) == 2
     assert said in capsys.readouterr().err
-
-
-def test_judges_that_are_not_installed_leave_their_columns_empty(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Missing:
-        def __init__(self, *_: Any):
-            raise ModuleNotFoundError("No module named 'judge'")
-
-    for name in ("WordJudge", "OpinionJudge"):
-        monkeypatch.setattr(judging, name, Missing)
-    monkeypatch.setattr(judging, "VoiceJudge", lambda: LoudnessJudge("voice", []))
-    assert list(judging.make_judges(tmp_path, "english")) == ["voice"]
-    assert len(caplog.records) == 2 and all("pip install" in record.message for record in caplog.records)
-
-
-def test_a_judge_installed_later_adds_to_the_verdicts(tmp_path: Path) -> None:
-    soundfile.write(tmp_path / "a.wav", np.full(1600, 0.5), 16000)
-    clip = judging.Clip(tmp_path / "a.wav", "text", tmp_path / "a.json")
-    asked: list[str] = []
-    one, two = LoudnessJudge("voice", asked), LoudnessJudge("opinion", asked)
-    judging.judge_all([clip], {"voice": one})
-    judging.judge_all([clip], {"voice": one, "opinion": two})
-    assert asked == ["voice", "opinion"]
-    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")).keys() == {"voice", "opinion"}
-
-
-def test_words_are_not_judged_in_other_languages(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    for name in ("WordJudge", "OpinionJudge", "VoiceJudge"):
-        monkeypatch.setattr(judging, name, lambda *_: LoudnessJudge("any", []))
-    assert "words" not in judging.make_judges(tmp_path, "german")
-    assert "words" in judging.make_judges(tmp_path, "auto")
 
 
 def test_controls_spoil_only_the_last_ten_groups() -> None:
@@ -235,74 +184,9 @@ class Recorded:
         return [Decoded(torch.zeros(1, 16, dtype=torch.int64), "eos") for _ in requests]
 
 
-def test_stock_heads_and_trained_tails_are_the_products_own(
-    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cast, engine = clone(model), Recorded()
-    tasks = command.assign_voices(list(TEXTS), list(cast.voices), 5)
-    speaker = speak.Speaker.prepare(Synthesizer(model, engine), tasks, cast.voices, "auto")
-    monkeypatch.setattr(Model, "tails", lambda self: {5: None})
-    for condition in select(["crossbar:5", "trained:5"], []):
-        speak.make_codes(speaker, RunFolder(tmp_path), condition, batch_size=2)
-    assert engine.asked == [(5, "stock")] * 2 + [(5, "auto")] * 2, "three lines are two batches"
-
-
-def test_lines_are_prepared_as_the_product_does(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    cast, synthesizer = clone(model), Synthesizer(model)
-
-    def speaker(text: str) -> speak.Speaker:
-        tasks = command.assign_voices([text], list(cast.voices), 5)
-        return speak.Speaker.prepare(synthesizer, tasks, cast.voices, "auto")
-
-    assert speaker(TEXTS[0]).prompts[0].min_frames == MIN_FRAMES
-    monkeypatch.setattr(model, "profile", TextProfile(hold_end=True))
-    line, [prompt] = speaker(TEXTS[0]).request(0), speaker(TEXTS[0]).prompts
-    assert line.prompt.min_frames == prompt.min_frames == held_frames(TEXTS[0], after_reference=False)
-    with pytest.raises(ValueError, match="text"):
-        speaker(" ")
-
-
-def test_a_run_of_other_weights_is_not_continued(tmp_path: Path) -> None:
-    folder, about = RunFolder(tmp_path), About("a", "b", "c", "d", "e", "f", 24000, ())
-    folder.start(about)
-    folder.start(replace(about, machine="another"))
-    with pytest.raises(ValueError, match="contains a run with other weights"):
-        folder.start(replace(about, weights="c"))
-
-
 def clone(model: Model) -> Cast:
     """Return a voice cloned from a tone: the tiny Base checkpoint has no presets."""
     with pytest.raises(ValueError, match="--voices"):
         cast_own(model)
     tone = (0.3 * np.sin(np.arange(48000) / 20)).astype(np.float32)
     return Cast({"tone": clone_voice(model, tone, 24000)})
-
-
-def test_voices_come_from_files_and_folders(model: Model, tmp_path: Path) -> None:
-    tone = 0.3 * np.sin(np.arange(36000) / 20)
-    (tmp_path / "beth").mkdir()
-    for name in ("adam.wav", "beth/1.wav", "beth/2.flac", "beth/3.wav"):
-        soundfile.write(tmp_path / name, tone, 24000)
-    (tmp_path / "notes.txt").write_text("not a recording")
-    cast = cast_recordings(model, tmp_path)
-    assert {name: len(known) for name, known in cast.references.items()} == {"adam": 1, "beth": 2}
-    (tmp_path / "carl.wav").write_bytes(b"RIFF?")
-    with pytest.raises(ValueError, match=r"carl\.wav"):
-        cast_recordings(model, tmp_path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="no recordings"):
-        cast_recordings(model, tmp_path / "empty")
-
-
-def test_built_in_lines_and_ranges_can_be_read(tmp_path: Path) -> None:
-    assert len(set(read_texts(command.OWN_LINES))) == 50
-    (tmp_path / "none.txt").write_text("\n \n")
-    with pytest.raises(ValueError, match="no line of text"):
-        read_texts(tmp_path / "none.txt")
-    assert command.parse_range("1-3,15") == command.parse_range("15 1-3") == [1, 2, 3, 15]
-
-
-def test_a_condition_is_chosen_once() -> None:
-    chosen = select(["crossbar", "crossbar:5", "crossbar:15"], [5])
-    assert [one.key for one in chosen] == ["crossbar-05", "crossbar-15"]
-    assert [one.is_exact for one in chosen] == [False, True]

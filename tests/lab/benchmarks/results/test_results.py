@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from lab.benchmarks import common, results
+from lab.benchmarks import common
 from lab.benchmarks.common import Setting, make_row
-from lab.benchmarks.origin import RESULTS, UNKNOWN, command_of, find_commit
-from lab.benchmarks.results import FOLDER, Row, latest, save_rows
+from lab.benchmarks.origin import command_of
+from lab.benchmarks.results import FOLDER, Row, save_rows
 from pack import ROOT
 
-DAY = "2026-01-02"
 STREAM = str(ROOT / "lab" / "benchmarks" / "stream.py")
 
 
@@ -64,19 +61,6 @@ def test_only_the_same_command_on_the_same_commit_replaces_rows(
     assert times("--lines 1 --out /elsewhere", "a", row(6.0)) == [2.0, 3.0, 4.0, 5.0, 6.0]
 
 
-def test_the_newest_day_of_each_table_and_kind_of_weights_is_shown() -> None:
-    rows = [
-        {"table": table, "model": "tiny", "precision": precision, "date": date}
-        for table, precision, date in (
-            ("line", "float32", "2026-01-02"),
-            ("line", "float32", "2026-01-03"),
-            ("line", "int8", "2026-01-01"),
-            ("frames", "float32", "2026-01-01"),
-        )
-    ]
-    assert latest(rows) == rows[1:]
-
-
 @pytest.mark.parametrize(
     "words, said",
     [
@@ -91,55 +75,9 @@ def test_a_command_names_no_folder_of_the_machine(words: list[str], said: str) -
     assert command_of([package, *words]) == f"python -m lab.benchmarks.quality {said}".rstrip()
 
 
-def test_a_commit_is_found_where_there_is_one(tmp_path: Path) -> None:
-    assert find_commit(tmp_path) == UNKNOWN
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org"]
-    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
-        subprocess.run([*git, *words], check=True)
-    commit = find_commit(tmp_path)
-    assert re.fullmatch("[0-9a-f]{7}", commit)
-    (tmp_path / RESULTS).mkdir(parents=True)
-    (tmp_path / RESULTS / "machine.json").touch()
-    assert find_commit(tmp_path) == commit, "another table's rows are no change"
-    (tmp_path / "new.py").touch()
-    assert find_commit(tmp_path) == f"{commit}-dirty"
-
-
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("nvidia-h?00*.json")), ids=lambda path: path.stem)
 def test_every_row_has_a_day_and_no_figure_twice(path: Path) -> None:
     document = json.loads(path.read_text(encoding="utf-8"))
     rows = document.get("rows", [])
     assert all("details" not in one for one in rows)
     assert "date" in document or (rows and all(one["date"] for one in rows))
-
-
-def test_rows_that_came_home_are_added(tmp_path: Path) -> None:
-    there, here = tmp_path / "out" / "gpu.json", tmp_path / "results" / "gpu.json"
-    old, new = (
-        {"table": "many", "model": "0.6B", "precision": "bf16", "commit": c, "command": "x", "date": DAY}
-        for c in "ab"
-    )
-    for path, rows in ((here, [old]), (there, [new])):
-        path.parent.mkdir()
-        path.write_text(json.dumps({"machine": "GPU", "versions": {}, "rows": rows}))
-    for _ in range(2):  # the second time they replace themselves
-        results.main([str(there), "--into", str(here.parent)])
-        assert json.loads(here.read_text())["rows"] == [old, new]
-
-
-def test_rows_that_do_not_say_their_origin_get_it_from_the_command(tmp_path: Path) -> None:
-    there = tmp_path / "alignment.json"
-    row = {"table": "ask", "model": "0.6B", "what": "frame", "us": 1.0}
-    there.write_text(
-        json.dumps({"machine": "NVIDIA H200", "versions": {}, "failures": ["one"], "rows": [row]})
-    )
-    into = ["--into", str(tmp_path / "results")]
-    with pytest.raises(SystemExit):
-        results.main([str(there), *into, "--commit", "a"])
-    results.main([str(there), *into, "--commit", "a", "--date", DAY])
-    document = json.loads((tmp_path / "results" / "nvidia-h200.json").read_text())
-    assert document == {
-        "machine": "NVIDIA H200",
-        "versions": {},
-        "rows": [{**row, "commit": "a", "date": DAY}],
-    }
