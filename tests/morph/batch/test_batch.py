@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -81,16 +80,6 @@ def heard(utterance: Speech) -> tuple[torch.Tensor, np.ndarray]:
     chunks = list(utterance)
     assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     return torch.cat([one.codes for one in chunks]), np.concatenate([one.samples for one in chunks])
-
-
-def test_many_callers_are_spoken_to_their_ends(synthesizer, voice) -> None:
-    with Batch(synthesizer, 3) as service:
-        utterances = [service.speak(Line(f"Number {n}.", voice, seed=n), SHORT) for n in range(10)]
-        for utterance in utterances:
-            codes, samples = heard(utterance)
-            assert len(samples) == 1920 * len(codes) and utterance.report.frames == len(codes) > 0
-        assert service.status.speaking == service.status.waiting == 0
-        assert service.status.frames >= sum(one.report.frames for one in utterances)
 
 
 @pytest.mark.parametrize("engine", [EAGER, "graph"])
@@ -197,20 +186,6 @@ def test_a_reader_who_has_all_sees_a_row_that_is_free(model, voice, monkeypatch)
         assert service.status.speaking == 0
 
 
-def test_a_line_joins_a_running_batch(synthesizer, voice, endless) -> None:
-    with Batch(synthesizer, 2) as service:
-        first = service.speak(endless, LONG)
-        assert first.take() is not None
-        second = service.speak(
-            Line("Hello.", voice), GenerateOptions(5, Sampling(max_new_tokens=5), retries=0)
-        )
-        heard(second)
-        assert not first.is_cancelled and service.status.speaking == 1
-        with pytest.raises(RuntimeError, match="has not ended"):
-            _ = first.report
-        first.close()
-
-
 def test_lines_of_different_sampling_are_spoken_at_the_same_time(synthesizer, voice) -> None:
     """Each as it is spoken by itself."""
     lines = [
@@ -248,24 +223,6 @@ def broken_prompts(monkeypatch) -> None:
         return replace(prompt, inputs=prompt.embeds * torch.nan) if "broken" in text else prompt
 
     monkeypatch.setattr(pieces, "build_piece", build)
-
-
-@pytest.mark.parametrize("engine", ["eager", "graph"])
-def test_a_line_that_is_not_finite_ends_alone(model, voice, broken_prompts, engine) -> None:
-    """Three others have the codes that they have beside a line that is; so has one that gets the row after it."""
-    synthesizer, codes = Synthesizer(model, Engine(engine)), []
-    for text in ("It is whole.", "It is broken."):
-        with Batch(synthesizer, 4) as service:
-            with synthesizer.session():  # all begin together
-                failing = service.speak(Line(text, voice, seed=9), SHORT)
-                others = [service.speak(Line(f"Number {n}.", voice, seed=n), SHORT) for n in range(3)]
-            if text == "It is broken.":
-                with pytest.raises(ValueError, match="voice ryan: the model's numbers are not finite"):
-                    list(failing)
-            else:
-                heard(failing)
-            codes.append([heard(one)[0] for one in (*others, service.speak(others[0].line, SHORT))])
-    assert all(torch.equal(*pair) for pair in zip(*codes, strict=True))
 
 
 def test_the_error_of_a_later_line_is_raised_at_once(synthesizer, endless, voice, broken_prompts) -> None:
@@ -445,24 +402,6 @@ def test_a_reader_that_leaves_before_its_line_has_a_row_gets_a_report(synthesize
         first.close()
 
 
-def test_leavers_of_all_kinds_leave_nothing_behind(synthesizer, voice, endless) -> None:
-    with Batch(synthesizer, 2, waiting=100) as service:
-        left = []
-        for number in range(30):
-            utterance = service.speak(endless, LONG)
-            left.append(weakref.ref(utterance))
-            if number % 3:
-                utterance.take()
-            utterance.close()
-        heard(service.speak(Line("Hello.", voice), SHORT))
-        assert (service.status.speaking, service.status.waiting) == (0, 0)
-        del utterance
-        gc.collect()
-        assert sum(one() is not None for one in left) <= 3, (
-            "the batch's first line, and what a frame's loops hold"
-        )
-
-
 def test_too_many_lines_are_refused(synthesizer, voice, endless) -> None:
     with Batch(synthesizer, 1, waiting=2) as service:
         running = service.speak(endless, LONG)
@@ -474,15 +413,6 @@ def test_too_many_lines_are_refused(synthesizer, voice, endless) -> None:
         waiting.append(service.speak(Line("Hello.", voice), SHORT))
         running.close()
         assert all(len(heard(one)[1]) for one in waiting)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"text": "  "}, "empty"), ({"language": "klingon"}, "language"), ({"layout": "word"}, "layout")],
-)
-def test_what_cannot_be_spoken_is_refused_at_once(synthesizer, voice, change, message) -> None:
-    with Batch(synthesizer) as service, pytest.raises(ValueError, match=message):
-        service.speak(Line(**{"text": "Hello.", "voice": voice, **change}), SHORT)
 
 
 @pytest.mark.parametrize("engine", ["eager", "graph"])
@@ -609,17 +539,6 @@ def test_the_model_is_free_when_no_line_comes(synthesizer, voice) -> None:
         heard(service.speak(Line("Hello.", voice), SHORT))
 
 
-def test_a_slow_reader_does_not_hold_up_the_batch(synthesizer, voice, endless, little_room) -> None:
-    """Its codes wait; they are decoded as it reads, and all of them when a line with other options waits."""
-    options = GenerateOptions(5, Sampling(max_new_tokens=41), guard=False, retries=0, split_chars=0)
-    with Batch(synthesizer, 1) as service:
-        slow = service.speak(endless, options)
-        assert slow.take() is not None
-        other = service.speak(Line("Hello.", voice), GenerateOptions(1, SHORT.sampling, retries=0))
-        heard(other)
-        assert len(heard(slow)[1]) > 0
-
-
 PIECES = 3
 FULL, OF_PIECE = 10, 12  # frames that a reader may have waiting, and those of a piece
 
@@ -637,25 +556,6 @@ def parked(endless, little_room) -> Line:
 
 
 PARKING = GenerateOptions(5, Sampling(max_new_tokens=OF_PIECE + 1), guard=False, retries=0, split_chars=60)
-
-
-@pytest.mark.parametrize("groups", [5, pytest.param(1, marks=pytest.mark.slow)])
-def test_slow_readers_take_no_row_from_others(synthesizer, voice, parked, groups) -> None:
-    """Many of them, one row: the others are spoken as if they were not there, and each gets its whole line later."""
-    with Batch(synthesizer, 1) as service:
-        slow = [service.speak(replace(parked, seed=seed), PARKING) for seed in range(2)]
-        other = service.speak(Line("Hello.", voice), GenerateOptions(groups, SHORT.sampling, retries=0))
-        assert len(heard(other)[1]) > 0
-        assert service.status.parked == 2 and service.status.speaking == 0
-        for seed, one in enumerate(slow):
-            # What makes it full; there may be the rest of that piece, and the next one.
-            assert one.queued < FULL + 2 * OF_PIECE, "what waits is bounded by pieces, not by the line"
-            codes, samples = heard(one)
-            assert len(codes) == PIECES * OF_PIECE and one.report.pieces == PIECES
-            same, whole = heard(service.speak(replace(parked, seed=seed), PARKING))
-            assert torch.equal(codes, same), "a reader that takes all at once gets the same"
-            assert len(samples) == len(whole) and signal_to_noise(whole, samples) > FLOAT32_DB
-        assert service.status.parked == 0
 
 
 def test_slow_readers_that_leave_are_forgotten(synthesizer, voice, parked) -> None:
@@ -693,46 +593,6 @@ def test_no_reader_waits_for_ever(synthesizer, parked) -> None:
             service.speak(parked, PARKING)
         for one in (*slow, waits):
             assert len(heard(one)[0]) == PIECES * OF_PIECE
-
-
-def test_a_reader_who_takes_chunks_while_the_batch_ends_gets_all(
-    synthesizer, voice, parked, monkeypatch
-) -> None:
-    """The lines of a batch that ends are parked one after another, and meanwhile a reader may want more."""
-    slow, finish_piece, park = [], CodecTurns.finish_piece, Running._park
-    monkeypatch.setattr(  # no line is parked before the batch ends
-        Running,
-        "_park",
-        lambda decoding, line, is_over, always: always and park(decoding, line, is_over, True),
-    )
-    line = replace(parked, text=" ".join(["word " * 7 + "ends here."]))
-
-    def finish(turns: CodecTurns, ending: LineState) -> None:
-        finish_piece(turns, ending)
-        for one in slow:
-            while one is not ending.speech and one.is_full:
-                one.take()
-
-    monkeypatch.setattr(CodecTurns, "finish_piece", finish)
-    with Batch(synthesizer, 2) as service:
-        slow += [service.speak(replace(line, seed=seed), PARKING) for seed in range(2)]
-        heard(service.speak(Line("Hello.", voice), GenerateOptions(1, SHORT.sampling, retries=0)))
-        readers = [threading.Thread(target=list, args=(one,), daemon=True) for one in slow]
-        for reader in readers:
-            reader.start()
-        for reader in readers:
-            reader.join(PATIENCE)
-        assert not any(reader.is_alive() for reader in readers), "a reader waits for ever"
-        assert [one.report.frames for one in slow] == [OF_PIECE, OF_PIECE]
-
-
-def test_closing_ends_parked_lines(synthesizer, parked) -> None:
-    with Batch(synthesizer, 1) as service:
-        slow = service.speak(parked, PARKING)
-        assert wait_for(lambda: service.status.parked == 1)
-    with pytest.raises(BatchClosed):
-        while slow.take() is not None:
-            pass
 
 
 def test_closing_while_samples_are_made_is_no_failure(synthesizer, voice, monkeypatch, caplog) -> None:

@@ -7,17 +7,14 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch import speech
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
 from qwen3_tts_morph.morph.batch.speech import QUEUED_FRAMES, Chunk, Speech
@@ -26,7 +23,6 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.tail import Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.runtime.kept_threads import KEPT
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -92,26 +88,6 @@ def batches(monkeypatch) -> list[Noted]:
     return made
 
 
-def test_a_reader_who_has_enough_at_the_end_of_a_piece_hears_the_line(
-    model, voice, monkeypatch, batches
-) -> None:
-    """Codes of one piece wait then, while the next piece is begun: the codec's state is that of the first."""
-    original = pieces.build_piece
-    monkeypatch.setattr(
-        pieces, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=1000)
-    )
-    monkeypatch.setattr(speech, "QUEUED_FRAMES", 16)  # those of the first piece
-    synthesizer = Synthesizer(model, Engine("graph"))
-    options = GenerateOptions(5, SHORT, split_chars=40, retries=0, batch_size=1, chunk_frames=(1,))
-    line = Line(f"{THREE} {THREE}", voice, seed=3)
-    whole = render_lines(synthesizer, [line], options)
-    with stream_line(synthesizer, line, options) as stream:
-        wait_until(lambda: batches[-1].status.parked == 1)
-        chunks = list(stream)
-        check_equal(chunks, stream, whole)
-    assert whole[0].report.pieces > 3
-
-
 def check_equal(chunks: list[Chunk], stream: SpeechStream, whole: list) -> None:
     """The joined chunks are what the stream reports, and what rendering the lines gives."""
     for line, (streamed, rendered) in enumerate(zip(stream.spoken, whole, strict=True)):
@@ -160,15 +136,6 @@ def test_lines_decoded_together_equal_the_lines_rendered_together(synthesizer, v
         chunks = list(stream)
         check_equal(chunks, stream, render_lines(synthesizer, lines, options))
     assert {chunk.line for chunk in chunks[:3]} == {0, 1, 2}, "they are made side by side"
-
-
-def test_more_lines_than_rows_come_in_the_order_given(synthesizer, voice) -> None:
-    options = GenerateOptions(5, SHORT, batch_size=1, retries=0)
-    lines = [Line(text, voice, seed=number) for number, text in enumerate(TEXTS)]
-    stream = stream_lines(synthesizer, lines, options)
-    chunks = list(stream)
-    assert [chunk.line for chunk in chunks] == sorted(chunk.line for chunk in chunks)
-    check_equal(chunks, stream, render_lines(synthesizer, lines, options))
 
 
 def test_rows_take_the_next_lines(synthesizer, voice) -> None:
@@ -296,11 +263,6 @@ def test_a_loop_ends_the_stream_where_it_ends_the_line(synthesizer, long_line, m
 # Readers
 
 
-def speech_threads() -> set[threading.Thread]:
-    """The pack's own: the process has others, which come and go."""
-    return {thread for thread in threading.enumerate() if thread.name.startswith("speech")}
-
-
 def wait_until_free(synthesizer: Synthesizer) -> None:
     """Wait until no worker is busy and another thread can have the model at once."""
     wait_until(lambda: not synthesizer.engine.threads.working)
@@ -328,65 +290,6 @@ def long_line(voice, monkeypatch) -> Line:
     return Line("A line that takes a while.", voice, seed=11)
 
 
-@pytest.mark.parametrize("count", [0, pytest.param(1, marks=pytest.mark.slow), 3])
-def test_a_reader_may_leave_at_any_chunk(synthesizer, long_line, count, batches) -> None:
-    stream = stream_line(synthesizer, long_line, ENDLESS)
-    for _ in range(count):
-        next(stream)
-    stream.close()
-    at_close = batches[-1].status.frames
-    assert list(stream) == []
-    wait_until_free(synthesizer)
-    assert batches[-1].status.frames == at_close
-    with pytest.raises(RuntimeError, match="closed before its end"):
-        _ = stream.spoken
-    rendered = render_lines(synthesizer, [long_line], ENDLESS)
-    again = stream_line(synthesizer, long_line, ENDLESS)
-    check_equal(list(again), again, rendered)
-
-
-def test_a_reader_may_leave_at_the_last_chunk(synthesizer, long_line) -> None:
-    stream = stream_line(synthesizer, long_line, GenerateOptions(1, SHORT, retries=0))
-    while not next(stream).last:
-        pass
-    stream.close()
-    wait_until_free(synthesizer)
-
-
-def test_a_stream_that_nobody_holds_is_closed(synthesizer, long_line) -> None:
-    for chunk in stream_line(synthesizer, long_line, ENDLESS):
-        assert not chunk.last
-        break
-    gc.collect()
-    wait_until_free(synthesizer)
-
-
-def test_an_error_of_the_reader_closes_the_stream(synthesizer, long_line) -> None:
-    with pytest.raises(KeyError), stream_line(synthesizer, long_line, ENDLESS) as stream:
-        next(stream)
-        raise KeyError
-    wait_until_free(synthesizer)
-
-
-def test_a_stream_can_be_closed_while_another_thread_reads_it(synthesizer, long_line) -> None:
-    for_minutes = replace(ENDLESS, sampling=Sampling(max_new_tokens=4001))
-    stream, read = stream_line(synthesizer, long_line, for_minutes), []
-    reader = threading.Thread(target=lambda: read.extend(stream))
-    reader.start()
-    while not read:
-        assert reader.is_alive()
-        time.sleep(0.001)
-    stream.close()
-    reader.join(PATIENCE)
-    assert not reader.is_alive() and not read[-1].last
-
-
-def test_a_stream_that_waits_for_the_model_can_be_closed(synthesizer, long_line) -> None:
-    with synthesizer.session():  # a close that waited for the model would wait for ever
-        stream_line(synthesizer, long_line, ENDLESS).close()
-    wait_until_free(synthesizer)
-
-
 def test_a_stream_that_was_closed_before_it_had_the_model_computes_nothing(
     synthesizer, long_line, monkeypatch
 ) -> None:
@@ -397,20 +300,6 @@ def test_a_stream_that_was_closed_before_it_had_the_model_computes_nothing(
         stream_line(synthesizer, long_line, ENDLESS).close()
     wait_until(lambda: not synthesizer.engine.threads.working)
     assert begun == []
-
-
-def test_many_leavers_leave_nothing_behind(model, long_line) -> None:
-    synthesizer = Synthesizer(model, Engine("graph"))
-    before, noise = speech_threads(), np.random.default_rng(0)
-    for _ in range(20):
-        with stream_lines(synthesizer, [long_line] * 2, ENDLESS) as stream:
-            for _ in range(noise.integers(0, 6)):
-                next(stream)
-    wait_until_free(synthesizer)
-    assert len(speech_threads() - before) <= KEPT
-    del synthesizer, stream
-    gc.collect()
-    wait_until(lambda: not speech_threads() - before)
 
 
 def test_codes_wait_while_a_reader_does_not_read(synthesizer, long_line, batches) -> None:
@@ -425,74 +314,6 @@ def test_codes_wait_while_a_reader_does_not_read(synthesizer, long_line, batches
 
 
 # Errors
-
-
-def test_lines_that_cannot_be_spoken_are_refused_at_once(synthesizer, voice) -> None:
-    before = speech_threads()
-    for bad, sentence in [("", "text is empty"), ("...", "no letter and no digit")]:
-        with pytest.raises(ValueError, match=sentence):
-            stream_line(synthesizer, Line(bad, voice))
-    with pytest.raises(ValueError, match="no line to speak"):
-        stream_lines(synthesizer, [])
-    assert speech_threads() <= before
-
-
-def test_what_is_found_later_is_raised_to_the_reader(synthesizer, voice) -> None:
-    stream = stream_line(synthesizer, Line("word " * 9000, voice), GenerateOptions(split_chars=0))
-    for _ in range(2):
-        with pytest.raises(ValueError, match=r"positions and .* has"):
-            next(stream)
-    assert stream.spoken[0].report.ended == "failed" and not len(stream.spoken[0].waveform)
-    wait_until_free(synthesizer)
-
-
-def test_the_progress_ends_with_all_frames(synthesizer, long_line, monkeypatch) -> None:
-    monkeypatch.setattr("lab.streams.SHOWN_EVERY_S", 60.0)
-    done: list[int] = []
-    options = GenerateOptions(sampling=SHORT, retries=0)
-    stream = stream_line(synthesizer, long_line, options, lambda frames, _: done.append(frames))
-    list(stream)
-    assert done == sorted(done) and done[-1] == stream.spoken[0].report.frames
-
-
-def test_what_on_frame_raises_comes_after_the_chunks_before_it(synthesizer, long_line) -> None:
-    def cancel(done: int, _: int) -> None:
-        if done >= 20:
-            raise InterruptedError("cancelled")
-
-    stream, chunks = stream_line(synthesizer, long_line, ENDLESS, cancel), []
-    with pytest.raises(InterruptedError, match="cancelled"):
-        for chunk in stream:
-            chunks.append(chunk)
-    assert chunks and not chunks[-1].last
-    wait_until_free(synthesizer)
-
-
-def test_samples_that_are_not_finite_are_an_error(synthesizer, long_line, monkeypatch) -> None:
-    original = synthesizer.engine.open_codec
-
-    def poisoned(*arguments):
-        codec = original(*arguments)
-        launch = codec.launch
-
-        def spoil(codes):
-            waves = launch(codes).wait()
-            spoiled = {line: wave * np.nan for line, wave in waves.items()}
-            return SimpleNamespace(is_ready=True, seconds=None, wait=lambda: spoiled)
-
-        codec.launch = spoil
-        return codec
-
-    monkeypatch.setattr(synthesizer.engine, "open_codec", poisoned)
-    with pytest.raises(ValueError, match="not finite"):
-        next(stream_line(synthesizer, long_line, ENDLESS))
-
-
-def test_the_report_is_not_there_before_the_end(synthesizer, long_line) -> None:
-    with stream_line(synthesizer, long_line, ENDLESS) as stream:
-        next(stream)
-        with pytest.raises(RuntimeError, match="has not ended"):
-            _ = stream.spoken
 
 
 # On a GPU

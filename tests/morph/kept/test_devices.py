@@ -13,8 +13,7 @@ from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.fleet import Fleet
 from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
+from qwen3_tts_morph.morph.kept.once import Listener, speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -117,15 +116,6 @@ def test_no_memory_on_one_device_ends_all(fleet, batches, models) -> None:
     break_device(batches[1], torch.cuda.OutOfMemoryError("full"))
     with pytest.raises(torch.cuda.OutOfMemoryError, match="full"):
         speak_lines(fleet, numbered(models), OPTIONS)
-
-
-def test_lines_are_kept_for_one_device_and_for_several(fleet, alone, models, tmp_path) -> None:
-    once, lines = Once(LineCache(tmp_path / "lines", 10**8)), numbered(models)
-    first = speak_lines(fleet, lines, OPTIONS, once)
-    for speaks in (fleet, alone):
-        again = speak_lines(speaks, lines, OPTIONS, once)
-        assert [one.waveform.tobytes() for one in again] == [one.waveform.tobytes() for one in first]
-        assert all(one.report.from_before and not one.report.device for one in again)
 
 
 def test_torch_keeps_its_number_of_threads(models) -> None:

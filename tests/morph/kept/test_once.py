@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +22,6 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-from lab.streams import render_lines
 from tests.morph.kept.speaking import Scripted, Watched, end, put
 
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=2, retries=0)
@@ -61,40 +59,6 @@ def numbered(voice: Voice, count: int = 4) -> list[Line]:
 
 def bits(spoken: list[Spoken]) -> list[bytes]:
     return [one.waveform.tobytes() for one in spoken]
-
-
-def test_only_a_changed_line_is_spoken_again(speaks, model, voice, cache) -> None:
-    lines = numbered(voice)
-    first = speak_lines(speaks, lines, OPTIONS, Once(cache))
-    assert speaks.made() == [0, 1, 2, 3] and not any(one.report.from_before for one in first)
-    frames = []
-    again = speak_lines(
-        speaks, lines, OPTIONS, Once(cache), Listener(on_frame=lambda *two: frames.append(two))
-    )
-    assert speaks.made() == [] and bits(again) == bits(first) and all(done == 0 for done, _ in frames)
-    assert [replace(one.report, from_before=False) for one in again] == [one.report for one in first]
-    assert [(one.spans, one.engine, one.sample_rate) for one in again] == [
-        (one.spans, one.engine, one.sample_rate) for one in first
-    ]
-    lines[2] = replace(lines[2], text="This is another line.")
-    # A new process: nothing is left but the folder.
-    with Batch(Synthesizer(model)) as batch:
-        restarted = Watched(batch)
-        changed = speak_lines(restarted, lines, OPTIONS, Once(cache))
-        assert restarted.made() == [2]
-        report = restarted.describe(changed, OPTIONS, 1.0)
-    assert [one.report.from_before for one in changed] == [True, True, False, True]
-    assert [*bits(changed)[:2], bits(changed)[3]] == [*bits(first)[:2], bits(first)[3]]
-    assert "3 of 4 lines reused from an earlier run." in report and report.count(", reused,") == 3
-
-
-def test_without_a_cache_every_line_is_made_as_render_lines_does(speaks, model, voice) -> None:
-    lines = numbered(voice, 2)
-    for _ in range(2):
-        made = speak_lines(speaks, lines, OPTIONS)
-        assert speaks.made() == [0, 1]
-    for one, other in zip(made, render_lines(Synthesizer(model), lines, OPTIONS), strict=True):
-        np.testing.assert_allclose(one.waveform, other.waveform, atol=1e-4)
 
 
 def test_a_damaged_line_is_made_again_and_said(speaks, voice, cache) -> None:
@@ -223,12 +187,6 @@ def test_bad_lines_are_refused_before_any_is_made(speaks, voice, cache) -> None:
     assert speaks.made() == []
 
 
-def test_the_folder_is_bounded(speaks, voice, cache) -> None:
-    small = replace(cache, most_bytes=60_000)
-    speak_lines(speaks, numbered(voice), OPTIONS, Once(small))
-    assert 0 < sum(file.stat().st_size for file in os.scandir(cache.folder)) <= 60_000
-
-
 class Heard:
     """A listener that notes all that it hears, and does the next of a test's steps whenever it is asked to wait."""
 
@@ -299,19 +257,6 @@ def test_a_line_that_fails_while_it_is_heard_is_made_again_and_nothing_follows_w
     assert [one for one in heard.events if one[0] == "sound"] == [("sound", 0, [1]), ("sound", 1, [2])]
     assert (spoken[0].waveform.tolist() == [1, 3]) == works and len(speaks.speeches) == 3
     assert spoken[0].report.error == ("" if works else "RuntimeError: again")
-
-
-def test_kept_lines_are_heard_in_their_place(cache) -> None:
-    speaks = Scripted()
-    first = Heard(lambda: None, lambda: end(speaks.speeches[0], [1, 1]))
-    speak_lines(speaks, numbered(VOICE, 2)[1:], OPTIONS, Once(cache), first.listener)
-    heard = Heard(
-        *[lambda: None] * 2,
-        lambda: put(speaks.speeches[1], [2], last=True),
-        lambda: end(speaks.speeches[1], [2]),
-    )
-    speak_lines(speaks, numbered(VOICE, 2), OPTIONS, Once(cache), heard.listener)
-    assert heard.events == [("line", 1, [1, 1]), ("sound", 0, [2]), ("sound", 1, [1, 1]), ("line", 0, [2])]
 
 
 def test_lines_that_nobody_hears_are_made_complete_the_longest_first() -> None:

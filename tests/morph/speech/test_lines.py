@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
@@ -19,7 +18,7 @@ from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
-from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.ends import trim_ends
 
@@ -54,24 +53,6 @@ def test_lines_are_returned_in_the_order_given(synthesizer, voice) -> None:
         alone = render_lines(synthesizer, [line], GenerateOptions(sampling=SHORT))[0]
         assert one.report == alone.report
         assert np.allclose(one.waveform, alone.waveform, atol=1e-5)
-
-
-def test_a_report_has_the_length(synthesizer, voice) -> None:
-    spoken = render_lines(synthesizer, [Line("Hello.", voice, seed=3)], GenerateOptions(sampling=SHORT))[0]
-    assert spoken.sample_rate == 24000 and spoken.waveform.dtype == np.float32
-    assert len(spoken.waveform) == spoken.report.frames * FRAME
-    assert spoken.report.seconds == pytest.approx(spoken.report.frames * 0.08)
-    assert np.abs(spoken.waveform).max() > 0.01, "silence"
-
-
-def test_the_same_seed_gives_the_same_speech_and_another_does_not(synthesizer, voice) -> None:
-    def speak(seed: int) -> np.ndarray:
-        return render_lines(synthesizer, [Line("Hello.", voice, seed=seed)], GenerateOptions(sampling=SHORT))[
-            0
-        ].waveform
-
-    assert np.array_equal(speak(1), speak(1))
-    assert not np.array_equal(speak(1)[:FRAME], speak(2)[:FRAME])
 
 
 def test_a_long_text_is_spoken_in_pieces_that_are_joined(synthesizer, voice) -> None:
@@ -172,12 +153,6 @@ def test_figures_around_a_pause_are_written_out(synthesizer, model, voice, monke
 def test_a_wrong_pause_is_refused_before_any_frame(synthesizer, voice) -> None:
     with pytest.raises(ValueError, match=r"\[pause x\] is not a pause"):
         render_lines(synthesizer, [Line("One [pause x] two.", voice)], GenerateOptions(sampling=SHORT))
-
-
-def test_each_lines_spans_have_its_own_text(synthesizer, voice) -> None:
-    spoken = render_lines(synthesizer, [Line("One.", voice), Line("Two.", voice)], GenerateOptions(1, SHORT))
-    assert [[span.text for span in one.spans] for one in spoken] == [["One."], ["Two."]]
-    assert all((one.spans[0].start, one.spans[0].end) == (0, len(one.waveform)) for one in spoken)
 
 
 def test_progress_rises_once_per_frame_and_stays_below_the_expected_number(synthesizer, voice) -> None:
@@ -295,16 +270,6 @@ LONG_ENOUGH = Sampling(max_new_tokens=1000)
 SPLIT = GenerateOptions(sampling=LONG_ENOUGH, split_chars=40, batch_size=1, crossfade_ms=0)
 
 
-def test_a_piece_that_went_wrong_is_spoken_again_with_the_next_seed(
-    synthesizer, voice, monkeypatch, free_judge
-) -> None:
-    """Of three pieces (seeds 7, 8, 9) the middle one repeats itself; its next seed is unused by the others."""
-    engine = Endings(monkeypatch, s8="loop")
-    spoken = render_lines(synthesizer, [Line(THREE, voice, seed=7)], SPLIT)[0]
-    assert sorted(engine.seeds) == [7, 8, 9, 11]
-    assert (spoken.report.ended, spoken.report.pieces, spoken.report.takes) == ("eos", 3, 2)
-
-
 def test_a_line_that_stays_wrong_is_reported_and_keeps_its_best_take(
     synthesizer, voice, caplog, monkeypatch, free_judge
 ) -> None:
@@ -337,16 +302,6 @@ def test_a_line_that_ran_on_without_a_guard_is_not_spoken_again(
     options = replace(SPLIT, guard=False)
     assert render_lines(synthesizer, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
     assert len(engine.seeds) == 1
-
-
-def test_a_retry_changes_no_other_line(synthesizer, voice, monkeypatch, free_judge) -> None:
-    lines = [Line("Hello there.", voice, seed=seed) for seed in (1, 20, 300)]
-    before = render_lines(synthesizer, lines, replace(SPLIT, retries=0))
-    Endings(monkeypatch, s20="silent")
-    after = render_lines(synthesizer, lines, SPLIT)
-    assert [one.report.takes for one in after] == [1, 2, 1]
-    assert np.array_equal(before[0].waveform, after[0].waveform)
-    assert np.array_equal(before[2].waveform, after[2].waveform)
 
 
 def test_progress_never_decreases_when_lines_are_spoken_again(
@@ -413,36 +368,8 @@ def test_the_checkpoints_own_sampling_is_the_default(synthesizer, model, voice, 
     assert render_lines(synthesizer, [Line(BASE_TEXT, voice)])[0].report.frames == 2
 
 
-def test_an_icl_line_continues_its_reference_and_does_not_contain_it(load, recording) -> None:
-    model = load("tiny", "base")
-    icl = clone_voice(model, recording, 24000, CloneOptions("icl", "a tone"))
-    spoken = render_lines(Synthesizer(model), [Line(BASE_TEXT, icl)], GenerateOptions(sampling=SHORT))[0]
-    assert abs(len(spoken.waveform) - spoken.report.frames * FRAME) <= 1
-
-
 def test_the_largest_seed_works_for_several_pieces(synthesizer, voice) -> None:
     """ComfyUI's largest seed is 2**64 - 1; the second piece of a text adds one to it."""
     text = "This is the first sentence of them. And this is the second sentence."
     options = GenerateOptions(sampling=SHORT, split_chars=40)
     assert render_lines(synthesizer, [Line(text, voice, seed=2**64 - 1)], options)[0].report.pieces == 2
-
-
-def test_a_small_model_speaks_and_clones_on_one_thread_and_the_number_is_restored(
-    load, recording, monkeypatch
-) -> None:
-    model, seen, judge = load("tiny", "base"), [], pieces.judge_end
-    monkeypatch.setattr(
-        pieces, "judge_end", lambda *given: (seen.append(torch.get_num_threads()), judge(*given))[1]
-    )
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        voice = clone_voice(model, recording, 24000)
-        options = GenerateOptions(sampling=SHORT, retries=0)
-        render_lines(Synthesizer(model), [Line("Hello.", voice)], options)
-        assert set(seen) == {1} and torch.get_num_threads() == 3
-        with pytest.raises(ZeroDivisionError):
-            render_lines(Synthesizer(model), [Line("Hello.", voice)], options, lambda *_: 1 / 0)
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)

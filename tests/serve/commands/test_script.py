@@ -17,14 +17,12 @@ import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.hearing import whisper
-from qwen3_tts_morph.morph.kept.once import Listener
-from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import script
 from qwen3_tts_morph.serve.scripts import job, saved_lines
-from qwen3_tts_morph.serve.scripts.opened import Opened
 from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES, Plan, SavedLines
 
 from tests.morph.adapters import write_adapter
@@ -333,23 +331,6 @@ def test_an_edited_script_speaks_only_what_is_new(
     assert numbered == ["0001", "0002", "0003", "0004", "0005"]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        ["--seq-groups", "3"],
-        ["--precision", "bf16"],
-        *(pytest.param(one, marks=pytest.mark.slow) for one in (["--seed", "1"], ["--temperature", "0.5"])),
-    ],
-)
-def test_what_changes_the_sound_is_spoken_again(
-    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str], changed: list[str]
-) -> None:
-    (tmp_path / "one.txt").write_text("RYAN: Yes.", encoding="utf-8")
-    assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == 1
-    assert run("script", "one.txt", "--batch-size", "2", "--gap", "1", *tiny).code == 0 and len(spoken) == 1
-    assert run("script", "one.txt", *tiny, *changed).code == 0 and len(spoken) == 2
-
-
 def test_speed_is_part_of_what_a_line_is(
     run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
 ) -> None:
@@ -615,19 +596,3 @@ def test_progress_is_shown_in_lines_between_groups() -> None:
     for done in (1, 50, 99):
         job.show_lines(lambda *numbers: shown.append(numbers), range(8, 12), 20, done, 100)
     assert shown == [(8, 20), (10, 20), (11, 20)]
-
-
-def test_many_lines_are_spoken_in_groups(
-    run: Callable, tiny: list[str], file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sound of a group is in memory until its last line has ended."""
-    speak, sizes = Opened.speak, []
-
-    def watched(self: Opened, lines: Sequence[Line], listener: Listener) -> list[Spoken]:
-        sizes.append(len(lines))
-        return speak(self, lines, listener)
-
-    monkeypatch.setattr(job, "TOGETHER", 3)
-    monkeypatch.setattr(Opened, "speak", watched)
-    done = run("script", file, *tiny)
-    assert done.code == 0 and sizes == [3, 1] and "4. ryan: 'It is five.'" in done.err

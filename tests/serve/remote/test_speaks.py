@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +15,6 @@ from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
-from qwen3_tts_morph.morph.speech.takes import ERROR
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -113,27 +111,6 @@ def test_a_server_says_what_it_is(server: Server, facts: ServerFacts, client: Cl
     assert str(facts) == f"studio ({server.url}), qwen3-tts-morph"
 
 
-def test_lines_are_the_server_s_own(speaks: RemoteSpeaks, client: Client) -> None:
-    lines = [ryan(client, f"Line number {number}.", seed=number, name="Ann") for number in range(6)]
-    speeches = [speaks.speak(line, SHORT) for line in lines]
-    for line, speech in zip(lines, speeches, strict=True):
-        heard, one = samples_of(speech), speech.result()
-        here = spoken_there(client.speaker, line, SHORT)
-        assert close_to(one.waveform, here.waveform) and np.array_equal(heard, one.waveform)
-        known, said = here.report, one.report
-        assert (said.name, said.text, said.frames, said.ended) == (
-            "Ann",
-            line.text,
-            known.frames,
-            known.ended,
-        )
-        assert "SEQ_GROUPS 5" in one.engine and client.speaker.model.summary() in one.engine
-        assert speech.progress.done == speech.progress.expected == 6 and speech.report == said
-    report = speaks.describe([speech.result() for speech in speeches], SHORT, 1.0)
-    assert f"server {speaks.facts}, up to {speaks.in_flight} lines in flight" in report
-    assert speaks.name == f"{client.speaker.model.name} at studio" and speaks.rate == 24000
-
-
 def test_seq_groups_are_the_server_s_to_do(facts: ServerFacts, client: Client) -> None:
     line = ryan(client)
     for options in (replace(SHORT, seq_groups=15), replace(SHORT, seq_groups=2)):
@@ -197,23 +174,6 @@ def test_what_a_server_says_of_itself_stays_while_voices_are_sent_and_used(
         assert len(speaker.voices.entries()) == 2
 
 
-def test_one_line_that_fails_ends_no_others(facts: ServerFacts, client: Client, monkeypatch, caplog) -> None:
-    real = client.speaker.voices.known
-    monkeypatch.setattr(
-        client.speaker.voices, "known", lambda name: 1 / 0 if name == "serena" else real(name)
-    )
-    other = replace(ryan(client), voice=preset_voice(client.speaker.model, "serena"))
-    good, bad = render(facts, SHORT, [ryan(client), other])
-    assert good.report.ended != ERROR and bad.report.ended == ERROR
-    words = f"server studio ({facts.server.url}) failed at the line (500)"
-    assert bad.report.error.startswith(words)
-    [said] = [one for one in caplog.records if "could not be made" in one.message]
-    assert words in said.message and not said.exc_info, "a sentence, without a stack"
-    with pytest.raises(ConnectionError, match=re.escape(words)) as caught:
-        render(facts, SHORT, [other])
-    assert type(caught.value) is ConnectionError
-
-
 def test_a_busy_server_is_asked_again(open_server, monkeypatch) -> None:
     """One row, and one line may wait: eight lines in flight are told to come back, and all are made."""
     monkeypatch.setattr(attempts, "ATTEMPTS", 200)
@@ -246,21 +206,6 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
         speak(older, [line])
         assert sent[-1]["stream_format"] == "sse", "an older server refuses another"
     assert "event_interval" not in sent[-1], "or does not know the field"
-
-
-def test_another_take_is_made_complete(facts: ServerFacts, client: Client, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.speech import pieces
-
-    sent: list[dict[str, Any]] = []
-    read, ends = app_module.read_request, iter(["silent"])
-    monkeypatch.setattr(
-        app_module, "read_request", lambda body, rules: sent.append(body) or read(body, rules)
-    )
-    monkeypatch.setattr(pieces, "judge_end", lambda *_: next(ends, "eos"))
-    with RemoteSpeaks(facts) as speaks:
-        speech = speaks.speak(ryan(client), replace(SHORT, retries=1))
-        assert len(samples_of(speech)) and speech.result().report.takes == 2
-    assert [body["stream_format"] for body in sent] == ["sse", "multipart"]
 
 
 def test_the_progress_of_a_complete_line_is_told(facts: ServerFacts, client: Client, monkeypatch) -> None:

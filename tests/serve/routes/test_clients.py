@@ -141,21 +141,6 @@ def test_a_client_that_leaves_while_it_waits(small) -> None:
     wait_until(lambda: row_is_free(speaker))
 
 
-def test_many_leavers_leave_nothing_behind(url: str, client: Client) -> None:
-    def leave(number: int) -> None:
-        with (
-            httpx.Client(base_url=url, timeout=PATIENCE) as http,
-            http.stream("POST", PATH, json=LONG) as response,
-        ):
-            if number % 2:
-                next(response.iter_raw())
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(leave, range(24)))
-    wait_until(lambda: row_is_free(client.speaker))
-    assert client.post(asked()).status_code == 200
-
-
 # Clients that wait
 
 
@@ -196,25 +181,6 @@ def test_a_reader_that_stops_reading_holds_up_nobody(url: str, client: Client) -
         while part := slow.recv(1 << 16):
             received += part
     assert len(received) > 20 * 24000 * 2 and received.endswith(b"0\r\n\r\n")
-
-
-@pytest.mark.slow
-def test_readers_that_stop_reading_leave_their_rows_to_others(small) -> None:
-    """One row: a line of several pieces, whose client does not read, takes it from nobody."""
-    speaker, url = small
-    pieces = " ".join(["word " * 10 + "ends here."] * 20)
-    asking = {**asked(pieces, response_format="pcm", split_chars=80), "sampling": {"max_seconds": 200}}
-    body, address = json.dumps(asking).encode(), urlsplit(url)
-    with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # so that little waits in the network
-        slow.connect((address.hostname, address.port))
-        head = f"POST {PATH} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
-        slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        wait_until(lambda: speaker.status.parked == 1)
-        assert row_is_free(speaker)
-        assert httpx.post(url + PATH, json=asked(seq_groups=2), timeout=PATIENCE).status_code == 200
-        assert speaker.status.parked == 1
-    wait_until(lambda: speaker.status.parked == 0)
 
 
 # Text that comes in parts

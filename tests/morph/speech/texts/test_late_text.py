@@ -11,8 +11,6 @@ from itertools import cycle
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.running import Running
-from qwen3_tts_morph.morph.batch.speech import Chunk, Speech
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
@@ -23,12 +21,12 @@ from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.speech.texts.text_reader import MOST_UNREAD, TextReader
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
-from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 
-from lab.streams import render_lines, stream_line, stream_lines
+from lab.streams import render_lines, stream_line
 from tests.morph.batch.test_stream import of_line, wait_until_free
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
-from tests.patience import PATIENCE, wait_until
+from tests.patience import PATIENCE
 
 THREE = "This is the first sentence of them. And this is the second sentence. The third comes last"
 TEXTS = [
@@ -171,12 +169,6 @@ def test_figures_are_written_out_sentence_by_sentence(model, voice) -> None:
     assert report.spoken == "It is three point five now. Take two." and report.pieces == 2
 
 
-def test_any_voice_can_speak_sentences(load) -> None:
-    model = load("tiny", "custom_voice")
-    report = spoken(Synthesizer(model), Line(iter(THREE), preset_voice(model, "ryan")))[2]
-    assert report.pieces == 3
-
-
 # Layout token
 
 
@@ -232,19 +224,6 @@ def test_a_line_that_starves_is_heard_as_far_as_its_text(synthesizer, voice) -> 
         assert list(stream)[-1].last
 
 
-def test_a_starved_line_holds_up_no_other(synthesizer, voice) -> None:
-    alone = spoken(synthesizer, as_tokens([TEXTS[0]], voice), replace(OPTIONS, split_chars=0))
-    parts = Starved([TEXTS[0]])
-    lines = [as_tokens(parts, voice), Line("Another line.", voice, seed=6), Line(THREE, voice, seed=7)]
-    options = replace(OPTIONS, batch_size=3)
-    with stream_lines(synthesizer, lines, options) as stream:
-        others = [of_line(list(stream.line(index)), index)[0] for index in (1, 2)]
-        parts.go.release(2)
-        codes = of_line(list(stream.line(0)))[0]
-    assert len(codes) == len(alone[0])  # another batch may round differently
-    assert all(len(one) for one in others)
-
-
 def test_the_end_that_is_held_back_does_not_depend_on_when_the_text_comes(synthesizer, voice) -> None:
     """EOS may not come before a share of the whole text's time, which is known only when the text is."""
     model = synthesizer.model
@@ -293,54 +272,6 @@ def test_what_the_iterator_raises_comes_after_the_chunks_before_it(synthesizer, 
     assert "LOST ITS TEXT" in outcome(stream.spoken, 1.0)
     assert layout == "token" or one.report.pieces == 2
     wait_until_free(synthesizer)
-
-
-def test_an_iterator_that_fails_ends_its_line_only(synthesizer, voice) -> None:
-    lines = [Line(breaking("One. Two"), voice), Line(THREE, voice, seed=7)]
-    stream = stream_lines(synthesizer, lines, replace(OPTIONS, batch_size=2))
-    whole = of_line(list(stream.line(1)), 1)
-    with pytest.raises(Broken):
-        list(stream.line(0))
-    with pytest.raises(Broken):
-        list(stream)
-    assert [one.report.ended == "failed" for one in stream.spoken] == [True, False]
-    assert stream.spoken[1].waveform.tobytes() == whole[1].tobytes()
-
-
-def test_a_reader_who_is_quick_hears_of_the_failure(synthesizer, voice, monkeypatch) -> None:
-    """One that takes the last chunk as soon as it is there."""
-    put, wait, failures, all_sent = Speech.put, Running.wait, [], threading.Event()
-
-    def parts() -> Iterator[str]:
-        yield "One. Two"
-        assert all_sent.wait(PATIENCE)
-        raise Broken("gone")
-
-    def wait_and_tell(running: Running) -> None:
-        wait(running)
-        all_sent.set()
-
-    def put_and_take(speech: Speech, chunk: Chunk) -> None:
-        put(speech, chunk)
-        if chunk.last and not isinstance(speech.line.text, str):
-
-            def read() -> None:
-                try:
-                    while speech.take() is not None:
-                        pass
-                except Broken as error:
-                    failures.append(error)
-
-            threading.Thread(target=read, daemon=True).start()
-
-    monkeypatch.setattr(Speech, "put", put_and_take)
-    monkeypatch.setattr(Running, "wait", wait_and_tell)
-    lines = [Line(parts(), voice), Line(THREE, voice, seed=7)]
-    stream = stream_lines(synthesizer, lines, replace(OPTIONS, batch_size=2))
-    list(stream.line(1))
-    with pytest.raises(Broken):
-        list(stream)
-    wait_until(lambda: len(failures) == 1)
 
 
 def test_another_take_of_a_line_by_tokens_has_all_its_text(synthesizer, voice, monkeypatch) -> None:
@@ -393,7 +324,7 @@ def test_lines_that_cannot_take_their_text_in_parts_are_refused_at_once(model, v
         stream_line(synthesizer, as_tokens(["Hello."], icl))
     with pytest.raises(ValueError, match="choose sentence or token"):
         stream_line(synthesizer, Line(["Hello."], voice, layout="word"))
-    with pytest.raises(ValueError, match="speak it with stream_lines"):
+    with pytest.raises(ValueError, match="join it, or speak it alone"):
         render_lines(synthesizer, [Line(iter(["Hello."]), voice)])
 
 
@@ -412,48 +343,10 @@ def endless() -> Iterator[str]:
         yield "Word after word. "
 
 
-@pytest.mark.parametrize("layout", ["sentence", "token"])
-def test_closing_the_stream_closes_the_iterator(synthesizer, voice, layout) -> None:
-    ended = threading.Event()
-    with stream_line(synthesizer, Line(closing(ended, endless()), voice, layout=layout), OPTIONS) as stream:
-        next(stream)
-    assert ended.wait(PATIENCE)
-    wait_until_free(synthesizer)
-
-
 def test_the_iterator_is_closed_when_the_speech_is_over(synthesizer, voice) -> None:
     ended = threading.Event()
     report = spoken(synthesizer, as_tokens(closing(ended, endless()), voice))[2]
     assert ended.wait(PATIENCE) and 0 < report.frames <= 30 and report.ended != "failed"
-
-
-@pytest.mark.parametrize("how", ["closed", "cancelled", "dropped"])
-def test_a_stream_that_ends_while_its_text_is_written_out_leaves_no_thread(
-    model, voice, monkeypatch, how
-) -> None:
-    """The thread that writes figures out refers to the model."""
-    monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
-    before, written, parts = set(threading.enumerate()), threading.Event(), Starved(["It is 3.", " Take 2."])
-
-    def left() -> list[threading.Thread]:
-        return [one for one in set(threading.enumerate()) - before if one.name == "speech text"]
-
-    def cancel(done: int, _: int) -> None:
-        if how == "cancelled" and done and written.is_set():
-            raise InterruptedError
-
-    stream = stream_line(Synthesizer(model), Line(parts, voice), replace(OPTIONS, normalize="auto"), cancel)
-    parts.go.release(2)
-    assert len(next(stream).samples)
-    written.set()
-    if how == "closed":
-        stream.close()
-    elif how == "cancelled":
-        with pytest.raises(InterruptedError):
-            list(stream)
-    del stream
-    parts.go.release(2)  # the iterator's own thread is the caller's: it ends with it
-    wait_until(lambda: not left())
 
 
 def test_text_is_not_read_far_ahead() -> None:
@@ -473,90 +366,3 @@ def test_text_is_not_read_far_ahead() -> None:
 LONG = Sampling(max_new_tokens=41)  # 40 frames
 MOST = 100  # frames: more than a reader may have waiting
 ENDLESS = GenerateOptions(1, LONG, guard=False, retries=1, batch_size=3)
-
-
-@pytest.fixture
-def long_lines(voice, monkeypatch) -> list[Line]:
-    """Lines that take all the frames they may have."""
-    original = pieces.build_piece
-    monkeypatch.setattr(
-        pieces, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=1000)
-    )
-    return [Line("A line that takes a while.", voice, seed=seed) for seed in range(3)]
-
-
-@pytest.mark.parametrize(
-    ("synthesizer", "by"),
-    [
-        *(("eager", "reader"), ("graph", "stream")),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("eager", "stream"), ("graph", "reader"))),
-    ],
-    indirect=["synthesizer"],
-)
-def test_a_line_is_cancelled_alone(synthesizer, long_lines, by) -> None:
-    options = replace(ENDLESS, sampling=Sampling(max_new_tokens=MOST + 1))
-    with stream_lines(synthesizer, long_lines, options) as stream:
-        wanted = list(stream)
-    stream, heard = stream_lines(synthesizer, long_lines, options), []
-    for chunk in stream:
-        heard.append(chunk)
-        if chunk.line == 1:
-            stream.line(1).close() if by == "reader" else stream.cancel(1)
-    assert list(stream.line(1)) == []
-    for index in (0, 2):
-        assert torch.equal(of_line(heard, index)[0], of_line(wanted, index)[0])
-    reports = [one.report for one in stream.spoken]
-    assert [one.ended for one in reports] == ["cap", "cancelled", "cap"]
-    made = stream.spoken[1].waveform
-    assert 0 < reports[1].frames < MOST and len(made) == 1920 * reports[1].frames
-    assert signal_to_noise(of_line(wanted, 1)[1][: len(made)], made) > FLOAT32_DB
-    assert "1 of 3 cancelled" in outcome(stream.spoken, 1.0)
-
-
-def test_a_line_that_waits_for_a_row_can_be_cancelled(synthesizer, long_lines) -> None:
-    options = replace(ENDLESS, batch_size=1)
-    with stream_lines(synthesizer, long_lines, options) as stream:
-        stream.cancel(2)
-        assert list(stream.line(2)) == []
-        codes = [of_line(list(stream.line(index)), index)[0] for index in (0, 1)]
-        list(stream)
-        last = stream.spoken[2]
-    assert [len(one) for one in codes] == [40, 40]
-    assert (last.report.ended, last.report.frames, len(last.waveform)) == ("cancelled", 0, 0)
-
-
-def test_a_line_that_starves_can_be_cancelled(synthesizer, voice) -> None:
-    ended = threading.Event()
-    parts = Starved(["One two three ", "four"])
-    lines = [as_tokens(closing(ended, parts), voice), Line("Another.", voice)]
-    with stream_lines(synthesizer, lines, replace(OPTIONS, batch_size=2)) as stream:
-        parts.go.release()
-        next(stream.line(0))
-        stream.cancel(0)
-        assert of_line(list(stream.line(1)), 1)[0].shape[1] == 16
-        list(stream)
-        assert (
-            stream.spoken[0].report.ended == "cancelled" and stream.spoken[0].report.text == "One two three "
-        )
-        parts.go.release()
-    assert ended.wait(PATIENCE)
-
-
-def test_a_line_that_has_ended_stays_as_it_is(synthesizer, voice) -> None:
-    with stream_line(synthesizer, Line("Hello.", voice), OPTIONS) as stream:
-        list(stream)
-        stream.cancel(0)
-        assert stream.spoken[0].report.ended == "cap"
-        with pytest.raises(IndexError, match="choose 0 to 0"):
-            stream.cancel(1)
-
-
-def test_a_stream_whose_lines_are_all_cancelled_ends(synthesizer, long_lines) -> None:
-    with stream_lines(synthesizer, long_lines, ENDLESS) as stream:
-        next(stream)
-        for index in range(3):
-            stream.cancel(index)
-        assert list(stream) == []
-        assert {one.report.ended for one in stream.spoken} == {"cancelled"}
-        assert outcome(stream.spoken, 1.0)
-    wait_until_free(synthesizer)
