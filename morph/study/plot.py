@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FRAME_MS = 80  # what a frame lasts: slower is not real time
 MARKERS = "osD^vP*X"
 # As ComfyUI's page.
-DARK = {
+DARK: dict[Any, str] = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "#222"),
     **dict.fromkeys(
         ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "#ddd"
