@@ -20,6 +20,7 @@ from qwen3_tts_morph.morph.words.trace import NO_TOKEN, Trace
 from tests.morph import decoding
 from tests.morph.decode.test_source import Arriving, Source, one_at_a_time
 from tests.morph.decoding import CHECKPOINT_OF, GREEDY, SEEDS, guards_of, line_requests, prompts_of
+from tests.morph.pairwise import each_value
 
 HEAD = AlignmentHead(1, 3)
 ENGINES = ["eager", "graph"]
@@ -102,8 +103,9 @@ def upstreams(load, kind: str) -> Model:
     return load("tiny", CHECKPOINT_OF[kind], attention="eager")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "engine"), each_value({kind: kind for kind in KINDS}, {engine: engine for engine in ENGINES})
+)
 def test_the_trace_is_upstreams_attention(load, aligned, recording, engine, kind):
     """Texts of several lengths in one batch with fewer rows: the third line gets the row of one that has ended."""
     theirs = upstreams(load, kind)

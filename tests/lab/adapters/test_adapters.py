@@ -140,7 +140,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-@pytest.mark.parametrize("layers", ["talker", "all"])
+@pytest.mark.parametrize("layers", [pytest.param("talker", marks=pytest.mark.slow), "all"])
 def test_an_adapter_is_trained_and_loaded_as_any_other(
     checkpoint: Path, data: Path, tmp_path: Path, layers: str
 ) -> None:

@@ -33,6 +33,7 @@ from lab import streams as stream_module
 from lab.streams import SpeechStream, render_lines, stream_line, stream_lines
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, note_references, signal_to_noise
 from tests.morph.model.test_tail import ABOUT, random_parts
+from tests.morph.pairwise import each_value
 from tests.patience import PATIENCE, wait_until
 
 SHORT = Sampling(max_new_tokens=17)  # at most 16 frames
@@ -112,8 +113,11 @@ def codes_of(monkeypatch) -> list:
     return judged
 
 
-@pytest.mark.parametrize("synthesizer", ENGINES, indirect=True)
-@pytest.mark.parametrize("seq_groups", [1, 5, 15])
+@pytest.mark.parametrize(
+    ("synthesizer", "seq_groups"),
+    each_value({engine: engine for engine in ENGINES}, {str(groups): groups for groups in (1, 5, 15)}),
+    indirect=["synthesizer"],
+)
 def test_a_line_equals_the_line_rendered(synthesizer, voice, monkeypatch, seq_groups) -> None:
     calls = codes_of(monkeypatch)
     options = GenerateOptions(seq_groups, SHORT, retries=0)
@@ -216,8 +220,9 @@ def test_an_icl_voice(load, recording, engine, monkeypatch) -> None:
     assert len(begun) == 1, "the voice's reference is decoded once"
 
 
-@pytest.mark.parametrize("kind", ["tail", "int8"])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("engine", "kind"), each_value({one: one for one in ENGINES}, {one: one for one in ("tail", "int8")})
+)
 def test_every_way_of_decoding_streams(checkpoint, engine, kind) -> None:
     weights = "int8" if kind == "int8" else "full"
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights=weights))

@@ -31,8 +31,8 @@ def stream(stream: CodecStream, state: CodecState, codes: torch.Tensor, sizes: I
 
 # Around what a sample depends on, the window of the transformer, and the restart after 300 frames.
 FRAMES = [
-    *(0, 1, 9, 11, 72, 299, 301, 601),
-    *(pytest.param(frames, marks=pytest.mark.slow) for frames in (2, 10, 71, 73, 300, 325)),
+    *(0, 1, 11, 301),
+    *(pytest.param(frames, marks=pytest.mark.slow) for frames in (2, 9, 10, 71, 72, 73, 299, 300, 325, 601)),
 ]
 
 
@@ -59,7 +59,9 @@ def test_the_sizes_of_the_steps_do_not_matter(model, sizes):
     assert signal_to_noise(whole_line(model, codes), stream(codec, codec.start(), codes, sizes)) > FLOAT32_DB
 
 
-@pytest.mark.parametrize("length", [0, 1, 11, 25, 125, 300, 301, 375])
+@pytest.mark.parametrize(
+    "length", [0, 25, 301, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 11, 125, 300, 375))]
+)
 def test_a_line_after_a_reference(model, length):
     """Its state is made once and serves several lines."""
     reference, codec = random_codes(model, length, 7), CodecStream(model)

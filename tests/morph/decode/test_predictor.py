@@ -11,6 +11,7 @@ from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
 
 from tests.morph.attached import attached
+from tests.morph.pairwise import each_value
 
 GREEDY = TokenSampling(do_sample=False)
 SAMPLED = TokenSampling(temperature=0.8, top_k=20)
@@ -73,10 +74,15 @@ def talker_states(model, batch: int = BATCH) -> tuple[torch.Tensor, torch.Tensor
     return hidden, model.talker.get_input_embeddings()(tokens)
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED, FILTERED], ids=["greedy", "sampled", "filtered"])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("shape", ["tiny", pytest.param("tiny-1.7B", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("seq_groups", [1, 3, 5, 14, 15])
+@pytest.mark.parametrize(
+    ("seq_groups", "shape", "attention", "sampling"),
+    each_value(
+        {str(groups): groups for groups in (1, 3, 5, 14, 15)},
+        {"tiny": "tiny", "tiny-1.7B": "tiny-1.7B"},
+        {"sdpa": "sdpa", "eager": "eager"},
+        {"greedy": GREEDY, "sampled": SAMPLED, "filtered": FILTERED},
+    ),
+)
 @torch.inference_mode()
 def test_a_frame_equals_the_plain_formula(load, seq_groups, shape, attention, sampling):
     model = load(shape, "base", "fp32", attention)

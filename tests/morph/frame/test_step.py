@@ -17,6 +17,7 @@ from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.options import LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
+from tests.morph.pairwise import each_value
 from tests.morph.recorded import Recording
 
 LENGTHS, TRAILING = (9, 4, 1), (2, 5, 1)
@@ -62,8 +63,12 @@ def frames(weights, buffers, count: int, seq_groups: int = 15, window: int = 64)
     return torch.stack(reports, dim=1)
 
 
-@pytest.mark.parametrize("seq_groups", [1, 3, 5, 14, 15])
-@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+@pytest.mark.parametrize(
+    ("seq_groups", "shape"),
+    each_value(
+        {str(groups): groups for groups in (1, 3, 5, 14, 15)}, {"tiny": "tiny", "tiny-1.7B": "tiny-1.7B"}
+    ),
+)
 @torch.inference_mode()
 def test_groups_1_to_15_are_the_eager_predictors(load, shape, seq_groups):
     model = load(shape, "base")

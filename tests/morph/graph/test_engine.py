@@ -41,7 +41,7 @@ from tests.morph.decoding import (
     one_stream,
     prompts_of,
 )
-from tests.morph.pairwise import pairwise
+from tests.morph.pairwise import each_value, pairwise
 from tests.morph.recorded import AsOnGpu, Recordings, note_graphs
 
 # Recordings call each function before they record it.
@@ -79,7 +79,7 @@ def test_codes_equal_the_eager_engines(load, monkeypatch, shape, seq_groups, row
 
 @pytest.mark.parametrize(
     ("shape", "kind", "sampling"),
-    pairwise(
+    each_value(
         {"tiny": "tiny", "tiny-1.7B": "tiny-1.7B"},
         {kind: kind for kind in ("x_vector", "icl", "design", "preset")},
         {"greedy": GREEDY, "sampled": Sampling()},

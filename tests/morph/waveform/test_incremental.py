@@ -44,8 +44,8 @@ def stream(row: RowStream, line: int, codes: torch.Tensor, sizes=RAMP) -> np.nda
 
 # Around what a sample depends on, the window of the transformer, and the restart after 300 frames.
 FRAMES = [
-    *(0, 1, 9, 11, 72, 299, 301, 601),
-    *(pytest.param(frames, marks=pytest.mark.slow) for frames in (2, 10, 71, 73, 300, 325)),
+    *(0, 1, 11, 301),
+    *(pytest.param(frames, marks=pytest.mark.slow) for frames in (2, 9, 10, 71, 72, 73, 299, 300, 325, 601)),
 ]
 
 
@@ -76,7 +76,9 @@ def feed(row: RowStream, line: int, reference: torch.Tensor) -> Iterator[Warm]:
         yield warm
 
 
-@pytest.mark.parametrize("length", [1, 25, 125, 300, 301, 375])
+@pytest.mark.parametrize(
+    "length", [1, 301, *(pytest.param(one, marks=pytest.mark.slow) for one in (25, 125, 300, 375))]
+)
 def test_a_line_after_a_reference(model, length):
     reference, row = random_codes(model, length, 7), rows(model, 2)
     *_, warm = feed(row, 1, reference)

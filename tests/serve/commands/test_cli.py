@@ -168,7 +168,7 @@ def test_standard_streams_that_are_full_or_closed(
             marks=pytest.mark.slow,
         ),
         pytest.param(["--out", "-"], ">&-", 0, "times real time", marks=pytest.mark.slow),
-        (["--out", "{}/a.wav"], ">&- 2>&-", 0, ""),
+        pytest.param(["--out", "{}/a.wav"], ">&- 2>&-", 0, "", marks=pytest.mark.slow),
         pytest.param(
             ["--out", "{}/a.wav"],
             ">/dev/full",

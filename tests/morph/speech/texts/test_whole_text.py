@@ -95,7 +95,7 @@ def test_random_texts_are_cut_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library, which takes long on such texts: where they are cut is ours."""
     monkeypatch.setitem(sys.modules, "kitten_text_processing", None)
     draws = random.Random(5)
-    for _ in range(60):
+    for _ in range(20):
         made = "".join(
             " ".join(draws.choices(WORDS, k=draws.randint(1, 12))) + draws.choice(ENDS)
             for _ in range(draws.randint(1, 12))
