@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import pytest
 import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.graphs import DEMO_VOICE, Graph, cloned_voice, load_model, node, shown, speech
+from tests.comfy.graphs import Graph, cloned_voice, load_model, node, shown, speech
 from tests.morph.adapters import write_adapter
 
 if TYPE_CHECKING:
@@ -48,18 +47,6 @@ def user_files(base_dir: Path, model_folders: Path) -> None:
     (broken / "merges.txt").unlink()
 
 
-@pytest.fixture
-def still_ready(server: ComfyServer) -> Callable[[], None]:
-    """Check that the server can speak a line that is not in its cache."""
-    seed = iter(range(100, 200))
-
-    def check() -> None:
-        result = server.run(speech(seed=next(seed)))
-        assert result.ok, result.error
-
-    return check
-
-
 def changed(graph: Graph, node_id: str, **inputs: Any) -> Graph:
     graph[node_id]["inputs"] |= inputs
     return graph
@@ -67,12 +54,6 @@ def changed(graph: Graph, node_id: str, **inputs: Any) -> Graph:
 
 def recorded(name: str) -> Graph:
     return changed(speech(), "recording", audio=name)
-
-
-def with_demo_voice(**inputs: Any) -> Graph:
-    """Return a graph with the demo voice and one of its speakers (``speaker``); other inputs go to ``speech``."""
-    voice = node("MorphTTSPresetVoice", model=["model", 0], speaker=inputs.pop("speaker", "heart"))
-    return changed(speech(**inputs) | {"voice": voice}, "model", checkpoint=DEMO_VOICE)
 
 
 def scripted(**inputs: Any) -> Graph:
@@ -195,40 +176,10 @@ def test_a_name_that_could_leave_the_library_or_fail_on_another_system_is_reject
 
 
 FAILING = {
-    "short pieces": (speech(split_chars=10), "split_chars is 10"),
     "silent": (recorded("silent.wav"), "reference is silent"),
-    "short": (recorded("short.wav"), "reference is 0.50 s long: give at least 1 s"),
-    "nan": (recorded("nan.wav"), "reference contains NaN or infinite samples"),
     "empty": (
         speech() | {"recording": node("EmptyAudio", duration=0.0, sample_rate=24000, channels=2)},
         "audio has shape (1, 2, 0)",
-    ),
-    "ICL of a long recording": (
-        changed(recorded("long.wav"), "voice", mode="ICL"),
-        "reference is 40.0 s long and ICL takes at most 30 s: cut it to 30 s or less",
-    ),
-    "clone with CustomVoice": (
-        speech() | {"model": load_model("0.6B-CustomVoice")},
-        "is a CustomVoice checkpoint and cannot clone voices: load a Base checkpoint",
-    ),
-    "preset with Base": (speech() | {"voice": PRESET}, "has no preset speakers: load a CustomVoice checkpoint"),
-    "unknown speaker": (
-        changed(speech() | {"voice": PRESET}, "voice", custom_speaker="Nobody")
-        | {"model": load_model("0.6B-CustomVoice")},
-        "speaker 'Nobody' is unknown to Qwen3-TTS-12Hz-0.6B-CustomVoice: choose one of aiden, dylan, eric",
-    ),
-    "a published speaker with the demo voice": (
-        with_demo_voice(speaker="vivian"),
-        "speaker 'vivian' is unknown to demo_voice: choose one of emma, george, heart, michael",
-    ),
-    "German with the demo voice": (
-        with_demo_voice(language="german"),
-        "language 'german' is unknown to demo_voice: choose one of auto, english",
-    ),
-    "design with Base": (speech() | {"voice": DESIGN}, "load a VoiceDesign checkpoint"),
-    "another size": (
-        speech(model=["other", 0]) | {"other": load_model("1.7B-Base")},
-        "was made for a 0.6B model and Qwen3-TTS-12Hz-1.7B-Base is 1.7B",
     ),
     "another kind": (
         speech(model=["other", 0]) | {"other": load_model("0.6B-CustomVoice")},
@@ -236,30 +187,26 @@ FAILING = {
     ),
     "beyond the context": (speech(text="word " * 9000, split_chars=0), "split it into shorter lines"),
     "missing files": (changed(speech(), "model", checkpoint="TTS/broken"), "checkpoint broken lacks merges.txt"),
-    "Nyquist": (smoothed("short.wav", cutoff=12000.0), "cutoff is 12000 Hz, but audio of 24000 samples"),
     "smooth NaN": (smoothed("nan.wav"), "NaN or infinity"),
-    "a part of another recording": (trimmed(start=50.0, end=60.0), "start is 50 s and the recording is 7.10 s long"),
     "unknown character": (scripted(script="CARL: Hi."), "'CARL' is not in the cast: choose from "),
-    "no colon and no narrator": (scripted(script="Good morning"), "line 1: 'Good morning' names no character"),
-    "twice in the cast": (
-        scripted(cast=["twice", 0])
-        | {"twice": node("MorphTTSCast", name="anna", voice=["voice", 0], cast=["cast", 0])},
-        "name 'anna' is already in the cast",
-    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", FAILING)
-def test_a_failed_run_says_why_and_the_next_run_works(
-    server: ComfyServer, still_ready: Callable[[], None], case: str
-) -> None:
+def test_a_failed_run_says_why(server: ComfyServer, case: str) -> None:
     graph, sentence = FAILING[case]
     result = server.run(graph)
     assert result.status == "execution_error"
     assert result.error["exception_type"] == "ValueError", "the message must not start with a module path"
     assert sentence in result.error["exception_message"]
     assert result.files == []
-    still_ready()
+
+
+def test_after_failed_runs_the_next_one_works(server: ComfyServer) -> None:
+    for case in ("missing files", "beyond the context"):  # while a model is loaded, and while one speaks
+        assert server.run(FAILING[case][0]).status == "execution_error"
+    result = server.run(speech(seed=100))
+    assert result.ok, result.error
 
 
 def designed(**inputs: Any) -> Graph:

@@ -127,7 +127,7 @@ def test_the_graph_engine_speaks_and_the_report_says_what_ran(server: ComfyServe
     assert np.array_equal(samples(result)[0], samples(again)[0])
 
 
-@pytest.mark.parametrize("engine", ["auto", "graph"])
+@pytest.mark.parametrize("engine", ["auto", pytest.param("graph", marks=pytest.mark.slow)])
 def test_int8_weights_are_reported_and_reload_after_free(server: ComfyServer, engine: str) -> None:
     full = server.run(speech(seq_groups=15))  # like a graph that was saved before the weights input existed
     assert "weights" not in speech()["model"]["inputs"]

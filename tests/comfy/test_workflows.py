@@ -22,13 +22,11 @@ from tests.comfy.examples import (
     PAGES,
     PICTURE_SETTINGS,
     after,
-    fetch_result,
     of_kind,
     only,
     place_own_files,
     read_workflow,
     run,
-    set_widget,
 )
 from tests.comfy.graphs import SAMPLES_PER_FRAME, Graph, samples, shown
 
@@ -267,6 +265,7 @@ def test_a_designed_voice_is_cloned_kept_and_speaks(
     assert all(result.outputs[speaker]["morph_clips"][0]["seconds"] > 0.1 for speaker in speakers)
 
 
+@pytest.mark.slow  # by default saved voices are loaded in test_scripts_and_voices.py
 def test_the_muted_group_loads_the_saved_voice(
     server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
 ) -> None:
@@ -325,18 +324,6 @@ def check_dialogue(graph: Graph, result: Result, output_folder: Path) -> None:
         )
         assert heard[: first + margin + 48].any() and heard[last - margin - 48 :].any(), "and hardly more"
         position += len(line)
-
-
-def test_a_script_file_becomes_files_and_a_track(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
-) -> None:
-    graph = convert(read_workflow("Script from a text file"))
-    result = run(server, graph)
-    *lines, track = samples(result, only(graph, "MorphTTSSaveSpeech"))
-    pauses = [0.4, 0, 0, 0.3]  # seconds, in the lines of the pack's example
-    spoken = [len(line) - round(pause * RATE) for line, pause in zip(lines, pauses, strict=True)]
-    assert all(n > 0 and n % SAMPLES_PER_FRAME == 0 for n in spoken)
-    assert len(track) == sum(map(len, lines)) + round(3 * LINE_GAP * RATE)
 
 
 def test_captions_are_dubbed_at_their_times_and_the_one_that_is_too_long_is_listed(
@@ -448,39 +435,3 @@ def test_processed_lines_are_normalized_and_joined(
     assert finished.shape[1] == 1
     assert LINE_GAP * RATE < len(finished) <= (sum(lengths) + LINE_GAP) * RATE + 1
     assert np.abs(finished).max() == pytest.approx(10 ** (-3 / 20), abs=1e-3)
-
-
-@pytest.mark.slow
-def test_a_cloned_voice_speaks_from_the_page(
-    server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
-) -> None:
-    page = new_page(server)
-    graph = page.load(read_workflow("Clone a voice and speak"))["api"]
-    set_widget(page, "MorphTTSGenerateSpeech", "seed", 12345)  # a run that is not cached
-    kind, data = page.run()
-    assert kind == "execution_success", data
-    result = fetch_result(server, data["prompt_id"])
-    speech = only(graph, "MorphTTSGenerateSpeech")
-    check_speech(
-        graph, result, frames_of(reported(result, speech)), after(graph, speech, 0, "MorphTTSSaveSpeech")
-    )
-    page.fit()
-    page.screenshot(screenshots / "run from the page (0.3.75).png")
-    assert page.problems() == []
-
-
-@pytest.mark.slow
-def test_a_dialogue_is_rendered_from_the_current_frontend(
-    todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
-) -> None:
-    """That server has no models; the demo voice needs none."""
-    page = new_page(todays_server, nodes_2=True)
-    graph = page.load(read_workflow(DIALOGUE))["api"]
-    set_widget(page, "MorphTTSRenderScript", "seed", 12345)
-    kind, data = page.run()
-    assert kind == "execution_success", data
-    result = fetch_result(todays_server, data["prompt_id"])
-    check_dialogue(graph, result, todays_server.base_dir / "output")
-    page.fit()
-    page.screenshot(screenshots / "run from the page (Nodes 2.0).png")
-    assert page.problems() == []

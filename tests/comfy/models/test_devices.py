@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.examples import CLASSIC, PAGES, first_seed, read_workflow, set_widget
 from tests.comfy.graphs import Graph, node, samples, shown
-from tests.comfy.web.test_live import DIALOGUE, NAMES, OBSERVE, SCRIPT, STUB, heard, wait_for_the_end
 
 if TYPE_CHECKING:
-    from tests.comfy.page import ComfyBrowser
     from tests.comfy.server import ComfyServer, Result
 
 LINES = 7
@@ -67,17 +63,6 @@ def test_a_script_on_two_devices_sounds_as_on_one(server: ComfyServer) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))
 
 
-def test_a_script_on_two_devices_is_kept(server: ComfyServer) -> None:
-    server.post("/morph/lines/clear")
-    first = run(server, scene(two(), reuse_lines=True))
-    again = server.run_freed(scene(loaded(), reuse_lines=True))
-    assert again.ok, again.error
-    assert BOTH in shown(first, "report") and f"{LINES} of {LINES} lines reused from an earlier run" in shown(
-        again, "report"
-    )
-    assert all(np.array_equal(a, b) for a, b in zip(samples(first), samples(again), strict=True))
-
-
 def test_a_user_cancels_both(server: ComfyServer) -> None:
     def interrupt(kind: str, data: Any) -> None:
         if kind == "progress" and data.get("node") == "script":
@@ -115,46 +100,3 @@ def test_other_checkpoints_and_settings_are_refused(server: ComfyServer) -> None
     assert failed.error and "choose the same one" in failed.error["exception_message"]
     failed = server.run(scene(two(engine="eager")))
     assert failed.error and "choose the same settings" in failed.error["exception_message"]
-
-
-def with_another_device(workflow: dict[str, Any]) -> dict[str, Any]:
-    """Return a workflow whose only model has more models: another node like it. Both are on the CPU."""
-    [model] = [one for one in workflow["nodes"] if one["type"] == "MorphTTSLoadModel"]
-    model["widgets_values"] = [*model["widgets_values"][:5], "cpu"]
-    number, link = workflow["last_node_id"] + 1, workflow["last_link_id"] + 1
-    model["inputs"] = [{"name": "more_models", "type": "MORPH_TTS_MODEL", "link": link, "shape": 7}]
-    output = {"name": "model", "type": "MORPH_TTS_MODEL", "links": [link]}
-    another = {**model, "id": number, "pos": [-500, 300], "inputs": [], "outputs": [output]}
-    return {
-        **workflow,
-        "nodes": [*workflow["nodes"], another],
-        "links": [*workflow["links"], [link, number, 0, model["id"], 0, "MORPH_TTS_MODEL"]],
-        "last_node_id": number,
-        "last_link_id": link,
-    }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("label", CLASSIC)
-def test_a_script_on_two_devices_is_heard_in_its_order(
-    label: str, request: pytest.FixtureRequest, browser: ComfyBrowser
-) -> None:
-    name, nodes_2 = PAGES[label]
-    script = ["CLARA: The rain has stopped, and the street is dry.", "BEN: Yes.", "CLARA: Then let us walk."]
-    with browser.open(request.getfixturevalue(name), nodes_2=nodes_2) as page:
-        page.page.evaluate(STUB)
-        page.page.evaluate(OBSERVE)
-        page.load(with_another_device(read_workflow(DIALOGUE)))
-        set_widget(page, SCRIPT, "script", "\n".join(script))
-        set_widget(page, SCRIPT, "seed", first_seed(label) + 31)
-        page.page.evaluate(NAMES)
-        kind, data = page.run()
-        assert kind == "execution_success", data
-        wait_for_the_end(page)
-        assert page.page.evaluate("() => window.__names") == ["CLARA", "BEN", "CLARA"]
-        sound, _, runs = heard(page)
-        folder = request.getfixturevalue(name).base_dir
-        tracks = [soundfile.read(path)[0] for path in folder.glob("output/**/*.flac")]
-        assert runs[0] == 0, "nothing was heard before the run had ended"
-        assert any(np.array_equal(sound, track) for track in tracks), "the track is not what was heard"
-        assert page.problems() == []

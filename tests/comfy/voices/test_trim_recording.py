@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.examples import BOTH_PAGES, PAGES, run, set_live_sound
+from tests.comfy.examples import NODES_2, PAGES, run, set_live_sound
 from tests.morph.voice.made_speech import RATE, clip, hush, phrase
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def numbers(page: ComfyPage) -> Any:
     return page.page.evaluate(NUMBERS)
 
 
-@pytest.mark.parametrize("page", BOTH_PAGES, indirect=True)
+@pytest.mark.parametrize("page", NODES_2, indirect=True)
 def test_handles_set_the_numbers_and_the_part_is_played(page: ComfyPage, screenshots: Path) -> None:
     kind, data = page.run()
     assert kind == "execution_success", data

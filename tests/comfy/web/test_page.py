@@ -114,23 +114,6 @@ def test_bad_input_shows_its_message_on_the_page_and_the_next_run_works(
     check_next_run(page, next(seeds))
 
 
-def test_the_current_frontend_shows_the_message_too(
-    todays_server: ComfyServer, new_page: Callable[..., ComfyPage], screenshots: Path
-) -> None:
-    page = new_page(todays_server, nodes_2=True)
-    page.load(read_workflow("1 Start here"))
-    set_widget(page, SPEECH, "text", " ")
-    page.page.evaluate(RUN)
-    page.page.get_by_role("button", name="View details").click()
-    page.page.get_by_role("button", name="Info for Generate Speech").first.click()
-    see(page, "text is empty: type what is to be spoken")
-    page.page.wait_for_timeout(500)  # wait for the fade-in
-    page.screenshot(screenshots / "error on today's page.png")
-    todays_server.set_page_setting(
-        "Comfy.RightSidePanel.IsOpen", False
-    )  # the page opened it to show the error
-
-
 def test_cancel_stops_within_a_line(page: ComfyPage, seeds: Any, base_dir: Path) -> None:
     page.load(read_workflow(CLONE))
     # Many pieces, so that the random model cannot finish before the cancel arrives.
