@@ -137,7 +137,9 @@ def test_int8_weights_and_rows_before_their_norm_are_refused(device):
 
 
 # With an edge of 5 rows, only the predictor's first pass has as many: two positions of each line.
-@pytest.mark.parametrize("shape, edge", [("tiny", 3), ("tiny", 5), ("tiny-1.7B", 3)])
+@pytest.mark.parametrize(
+    "shape, edge", [pytest.param("tiny", 3, marks=pytest.mark.slow), ("tiny", 5), ("tiny-1.7B", 3)]
+)
 @torch.inference_mode()
 def test_frames_equal_those_of_torch(device, shape, edge):
     weights, slots, other = both(device, shape, 4)

@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.kernels.linear.tiles import SPLIT_MULTIPLE, GemmShape
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
 
-from tests.morph.pairwise import pairwise, thinned
+from tests.morph.pairwise import each_value, pairwise, thinned
 
 SIZES = [(64, 96), (100, 37), (1500, 40), (2048, 9)]
 # GEMM: all sizes with few rows, one size with more rows than one program has.
@@ -68,8 +68,7 @@ def test_norm_and_projection(device, sizes, rows, dtype):
     check_norm_and_projection(device, width, outputs, rows, dtype)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
-@pytest.mark.parametrize("rows", MANY_ROWS)
+@pytest.mark.parametrize(("rows", "dtype"), each_value({str(rows): rows for rows in MANY_ROWS}, DTYPES))
 def test_norm_and_projection_of_many_rows(device, rows, dtype):
     check_norm_and_projection(device, 100, 37, rows, dtype)
 

@@ -143,7 +143,9 @@ def test_a_single_lines_attention_equals_that_of_torch(device, dtype):
     assert cache.values.equal(wanted_cache.values)
 
 
-@pytest.mark.parametrize("length, shape", [(8, "tiny"), (16, "tiny"), (16, "tiny-1.7B")])
+@pytest.mark.parametrize(
+    "length, shape", [(8, "tiny"), (16, "tiny"), pytest.param(16, "tiny-1.7B", marks=pytest.mark.slow)]
+)
 @torch.inference_mode()
 def test_a_single_lines_prefill_is_that_of_a_batch(device, length, shape):
     """Its first codes are sampled by the frame's kernel, its state is the buffers' own; short prompts have kernels."""
