@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,39 +73,3 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(subprocess, "run", lambda command, check: found.append([str(one) for one in command]))
     monkeypatch.setattr(install, "_has_pip", lambda python: True)
     return found
-
-
-@pytest.mark.parametrize("uv", [None, "/there/uv"])
-@pytest.mark.parametrize("lock", [None, Path("a.txt")])
-def test_uv_installs_what_is_locked_where_it_is_there(
-    commands, monkeypatch: pytest.MonkeyPatch, uv: str | None, lock: Path | None
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: {"uv": uv}[name])
-    packages.install_packages(Path("python"), lock, "one==1.0", "--requirement=more.txt")
-    [words] = commands
-    assert words[:3] == (["/there/uv", "pip", "install"] if uv and lock else ["python", "-m", "pip"])
-    assert words[-2:] == ["one==1.0", "--requirement=more.txt"]
-    assert ("--constraint=a.txt" in words) == bool(lock)
-    assert ("--python=python" in words) == bool(uv and lock)
-
-
-def make_wheel(folder: Path, name: str, version: str, needs: str = "") -> None:
-    """Write a wheel that has nothing but its name, its version and what it needs."""
-    about = f"{name}-{version}.dist-info"
-    needed = f"Requires-Dist: {needs}\n" if needs else ""
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(
-            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needed}"
-        )
-        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{about}/RECORD", "")
-
-
-def test_a_lock_has_what_others_ask_for_without_the_name_of_a_build(tmp_path: Path) -> None:
-    make_wheel(tmp_path, "morph_test_one", "1.0+cpu", needs="morph-test-two>=2")
-    make_wheel(tmp_path, "morph_test_two", "2.0")
-    make_wheel(tmp_path, "morph_test_two", "2.1")
-    found = packages.resolve(Path(sys.executable), "--no-index", f"--find-links={tmp_path}", "morph-test-one")
-    assert found == {"morph-test-one": "1.0+cpu", "morph-test-two": "2.1"}
-    packages.write_lock(tmp_path / "locks" / "a.txt", {**found, "triton": "3.6.0"})
-    assert versions_of(tmp_path / "locks" / "a.txt") == {"morph-test-one": "1.0", "morph-test-two": "2.1"}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch import stream
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.decode.guard import Guard
@@ -184,48 +182,6 @@ def test_the_report_says_when_the_batch_codec_does_not_run(model):
     )
 
 
-@pytest.mark.parametrize("batch_size", [1, pytest.param(2, marks=pytest.mark.slow), 8])
-def test_greedy_lines_equal_the_eager_engines(graph, eager, batch_size):
-    options = GenerateOptions(15, GREEDY, batch_size)
-    ours = render_lines(graph, lines_of(graph.model), options)
-    theirs = render_lines(eager, lines_of(eager.model), options)
-    assert [one.report for one in ours] == [one.report for one in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        assert torch.allclose(torch.from_numpy(one.waveform), torch.from_numpy(other.waveform), atol=1e-4)
-
-
-def test_progress_and_the_order_of_lines(graph, monkeypatch):
-    monkeypatch.setattr(
-        stream, "SHOWN_EVERY_S", 60.0
-    )  # the last frames are told at the end, not by the clock
-    seen: list[tuple[int, int]] = []
-    spoken = render_lines(
-        graph,
-        lines_of(graph.model),
-        GenerateOptions(5, SAMPLED, 2, retries=0),
-        lambda *two: seen.append(two),
-    )
-    assert [one.report.text for one in spoken] == TEXTS
-    done = [done for done, _ in seen]
-    assert done == sorted(done) and done[-1] == sum(one.report.frames for one in spoken)
-    assert all(done < expected for done, expected in seen)
-
-
-def test_a_cancel_leaves_the_model_usable(graph):
-    options = GenerateOptions(5, SAMPLED, 2)
-    wanted = render_lines(graph, lines_of(graph.model), options)
-
-    def cancel(done: int, _: int) -> None:
-        if done > 4:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        render_lines(graph, lines_of(graph.model), options, cancel)
-    again = render_lines(graph, lines_of(graph.model), options)
-    assert [one.report for one in again] == [one.report for one in wanted]
-    assert all((a.waveform == b.waveform).all() for a, b in zip(again, wanted, strict=True))
-
-
 def test_a_model_that_leaves_its_device_frees_the_engines_memory(graph, monkeypatch):
     held, weights, look_up = note_buffers(monkeypatch), [], BatchCodec.look_up
 
@@ -295,30 +251,6 @@ def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
     [other] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY, retries=0))
     assert made == [1] and other.engine.startswith("engine: graph (CUDA; ")
     assert np.allclose(one.waveform, other.waveform, atol=1e-4)
-
-
-@pytest.mark.parametrize("choice", ["graph", pytest.param("eager", marks=pytest.mark.slow)])
-def test_threads_that_share_a_model_get_their_own_lines(model, monkeypatch, choice):
-    engine = Engine(choice)
-    prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS[:3]]
-
-    def speak(number: int) -> tuple[list[torch.Tensor], list[np.ndarray]]:
-        codes = []
-        for seed in range(3):
-            guards = [Guard(13, False)]
-            [line] = engine.decode(
-                model, line_requests([prompts[number]], guards, [seed]), GenerateOptions(5, SAMPLED)
-            )
-            codes.append(line.codes)
-        return codes, waveforms(engine, model, codes, [None] * 3)
-
-    wanted = [speak(number) for number in range(3)]
-    engine.free()
-    with ThreadPoolExecutor(3) as pool:
-        spoken = list(pool.map(speak, range(3)))
-    for (codes, waves), (right_codes, right_waves) in zip(spoken, wanted, strict=True):
-        assert all(map(torch.equal, codes, right_codes))
-        assert all(map(np.array_equal, waves, right_waves))
 
 
 def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 
 import kitten_text_processing
 import numpy as np
@@ -17,17 +16,14 @@ from qwen3_tts_morph.morph.batch import speech as speech_module
 from qwen3_tts_morph.morph.batch.batch import Batch, _retry
 from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
-from qwen3_tts_morph.morph.batch.codec.turns import CodecTurns
 from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
 from qwen3_tts_morph.morph.batch.line_state import LineState, Shared
 from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy, Queue, Waiting, group_of
 from qwen3_tts_morph.morph.batch.running import Running
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
-from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.decode.loop import Loop
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -37,7 +33,6 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset
 from qwen3_tts_morph.morph.waveform.stream import SingleLines
 
 from lab.streams import render_lines, stream_line
-from tests.morph.codec_lines import FLOAT32_DB, random_codes, signal_to_noise
 from tests.patience import PATIENCE, wait_until
 
 SHORT = GenerateOptions(5, Sampling(max_new_tokens=17), retries=0)  # at most 16 frames
@@ -80,50 +75,6 @@ def heard(utterance: Speech) -> tuple[torch.Tensor, np.ndarray]:
     chunks = list(utterance)
     assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     return torch.cat([one.codes for one in chunks]), np.concatenate([one.samples for one in chunks])
-
-
-@pytest.mark.parametrize("engine", [EAGER, "graph"])
-def test_a_reference_holds_up_no_other_line(load, recording, engine, monkeypatch) -> None:
-    """Between two frames the codec gets a part of it, and its line's samples are those of a stream."""
-    model = load("tiny", "base")
-    voices = [
-        clone_voice(model, recording, 24000, CloneOptions("icl", "a tone")),
-        clone_voice(model, recording, 24000),
-    ]
-    voices[0] = replace(voices[0], ref_codes=random_codes(model, 250))
-    work: list[list[int]] = [[]]  # of every turn, the frames of the parts
-    turn, original = CodecTurns.turn, pieces.build_piece
-
-    def noted(codec):
-        feed = codec.feed
-
-        def note(line: int) -> None:
-            missing = codec.missing(line)
-            feed(line)
-            work[-1].append(missing - codec.missing(line))
-
-        codec.feed = note
-        return codec
-
-    open_codec = Engine.open_codec
-    monkeypatch.setattr(Engine, "open_codec", lambda *given: noted(open_codec(*given)))
-    monkeypatch.setattr(CodecTurns, "turn", lambda *given: (work.append([]), turn(*given)))
-    monkeypatch.setattr(pieces, "build_piece", lambda *given: replace(original(*given), min_frames=5000))
-    synthesizer = Synthesizer(model, Engine(engine))
-    with Batch(synthesizer, 2) as service:
-        other = service.speak(Line("Good morning.", voices[1], seed=1), LONG)
-        next(iter(other))
-        speech = service.speak(Line("Hello.", voices[0], seed=2), LONG)
-        chunks = list(islice(speech, 5))
-        assert service.status.speaking == 2
-        speech.close()
-        other.close()
-    codes = torch.cat([chunk.codes for chunk in chunks])
-    samples = np.concatenate([chunk.samples for chunk in chunks])
-    parts = [frames for fed in work for frames in fed]
-    assert sum(parts) == 250 and max(parts) == PART_FRAMES and max(map(len, work)) == 1
-    whole = decode_waveform(model, codes, voices[0].ref_codes)
-    assert len(whole) == len(samples) and signal_to_noise(whole, samples) > FLOAT32_DB
 
 
 @pytest.fixture
@@ -186,33 +137,6 @@ def test_a_reader_who_has_all_sees_a_row_that_is_free(model, voice, monkeypatch)
         assert service.status.speaking == 0
 
 
-def test_lines_of_different_sampling_are_spoken_at_the_same_time(synthesizer, voice) -> None:
-    """Each as it is spoken by itself."""
-    lines = [
-        (
-            Line(f"Number {seed}.", voice, seed=seed),
-            replace(SHORT, sampling=replace(SHORT.sampling, talker=talker)),
-        )
-        for seed, talker in enumerate([TokenSampling(temperature=0.8), TokenSampling(temperature=0.9)])
-    ]
-    alone = []
-    for line, options in lines:
-        with Batch(synthesizer, 2) as service:
-            alone.append(heard(service.speak(line, options))[0])
-    speaking: set[int] = set()
-    with Batch(synthesizer, 2) as service:
-        with synthesizer.session():  # both begin together
-            utterances = [
-                service.speak(
-                    line, options, Delivery(on_change=lambda: speaking.add(service.status.speaking))
-                )
-                for line, options in lines
-            ]
-        together = [heard(one)[0] for one in utterances]
-    assert 2 in speaking
-    assert all(torch.equal(*pair) for pair in zip(together, alone, strict=True))
-
-
 @pytest.fixture
 def broken_prompts(monkeypatch) -> None:
     """The numbers of a text with "broken" in it are not finite."""
@@ -254,32 +178,6 @@ def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monke
             list(first)
         assert len(heard(second)[0]) == second.report.frames > 0
         assert service.status.speaking == 0
-
-
-def test_a_line_that_gets_a_row_next_is_announced_to_the_codec(model, voice, endless, monkeypatch) -> None:
-    """Chunks of lines that have sound wait for its first one; one that waits for a free row holds up nothing."""
-    told: dict[int, set[bool]] = {1: set(), 2: set()}
-    turn, decode, begun = CodecTurns.turn, Engine.decode, []
-
-    def note(turns: CodecTurns, lines, comes: bool = False) -> None:
-        told[len(lines)].add(comes)
-        turn(turns, lines, comes)
-
-    def decode_more(engine: Engine, model, lines, options, on_frame, choice):
-        def queue_more(lines: int) -> None:
-            if not begun:  # before this frame's turn
-                begun.extend(service.speak(endless, LONG) for _ in range(2))
-            on_frame(lines)
-
-        return decode(engine, model, lines, options, queue_more, choice)
-
-    monkeypatch.setattr(CodecTurns, "turn", note)
-    monkeypatch.setattr(Engine, "decode", decode_more)
-    with Batch(Synthesizer(model, Engine("graph")), rows=2) as service:
-        next(service.speak(endless, LONG))
-        next(begun[0])
-        assert wait_for(lambda: len(told[2]) > 0)
-        assert told == {1: {True}, 2: {False}}
 
 
 def test_other_options_wait_for_the_end_of_the_batch(synthesizer, voice) -> None:
@@ -415,7 +313,7 @@ def test_too_many_lines_are_refused(synthesizer, voice, endless) -> None:
         assert all(len(heard(one)[1]) for one in waiting)
 
 
-@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("engine", [EAGER, "graph"])
 @pytest.mark.parametrize("parts", [["One ", "and ", "two."], ["One and two."], ["Yes."]], ids=str)
 def test_tokens_give_the_codes_of_their_stream(load, recording, parts, engine) -> None:
     """However soon they come: all of them may be there before the line has a row."""

@@ -19,8 +19,7 @@ from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
-from qwen3_tts_morph.morph.waveform.incremental import RowStream
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from lab.streams import stream_line
@@ -140,35 +139,6 @@ def test_a_line_begins_again_where_the_model_was_moved(fresh, monkeypatch):
     assert assumed.count(False) == 1
     engine.free()
     assert_equal(changed, decode())
-
-
-def test_a_stream_begins_again_where_the_model_was_moved(fresh, monkeypatch):
-    """Its first samples are begun before the addresses are looked at."""
-    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    synthesizer, begun = Synthesizer(fresh, Engine("graph")), []
-    begin_ahead = RowStream.begin_ahead
-    monkeypatch.setattr(
-        RowStream, "begin_ahead", lambda *given: begun.append(begin_ahead(*given)) or begun[-1]
-    )
-    line = Line("Hello there.", preset_voice(fresh, "ryan"), seed=3)
-    options = GenerateOptions(5, Sampling(max_new_tokens=9), retries=0)
-
-    def speak(one: Synthesizer) -> np.ndarray:
-        with stream_line(one, line, options) as stream:
-            heard = np.concatenate([chunk.samples for chunk in stream])
-        assert np.array_equal(heard, stream.spoken[0].waveform)
-        return heard
-
-    before = speak(synthesizer)
-    assert begun == [True]
-    move(fresh.module)
-    with torch.no_grad():
-        for parameter in fresh.talker.parameters():
-            parameter.mul_(1.5)
-    after = speak(synthesizer)
-    assert begun == [True] * 3, "once with the codes of the weights before"
-    assert not np.allclose(after, before, atol=1e-3)
-    np.testing.assert_allclose(after, speak(Synthesizer(fresh, Engine("graph"))), atol=1e-5)
 
 
 def test_late_text_stays_where_the_model_was_moved(checkpoint, recording, monkeypatch):

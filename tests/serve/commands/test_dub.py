@@ -62,36 +62,6 @@ def test_other_times_and_limits_speak_nothing_again(
     assert done.code == 0 and len(spoken) == 2 and "All 2 captions fit." in done.err
 
 
-TIGHT = SRT.replace("02,500 --> 00:00:02,550", "01,050 --> 00:00:01,100").replace("02,000\nS", "01,050\nS")
-
-
-def test_a_caption_waits_for_one_that_is_too_long_unless_it_may_be_spoken_over(
-    run: Callable, tiny: list[str], file: Path, tmp_path: Path, spoken: list[str]
-) -> None:
-    file.write_text(TIGHT, encoding="utf-8")
-    done = run("dub", file, *tiny)
-    assert done.code == 0 and re.search(r"captions do not fit, 1 starts later:\nCaption 1", done.err), (
-        done.err
-    )
-    [later] = re.findall(r"Caption 2 .* starts ([\d.]+) s later than its time", done.err)
-    times = re.findall(r"00:00:(\d+),(\d+) -->", (tmp_path / "film" / "film.srt").read_text(encoding="utf-8"))
-    [_, second] = [float(f"{seconds}.{ms}") for seconds, ms in times]
-    assert 1.05 + float(later) <= second + 0.01
-    over = run("dub", file, "--speak-over", *tiny)
-    assert over.code == 0 and "later" not in over.err and len(spoken) == 2
-
-
-def test_sounds_are_left_out_unless_they_are_wanted(
-    run: Callable, tiny: list[str], file: Path, spoken: list[str]
-) -> None:
-    file.write_text(SRT.replace("It is", "(sighs) It is") + SOUND, encoding="utf-8")
-    done = run("dub", file, *tiny)
-    assert done.code == 0 and spoken == ["Good morning.", "It is five."]
-    assert "Captions whose sounds are not read: 2.\nCaptions with nothing to speak: 3.\n" in done.err
-    assert run("dub", file, "--read-sounds", *tiny).code == 0
-    assert spoken[2:] == ["(sighs) It is five.", "soft music"]
-
-
 SOUND = """
 3
 00:00:05,000 --> 00:00:06,000

@@ -52,42 +52,6 @@ def test_saved_voices_are_shifted_without_a_model(
     assert load_voice(library / "Anna (cold).safetensors").recipe == recipe
 
 
-def test_recordings_and_their_means_are_shifted(
-    run: Callable, library: Path, checkpoints: Callable[..., Path], recording: Path
-) -> None:
-    model = ["--checkpoint", checkpoints("base")]
-    done = run(
-        "voices",
-        "shift",
-        "Loud",
-        "--of",
-        "Anna",
-        "--toward",
-        recording,
-        "Ben angry",
-        "--away",
-        "Ben calm",
-        *model,
-    )
-    assert done.code == 0, done.err
-    assert (
-        load_voice(library / "Loud.safetensors").recipe == "Anna + 1 * (mean(a tone, Ben angry) - Ben calm)"
-    )
-
-
-def test_presets_are_shifted(run: Callable, library: Path, checkpoints: Callable[..., Path]) -> None:
-    model = ["--checkpoint", checkpoints()]
-    done = run("voices", "shift", "x", "--of", "ryan", "--toward", "vivian", "--away", "serena", *model)
-    made = load_voice(library / "x.safetensors")
-    assert done.code == 0 and (made.kind, made.speakers) == ("blend", ("ryan", "vivian", "serena")), done.err
-    mixed = run("voices", "shift", "y", "--of", "ryan", "--toward", "Anna", "--away", "serena", *model)
-    assert mixed.code == 2 and "cannot be blended with cloned voices" in mixed.err
-    nobody = run("voices", "shift", "y", "--of", "nobody", "--toward", "Anna", "--away", "serena", *model)
-    assert nobody.code == 2 and "'nobody' is neither a file, a saved voice nor a speaker of" in nobody.err
-    far = run("voices", "shift", "y", *MOOD, "--strength", "4")
-    assert far.code == 2 and "is not a number from -2 to 3" in far.err
-
-
 def test_a_script_speaks_with_a_mood_and_says_so(
     run: Callable, library: Path, checkpoints: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -15,8 +15,6 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.words import captions
 from qwen3_tts_morph.serve.terminal import words
 
-from tests.serve.conftest import Client, listening
-
 SCRIPT = """\
 [pause 0.5]
 SERENA: Good morning, all.
@@ -89,25 +87,6 @@ def test_a_dub_is_written_with_its_words(run: Callable, short: list[str], tmp_pa
     assert [one.text for one in shown] == ["Good", "morning."] and shown[0].start >= 1000
 
 
-def test_a_server_tells_the_same_words(
-    run: Callable, short: list[str], tmp_path: Path, telling: Client, client: Client
-) -> None:
-    (tmp_path / "scene.txt").write_text(SCRIPT, encoding="utf-8")
-    assert run("script", "scene.txt", "--words", "here.json", "--out", "here", *short).code == 0
-    command = ("script", "scene.txt", "--words", "there.json", "--out", "there", *short[2:], "--server")
-    with listening(telling.app) as url:
-        for _ in range(2):  # the second run speaks nothing
-            done = run(*command, url)
-            assert done.code == 0, done.err
-    here, there = (read(tmp_path / name) for name in ("here.json", "there.json"))
-    assert [one["word"] for one in here] == [one["word"] for one in there]
-    for one, other in zip(here, there, strict=True):
-        assert [one["start"], one["end"]] == pytest.approx([other["start"], other["end"]], abs=0.003)
-    with listening(client.app) as url:
-        done = run(*command, url, "--again")
-    assert done.code == 2 and "does not say when words are heard" in done.err
-
-
 @pytest.mark.parametrize("command", ["speak", "script", "dub"])
 def test_a_checkpoint_without_a_head_is_refused_before_it_is_loaded(
     run: Callable, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
@@ -134,31 +113,3 @@ def test_what_cannot_be_written_is_refused(
 def test_the_formats_are_those_of_captions() -> None:
     assert tuple(f".{name}" for name in captions.FORMATS) == words.ENDINGS
     assert words.UNITS == captions.UNITS
-
-
-def test_words_that_are_read_as_others_are_shown_as_they_are_written(
-    run: Callable, short: list[str], tmp_path: Path, spoken: list[str]
-) -> None:
-    names = tmp_path / "names.txt"
-    names.write_text("Nguyen = win\n", encoding="utf-8")
-    given = ["--pronunciation", "names.txt", *short]
-    done = run("Ask Nguyen of <Rome|room>.", "--out", "a.wav", "--words", "a.json", *given)
-    assert done.code == 0 and "'Nguyen' read as 'win', 'Rome' read as 'room'" in done.err, done.err
-    assert [one["word"] for one in read(tmp_path / "a.json")] == ["Ask", "Nguyen", "of", "Rome."]
-
-    (tmp_path / "scene.txt").write_text("SERENA: Ask Nguyen.\nRYAN: Ask <Rome|room>.", encoding="utf-8")
-    command = ("script", "scene.txt", "--words", "w.json", *given)
-    assert run(*command).code == 0
-    first = read(tmp_path / "w.json")
-    assert [one["word"] for one in first] == ["Ask", "Nguyen.", "Ask", "Rome."]
-    assert "Ask Nguyen." in (tmp_path / "scene" / "scene.srt").read_text() and "|" not in str(first)
-    spoken.clear()
-    names.write_text("Nguyen = win\nother = another\n", encoding="utf-8")
-    assert run(*command).code == 0 and spoken == [] and read(tmp_path / "w.json") == first
-    names.write_text("Nguyen = new yen\n", encoding="utf-8")
-    assert run(*command).code == 0 and spoken == ["Ask Nguyen."]
-    names.write_text("Nguyen\n", encoding="utf-8")
-    refused = run(*command)
-    assert refused.code != 0 and "names.txt cannot be read:\nline 1: 'Nguyen' has no =" in refused.err
-    live = run("--stdin", "--layout", "token", "--out", "-", *given)
-    assert live.code == 2 and "--pronunciation needs whole sentences: leave out --layout token" in live.err

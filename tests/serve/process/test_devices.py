@@ -9,9 +9,7 @@ from functools import partial
 import httpx
 import pytest
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.model.finite import NotFinite
-from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
-from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.api.options import ServerOptions
 from qwen3_tts_morph.serve.process import ray_server, server
@@ -61,33 +59,6 @@ def test_requests_are_shared_and_what_is_too_much_is_told(client: Client) -> Non
     wait_until(lambda: row_is_free(client.speaker))
     both = [client.post(asked(response_format="wav", stream=False)) for _ in range(2)]
     assert both[0].content == both[1].content and both[0].status_code == 200
-
-
-def test_a_line_that_one_device_cannot_make_is_made_by_another(client: Client, monkeypatch) -> None:
-    failed: list[object] = []
-
-    def fail_once(*_: object) -> None:
-        if not failed:
-            failed.append(1)
-            raise NotFinite("a number")
-
-    monkeypatch.setattr("qwen3_tts_morph.morph.batch.codec.turns.check_samples", fail_once)
-    assert client.post(asked()).status_code == 200 and failed
-    failed.clear()
-    late = Line(iter(["Hello there."]), client.speaker.voices.find(None))
-    speech = client.speaker._batch.speak(late, GenerateOptions(5, retries=0))
-    with pytest.raises(NotFinite):
-        list(speech)  # the parts of its text have been read
-
-
-def test_a_line_that_no_device_can_make_breaks_none(client: Client, monkeypatch) -> None:
-    def fail(*_: object) -> None:
-        raise NotFinite("a number")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("qwen3_tts_morph.morph.batch.codec.turns.check_samples", fail)
-        assert {client.post(asked()).status_code for _ in range(4)} == {400}
-    assert [one.failures for one in client.speaker._batch._devices] == [0, 0]
 
 
 def test_the_devices_of_the_command_line() -> None:

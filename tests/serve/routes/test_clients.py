@@ -158,15 +158,6 @@ def test_too_many_requests_are_told_when_to_come_back(small) -> None:
         assert waiting.result(PATIENCE).status_code == 200
 
 
-def test_requests_are_spoken_together(url: str, client: Client) -> None:
-    def ask(number: int) -> httpx.Response:
-        return httpx.post(url + PATH, json=asked(f"Number {number}.", seed=number), timeout=PATIENCE)
-
-    with ThreadPoolExecutor(12) as pool:
-        answers = list(pool.map(ask, range(12)))
-    assert [one.status_code for one in answers] == [200] * 12
-
-
 def test_a_reader_that_stops_reading_holds_up_nobody(url: str, client: Client) -> None:
     """The sound waits in buffers and as codes; others are spoken meanwhile, and then the rest is read."""
     body = json.dumps({**LONG, "input": "word " * 20, "sampling": {"max_seconds": 20}}).encode()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
 import json
 import struct
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from email import message_from_bytes
 from email.policy import HTTP as email_policy
-from functools import partial
 from typing import Any
 
 import anyio
@@ -28,8 +25,7 @@ from qwen3_tts_morph.serve.audio.encoders import FORMATS
 from qwen3_tts_morph.serve.routes import answer as answer_module
 from qwen3_tts_morph.serve.routes.speaker import Reading
 
-from tests.patience import wait_until
-from tests.serve.conftest import Client, asked, row_is_free, same_sound
+from tests.serve.conftest import Client, asked, same_sound
 
 WAV_HEAD = 44
 
@@ -188,27 +184,6 @@ def test_a_complete_sound_is_not_made_in_chunks(client: Client, monkeypatch, cap
     assert "ended as 'cap'" in caplog.text and "of mine" not in caplog.text
 
 
-def test_complete_and_live_lines_share_a_batch(serve) -> None:
-    """None of them waits for the others' end."""
-    client = serve(ServerOptions(rows=3))
-    endless = asked("word " * 40, sampling={"max_seconds": 100})
-
-    async def main(http: httpx.AsyncClient) -> httpx.Response:
-        ask = partial(http.post, "/v1/audio/speech")
-        others = [asyncio.create_task(ask(json={**endless, "stream": live})) for live in (True, False)]
-        while client.speaker.status.speaking < 2:
-            await asyncio.sleep(0.01)
-        answers = [await ask(json=asked(stream=live)) for live in (False, True)]
-        assert not any(one.done() for one in others)
-        for one in others:
-            one.cancel()
-        assert all(len(one.content) > 1000 for one in answers)
-        return answers[0]
-
-    assert client.run(main).status_code == 200
-    wait_until(lambda: row_is_free(client.speaker))
-
-
 def test_what_was_held_comes_before_the_error(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = Reading.__aiter__
 
@@ -255,18 +230,6 @@ def test_our_own_fields_reach_the_engine(client: Client) -> None:
 def test_how_it_was_made_is_told(client: Client, field, words: str) -> None:
     answer = client.post(asked(response_format="pcm", stream_format="sse", **field))
     assert words in events_of(answer.content)[-1][1]["report"]["made_by"][0]
-
-
-def test_requests_with_other_seq_groups_at_the_same_time_are_all_spoken_as_asked(client: Client) -> None:
-    """They take turns (see ``morph/batch/service.py``); each sounds as it does alone."""
-    bodies = [asked(response_format="pcm", seq_groups=groups) for groups in (1, 5, 15, 5, 1, 15)]
-    alone = {groups: client.post(asked(response_format="pcm", seq_groups=groups)) for groups in (1, 5, 15)}
-    with ThreadPoolExecutor(len(bodies)) as pool:
-        together = list(pool.map(client.post, bodies))
-    assert not same_sound(alone[1].content, alone[15].content)
-    for body, answer in zip(bodies, together, strict=True):
-        assert answer.headers["x-speech-seq-groups"] == str(body["seq_groups"])
-        assert same_sound(answer.content, alone[body["seq_groups"]].content)
 
 
 @pytest.mark.parametrize(

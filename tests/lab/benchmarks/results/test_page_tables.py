@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.lab.benchmarks.results.test_readme import (
-    BENCHMARKS,
     RESULTS,
     ROOT,
     check_cell,
     read_rows,
     table,
-    value,
 )
 
 H200, H100 = "nvidia-h200", "nvidia-h100-80gb-hbm3"
@@ -124,42 +122,6 @@ def test_which_way_to_use_several_gpus() -> None:
         check_cell(times, second["times_one"])
 
 
-def test_frames_of_many_lines() -> None:
-    lines = table("docs/kernels.md", "lines: frame in ms, s of audio a second", *(
-        f"S={groups}, {products}" for groups in (15, 5) for products in ("ours", "cuBLAS")
-    ))  # fmt: skip
-    for batch, *cells in lines:
-        settings = [(groups, products) for groups in (15, 5) for products in ("ours", "cuBLAS")]
-        for cell, (groups, products) in zip(cells, settings, strict=True):
-            what = f"S={groups}, batch {batch}, {products}"
-            row = only(H100, commit="449b61b", table="frame", what=what)
-            check_cell(cell, row["ms"], row["audio_s_per_s"])
-
-
-def test_prefill() -> None:
-    lines = table(BENCHMARKS, "ms", "1 line", "4 lines", "16 lines", "64 lines")
-    for (_, *cells), engine in zip(lines, ("kernels", "graph"), strict=True):
-        for cell, batch in zip(cells, (1, 4, 16, 64), strict=True):
-            check_cell(cell, value(H200, "ms", table="prefill", model="0.6B", engine=engine, batch=batch))
-
-
-def test_memory() -> None:
-    for model, weights, *peaks in table(BENCHMARKS, "GB", "weights", "1 line", "64 lines"):
-        for cell, batch in zip(peaks, (1, 64), strict=True):
-            wanted = {"table": "memory", "model": model, "batch": batch, "precision": "bfloat16"}
-            check_cell(cell, value(H200, "peak_gb", **wanted))
-            check_cell(weights, value(H200, "weights_gb", **wanted))
-
-
-def test_the_papers_table() -> None:
-    rows = {(row["strategy"], row["seq_groups"]): row for row in read_rows("ablation_demo_50")}
-    keys = (("upstream", 15), ("tight-loop", 15), ("crossbar", 15), ("compiled", 15), ("chunked", 5))
-    for (label, ms), key in zip(table(KNOB, "row", "ms per frame"), keys, strict=True):
-        check_cell(ms, rows[key]["eager_ms_per_frame"][0])
-        if "DistillMOS" in label:
-            check_cell(label, *rows[key]["against_exact"]["mos"])
-
-
 def after(page: str, words: str) -> str:
     """Return a page's text behind the only place with these words, on one line."""
     text = re.sub(r"\s+", " ", (ROOT / page).read_text(encoding="utf-8"))
@@ -185,12 +147,3 @@ def test_how_many_gpus() -> None:
     for (what, *cells), one in zip(table(CAPACITY, "", "measured", "simulated"), kept["checks"], strict=True):
         assert what == one["what"]
         check_cell(" ".join(cells), one["measured_ms"], one["simulated_ms"])
-
-
-def test_libraries_for_speed_and_pitch() -> None:
-    titles = ("library", "speed", "pitch", "similarity", "DistillMOS", "length off by, ms", "ms per s")
-    for line, row in zip(table("docs/timing.md", *titles), read_rows("stretch"), strict=True):
-        assert line[0] == row["library"]
-        shown = re.sub(r"(?<=\d)-", " ", " ".join(line[1:]))
-        check_cell(shown, row["speed"], row["semitones"], row["similarity"][0], *row["distillmos"],
-                   row["length_error_ms"], 1000 * row["cost"])  # fmt: skip
