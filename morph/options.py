@@ -17,8 +17,6 @@ FRAME_RATE = 12.5
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
 ENGINES = ("auto", "eager", "graph")
-LOSSLESS = "lossless"  # runs as 15 groups, see GenerateOptions
-DECODINGS = ("crossbar", LOSSLESS)
 TAILS = ("auto", "stock")
 WEIGHTS = ("full", "int8")
 NORMALIZE = ("auto", "off")
@@ -181,9 +179,6 @@ class GenerateOptions:
         guard: end lines that run on far beyond their text, or loop.
         split_chars: longer texts are split at sentence ends into pieces of at most this many characters, or of
             ``TextProfile.longest_piece`` if that is less; 0: never.
-        crossfade_ms: between the pieces of a split text.
-        decoding: "crossbar" keeps the crossbar's samples. "lossless" had the distribution of 15 ``seq_groups`` in fewer
-            passes, but saved no time: it sets ``seq_groups`` to 15 (docs/knob.md says why).
         tail: "auto" uses the checkpoint's trained tail if it has one for this SEQ_GROUPS; "stock" never does.
         retries: how often a piece that went wrong (silent, ended too early, ran on, looped, began with words of its
             reference; ``wrong_words``) is spoken again, each time with the next seed; 0 to 10.
@@ -202,8 +197,6 @@ class GenerateOptions:
     batch_size: int = AUTO_ROWS
     guard: bool = True
     split_chars: int = 400
-    crossfade_ms: float = 60.0
-    decoding: str = "crossbar"
     tail: str = "auto"
     retries: int = 1
     normalize: str = "auto"
@@ -219,9 +212,6 @@ class GenerateOptions:
         if not is_whole(self.retries, 0, MOST_RETRIES):
             raise ValueError(f"retries is {self.retries!r}: choose a whole number from 0 to {MOST_RETRIES}")
         check_seq_groups(self.seq_groups)
-        check_choice("decoding", self.decoding, DECODINGS)
-        if self.decoding == LOSSLESS:
-            object.__setattr__(self, "seq_groups", PREDICTED_GROUPS)
         check_tail(self.tail)
         check_switch("guard", self.guard)
         check_switch("trim_ends", self.trim_ends)
@@ -239,8 +229,6 @@ class GenerateOptions:
             raise ValueError(
                 f"split_chars is {self.split_chars!r}: choose 0 (never split) or a whole number from 40"
             )
-        if not is_number(self.crossfade_ms, 0, 1000):
-            raise ValueError(f"crossfade_ms is {self.crossfade_ms!r}: choose 0 to 1000")
         _check_chunk_frames(self.chunk_frames)
 
 

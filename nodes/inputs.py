@@ -10,7 +10,6 @@ from comfy_api.latest import io
 from ..morph.hearing.whisper import CODES
 from ..morph.options import (
     AUTO_ROWS,
-    DECODINGS,
     DEFAULT_SEQ_GROUPS,
     MOST_LINES,
     MOST_RETRIES,
@@ -147,13 +146,12 @@ def batch_size(what: str) -> io.Input:
 def decoding() -> io.Input:
     return choice(
         "decoding",
-        DECODINGS,
-        GenerateOptions.decoding,
-        "How the fine detail of the sound is made: the groups above SEQ_GROUPS. crossbar: all at once, which is "
-        f"approximate. lossless: runs as SEQ_GROUPS {PREDICTED_GROUPS}, for workflows that name it. Default: "
-        f"{GenerateOptions.decoding}.",
+        ("crossbar", "lossless"),
+        "crossbar",
+        "Does nothing any more: it keeps the values of the widgets below it in their places in saved workflows. "
+        "Default: crossbar.",
         optional=True,
-        display_name="fine detail",
+        display_name="fine detail (ignored)",
     )
 
 

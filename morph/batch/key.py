@@ -63,7 +63,7 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             "engine": [choice.engine, choice.codec],
             "decoding": [options.seq_groups, options.tail, options.guard, options.wrong_words],
             "sampling": asdict(options.sampling or model.sampling),
-            "joining": [options.crossfade_ms, options.trim_ends, options.continuity],
+            "joining": [options.trim_ends, options.continuity],
         }
     )
 

@@ -29,6 +29,7 @@ WHAT_HAPPENED = {
     "silent": "is silent",
     "error": "could not be made",
 }
+CROSSFADE_MS = 60.0  # between the pieces of a split text
 HEARD_OTHERWISE = "recognised words differ from the text"
 
 
@@ -121,9 +122,7 @@ def join_pieces(
     if len(first) and not (others or lead or after or options.trim_ends):
         # Most lines: a copy would take as long as all the rest of their assembly.
         return first, [Place(0, len(first))]
-    speech, spans = join(
-        [take.waveform for _, take in own], sample_rate, Spacing(between, options.crossfade_ms)
-    )
+    speech, spans = join([take.waveform for _, take in own], sample_rate, Spacing(between, CROSSFADE_MS))
     speech, start = trim_ends(speech, sample_rate) if options.trim_ends else (speech, 0)
     silences = [np.zeros(round(seconds * sample_rate), dtype=np.float32) for seconds in (lead, after)]
     shift, stop = len(silences[0]) - start, start + len(speech)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..hearing.words import HeardWords
 from ..model.model import Model
 from ..model.tail import Tail
-from ..options import LOSSLESS, PREDICTED_GROUPS, GenerateOptions
+from ..options import PREDICTED_GROUPS, GenerateOptions
 from ..text.pronunciation import describe_readings
 from .lines import LineReport, Spoken
 from .takes import ERROR, WRONG
@@ -185,8 +185,7 @@ def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights:
     int8 = weights == "int8"
     if options.seq_groups == PREDICTED_GROUPS:
         but = " but for its int8 weights" if int8 else ""
-        why = "; in place of decoding lossless, which saved no time" if options.decoding == LOSSLESS else ""
-        return f"SEQ_GROUPS {options.seq_groups} (exact{but}{why})"
+        return f"SEQ_GROUPS {options.seq_groups} (exact{but})"
     heads = "stock heads" if tail is None else tail.describe()
     approximate = "; int8 weights, which are approximate at 15 too" if int8 else ""
     return (

@@ -80,7 +80,7 @@ def sweep(
     check_line(synthesizer.model, line)
     with synthesizer.session():
         # Without a limit the text is one piece; _check_length has the limit.
-        one_piece = replace(options or GenerateOptions(), decoding="crossbar", split_chars=0)
+        one_piece = replace(options or GenerateOptions(), split_chars=0)
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
         parts = LinePieces.open(builder, line, one_piece)
         parts.cut()

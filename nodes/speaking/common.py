@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
 
 # The inputs that are fields of ``GenerateOptions``, by their names.
-SAME = "seq_groups sampling batch_size split_chars guard decoding retries wrong_words continuity"
+SAME = "seq_groups sampling batch_size split_chars guard retries wrong_words continuity"
 OPTIONS = {name: name for name in SAME.split()} | {
     "normalize_text": "normalize",
     "trim_silence": "trim_ends",
@@ -44,6 +44,13 @@ def check_speaking(given: Mapping[str, Any]) -> None:
 def options_of(given: Mapping[str, Any]) -> GenerateOptions:
     """Return how lines are spoken, from inputs by name; those that are missing have their defaults."""
     return GenerateOptions(**{field: given[name] for name, field in OPTIONS.items() if name in given})
+
+
+def ignored(given: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for the report if inputs ask for what was removed."""
+    if given.get("decoding") != "lossless":
+        return []
+    return ["decoding lossless is ignored: it was removed. Set SEQ_GROUPS to 15 for exact speech."]
 
 
 def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:

@@ -25,6 +25,7 @@ from ..voices.saved_voices import FileState
 from .characters import find_characters, saved_states
 from .common import (
     check_speaking,
+    ignored,
     options_of,
     plain_errors,
     to_audios,
@@ -203,7 +204,7 @@ class DubCaptions(io.ComfyNode):
             described = voicing.describe(spoken, elapsed)
             words = voicing.words(spoken)
             seeds = describe_seeds(facts, [one.caption.number for one in dub.placed])
-            parts = [dub.summary, described, *chosen, characters.describe_found(), seeds]
+            parts = [dub.summary, described, *chosen, *ignored(given), characters.describe_found(), seeds]
             report = "\n\n".join(filter(None, [*parts, words.describe()]))
         said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
         clips = [mark_fit(clip, one) for clip, one in zip(to_clips(spoken, words), dub.placed, strict=True)]

@@ -17,7 +17,7 @@ from ..page.progress import show_progress
 from ..schema import output, schema
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from ..sound.words import SpokenWords
-from .common import check_speaking, options_of, to_audios, to_clips, words_output
+from .common import check_speaking, ignored, options_of, to_audios, to_clips, words_output
 from .kept_lines import once_of
 from .not_connected import connected_model, default_narrator
 from .pronunciation import lists_of
@@ -138,7 +138,7 @@ class GenerateSpeech(io.ComfyNode):
             facts = facts_of_line(line, spoken, options, voicing.speaks.name)
             words = voicing.words([spoken])
             seed = describe_seeds([facts])
-            parts = [voicing.describe([spoken], elapsed), *chosen, seed, words.describe()]
+            parts = [voicing.describe([spoken], elapsed), *chosen, *ignored(take), seed, words.describe()]
             report = "\n\n".join(filter(None, parts))
         return spoken, facts, report, f"{outcome([spoken], elapsed)}\n{seed}", words
 

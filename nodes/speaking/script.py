@@ -22,6 +22,7 @@ from ..voices.saved_voices import FileState
 from .characters import find_characters, saved_states
 from .common import (
     check_speaking,
+    ignored,
     options_of,
     plain_errors,
     to_audios,
@@ -161,8 +162,8 @@ class RenderScript(io.ComfyNode):
             facts = facts_of_script(dialogue, options, voicing.speaks.name)
             described = voicing.describe(dialogue.lines, elapsed)
             words = voicing.words(dialogue.lines)
-            parts = [described, *chosen, characters.describe_found(), describe_seeds(facts), words.describe()]
-            report = "\n\n".join(filter(None, parts))
+            parts = [described, *chosen, *ignored(given), characters.describe_found(), describe_seeds(facts)]
+            report = "\n\n".join(filter(None, [*parts, words.describe()]))
         joined = to_audio(dialogue.joined, dialogue.sample_rate, facts)
         said = show(outcome(dialogue.lines, elapsed), to_clips(dialogue.lines, words), report=report)
         heard = words.at(dialogue.starts, dialogue.sample_rate)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ...morph.options import (
-    DECODINGS,
     LEAST_PENALTY,
     LEAST_TEMPERATURE,
     MOST_PENALTY,
@@ -142,11 +141,7 @@ SCHEMAS: dict[str, Schema] = {
         "properties": SAMPLING_SCHEMAS,
         "additionalProperties": False,
     },
-    "decoding": _choice(
-        "how groups beyond seq_groups are made; lossless runs as seq_groups 15",
-        DECODINGS,
-        GenerateOptions.decoding,
-    ),
+    "decoding": {**_choice("ignored", ("crossbar", "lossless"), "crossbar"), "deprecated": True},
     "tail": _choice("what predicts the groups beyond seq_groups", TAILS, GenerateOptions.tail),
     "normalize_text": _choice("whether figures are written out", NORMALIZE, GenerateOptions.normalize),
     "pronunciation": {

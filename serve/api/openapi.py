@@ -54,7 +54,7 @@ HEADERS = {
     "x-speech-seed": "of the line",
     "x-speech-seq-groups": "of the line",
     "x-speech-sample-rate": "in Hz",
-    "x-speech-ignored": "fields that this checkpoint cannot follow",
+    "x-speech-ignored": "fields that this checkpoint cannot follow, or that were removed",
     "x-speech-ended": "how the take ended, with stream false",
 }
 

@@ -52,7 +52,7 @@ class Settings:
         audio: the format of the bytes.
         generate: the engine's options.
         speed: of the sound that is sent, 0.25..4.
-        ignored: fields of the request that this checkpoint cannot follow.
+        ignored: fields of the request that this checkpoint cannot follow, or that were removed.
         complete: whether the sound is wanted at its end only.
         timestamps: whether it is wanted when each word is heard.
         pronunciation: how words are read.
@@ -182,7 +182,7 @@ def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settin
         audio=audio if fields.get("response_format") is None else _value(fields, "response_format"),
         generate=_options(fields, rules),
         speed=float(_value(fields, "speed")),
-        ignored=ignored,
+        ignored=(*ignored, *_removed(fields)),
         pronunciation=_pronunciation(fields.get("pronunciation")),
         shift=_shift(fields.get(VOICE_SHIFT)),
     )
@@ -292,6 +292,11 @@ def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, 
     return None, (name,)
 
 
+def _removed(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the fields that ask for what was removed."""
+    return ("decoding",) if _value(fields, "decoding") == "lossless" else ()
+
+
 def check_model(name: object, model: Model) -> None:
     """Raise ApiError, 404 or 400, unless a name stands for the model that is loaded; None does."""
     if name is None or name == model.name or (isinstance(name, str) and name.startswith(OPENAI_MODELS)):
@@ -348,7 +353,6 @@ def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
         _value(fields, "seq_groups") or rules.seq_groups,
         sampling,
         split_chars=_value(fields, "split_chars"),
-        decoding=_value(fields, "decoding"),
         tail=_value(fields, "tail"),
         retries=0,
         normalize=_value(fields, "normalize_text"),

@@ -38,8 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     arguments.check_line(parser, options)
-    if options.decoding != "crossbar":
-        parser.error("a sweep compares settings of the crossbar: leave --decoding out")
     if options.out is not None:
         try:
             options.out.mkdir(parents=True, exist_ok=True)

@@ -145,7 +145,6 @@ def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
         "language": _language(line),
         "seed": line.seed & MOST_SEED,
         "seq_groups": options.seq_groups,
-        "decoding": options.decoding,
         "tail": options.tail,
         "normalize_text": options.normalize,
         "trim_silence": options.trim_ends,

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -38,7 +39,6 @@ ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
 ENGINES = ("auto", "eager", "graph")
 WEIGHTS = ("full", "int8")
 TAILS = ("auto", "stock")
-DECODINGS = ("crossbar", "lossless")
 WRONG_WORDS = ("ignore", "retry", "end")
 SHIFT_STRENGTHS = (-2.0, 3.0)
 
@@ -182,6 +182,19 @@ def add_choice(parser: argparse._ActionsContainer, name: str, choices: Sequence[
     parser.add_argument(name, choices=choices, default=choices[0], help=about)
 
 
+class Removed(argparse.Action):
+    """Accepts an option that was removed, and says so."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, nargs: int | None = None):
+        hidden = argparse.SUPPRESS
+        super().__init__(option_strings, dest, nargs=nargs, default=hidden, help=hidden)
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, options: object, values: object, name: str | None = None
+    ) -> None:
+        sys.stderr.write(f"{parser.prog}: {name} is ignored: it was removed\n")
+
+
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
     """Add the option that lets ``--out`` replace files."""
     add_switch(parser, "--overwrite", "replace files that are there already")
@@ -288,8 +301,7 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
         "--seed", type=whole_number(0, MOST_SEED), default=0, help="the same seed gives the same speech"
     )
     add_choice(group, "--tail", TAILS, "auto takes the trained tail if there is one, stock none")
-    exact = "lossless runs as --seq-groups 15: it had the same probabilities and saved no time"
-    add_choice(group, "--decoding", DECODINGS, exact)
+    group.add_argument("--decoding", action=Removed)
     group.add_argument(
         "--retries",
         type=whole_number(0, MOST_RETRIES),

@@ -286,12 +286,12 @@ def subtitled(**inputs: Any) -> Graph:
 WRITTEN = {
     "Generate Speech": (
         speech, "speech",
-        ("model", "voice", "language", "decoding", "normalize_text", "word_check", "pronunciation"),
+        ("model", "voice", "language", "normalize_text", "word_check", "pronunciation"),
     ),
-    "Render Script": (scripted, "script", ("model", "cast", "language", "decoding", "normalize_text", "word_check")),
+    "Render Script": (scripted, "script", ("model", "cast", "language", "normalize_text", "word_check")),
     "Dub": (
         dubbed, "dub",
-        ("model", "voice", "cast", "language", "decoding", "normalize_text", "word_check", "overlap"),
+        ("model", "voice", "cast", "language", "normalize_text", "word_check", "overlap"),
     ),
     "Sweep": (swept, "sweep", ("model", "voice", "language", "sampling")),
     "Clone Voice": (speech, "voice", ("model", "audio", "mode")),

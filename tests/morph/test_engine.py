@@ -27,7 +27,6 @@ from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
 from lab.streams import render_lines
-from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.decoding import line_requests
 from tests.morph.held import note_buffers
 
@@ -220,23 +219,6 @@ def test_a_config_that_graph_cannot_compute_is_refused_if_graph_was_chosen(graph
         )
 
 
-@pytest.mark.parametrize("engine", ["eager", "graph"])
-def test_lossless_lines_are_those_of_15_groups(model, engine):
-    synthesizer, lines = Synthesizer(model, Engine(engine)), lines_of(model)
-    ours, theirs = (
-        render_lines(synthesizer, lines, options)
-        for options in (
-            GenerateOptions(1, SAMPLED, decoding="lossless", retries=0),
-            GenerateOptions(15, SAMPLED, retries=0),
-        )
-    )
-    assert [one.report for one in ours] == [one.report for one in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        # The codec gets the lines that are ready together: these depend on the machine's load, and so does rounding.
-        assert len(one.waveform) == len(other.waveform)
-        assert signal_to_noise(other.waveform, one.waveform) > FLOAT32_DB
-
-
 def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
     """As on a CPU and then on CUDA: upstream's codec makes the waveforms of the eager engine's codes."""
     synthesizer = Synthesizer(model, Engine("auto"))
@@ -263,8 +245,3 @@ def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):
         assert not freed.is_set()
     other.join(600)
     assert freed.is_set()
-
-
-def test_an_unknown_decoding_is_refused():
-    with pytest.raises(ValueError, match="'lossy': choose one of crossbar, lossless"):
-        GenerateOptions(decoding="lossy")

@@ -59,12 +59,12 @@ def precision(synthesizer):
     return str(synthesizer.model.dtype).replace("torch.float32", "fp32").replace("torch.bfloat16", "bf16")
 
 
-def decode(synthesizer, sampling=GREEDY, seq_groups=5, on_frame=None, decoding="crossbar"):
+def decode(synthesizer, sampling=GREEDY, seq_groups=5, on_frame=None):
     prompts = prompts_of(synthesizer.model)
     return synthesizer.engine.decode(
         synthesizer.model,
         line_requests(prompts, guards_of(prompts, 6), SEEDS),
-        GenerateOptions(seq_groups, sampling, 4, decoding=decoding),
+        GenerateOptions(seq_groups, sampling, 4),
         on_frame,
     )
 

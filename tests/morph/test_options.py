@@ -43,8 +43,6 @@ NAN = math.nan
         (GenerateOptions, {"batch_size": 513}, "batch_size is 513"),
         (GenerateOptions, {"split_chars": 39}, "split_chars is 39"),
         (GenerateOptions, {"split_chars": -1}, "split_chars is -1"),
-        (GenerateOptions, {"crossfade_ms": -1.0}, "crossfade_ms is -1.0"),
-        (GenerateOptions, {"crossfade_ms": NAN}, "crossfade_ms is nan"),
         (GenerateOptions, {"chunk_frames": ()}, r"chunk_frames is \(\)"),
         (GenerateOptions, {"chunk_frames": (1, 0)}, r"chunk_frames is \(1, 0\)"),
         (GenerateOptions, {"chunk_frames": (301,)}, r"chunk_frames is \(301,\)"),
@@ -98,9 +96,9 @@ def test_a_value_of_the_wrong_type_is_refused_by_name_not_by_a_type_error(make, 
 def test_numpy_numbers_are_converted_to_pythons():
     sampling = TokenSampling(np.bool_(True), np.float32(0.5), np.int64(7), np.float64(0.25))
     assert sampling == TokenSampling(True, 0.5, 7, 0.25)
-    options = GenerateOptions(seq_groups=np.int32(3), batch_size=np.uint8(4), crossfade_ms=np.float32(1.5))
-    kinds = [type(getattr(options, name)) for name in ("seq_groups", "batch_size", "crossfade_ms")]
-    assert kinds == [int, int, float] and [type(value) for value in vars(sampling).values()] == [
+    options = GenerateOptions(seq_groups=np.int32(3), batch_size=np.uint8(4))
+    kinds = [type(getattr(options, name)) for name in ("seq_groups", "batch_size")]
+    assert kinds == [int, int] and [type(value) for value in vars(sampling).values()] == [
         bool,
         float,
         int,
@@ -119,8 +117,8 @@ def test_a_number_too_large_for_a_float_is_refused():
     [
         (TokenSampling, {"temperature": 0.01, "top_k": 0, "top_p": 1.0}),
         (Sampling, {"repetition_penalty": 1.0, "max_seconds": 3600.0, "max_new_tokens": 2}),
-        (GenerateOptions, {"seq_groups": 1, "batch_size": 512, "split_chars": 0, "crossfade_ms": 0.0}),
-        (GenerateOptions, {"seq_groups": 15, "batch_size": 1, "split_chars": 40, "crossfade_ms": 1000.0}),
+        (GenerateOptions, {"seq_groups": 1, "batch_size": 512, "split_chars": 0}),
+        (GenerateOptions, {"seq_groups": 15, "batch_size": 1, "split_chars": 40}),
         (LoadOptions, {"precision": "fp16", "attention": "flash_attention_2"}),
     ],
 )
@@ -181,9 +179,3 @@ def test_an_unknown_engine_is_refused() -> None:
 def test_null_in_a_generation_config_takes_the_default() -> None:
     config = {"top_p": None, "temperature": None, "repetition_penalty": None, "max_new_tokens": None}
     assert Sampling.from_config(config) == Sampling.from_config({})
-
-
-@pytest.mark.parametrize("groups", [1, 15])
-def test_lossless_decoding_runs_as_15_groups(groups: int) -> None:
-    options = GenerateOptions(groups, decoding="lossless")
-    assert (options.seq_groups, options.decoding) == (15, "lossless")

@@ -306,7 +306,7 @@ def test_lines_of_a_lower_order_come_first(way: Way) -> None:
 
 def test_pieces_are_joined_as_a_rendering_joins_them(ours: Way, load) -> None:
     text = "[pause 0.3] This is the first sentence. [pause 0.1] And this is the second one, a longer one. The third."
-    options, line = ours.options(4, split_chars=40, crossfade_ms=60.0), ours.line(text, 3)
+    options, line = ours.options(4, split_chars=40), ours.line(text, 3)
     [wanted] = render_lines(Synthesizer(load("tiny", "custom_voice")), [line], options)
     with ours.open(2) as speaks:
         live, unheard = speaks.speak(line, options), speaks.speak(line, options, UNHEARD)

@@ -12,6 +12,7 @@ import torch
 from ....postprocess.ends import EndTrim
 from ....postprocess.stream_join import StreamJoin
 from ...options import GenerateOptions
+from ...speech.joined import CROSSFADE_MS
 from ...speech.piece import NO_SAMPLES, Making, concatenate
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace
@@ -51,7 +52,7 @@ class LineChunks:
     Args:
         sizes: of its chunks.
         sample_rate: in Hz.
-        options: the crossfade between pieces, and whether the ends are trimmed.
+        options: whether the ends are trimmed.
         most: the line ends after this number of frames, of all pieces; None: never.
         text_of: returns the text of a piece, by its index.
     """
@@ -66,13 +67,14 @@ class LineChunks:
     ):
         self._sizes, self._sample_rate, self._text_of = sizes, sample_rate, text_of
         self._pieces: deque[Making] = deque()
-        self._join = StreamJoin(None, round(options.crossfade_ms / 1000 * sample_rate))
+        fade = round(CROSSFADE_MS / 1000 * sample_rate)
+        self._join = StreamJoin(None, fade)
         self._trim = EndTrim(sample_rate) if options.trim_ends else None
         self._complete = False
         self._left: float = math.inf if most is None else most  # frames until the line's limit
         self.is_cut = False  # whether the line ended at its limit
         self._start = 0
-        self._places = PiecePlaces(round(options.crossfade_ms / 1000 * sample_rate))
+        self._places = PiecePlaces(fade)
         self._before: int | None = None  # samples of silence before the first piece, which are not trimmed
         self._after = 0  # and after the last
         self._lead = 0  # those before the first, also when they have been sent

@@ -112,10 +112,6 @@ def test_long_lines_of_three_groups_take_turns_piece_by_piece(serve, synthesizer
     assert [one.report.pieces for one in utterances] == [PIECES] * 3
 
 
-def test_lossless_lines_are_in_the_group_of_15() -> None:
-    assert group_of(GenerateOptions(1, decoding="lossless")) == group_of(GenerateOptions(15))
-
-
 def test_lines_of_the_running_group_pass_another_one_until_the_turn_is_over(
     synthesizer, line, begun, clock
 ) -> None:

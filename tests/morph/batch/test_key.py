@@ -23,8 +23,6 @@ SOUND = {
     "sampling": Sampling(subtalker=TokenSampling(top_k=7)),
     "guard": False,
     "wrong_words": "retry",
-    "crossfade_ms": 10.0,
-    "decoding": "lossless",
     "tail": "stock",
     "trim_ends": True,
     "continuity": True,
@@ -52,12 +50,6 @@ def test_options_that_change_the_sound_change_the_key(model) -> None:
     same = {common_key(synthesizer, replace(OPTIONS, **{name: value})) for name, value in NO_SOUND.items()}
     assert same == {own}
     assert common_key(synthesizer, replace(OPTIONS, sampling=model.sampling)) == own
-
-
-def test_lossless_decoding_has_the_key_of_15_groups(model) -> None:
-    synthesizer = Synthesizer(model, Engine("eager"))
-    exact, lossless = GenerateOptions(15), GenerateOptions(1, decoding="lossless")
-    assert common_key(synthesizer, lossless) == common_key(synthesizer, exact)
 
 
 def test_engine_precision_attention_checkpoint_and_code_change_the_key(load, model, monkeypatch) -> None:

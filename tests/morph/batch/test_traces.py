@@ -56,7 +56,7 @@ def same(one: Trace | None, other: Trace | None) -> bool:
 @pytest.mark.parametrize("trim_ends", [False, True])
 def test_chunks_say_what_the_pieces_of_the_line_say(synthesizer, voice, trim_ends) -> None:
     """Pieces with a pause and with a crossfade between them; each frame of a piece has its place in the waveform."""
-    options = replace(OPTIONS, trim_ends=trim_ends, crossfade_ms=30)
+    options = replace(OPTIONS, trim_ends=trim_ends)
     chunks, spans = streamed(synthesizer, Line(TEXT, voice, seed=5), options)
     assert len(spans) == 3 and all(len(chunk.words.trace) == chunk.frames for chunk in chunks if chunk.frames)
     for index, span in enumerate(spans):

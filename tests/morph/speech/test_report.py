@@ -112,14 +112,6 @@ def test_only_15_is_called_exact(groups):
     assert ("approximate" in said) == (groups < 15) and ("exact" in said) == (groups == 15)
 
 
-@pytest.mark.parametrize("groups", [1, 15])
-def test_what_runs_in_place_of_lossless_decoding_is_said(groups):
-    options = GenerateOptions(groups, decoding="lossless")
-    why = "in place of decoding lossless, which saved no time"
-    assert describe_groups(options) == f"SEQ_GROUPS 15 (exact; {why})"
-    assert describe_groups(options, None, "int8") == f"SEQ_GROUPS 15 (exact but for its int8 weights; {why})"
-
-
 def test_lines_from_before_are_counted_and_do_not_count_for_the_speed(model):
     lines = [spoken("", f"Line {number}.", 25, from_before=number != 1) for number in range(40)]
     first, before, speed = outcome(lines, 1.0).splitlines()

@@ -133,9 +133,7 @@ def test_lines_that_an_engine_speaks_have_all_their_words(load, monkeypatch, spl
     monkeypatch.setattr(tiny, "alignment", HEAD)
     monkeypatch.setattr(tiny, "profile", TextProfile(normalize="en"))
     text = "It costs $5 -- at 10:30. [pause 0.3] Then Dr. Lee went home to have his tea, and slept."
-    options = GenerateOptions(
-        sampling=Sampling(max_new_tokens=13), split_chars=split_chars, crossfade_ms=40, retries=0
-    )
+    options = GenerateOptions(sampling=Sampling(max_new_tokens=13), split_chars=split_chars, retries=0)
     [line] = render_lines(Synthesizer(tiny), [Line(text, preset_voice(tiny, "ryan"), seed=2)], options)
     words = word_times(tiny, line)
     assert (

@@ -127,7 +127,7 @@ def test_the_words_of_a_stream_are_those_of_its_line(load, monkeypatch, trim_end
     monkeypatch.setattr(model, "alignment", AlignmentHead(1, 3))
     text = "One, two; three. [pause 0.3] Four five six seven eight nine and ten, eleven."
     options = GenerateOptions(
-        sampling=Sampling(max_new_tokens=20), split_chars=40, crossfade_ms=40, retries=0, trim_ends=trim_ends
+        sampling=Sampling(max_new_tokens=20), split_chars=40, retries=0, trim_ends=trim_ends
     )
     live, words = LiveWords(text, model.texts.spans), []
     with stream_lines(

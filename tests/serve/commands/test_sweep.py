@@ -31,4 +31,3 @@ def test_a_sweep_writes_recordings_and_a_plot(run: Callable, tiny: list[str], tm
     assert len(done.lines) == 4
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["groups_01.wav", "groups_15.wav", "sweep.png"]
-    assert "leave --decoding out" in run("sweep", "Yes.", "--decoding", "lossless", *tiny).err

@@ -280,12 +280,6 @@ def test_what_vllm_omni_cannot_do_is_refused(line: Line, options: GenerateOption
         assert bodies == []
 
 
-def test_lossless_decoding_asks_for_the_exact_algorithm() -> None:
-    with serving(lambda _: sound(wav())) as (server, _):
-        job = make_job(ask_server(server), LINE, GenerateOptions(5, decoding="lossless"), True)
-    assert job.body["input"] == LINE.text
-
-
 def test_a_plain_server_takes_the_names_of_its_voices() -> None:
     alloy = replace(VIVIAN, name="alloy", speaker="alloy")
     with serving(lambda _: sound(wav(), None), voices=None) as (server, bodies):

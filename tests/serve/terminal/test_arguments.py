@@ -149,7 +149,7 @@ def test_the_limits_equal_the_engines() -> None:
     )
     assert arguments.MOST_BATCH == MOST_ROWS == options.MOST_LINES
     assert arguments.RECOGNISERS == SIZES and arguments.MOST_RETAKES == MOST_RETAKES
-    alike = ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "DECODINGS", "WRONG_WORDS")
+    alike = ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "WRONG_WORDS")
     for name in (*alike, "SHIFT_STRENGTHS"):
         assert getattr(arguments, name) == getattr(options, name)
     options.GenerateOptions(batch_size=arguments.MOST_BATCH)
@@ -157,9 +157,17 @@ def test_the_limits_equal_the_engines() -> None:
         options.GenerateOptions(batch_size=arguments.MOST_BATCH + 1)
 
 
+def test_an_option_that_was_removed_is_ignored_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser(prog="speak")
+    arguments.add_settings(parser)
+    assert vars(parser.parse_args(["--decoding", "lossless"])) == vars(parser.parse_args([]))
+    assert capsys.readouterr().err == "speak: --decoding is ignored: it was removed\n"
+    assert "--decoding" not in parser.format_help()
+
+
 def test_the_defaults_equal_the_engines() -> None:
     parser = argparse.ArgumentParser()
     arguments.add_settings(parser)
     read, defaults = parser.parse_args([]), options.GenerateOptions()
-    for name in ("seq_groups", "tail", "decoding", "retries", "trim_ends"):
+    for name in ("seq_groups", "tail", "retries", "trim_ends"):
         assert getattr(read, name) == getattr(defaults, name)
