@@ -188,8 +188,6 @@ class GenerateOptions:
             ends when that is noticed, also in a stream. Checkpoints without such a head refuse all but "ignore".
         chunk_frames: for streams, the frames of a line's first chunks; the last number repeats. 1 to 300 each.
         trim_ends: cut the silence at both ends of a line, but for 40 ms (``postprocess/ends.py``). Pauses stay.
-        continuity: each piece of a line after the first goes on from the last seconds of the one before, with the
-            line's own speaker (docs/continuity.md); so they are spoken one after another.
     """
 
     seq_groups: int = DEFAULT_SEQ_GROUPS
@@ -203,7 +201,6 @@ class GenerateOptions:
     wrong_words: str = IGNORE
     chunk_frames: tuple[int, ...] = (1, 1, 2, 4, 8, 12)
     trim_ends: bool = False
-    continuity: bool = False
 
     def __post_init__(self) -> None:
         _keep_plain(self)
@@ -215,7 +212,6 @@ class GenerateOptions:
         check_tail(self.tail)
         check_switch("guard", self.guard)
         check_switch("trim_ends", self.trim_ends)
-        check_switch("continuity", self.continuity)
         if self.sampling is not None and not isinstance(self.sampling, Sampling):
             raise ValueError(
                 f"sampling is {self.sampling!r}: choose a Sampling, or None for the checkpoint's own"

@@ -194,17 +194,6 @@ def wrong_words() -> io.Input:
     )
 
 
-def continuity() -> io.Input:
-    return switch(
-        "continuity",
-        GenerateOptions.continuity,
-        "Each piece of a long text goes on from the last 4 seconds of the piece before, with the same speaker, instead "
-        "of starting fresh. The pieces of a text are then spoken one after another; other lines fill the batch. "
-        "Designed voices have no speaker and cannot. Default: off.",
-        optional=True,
-    )
-
-
 def trim_silence() -> io.Input:
     return switch(
         "trim_silence",

@@ -27,7 +27,6 @@ from ..decode.source import NOTHING_AHEAD, Ahead
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
 from ..runtime.collector import older_objects_spared
 from ..runtime.kept_threads import Job
-from ..speech.continuity import check_continuity
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import cut_line, normalizer_of, piece_limit
 from ..speech.report import describe
@@ -58,7 +57,6 @@ class SynthesizerChecks:
     def check(self, line: Line, options: GenerateOptions) -> None:
         check_line(self._model, line)
         check_followed(self._model, options)
-        check_continuity(options, line.voice)
 
     def check_all(self, lines: Sequence[Line], options: GenerateOptions) -> None:
         """Raise ValueError when there is no line, or one that cannot be spoken."""

@@ -34,15 +34,11 @@ def row_bytes(model: Model) -> int:
 
 
 def needed_rows(model: Model, lines: Iterable[Waiting]) -> int:
-    """Return how many rows these lines can have at once: a complete line has one for each of its pieces.
-
-    Unless they continue one another.
-    """
+    """Return how many rows these lines can have at once: a complete line has one for each of its pieces."""
     rows = 0
     for one in lines:
         text, options = one.speech.line.text, one.speech.options
-        is_one = one.is_live or options.continuity
-        if is_one or not isinstance(text, str) or not (limit := piece_limit(model, options)):
+        if one.is_live or not isinstance(text, str) or not (limit := piece_limit(model, options)):
             rows += 1
         else:
             rows += max(1, -(-len(text) // limit))

@@ -1,8 +1,7 @@
 """What decides a line's sound, as a key: two lines with the same key sound the same.
 
 Left out, because they only change how samples are rounded: the size of the batch, whether a line was heard while it was
-made, and fallbacks of the engine. What is kept under a key is what was made first. With continuity a line that is heard
-goes on from what was heard, one that nobody hears from the better take: after a piece that went wrong they differ.
+made, and fallbacks of the engine. What is kept under a key is what was made first.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             "engine": [choice.engine, choice.codec],
             "decoding": [options.seq_groups, options.tail, options.guard, options.wrong_words],
             "sampling": asdict(options.sampling or model.sampling),
-            "joining": [options.trim_ends, options.continuity],
+            "joining": [options.trim_ends],
         }
     )
 

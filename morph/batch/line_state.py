@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 
 from ..decode.decoded import ALIGNMENT, BROKEN, Decoded
 from ..decode.request import LineRequest
@@ -93,16 +92,13 @@ class Takes:
         self.in_codec = 0  # pieces whose samples are made complete
         self.coded = 0  # frames that have codes, of the pieces that have ended
         self.again: list[Piece] = []  # that are to be spoken again, or waited for a row when a turn was over
-        self.kept: Decoded | None = None  # the codes of the last piece that stay, and how it went
 
 
 class LineState(TurnLine):
     """The decoding of one line. Only the batch's thread calls it, with the model at hand.
 
     Of a line that is heard at most one piece has a row, so that a long text takes no row from others; of one that is
-    made complete, as many as there are. Once all pieces have a take, those that went wrong are spoken again. With
-    ``GenerateOptions.continuity`` one piece at a time has a row too, and of a line that is made complete it is spoken
-    again before the next one.
+    made complete, as many as there are. Once all pieces have a take, those that went wrong are spoken again.
 
     Args:
         number: names the line in the codec.
@@ -224,11 +220,6 @@ class LineState(TurnLine):
         return self.is_live and most is not None and self.takes.coded >= most
 
     @property
-    def _is_continued(self) -> bool:
-        """Whether each piece goes on from the one before."""
-        return self.speech.options.continuity
-
-    @property
     def _waiting(self) -> int:
         return len(self.parts.pieces) - self.takes.given
 
@@ -309,11 +300,8 @@ class LineState(TurnLine):
             yield self._request(self.takes.again.pop(0))
         if self.ended or self._is_at_limit:
             return
-        one_by_one = self.is_live or self._is_continued
-        while self._waiting and not (one_by_one and self.is_busy):
+        while self._waiting and not (self.is_live and self.is_busy):
             piece = self.parts.pieces[self.takes.given]
-            if self._is_continued and self.takes.kept is not None:
-                self.parts.carry_on(piece, self.parts.pieces[self.takes.given - 1], self.takes.kept)
             self.takes.given += 1
             yield self._request(piece)
 
@@ -360,8 +348,6 @@ class LineState(TurnLine):
         self.rests.end()
         if ended == "cancelled" and self.speech.is_cancelled:
             self._cancel()  # now: before the next ``follow`` the piece would be sent as one that has ended by itself
-        if takes.number == 1 and self.is_live and self._is_continued:  # who listens has heard this one
-            takes.kept = Decoded(piece.making.codes.part(), ended, piece.making.codes.trace())
         if (takes.number == 1 and self.is_live) or self._sent.stopped or ended in ("cancelled", BROKEN):
             return
         takes.in_codec += 1
@@ -390,9 +376,7 @@ class LineState(TurnLine):
         self.takes.in_codec -= 1
         if not self._sent.stopped:
             self._judge(piece, piece.making.result()[0], wave)
-            if self._is_continued and not self.is_live:
-                self._end_continued(piece)
-            elif self._is_complete and not self.is_busy:
+            if self._is_complete and not self.is_busy:
                 self._end_take()
 
     def lose_samples(self, error: NotFinite) -> None:
@@ -409,15 +393,6 @@ class LineState(TurnLine):
             take = replace(piece.take, number=number)
         piece.take = take
         piece.making = Making()
-
-    def _end_continued(self, piece: Piece) -> None:
-        """A piece that the next one goes on from has been made: have it spoken again first if it went wrong."""
-        assert piece.take is not None
-        if self.takes.number <= self.takes.retries and piece in self.parts.wrong():
-            self._speak_again([piece])
-            return
-        self.takes.number = 1
-        self.takes.kept = replace(piece.take.decoded, ended=piece.take.ended)
 
     def _end_take(self) -> None:
         """All pieces have been made: have those spoken again that went wrong."""
@@ -436,12 +411,6 @@ class LineState(TurnLine):
         progress.expected = max(progress.expected, progress.done + expected_of(again))
 
     # Codes and chunks
-
-    @property
-    def before(self) -> torch.Tensor | None:
-        index, pieces = len(self._sent.ends), self.parts.pieces
-        context = pieces[index].context if self._is_continued and index < len(pieces) else None
-        return self.reference if context is None else context.codes
 
     @property
     def may_starve(self) -> bool:
@@ -566,5 +535,5 @@ class LineState(TurnLine):
             ended=self._sent.stopped or next((end for end, _ in self._sent.ends if end in WRONG), "eos"),
             pieces=len(parts.pieces),
             spoken=text_as_spoken(line, parts.said),
-            notes=(*parts.notes, *(note_of(wrong) for _, wrong in self._sent.ends if wrong)),
+            notes=(*parts.said.notes, *(note_of(wrong) for _, wrong in self._sent.ends if wrong)),
         )

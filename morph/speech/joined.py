@@ -60,7 +60,7 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
         pieces=count,
         spoken=text_as_spoken(line, parts.said),
         takes=max((take.number for _, take in own), default=1),
-        notes=(*parts.notes, *(note_of(take.wrong) for _, take in own if take.wrong)),
+        notes=(*parts.said.notes, *(note_of(take.wrong) for _, take in own if take.wrong)),
         readings=parts.readings,
     )
     spans = tuple(

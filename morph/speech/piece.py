@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..decode.decoded import ALIGNMENT, FLAG, REPORT_WIDTH, Decoded
-from ..voice.prompt import Context, Prompt
+from ..voice.prompt import Prompt
 from ..words.trace import Trace
 from .takes import Take
 
@@ -102,7 +102,6 @@ class Piece:
         pause_s: seconds of silence before it.
         after_s: and after it; only a line's last piece has any.
         made: its prompt; None until there is one.
-        context: what it goes on from, beside its voice; None: from its voice alone.
         take: the best take so far.
         making: the take that is being made, or was made last and is not judged.
     """
@@ -113,7 +112,6 @@ class Piece:
     pause_s: float = 0.0
     after_s: float = 0.0
     made: Prompt | None = None
-    context: Context | None = None
     take: Take | None = None
     making: Making = field(default_factory=Making)
 

@@ -17,8 +17,7 @@ from ..text.normalize import Normalizer, SpokenText
 from ..text.pauses import read_pauses, without_pauses
 from ..text.pronunciation import Reading, mark_notes, shown_text
 from ..text.split import split_text
-from ..voice.prompt import Context, Prompt, PromptBuilder
-from .continuity import behind_reference, find_context
+from ..voice.prompt import Prompt, PromptBuilder
 from .echo import begins_elsewhere
 from .lines import Line
 from .piece import Piece
@@ -38,7 +37,6 @@ class LinePieces:
         pieces: in their order.
         said: the text as it is spoken, once all of it is known.
         readings: what of the text is read as something else, once all of it is known.
-        fresh: how many pieces could not continue the one before.
 
     Attributes:
         model: the checkpoint.
@@ -53,7 +51,6 @@ class LinePieces:
     pieces: list[Piece] = field(default_factory=list)
     said: SpokenText = field(default_factory=lambda: SpokenText(""))
     readings: tuple[Reading, ...] = ()
-    fresh: int = 0
 
     def __post_init__(self) -> None:
         self.model = self.builder.model
@@ -79,24 +76,8 @@ class LinePieces:
     def add(self, piece: Piece) -> None:
         """Add a piece, with its prompt."""
         if piece.made is None:
-            piece.made = self.build(piece.text)
+            piece.made = build_piece(self.builder, self.line, piece.text)
         self.pieces.append(piece)
-
-    def build(self, text: str, context: Context | None = None) -> Prompt:
-        """Return the prompt of a piece; where the checkpoint needs it, the piece may not end too early."""
-        return build_piece(self.builder, self.line, text, context)
-
-    def carry_on(self, piece: Piece, before: Piece, decoded: Decoded) -> None:
-        """Have a piece go on from the one before, or count that it cannot.
-
-        ``decoded``: the take of the one before that stays.
-        """
-        context = find_context(self.model, before.text, decoded)
-        if context is None:
-            self.fresh += 1
-            return
-        piece.context = context
-        piece.made = self.build(piece.text, behind_reference(self.line.voice, context))
 
     def request(self, piece: Piece, take: int = 1) -> LineRequest:
         """Return a fresh request for a take of a piece."""
@@ -110,8 +91,7 @@ class LinePieces:
     def judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1) -> Take:
         """Return a take of a piece with how it ended, and which words went wrong if that is all."""
         ended = judge_end(piece.text, decoded, wave, self.model.sample_rate)
-        has_reference = piece.context is not None or self.line.voice.kind == "icl"
-        if ended == ENDS[0] and has_reference and begins_elsewhere(decoded, wave):
+        if ended == ENDS[0] and self.line.voice.kind == "icl" and begins_elsewhere(decoded, wave):
             ended = ECHO
         if self.options.wrong_words == IGNORE or ended not in (ENDS[0], WORDS):
             return Take(decoded, wave, ended, number)
@@ -140,15 +120,6 @@ class LinePieces:
             limit = longest_frames(piece.prompt.text_tokens)
             return self.options.guard and limit <= self.sampling.max_frames
         return piece.take.ended in WRONG
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is to be said of the text and its pieces, as sentences for people."""
-        if not self.fresh:
-            return self.said.notes
-        fresh = "1 piece" if self.fresh == 1 else f"{self.fresh} pieces"
-        why = "the one before went wrong, or is too long to go on from where no alignment head is known"
-        return (*self.said.notes, f"{fresh} of {len(self.pieces)} began from the voice alone: {why}.")
 
     @property
     def expected(self) -> int:
@@ -240,15 +211,12 @@ def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:
     return reached
 
 
-def build_piece(builder: PromptBuilder, line: Line, text: str, context: Context | None = None) -> Prompt:
-    """Return the prompt of a piece of a line; where the checkpoint needs it, the piece may not end too early.
-
-    ``context``: what it goes on from; None: from the voice alone.
-    """
-    prompt = builder.build(text, line.voice, line.language, line.instruct, context)
+def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
+    """Return the prompt of a piece of a line; where the checkpoint needs it, the piece may not end too early."""
+    prompt = builder.build(text, line.voice, line.language, line.instruct)
     if not builder.model.profile.hold_end:
         return prompt
-    return replace(prompt, min_frames=held_frames(text, context is not None or line.voice.kind == "icl"))
+    return replace(prompt, min_frames=held_frames(text, line.voice.kind == "icl"))
 
 
 def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:

@@ -120,19 +120,6 @@ class Prompt:
         _rows_of(self.trailing)
 
 
-@dataclass(frozen=True, eq=False)
-class Context:
-    """What speech goes on from, as after the reference of an ICL voice.
-
-    Args:
-        codes: int64 ``[T, 16]``.
-        text: what they say.
-    """
-
-    codes: torch.Tensor
-    text: str
-
-
 @dataclass(frozen=True)
 class _Specials:
     """Projected embeddings of the text stream's special tokens, ``[1, 1, H]`` each."""
@@ -208,14 +195,12 @@ class PromptBuilder:
         voice: Voice,
         language: str = "auto",
         instruct: str | None = None,
-        context: Context | None = None,
     ) -> Prompt:
         """Build a line's prompt.
 
         Preset and designed voices get the complete text in the prefill, clones get one token per frame, as upstream
         does by default. ``instruct`` overrides the voice's instruction. What only this line has is projected when it is
-        first read. With a ``context`` the prompt is that of an ICL voice whose reference it is, whatever the voice's
-        kind: its speaker is still the voice's.
+        first read.
 
         Raises:
             ValueError: for an unknown language, or a prompt that exceeds the talker's context.
@@ -227,8 +212,8 @@ class PromptBuilder:
         start = before
         inputs: Rows
         trailing: Rows
-        if context is not None or voice.kind == "icl":
-            reference = self._voices_reference(voice) if context is None else self._reference(context)
+        if voice.kind == "icl":
+            reference = self._reference(voice)
             spoken, trailing = self._icl_body(text_ids.on_device, *reference)
             inputs = torch.cat((prefix.embeds, spoken[0]))
             start += reference[0].shape[1]  # the reference's text comes first
@@ -240,7 +225,7 @@ class PromptBuilder:
             inputs = LaterRows(before + tokens + 2, lambda: self._whole(text_ids, prefix))
             trailing = pad
         check_context(model, len(inputs) + len(trailing))
-        own_prefix = prefix if voice.kind == "x_vector" and context is None else None
+        own_prefix = prefix if voice.kind == "x_vector" else None
         return Prompt(inputs, trailing, pad, tokens, prefix=own_prefix, text_start=start)
 
     def _first(self, token: torch.Tensor, prefix: PromptPrefix, codec: torch.Tensor) -> torch.Tensor:
@@ -342,23 +327,19 @@ class PromptBuilder:
         text = torch.cat((text, *[specials.pad] * missing), dim=1)
         return text + codes, specials.pad[0]
 
-    def _voices_reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
-        """See ``_reference``, of an ICL voice."""
+    def _reference(self, voice: Voice) -> tuple[torch.Tensor, torch.Tensor]:
+        """An ICL voice's text token ids ``[1, N]``, and the embeddings ``[1, 1 + T, H]`` of bos and its codes."""
 
         def make() -> tuple[torch.Tensor, torch.Tensor]:
             if voice.ref_codes is None:
                 raise ValueError(f"voice {voice.name!r} has no reference codes: clone it again in ICL mode")
-            return self._reference(Context(voice.ref_codes, voice.transcript or ""))
+            ids = self.model.tokenize_turn("assistant", voice.transcript or "")
+            codes = voice.ref_codes.to(self.model.device)
+            embeds = embed_frames(self.model, codes, self.model.code_tables()).unsqueeze(0)
+            spoken = torch.cat((self._codec_token("codec_bos_id"), embeds), dim=1)
+            return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], spoken
 
         return self._once("reference", make, voice)
-
-    def _reference(self, context: Context) -> tuple[torch.Tensor, torch.Tensor]:
-        """The text token ids ``[1, N]`` of what speech goes on from; the embeddings ``[1, 1 + T, H]`` of bos and it."""
-        ids = self.model.tokenize_turn("assistant", context.text)
-        codes = context.codes.to(self.model.device)
-        embeds = embed_frames(self.model, codes, self.model.code_tables()).unsqueeze(0)
-        spoken = torch.cat((self._codec_token("codec_bos_id"), embeds), dim=1)
-        return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], spoken
 
 
 def check_streams_text(voice: Voice) -> None:

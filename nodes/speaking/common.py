@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
 
 # The inputs that are fields of ``GenerateOptions``, by their names.
-SAME = "seq_groups sampling batch_size split_chars guard retries wrong_words continuity"
+SAME = "seq_groups sampling batch_size split_chars guard retries wrong_words"
 OPTIONS = {name: name for name in SAME.split()} | {
     "normalize_text": "normalize",
     "trim_silence": "trim_ends",
@@ -46,11 +46,12 @@ def options_of(given: Mapping[str, Any]) -> GenerateOptions:
     return GenerateOptions(**{field: given[name] for name, field in OPTIONS.items() if name in given})
 
 
-def ignored(given: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for the report if inputs ask for what was removed."""
-    if given.get("decoding") != "lossless":
-        return []
-    return ["decoding lossless is ignored: it was removed. Set SEQ_GROUPS to 15 for exact speech."]
+def ignored(hidden: io.HiddenHolder) -> list[str]:
+    """Return what the report says of a node's inputs that ask for what was removed: a sentence for each."""
+    # ComfyUI gives nodes no input that they do not have.
+    sent = (hidden.prompt or {}).get(hidden.unique_id, {}).get("inputs", {})
+    asked = [name for name in ("decoding", "continuity") if sent.get(name) in ("lossless", True)]
+    return [f"{name} is ignored: it was removed ({sent[name]})." for name in asked]
 
 
 def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:

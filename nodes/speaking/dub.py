@@ -149,7 +149,7 @@ class DubCaptions(io.ComfyNode):
                 ),
                 words_output("the track"),
             ],
-            hidden=[io.Hidden.unique_id],
+            hidden=[io.Hidden.unique_id, io.Hidden.prompt],
             is_output_node=True,
         )
 
@@ -186,6 +186,7 @@ class DubCaptions(io.ComfyNode):
         limits = FitLimits(max_speed, overrun, overlap == OVER)
         speakers = with_narrator(cast, voice)
         model, chosen = connected_model(given.get("model"), speakers.values(), cls.hidden.unique_id)
+        chosen += ignored(cls.hidden)
         options, characters = options_of({**given, "trim_silence": True}), find_characters(model, speakers)
         lists = lists_of(given.get("pronunciation"))
         request = DubRequest(
@@ -204,7 +205,7 @@ class DubCaptions(io.ComfyNode):
             described = voicing.describe(spoken, elapsed)
             words = voicing.words(spoken)
             seeds = describe_seeds(facts, [one.caption.number for one in dub.placed])
-            parts = [dub.summary, described, *chosen, *ignored(given), characters.describe_found(), seeds]
+            parts = [dub.summary, described, *chosen, characters.describe_found(), seeds]
             report = "\n\n".join(filter(None, [*parts, words.describe()]))
         said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
         clips = [mark_fit(clip, one) for clip, one in zip(to_clips(spoken, words), dub.placed, strict=True)]

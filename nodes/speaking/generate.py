@@ -35,8 +35,7 @@ class GenerateSpeech(io.ComfyNode):
             "MorphTTSGenerateSpeech",
             "Generate Speech",
             "Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
-            advanced="split_chars guard decoding retries normalize_text trim_silence reuse_lines wrong_words "
-            "continuity",
+            advanced="split_chars guard decoding retries normalize_text trim_silence reuse_lines wrong_words",
             inputs=[
                 inputs.model(inputs.CHOSEN),
                 inputs.voice(
@@ -77,7 +76,6 @@ class GenerateSpeech(io.ComfyNode):
                 inputs.word_check(),
                 inputs.wrong_words(),
                 inputs.pronunciation(),
-                inputs.continuity(),
             ],
             outputs=[
                 output(io.Audio, "audio", "The speech: mono, 24 kHz.", many=True),
@@ -89,7 +87,7 @@ class GenerateSpeech(io.ComfyNode):
                 ),
                 words_output("the speech", many=True),
             ],
-            hidden=[io.Hidden.unique_id],
+            hidden=[io.Hidden.unique_id, io.Hidden.prompt],
             is_input_list=True,
             is_output_node=True,
         )
@@ -125,6 +123,7 @@ class GenerateSpeech(io.ComfyNode):
             narrator = default_narrator(model)
             voice = narrator.make()
             chosen.append(f"No voice is connected: {narrator.origin} {narrator.voice} speaks.")
+        chosen += ignored(cls.hidden)
         said = {name: take[name] for name in ("text", "language", "seed")}
         line = Line(voice=voice, **said, pronunciation=lists_of(take.get("pronunciation")))
         with (
@@ -138,7 +137,7 @@ class GenerateSpeech(io.ComfyNode):
             facts = facts_of_line(line, spoken, options, voicing.speaks.name)
             words = voicing.words([spoken])
             seed = describe_seeds([facts])
-            parts = [voicing.describe([spoken], elapsed), *chosen, *ignored(take), seed, words.describe()]
+            parts = [voicing.describe([spoken], elapsed), *chosen, seed, words.describe()]
             report = "\n\n".join(filter(None, parts))
         return spoken, facts, report, f"{outcome([spoken], elapsed)}\n{seed}", words
 

@@ -55,7 +55,7 @@ class RenderScript(io.ComfyNode):
             "instruction. Tags: [pause 0.5], [seed 7], [take 2], [gain -3], [speed 1.1], [pitch -2], "
             "[lang German], [instruct whispering]. # starts a comment.",
             advanced="batch_size decoding retries normalize_text trim_silence reuse_lines sentence_subtitles "
-            "wrong_words continuity",
+            "wrong_words",
             inputs=[
                 inputs.model(inputs.CHOSEN),
                 inputs.cast(),
@@ -94,7 +94,6 @@ class RenderScript(io.ComfyNode):
                 ),
                 inputs.wrong_words(),
                 inputs.pronunciation(),
-                inputs.continuity(),
             ],
             outputs=[
                 output(
@@ -112,7 +111,7 @@ class RenderScript(io.ComfyNode):
                 ),
                 words_output("the joined audio"),
             ],
-            hidden=[io.Hidden.unique_id],
+            hidden=[io.Hidden.unique_id, io.Hidden.prompt],
             is_output_node=True,
         )
 
@@ -145,6 +144,7 @@ class RenderScript(io.ComfyNode):
         check_cast(cast or {})
         node, options = cls.hidden.unique_id, options_of(given)
         model, chosen = connected_model(given.get("model"), (cast or {}).values(), node)
+        chosen += ignored(cls.hidden)
         characters = find_characters(model, cast)
         lists = lists_of(given.get("pronunciation"))
         request = ScriptRequest(
@@ -162,8 +162,8 @@ class RenderScript(io.ComfyNode):
             facts = facts_of_script(dialogue, options, voicing.speaks.name)
             described = voicing.describe(dialogue.lines, elapsed)
             words = voicing.words(dialogue.lines)
-            parts = [described, *chosen, *ignored(given), characters.describe_found(), describe_seeds(facts)]
-            report = "\n\n".join(filter(None, [*parts, words.describe()]))
+            parts = [described, *chosen, characters.describe_found(), describe_seeds(facts), words.describe()]
+            report = "\n\n".join(filter(None, parts))
         joined = to_audio(dialogue.joined, dialogue.sample_rate, facts)
         said = show(outcome(dialogue.lines, elapsed), to_clips(dialogue.lines, words), report=report)
         heard = words.at(dialogue.starts, dialogue.sample_rate)

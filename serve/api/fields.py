@@ -156,9 +156,7 @@ SCHEMAS: dict[str, Schema] = {
         WRONG_WORDS,
         GenerateOptions.wrong_words,
     ),
-    "continuity": _switch(
-        "true has each piece of a long text go on from the last seconds of the one before; not for VoiceDesign"
-    ),
+    "continuity": {**_switch("ignored"), "deprecated": True},
     "trim_silence": _switch("true cuts the silence at both ends"),
     "split_chars": _whole(
         "the longest piece of a long text, in characters",

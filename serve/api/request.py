@@ -294,7 +294,7 @@ def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, 
 
 def _removed(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the fields that ask for what was removed."""
-    return ("decoding",) if _value(fields, "decoding") == "lossless" else ()
+    return tuple(name for name in ("decoding", "continuity") if _value(fields, name) in ("lossless", True))
 
 
 def check_model(name: object, model: Model) -> None:
@@ -358,7 +358,6 @@ def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
         normalize=_value(fields, "normalize_text"),
         wrong_words=_value(fields, "wrong_words"),
         trim_ends=bool(_value(fields, "trim_silence")),
-        continuity=bool(_value(fields, "continuity")),
     )
 
 

@@ -152,8 +152,6 @@ def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
     }
     if options.wrong_words != IGNORE:  # servers of before do not know the field
         body["wrong_words"] = options.wrong_words
-    if options.continuity:
-        body["continuity"] = True
     if options.sampling is not None:
         body["sampling"] = sampling_fields(options.sampling)
     return body
@@ -240,8 +238,6 @@ def _refuse_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> No
             f"SEQ_GROUPS is {options.seq_groups} and server {facts} only has the exact algorithm: set "
             f"{PREDICTED_GROUPS}"
         )
-    if options.continuity:
-        raise ValueError(f"continuity is on and server {facts} does not know it: turn it off")
     if any(read_pauses(str(line.text)).pauses_s):
         raise ValueError(f"server {facts} knows no [pause]: remove it from the text")
     if options.sampling is not None and facts.engine != VLLM_OMNI:

@@ -310,8 +310,7 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
     )
     follows = "where the model is seen to skip, repeat or invent words: retry speaks again, end also ends it at once"
     add_choice(group, "--wrong-words", WRONG_WORDS, follows)
-    goes_on = "each piece of a long text goes on from the last seconds of the one before"
-    add_switch(group, "--continuity", goes_on)
+    group.add_argument("--continuity", action=Removed, nargs=0)
     add_switch(group, "--trim-ends", "cut the silence at both ends of a line")
     group.add_argument(
         "--temperature",

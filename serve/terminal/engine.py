@@ -250,7 +250,7 @@ def make_settings(model: Model | None, options: argparse.Namespace, **others: An
     """Return the options of the decoding, also of a server's model (None); ``others`` are more of its fields."""
     from ...morph.options import GenerateOptions, Sampling
 
-    names = ("tail", "retries", "wrong_words", "trim_ends", "continuity")
+    names = ("tail", "retries", "wrong_words", "trim_ends")
     chosen = {key: getattr(options, key) for key in names} | others
     if "seq_groups" in options:
         chosen = {"seq_groups": options.seq_groups} | chosen

@@ -106,9 +106,11 @@ def test_the_settings_reach_the_engine(server: ComfyServer) -> None:
 
 
 def test_a_workflow_with_what_was_removed_speaks_and_the_report_says_so(server: ComfyServer) -> None:
-    result = server.run(speech(decoding="lossless", seq_groups=1))
+    result = server.run(speech(decoding="lossless", continuity=True, seq_groups=1))
     assert result.ok, result.error
-    assert shown(result, "report").count("decoding lossless is ignored: it was removed.") == 1
+    report = shown(result, "report")
+    assert report.count("decoding is ignored: it was removed (lossless).") == 1
+    assert report.count("continuity is ignored: it was removed (True).") == 1
     assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
 
 

@@ -63,8 +63,8 @@ def pin_ends(patch: pytest.MonkeyPatch) -> None:
     """Lines with "word" take all the frames that they may have; random models end others as they like."""
     original = pieces.build_piece
 
-    def build(builder, line, text, context=None):
-        prompt = original(builder, line, text, context)
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
         return replace(prompt, min_frames=MOST_FRAMES) if "word" in text else prompt
 
     patch.setattr(pieces, "build_piece", build)

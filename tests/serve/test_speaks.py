@@ -38,7 +38,6 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.word_times import word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.voice.prompt import Context
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.morph.words.timing import WordTime
 from qwen3_tts_morph.postprocess.stretch import Stretch
@@ -314,29 +313,6 @@ def test_pieces_are_joined_as_a_rendering_joins_them(ours: Way, load) -> None:
     assert live.report.pieces == wanted.report.pieces == 3
 
 
-@pytest.fixture
-def going_on(long_words, monkeypatch) -> None:
-    """Short pieces whose last frames the next one goes on from, though nothing of random weights ends by itself."""
-    monkeypatch.setattr(pieces, "longest_frames", lambda tokens: 8)
-    monkeypatch.setattr(
-        pieces, "find_context", lambda model, text, decoded: Context(decoded.codes[-5:], text)
-    )
-
-
-def test_pieces_go_on_from_one_another_whether_or_not_they_are_heard(way: Way, going_on) -> None:
-    text = "This is the first sentence. And this is the second one, a longer one. The third."
-    options, line = way.options(4, split_chars=40, continuity=True), way.line(text, 3)
-    with way.open(2) as speaks:
-        if way.groups == 15:
-            with pytest.raises(ValueError, match=r"continuity is on and server farm .* turn it off"):
-                speaks.speak(line, options)
-            return
-        live, unheard = speaks.speak(line, options), speaks.speak(line, options, UNHEARD)
-        fresh = speaks.speak(line, replace(options, continuity=False), UNHEARD)
-        made = unheard.result().waveform
-        assert alike(heard(live), made) and not alike(fresh.result().waveform, made)
-
-
 def test_a_server_that_knows_no_pause_says_so(exchanges: Way) -> None:
     with exchanges.open(1) as speaks, pytest.raises(ValueError, match=r"knows no \[pause\]: remove it"):
         speaks.speak(exchanges.line("Well. [pause 1] Go."), exchanges.options())
@@ -363,8 +339,8 @@ def broken_prompts(long_words, monkeypatch) -> None:
     """The numbers of a text with "broken" in it are not finite."""
     original = pieces.build_piece
 
-    def build(builder, line, text, context=None):
-        prompt = original(builder, line, text, context)
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
         return replace(prompt, inputs=prompt.embeds * torch.nan) if "broken" in text else prompt
 
     monkeypatch.setattr(pieces, "build_piece", build)

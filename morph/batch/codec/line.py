@@ -50,11 +50,6 @@ class TurnLine(ABC):
         self.rests = Rest()
 
     @property
-    def before(self) -> torch.Tensor | None:
-        """The codes that the codec decodes before the current piece, int64 ``[R, groups]``, or None."""
-        return self.reference
-
-    @property
     def may_starve(self) -> bool:
         """Whether it may run out of text later, which is not announced."""
         return False

@@ -48,7 +48,7 @@ class CodecTurns:
     def begin(self, line: TurnLine) -> None:
         """Begin a line's piece in the codec when the piece has a row: a state takes a few MB."""
         if not line.begun:
-            self.codec.begin(line.number, line.before)
+            self.codec.begin(line.number, line.reference)
             line.begun = True
 
     def begin_ahead(self, line: TurnLine, piece: Piece, codes: torch.Tensor | None) -> None:
@@ -124,7 +124,7 @@ class CodecTurns:
 
     def _waits_for_reference(self, line: TurnLine) -> bool:
         """Whether its voice's reference must be decoded before its codes."""
-        if line.before is None or line.ended or line.chunks.piece is None:
+        if line.reference is None or line.ended or line.chunks.piece is None:
             return False
         if line.chunks.piece.waiting:
             self.begin(line)

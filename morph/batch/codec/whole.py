@@ -111,7 +111,7 @@ class WholeCodec:
 
     def _begin_all(self, pieces: Sequence[_Wanted]) -> InFlight:
         codes = [piece.making.codes.part() for _, piece in pieces]
-        return self._begin(codes, [_before(*one) for one in pieces])
+        return self._begin(codes, [line.reference for line, _ in pieces])
 
     def collect(self) -> None:
         """Pass on some of the samples that the device has made; wait for none."""
@@ -182,10 +182,4 @@ class _Making:
 
 def _frames(line: Wants, piece: Piece) -> int:
     """Return the frames that are decoded for a piece."""
-    before = _before(line, piece)
-    return len(piece.making.codes) + (0 if before is None else len(before))
-
-
-def _before(line: Wants, piece: Piece) -> torch.Tensor | None:
-    """Return the codes that are decoded before a piece: what it goes on from, or its voice's reference."""
-    return line.reference if piece.context is None else piece.context.codes
+    return len(piece.making.codes) + (0 if line.reference is None else len(line.reference))

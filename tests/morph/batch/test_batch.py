@@ -63,8 +63,8 @@ def endless(voice, monkeypatch) -> Line:
     """A line that takes all the frames it may have."""
     original = pieces.build_piece
 
-    def build(builder, line, text, context=None):
-        prompt = original(builder, line, text, context)
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
         return replace(prompt, min_frames=5000) if "word" in text else prompt
 
     monkeypatch.setattr(pieces, "build_piece", build)
@@ -142,8 +142,8 @@ def broken_prompts(monkeypatch) -> None:
     """The numbers of a text with "broken" in it are not finite."""
     original = pieces.build_piece
 
-    def build(builder, line, text, context=None):
-        prompt = original(builder, line, text, context)
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
         return replace(prompt, inputs=prompt.embeds * torch.nan) if "broken" in text else prompt
 
     monkeypatch.setattr(pieces, "build_piece", build)

@@ -43,8 +43,8 @@ def voice(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch) -> Voice:
     """Lines with "word" take all the frames that they may have."""
     original = pieces.build_piece
 
-    def build(builder, line, text, context=None):
-        prompt = original(builder, line, text, context)
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
         return replace(prompt, min_frames=2000) if "word" in text else prompt
 
     monkeypatch.setattr(pieces, "build_piece", build)

@@ -25,7 +25,6 @@ SOUND = {
     "wrong_words": "retry",
     "tail": "stock",
     "trim_ends": True,
-    "continuity": True,
 }
 # In the pieces (how a text is cut and written out), in ``Kept`` (retries), or only in the rounding.
 NO_SOUND = {"batch_size": 2, "split_chars": 50, "retries": 4, "normalize": "off", "chunk_frames": (3,)}

@@ -7,7 +7,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
-from qwen3_tts_morph.morph.voice.prompt import Context, Prompt, PromptBuilder, build_prompt, check_language
+from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder, build_prompt, check_language
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from tests.morph.decoding import CHECKPOINT_OF, prompts_of
@@ -218,54 +218,3 @@ def reference_codes(frames: int) -> torch.Tensor:
 def assert_parts(prompt: Prompt, embeds: torch.Tensor, trailing: torch.Tensor, pad: torch.Tensor) -> None:
     assert torch.equal(prompt.embeds, embeds) and torch.equal(prompt.text_rows, trailing)
     assert torch.equal(prompt.pad, pad)
-
-
-@pytest.mark.parametrize("frames", [3, 40])
-@pytest.mark.parametrize("mode", ["x_vector", "icl"])
-def test_a_clone_that_goes_on_has_upstreams_prompt_of_its_speaker_and_the_contexts_codes(
-    load, recording, monkeypatch, mode, frames
-):
-    model, codes = load("tiny", "base"), reference_codes(frames)
-    voice = clone_voice(model, recording, 24000, CloneOptions(mode, "a tone that rises"))
-    same = Voice("icl", model.size, "x", voice.speaker_embedding, codes, "ten tokens")
-    handed = upstream_prompt(model, "and six", same, "german", None, monkeypatch)
-    builder, context = PromptBuilder(model), Context(codes, "ten tokens")
-    prompt = builder.build("and six", voice, "german", context=context)
-    assert_parts(prompt, *handed)
-    assert prompt.text_start == build_prompt(model, "and six", same, "german").text_start
-    assert prompt.prefix is None, "lines of the voice do not begin with it"
-    again = builder.build("and six", voice, "german")
-    assert_parts(again, *upstream_prompt(model, "and six", voice, "german", None, monkeypatch))
-
-
-@pytest.mark.parametrize("frames", [3, 40])
-def test_a_preset_that_goes_on_has_upstreams_prompt_of_its_speaker_and_the_contexts_codes(
-    load, monkeypatch, frames
-):
-    """Upstream's talker takes any speaker's embedding with any codes; only its wrapper asks for a Base checkpoint."""
-    model, codes = load("tiny", "custom_voice"), reference_codes(frames)
-
-    def catch(**handed):
-        raise Handed(handed["inputs_embeds"], handed["trailing_text_hidden"], handed["tts_pad_embed"])
-
-    monkeypatch.setattr(model.talker, "generate", catch)
-    speaker = torch.tensor(model.config.talker_config.spk_id["ryan"])
-    reference = {
-        "ref_code": [codes],
-        "ref_spk_embedding": [model.talker.get_input_embeddings()(speaker)],
-        "x_vector_only_mode": [False],
-        "icl_mode": [True],
-    }
-    turn = model.tokenizer(
-        "<|im_start|>assistant\nand six<|im_end|>\n<|im_start|>assistant\n", return_tensors="pt"
-    )
-    with pytest.raises(Handed) as caught, torch.inference_mode():
-        model.upstream.generate(
-            input_ids=[turn["input_ids"]],
-            ref_ids=[model.tokenize_turn("assistant", "ten tokens")],
-            voice_clone_prompt=reference,
-            languages=["english"],
-        )
-    context = Context(codes, "ten tokens")
-    prompt = PromptBuilder(model).build("and six", preset_voice(model, "ryan"), "english", context=context)
-    assert_parts(prompt, *(part[0] for part in caught.value.args))
