@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...morph.audio.formats import TAGGED
 from ...morph.text.pronunciation import shown_text
 from ..page.clips import KEY as CLIPS
 from ..page.clips import Clip, file_name, list_clip
@@ -17,7 +18,6 @@ from ..sound.audio_io import to_waveforms
 from ..sound.facts import Facts, facts_of, to_json
 from .names import confine, file_names, replace_all, write_whole
 from .same_files import is_same
-from .sound_files import FORMATS
 
 RUN = re.compile(r"(\d{5,})_")  # the number of a run, at the start of its files' names
 LONGEST_TITLE = 200
@@ -150,7 +150,7 @@ def older_files(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of sound files that have the number of one of ``names`` and other words."""
     own = {Path(name).stem for name in names}
     numbers = {number for stem in own if (number := stem.split("_")[0]).isdigit()}
-    others = [Path(name) for name in file_names(folder) if Path(name).suffix[1:] in FORMATS]
+    others = [Path(name) for name in file_names(folder) if Path(name).suffix[1:] in TAGGED]
     return tuple(one.name for one in others if one.stem not in own and one.stem.split("_")[0] in numbers)
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
+from ...morph.audio.formats import FILES, TAGGED
+from ...morph.audio.reader import read_comment
+from ...morph.audio.writer import check_fits, encode_tagged
 from ...postprocess.checks import check_range
 from .. import inputs
 from ..folders import chosen_file, input_files, output_folder
@@ -17,7 +20,6 @@ from ..sound.facts import Facts, from_json
 from ..voices.saved_voices import FileState, file_state
 from .names import check_name, confine
 from .recordings import listed, recordings_of, replace_run, write_run
-from .sound_files import DEMUXERS, FORMATS, check_fits, encode, read_comment
 
 LOWEST_RATE, HIGHEST_RATE = 32, 320  # kbit/s
 KEEP, REPLACE = EXISTING = ("keep (new number)", "replace changed")
@@ -51,10 +53,10 @@ class SaveSpeech(io.ComfyNode):
                 ),
                 inputs.choice(
                     "format",
-                    FORMATS,
+                    TAGGED,
                     "flac",
-                    "flac and wav: exact, 16 bits. mp3 and opus: smaller, approximate. flac, mp3 and opus also "
-                    "hold the workflow, as the files of Save Audio do. Default: flac.",
+                    "flac and wav: exact, 16 bits. Others: smaller, approximate. All but wav also hold the "
+                    "workflow, as the files of Save Audio do. Default: flac.",
                 ),
                 inputs.number(
                     "bit_rate",
@@ -102,23 +104,17 @@ class SaveSpeech(io.ComfyNode):
         inputs.check_filled("audio", audio)
         kind, kbit_s = format[0], bit_rate[0]
         inputs.check(
-            format=(FORMATS, kind), bit_rate=(check_bit_rate, kbit_s), existing=(EXISTING, existing[0])
+            format=(TAGGED, kind), bit_rate=(check_bit_rate, kbit_s), existing=(EXISTING, existing[0])
         )
         folder = confine(output_folder(), check_name(name[0]))
         recordings = recordings_of(audio) + recordings_of(track or [], is_track=True)
         for one in recordings:
             check_fits(one.waveform, one.sample_rate, kind)
         workflow = workflow_of(cls.hidden.prompt, cls.hidden.extra_pnginfo)
-        files = {
-            one.file_name(kind): encode(
-                one.waveform,
-                one.sample_rate,
-                kind,
-                kbit_s,
-                {} if workflow is None else {**workflow, **one.tags()},
-            )
-            for one in recordings
-        }
+        files = {}
+        for one in recordings:
+            said = {} if workflow is None else {**workflow, **one.tags()}
+            files[one.file_name(kind)] = encode_tagged(one.waveform, one.sample_rate, kind, kbit_s, said)
         write = replace_run if existing[0] == REPLACE else write_run
         return io.NodeOutput(ui=listed(recordings, write(folder, files)))
 
@@ -149,9 +145,9 @@ class SpeechFromFile(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "file",
-                    options=input_files(DEMUXERS),
+                    options=input_files(FILES),
                     tooltip=(
-                        "A flac, wav, mp3 or opus file in ComfyUI's input folder; the button below uploads one. "
+                        "A file of Save Speech in ComfyUI's input folder; the button below uploads one. "
                         "Press R to refresh the list. Default: the first file."
                     ),
                 ),
@@ -167,16 +163,16 @@ class SpeechFromFile(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, file: str | None = None) -> bool | str:
-        return inputs.judge(file=(lambda name: chosen_file(name, DEMUXERS), file))
+        return inputs.judge(file=(lambda name: chosen_file(name, FILES), file))
 
     @classmethod
     def fingerprint_inputs(cls, file: str | None = None) -> FileState:
         """Change when the file is replaced, so that ComfyUI reads it again."""
-        return None if file is None else file_state(chosen_file(file, DEMUXERS))
+        return None if file is None else file_state(chosen_file(file, FILES))
 
     @classmethod
     def execute(cls, file: str) -> io.NodeOutput:
-        facts = read_facts(chosen_file(file, DEMUXERS))
+        facts = read_facts(chosen_file(file, FILES))
         columns = [[getattr(one, key) for one in facts] for key in ("text", "voice", "seed", "seq_groups")]
         return io.NodeOutput(*columns, ui=ui.PreviewText("\n\n".join(map(in_words, facts))))
 

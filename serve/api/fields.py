@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...morph.audio.formats import SERVED
 from ...morph.options import (
     LEAST_PENALTY,
     LEAST_TEMPERATURE,
@@ -18,7 +19,6 @@ from ...morph.options import (
     GenerateOptions,
 )
 from ...morph.text.pronunciation import LONGEST_READING
-from ..audio.encoders import FORMATS
 from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
 
 Schema = dict[str, Any]
@@ -112,7 +112,7 @@ SCHEMAS: dict[str, Schema] = {
         "VoiceDesign the voice's description",
         maxLength=LONGEST_INSTRUCTIONS,
     ),
-    "response_format": _choice("of the sound", tuple(FORMATS), "mp3"),
+    "response_format": _choice("of the sound", tuple(SERVED), "mp3"),
     "stream_format": _choice(
         "the bytes as they are made, or server-sent events; multipart: the sound is made complete, and the answer's "
         "parts are JSON that tells the progress, the file, and JSON that tells how it went; json: one object, with the "

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute, Route
 
-from ..audio.encoders import FORMATS
+from ...morph.audio.formats import SERVED
 from ..terminal.folders import pack_version
 from .fields import SCHEMAS, Schema
 from .guard import KEYED
@@ -86,7 +86,7 @@ DETAILS: dict[tuple[str, str], dict[str, Any]] = {
                 "description": "The sound, or events with it.",
                 "headers": {name: {"description": about, "schema": TEXT} for name, about in HEADERS.items()},
                 "content": {
-                    **dict.fromkeys((*FORMATS.values(), "text/event-stream", "multipart/mixed"), BINARY),
+                    **dict.fromkeys((*SERVED.values(), "text/event-stream", "multipart/mixed"), BINARY),
                     "application/json": {"schema": TOLD_ANSWER},
                 },
             }

@@ -7,13 +7,12 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from .encoders import FFMPEG, LIBSNDFILE, PLAIN, Encoder, maker_of, open_encoder
+from ...morph.audio.writer import FFMPEG, LIBSNDFILE, PLAIN, Encoder, encode, maker_of, open_encoder
 from .speed import open_speed
 
 PLAIN_THREADS = 2  # numpy, which needs no Python for long arrays
@@ -41,13 +40,11 @@ def encode_whole(sounds: Sequence[np.ndarray], sample_rate: int, speed: float, n
         sounds: its parts, float32 ``[T]`` within -1..1.
         sample_rate: in Hz.
         speed: see ``open_speed``.
-        name: of the format, see ``open_encoder``.
+        name: of the format, one of SERVED.
     """
     change = open_speed(speed, sample_rate)
-    changed = [part for part in (*map(change.add, sounds), change.finish()) if len(part)]
-    with closing(open_encoder(name, sample_rate, complete=True)) as encoder:
-        content = b"".join([*map(encoder.add, changed), encoder.finish()])
-    return Whole(content, sum(map(len, changed)))
+    changed = np.concatenate([*map(change.add, sounds), change.finish()])
+    return Whole(encode(changed, sample_rate, name), len(changed))
 
 
 class StreamEncoder:

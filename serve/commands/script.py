@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...morph.audio.formats import FILES
 from ...morph.runtime.whole_file import name_beside
 from ...morph.text.files import read_text_file
 from ..scripts.job import Job, outputs, speak_into
@@ -23,7 +24,7 @@ from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
 from ..terminal.engine import read_lists
 from ..terminal.parser import examples
-from ..terminal.sound import to_s16, write_whole
+from ..terminal.sound import write_whole
 from ..terminal.words import add_words, read_words_options, tell_missing, write_words
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ EPILOG = examples(
     "lines.jsonl --server http://192.168.1.20:8765 --batch-size 32",
 )
 JSON_LINES = (".jsonl", ".ndjson")
-TRACKS = ("wav", "flac", "mp3", "opus", "ogg")
-PORTION_S = 1  # of sound written at once
 ROOM = 1 << 20  # bytes: a disk that has less is full
 
 
@@ -76,7 +75,8 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         help="who speaks: a saved voice, its file, or a speaker; other names are those themselves. May be repeated",
     )
     about = "of the track; new lines are wav for wav, otherwise flac"
-    arguments.add_choice(parser, "--format", TRACKS, about)
+    tracks = [suffix[1:] for suffix in FILES]
+    parser.add_argument("--format", choices=tracks, default="wav", help=about)
     parser.add_argument(
         "--cast-lora",
         type=arguments.part_lora,
@@ -239,12 +239,13 @@ def open_track(path: Path, rate: int, sentences: bool = False) -> Iterator[Track
     """Yield a track that becomes the file when the ``with`` ends; ValueError if it cannot be written."""
     import soundfile
 
-    kind, subtype = arguments.FORMATS[path.suffix]
+    from ...morph.audio.writer import add_samples, open_file
+
     unfinished = name_beside(path)
     try:
         unfinished.touch(exist_ok=False)  # it is new: soundfile would follow a link
-        with soundfile.SoundFile(unfinished, "w", rate, 1, subtype, format=kind) as file:
-            yield Track(file.write, rate, kind != "OGG" and subtype == "PCM_16", sentences)
+        with open_file(unfinished, rate, path.suffix[1:]) as file:
+            yield Track(partial(add_samples, file), rate, sentences)
         unfinished.replace(path)
     except (OSError, soundfile.SoundFileError) as error:
         # libsndfile calls it a system error.
@@ -261,14 +262,12 @@ class Track:
     Args:
         write: adds samples to it.
         rate: of it, in Hz.
-        whole: its samples are whole numbers of 16 bits.
         sentences: whether each sentence has a caption, rather than each line.
         words_of: returns when the words of a line are heard in it; None: nobody asks.
     """
 
     write: Callable[[np.ndarray], None]
     rate: int
-    whole: bool
     sentences: bool = False
     words_of: Callable[[Spoken], tuple[WordTime, ...]] | None = None
     samples: int = 0
@@ -294,8 +293,5 @@ class Track:
 
     def add_samples(self, waveform: np.ndarray) -> None:
         """Add samples, float ``[T]``."""
-        portion = PORTION_S * self.rate  # libsndfile fails with long arrays in some formats
-        for begin in range(0, len(waveform), portion):
-            part = waveform[begin : begin + portion]
-            self.write(to_s16(part) if self.whole else part)
+        self.write(waveform)
         self.samples += len(waveform)

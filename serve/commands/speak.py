@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ...morph.audio.formats import FILES, PLAIN_STREAMS
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import (
@@ -26,7 +27,7 @@ from ..terminal.engine import (
 )
 from ..terminal.parser import examples
 from ..terminal.player import find_device, playing
-from ..terminal.sound import STREAMED, encode, stream_header, to_s16, write_sound
+from ..terminal.sound import write_sound
 from ..terminal.words import add_words, read_words_options, write_words
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 Sink = Callable[[bytes], object]
 STDOUT = "-"
-KINDS = ("wav", "flac", "mp3", "opus", "ogg", "pcm")
+KINDS = (*(suffix[1:] for suffix in FILES), "pcm")
 EPILOG = examples(
     '"Hello there."',
     '"Hello there." --out hello.mp3 --seed 7',
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         type=sound_or_stdout,
-        help="a wav, flac, ogg, mp3 or opus file, or - for stdout; default: speech.wav, speech-2.wav and so on",
+        help=f"a file that ends in {', '.join(FILES)}, or - for stdout; default: speech.wav, speech-2.wav and so on",
     )
     arguments.add_overwrite(parser)
     arguments.add_switch(parser, "--play", "speak aloud, while it is made; a file is written only with --out")
@@ -120,6 +121,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     captions, recording, ear = read_words_options(options), read_reference(options), make_check(options)
     lists = read_lists(options)
     synthesizer = load_synthesizer(options, console)
+    from ...morph.audio.writer import encode_by_libsndfile
     from ...morph.speech.lines import Line
     from ...morph.speech.report import describe
     from ...morph.speech.word_times import check_word_times, track_words
@@ -139,7 +141,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         else:
             spoken = speak_complete(synthesizer, line, settings, ear, console)
             if options.out == STDOUT:
-                sink(encode(spoken.waveform, spoken.sample_rate, f".{options.format}"))
+                sink(encode_by_libsndfile(spoken.waveform, spoken.sample_rate, options.format))
     if isinstance(options.out, Path):
         write_sound(options.out.absolute(), spoken.waveform, spoken.sample_rate)
     if captions is not None:
@@ -154,19 +156,21 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def is_heard(options: argparse.Namespace) -> bool:
     """Return whether the sound is wanted while it is made: on stdout, some formats are complete only at the end."""
-    return bool(options.play) or (options.out == STDOUT and (options.format or "wav") in STREAMED)
+    return bool(options.play) or (options.out == STDOUT and (options.format or "wav") in PLAIN_STREAMS)
 
 
 @contextlib.contextmanager
 def open_sink(options: argparse.Namespace, device: Any, rate: int, console: Console) -> Iterator[Sink]:
     """Yield what takes the sound beside a file: the sound device, or stdout."""
+    from ...morph.audio.writer import open_encoder
+
     if options.play:
         with playing(device, rate) as speaker:
             yield speaker.write
     elif options.out == STDOUT:
         with console.sound() as stdout:
             if is_heard(options):
-                write_all(stdout, stream_header(options.format or "wav", rate))
+                write_all(stdout, open_encoder(options.format or "wav", rate).finish())  # its header
             yield partial(write_all, stdout)
     else:
         yield lambda _: None
@@ -191,6 +195,7 @@ def speak_live(
 ) -> Spoken:
     """Return a line that goes to a sink while it is generated; the engine's thread runs ahead of the playback."""
     from ...morph.batch.batch import Batch
+    from ...postprocess.pcm import to_s16
 
     with console.progress() as show, Batch(synthesizer, 1, linger_s=None) as batch:
         speech = batch.speak(line, settings)

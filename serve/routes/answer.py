@@ -15,12 +15,12 @@ import anyio
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from ...morph.audio.formats import SERVED
 from ...morph.speech.lines import LineReport
 from ...morph.speech.takes import ENDS, may_improve
 from ..api.errors import ApiError
 from ..api.fields import MOST_SEED
 from ..api.request import Settings, SpeechRequest
-from ..audio.encoders import FORMATS
 from ..audio.whole import Whole
 from .metrics import Metrics
 from .parts import END, MULTIPART, write_json_part, write_part
@@ -157,7 +157,7 @@ class SpeechAnswer:
         ignored = {"x-speech-ignored": ", ".join(settings.ignored)} if settings.ignored else {}
         return {
             **ignored,
-            "content-type": media_type or FORMATS[settings.audio],
+            "content-type": media_type or SERVED[settings.audio],
             "cache-control": "no-store",
             "x-accel-buffering": "no",
             "x-speech-seed": str(settings.seed),
@@ -221,7 +221,7 @@ class SpeechAnswer:
             whole = await self._speaker.encode(reading, settings.audio)
             note_end(self._metrics, reading.report, settings.seed)
             await self._start(send)
-            await self._send_bytes(send, write_part(FORMATS[settings.audio], whole.content))
+            await self._send_bytes(send, write_part(SERVED[settings.audio], whole.content))
             self._note_sound()
             self._count(whole.samples)
             done = write_json_part("speech.audio.done", self._told(reading))
@@ -252,7 +252,7 @@ class SpeechAnswer:
     def _as_json(self, took: _Take) -> bytes:
         """Return a take as JSON; the first fields are those of Kokoro-FastAPI's captioned speech."""
         audio = base64.b64encode(took.whole.content).decode()
-        kind = FORMATS[self._asked.settings.audio]
+        kind = SERVED[self._asked.settings.audio]
         return json.dumps({"audio": audio, "audio_format": kind, **took.told}).encode()
 
     async def _try_again(self) -> _Take | None:

@@ -20,6 +20,7 @@ import anyio.to_thread
 import numpy as np
 import torch
 
+from ...morph.audio.formats import FORMATS
 from ...morph.batch.batch import ROWS, Batch, Result
 from ...morph.batch.fleet import Fleet
 from ...morph.batch.key import common_key
@@ -37,7 +38,6 @@ from ...morph.voice.voice import Voice
 from ..api.errors import ApiError, shutting_down
 from ..api.options import ServerOptions
 from ..api.request import Rules, Settings
-from ..audio.encoders import HELD_S
 from ..audio.speed import changed_length, open_speed
 from ..audio.whole import Encoders, StreamEncoder, Whole, encode_whole
 from ..words.finders import FindWords, WordFinders
@@ -424,7 +424,7 @@ class Speaker:
         wanted = Timestamps(*words) if settings.timestamps else None
         reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed, wanted)
         try:
-            held_s = HELD_S.get(settings.audio, 0.0)
+            held_s = FORMATS[settings.audio].held_s
             delivery = Delivery(not settings.complete, keep=False, on_change=reading.tell, held_s=held_s)
             speech = self._batch.speak(line, settings.generate, delivery)
         except Busy as error:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 import numpy as np
 import torch
 
+from ...morph.audio.formats import SERVED
+from ...morph.audio.writer import encode, open_encoder
 from ...morph.batch.batch import Batch
 from ...morph.batch.speech import Delivery
 from ...morph.decode.source import NOTHING_AHEAD, Ahead
@@ -16,7 +17,6 @@ from ...morph.model.model import Model
 from ...morph.options import GenerateOptions
 from ...morph.speech.lines import Line
 from ...morph.voice.voice import Voice
-from ..audio.encoders import FORMATS, open_encoder
 from ..audio.speed import open_speed
 
 WARM_TEXT = "The speech server is ready."
@@ -67,8 +67,9 @@ def encode_all(sample_rate: int) -> None:
     speed = open_speed(WARM_SPEED, sample_rate)
     speed.add(silence)
     speed.finish()
-    for name, complete in product(FORMATS, (False, True)):
-        encoder = open_encoder(name, sample_rate, complete)
+    for name in SERVED:
+        encode(silence, sample_rate, name)
+        encoder = open_encoder(name, sample_rate)
         encoder.add(silence)
         encoder.finish()
         encoder.close()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..terminal.folder_lock import exclusive
-from ..terminal.sound import encode, explaining, read_recording, write_whole
+from ..terminal.sound import explaining, read_recording, write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,8 +116,10 @@ class SavedLines:
 
     def add(self, plan: Plan, spoken: Spoken) -> None:
         """Write a line's file, and note that it is there."""
+        from ...morph.audio.writer import encode_by_libsndfile
+
         path = self.folder / plan.file_name(self.ending)
-        write_whole(path, encode(spoken.waveform, spoken.sample_rate, self.ending))
+        write_whole(path, encode_by_libsndfile(spoken.waveform, spoken.sample_rate, self.ending[1:]))
         self.entries[plan.key] = {
             "file": path.name,
             "report": asdict(spoken.report),

@@ -11,19 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from ...morph.audio.formats import FILES
 from ...morph.runtime.whole_file import name_beside
 from ...morph.text.pauses import check_spoken
 
 Number = TypeVar("Number", int, float)
 
-# soundfile's names by the ends of file names.
-FORMATS = {
-    ".wav": ("WAV", "PCM_16"),
-    ".flac": ("FLAC", "PCM_16"),
-    ".ogg": ("OGG", "VORBIS"),
-    ".mp3": ("MP3", "MPEG_LAYER_III"),
-    ".opus": ("OGG", "OPUS"),
-}
 # The engine's own limits, here because they are checked before there is an engine.
 MOST_GROUPS = 15
 MOST_SEED = 2**64 - 1
@@ -91,8 +84,8 @@ def existing_folder(word: str) -> Path:
 
 def sound_file(word: str) -> Path:
     """Read the path of a sound file that can be written, for argparse; checked now, before minutes of rendering."""
-    if Path(word).suffix.lower() not in FORMATS and not os.path.isdir(word):
-        raise argparse.ArgumentTypeError(f"{word} does not end in one of {', '.join(FORMATS)}: rename it")
+    if Path(word).suffix.lower() not in FILES and not os.path.isdir(word):
+        raise argparse.ArgumentTypeError(f"{word} does not end in one of {', '.join(FILES)}: rename it")
     return writable_file(word)
 
 

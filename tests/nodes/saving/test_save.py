@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from qwen3_tts_morph.morph.audio.formats import TAGGED
+from qwen3_tts_morph.morph.audio.reader import read_comment
+from qwen3_tts_morph.morph.audio.writer import check_fits, encode_tagged
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 from qwen3_tts_morph.morph.speech.seeds import take_seed
@@ -19,9 +22,9 @@ from qwen3_tts_morph.postprocess.pcm import to_s16
 
 from tests.nodes.package import load
 
-audio_io, facts, names, recordings, same_files, sound_files = (
+audio_io, facts, names, recordings, same_files = (
     *(load(f"sound.{name}") for name in ("audio_io", "facts")),
-    *(load(f"saving.{name}") for name in ("names", "recordings", "same_files", "sound_files")),
+    *(load(f"saving.{name}") for name in ("names", "recordings", "same_files")),
 )
 
 RATE = 24000
@@ -31,43 +34,43 @@ ANNA = facts.Facts(ODD, "Anna K.", 2**64 - 1, 5, "ANNA", {"language": "auto", "s
 BEN = facts.Facts("Hello there.", "Ben", 7, 15, "BEN")
 
 
-@pytest.mark.parametrize("kind", list(sound_files.FORMATS))
+@pytest.mark.parametrize("kind", list(TAGGED))
 @pytest.mark.parametrize("channels", [1, 2])
 def test_a_file_holds_the_sound_and_says_what_it_was_made_from(
     tmp_path: Path, kind: str, channels: int
 ) -> None:
     one = recordings.Recording(np.tile(WAVE, (channels, 1)), RATE, (ANNA, BEN), 1)
     path = tmp_path / f"a.{kind}"
-    path.write_bytes(sound_files.encode(one.waveform, RATE, kind, 96, one.tags()))
+    path.write_bytes(encode_tagged(one.waveform, RATE, kind, 96, one.tags()))
     samples, rate = soundfile.read(path, always_2d=True)
     assert (rate, samples.shape) == (RATE, (RATE, channels))
-    if sound_files.FORMATS[kind].lossy:
+    if TAGGED[kind].lossy:
         assert np.abs(samples[:, 0] - WAVE).mean() < 0.02
     else:
         exact, _ = soundfile.read(path, dtype="int16", always_2d=True)
         assert all(np.array_equal(exact[:, n], to_s16(WAVE)) for n in range(channels))
-    assert facts.from_json(sound_files.read_comment(path)) == (ANNA, BEN)
+    assert facts.from_json(read_comment(path)) == (ANNA, BEN)
 
 
 def test_a_higher_bit_rate_makes_a_larger_file() -> None:
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, (1, RATE)).astype(np.float32)
     for kind in ("mp3", "opus"):
-        sizes = [len(sound_files.encode(noise, RATE, kind, rate, {})) for rate in (32, 64, 128)]
+        sizes = [len(encode_tagged(noise, RATE, kind, rate, {})) for rate in (32, 64, 128)]
         assert sizes == sorted(set(sizes))
 
 
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("kind", ["mp3", "opus"])
 def test_the_highest_bit_rate_is_what_the_encoder_takes(kind: str, channels: int) -> None:
-    assert len(sound_files.encode(np.tile(WAVE, (channels, 1)), RATE, kind, 320, {})) > 5000
+    assert len(encode_tagged(np.tile(WAVE, (channels, 1)), RATE, kind, 320, {})) > 5000
 
 
 def test_a_file_whose_tags_are_not_utf_8_says_nothing(tmp_path: Path) -> None:
     """Windows programs write their own encoding."""
     path = tmp_path / "a.wav"
-    tagged = sound_files.encode(WAVE[None], RATE, "wav", 96, {"artist": "Mxller", "comment": "hers"})
+    tagged = encode_tagged(WAVE[None], RATE, "wav", 96, {"artist": "Mxller", "comment": "hers"})
     path.write_bytes(tagged.replace(b"Mxller", b"M\xfcller"))
-    assert sound_files.read_comment(path) == "hers"
+    assert read_comment(path) == "hers"
 
 
 @pytest.mark.parametrize(
@@ -82,39 +85,39 @@ def test_sound_that_a_format_cannot_hold_is_refused(
     shape: tuple[int, int], rate: int, kind: str, reason: str
 ) -> None:
     with pytest.raises(ValueError, match=reason):
-        sound_files.encode(np.zeros(shape, dtype=np.float32), rate, kind, 96, {})
+        encode_tagged(np.zeros(shape, dtype=np.float32), rate, kind, 96, {})
 
 
 @pytest.mark.parametrize("sample", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("kind", list(sound_files.FORMATS))
+@pytest.mark.parametrize("kind", list(TAGGED))
 def test_sound_that_is_no_sound_is_refused(kind: str, sample: float) -> None:
     """flac and wav would be silent there, mp3 and opus loud noise."""
     odd = WAVE[None].copy()
     odd[0, 100] = sample
     with pytest.raises(ValueError, match="audio contains NaN or infinity: render or record it again"):
-        sound_files.check_fits(odd, RATE, kind)
+        check_fits(odd, RATE, kind)
 
 
 @pytest.mark.parametrize(("name", "data"), [("a.wav", b"junk"), ("b.mp3", b""), ("c.opus", b"OggS" * 9)])
 def test_a_damaged_file_gets_one_sentence(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=rf"{name} cannot be read as \w+: choose another file"):
-        sound_files.read_comment(tmp_path / name)
+        read_comment(tmp_path / name)
 
 
 def test_a_playlist_is_not_opened_whatever_its_name(tmp_path: Path) -> None:
     """FFmpeg would follow what a playlist or a list of files names."""
-    (tmp_path / "other.wav").write_bytes(sound_files.encode(WAVE[None], RATE, "wav", 96, {"comment": "x"}))
+    (tmp_path / "other.wav").write_bytes(encode_tagged(WAVE[None], RATE, "wav", 96, {"comment": "x"}))
     for name, text in (
         ("a.wav", "ffconcat version 1.0\nfile other.wav\n"),
         ("b.mp3", "#EXTM3U\nother.wav\n"),
     ):
         (tmp_path / name).write_text(text)
         with pytest.raises(ValueError, match="cannot be read as"):
-            sound_files.read_comment(tmp_path / name)
+            read_comment(tmp_path / name)
     (tmp_path / "list.m3u8").write_text("#EXTM3U\nother.wav\n")
     with pytest.raises(ValueError, match=r"list.m3u8 is not one of .flac, .wav"):
-        sound_files.read_comment(tmp_path / "list.m3u8")
+        read_comment(tmp_path / "list.m3u8")
 
 
 GOOD = asdict(BEN)
@@ -219,7 +222,7 @@ def encoded(lines: list[Any], kind: str, workflow: str, wave: np.ndarray = WAVE)
     made = recordings.recordings_of([audio_io.to_audio(wave, RATE, [line]) for line in lines])
     more = {"workflow": workflow} if workflow else {}
     return {
-        one.file_name(kind): sound_files.encode(one.waveform, RATE, kind, 96, {**more, **one.tags()})
+        one.file_name(kind): encode_tagged(one.waveform, RATE, kind, 96, {**more, **one.tags()})
         for one in made
     }
 
@@ -228,7 +231,7 @@ def state(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (path.stat().st_ino, path.read_bytes()) for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("kind", list(sound_files.FORMATS))
+@pytest.mark.parametrize("kind", list(TAGGED))
 def test_only_files_of_changed_lines_are_written_again(tmp_path: Path, kind: str) -> None:
     """The workflow changes with any line: it is in every file."""
     folder = tmp_path / "scene"
@@ -241,12 +244,12 @@ def test_only_files_of_changed_lines_are_written_again(tmp_path: Path, kind: str
     second = recordings.replace_run(folder, encoded(changed, kind, "two"))
     assert second.unchanged == 2 and second.summary == "wrote 1 of 3 files in output/scene, 2 unchanged"
     assert [name for name, one in state(folder).items() if one != before[name]] == [f"002_BEN_Line-2.{kind}"]
-    assert facts.from_json(sound_files.read_comment(second.paths[1]))[0].seed == 8
+    assert facts.from_json(read_comment(second.paths[1]))[0].seed == 8
     again = recordings.replace_run(folder, encoded(changed, kind, "three"))
     assert again.unchanged == 3 and again.paths == second.paths
 
 
-@pytest.mark.parametrize("kind", list(sound_files.FORMATS))
+@pytest.mark.parametrize("kind", list(TAGGED))
 def test_other_sound_other_facts_and_a_workflow_less_are_not_the_same(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"
     data = encoded([BEN], kind, "one")[f"001_BEN_Hello-there.{kind}"]

@@ -16,15 +16,10 @@ import av
 import numpy as np
 import pytest
 import soundfile
-from qwen3_tts_morph.serve.audio import encoders
-from qwen3_tts_morph.serve.audio.encoders import (
-    FORMATS,
-    HELD_S,
-    MADE_BY_FFMPEG,
-    MADE_BY_LIBSNDFILE,
-    open_encoder,
-    pipes_mp3,
-)
+from qwen3_tts_morph.morph.audio import writer as encoders
+from qwen3_tts_morph.morph.audio.formats import FORMATS as TABLE
+from qwen3_tts_morph.morph.audio.formats import SERVED as FORMATS
+from qwen3_tts_morph.morph.audio.writer import open_encoder, pipes_mp3
 from qwen3_tts_morph.serve.audio.whole import Encoders, StreamEncoder, Whole, encode_whole
 from qwen3_tts_morph.serve.routes import answer as answer_module
 
@@ -32,6 +27,9 @@ from tests.patience import PATIENCE, wait_until
 from tests.serve.conftest import Client, asked, row_is_free
 
 SECOND = np.zeros(24000, np.float32)
+HELD_S = {name: one.held_s for name, one in TABLE.items() if one.held_s}
+MADE_BY_FFMPEG = list(HELD_S)
+MADE_BY_LIBSNDFILE = ("mp3", "flac")
 
 
 @pytest.fixture

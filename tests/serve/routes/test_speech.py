@@ -17,11 +17,11 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
+from qwen3_tts_morph.morph.audio.formats import SERVED as FORMATS
 from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
 from qwen3_tts_morph.serve.api.errors import ApiError
 from qwen3_tts_morph.serve.api.options import Limits, ServerOptions, body_bytes
 from qwen3_tts_morph.serve.api.request import Rules, read_settings
-from qwen3_tts_morph.serve.audio.encoders import FORMATS
 from qwen3_tts_morph.serve.routes import answer as answer_module
 from qwen3_tts_morph.serve.routes.speaker import Reading
 

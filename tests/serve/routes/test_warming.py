@@ -7,13 +7,13 @@ import logging
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.audio.formats import SERVED
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.decode.source import NOTHING_AHEAD, Ahead
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.options import ServerOptions
-from qwen3_tts_morph.serve.audio.encoders import FORMATS
 from qwen3_tts_morph.serve.process import server
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes import warming
@@ -76,15 +76,15 @@ def test_on_a_cpu_a_line_is_spoken_as_it_is_heard_and_complete(load, spoken):
 
 
 def test_every_format_is_encoded_once_as_a_stream_and_as_a_file(monkeypatch):
-    opened, open_encoder = [], warming.open_encoder
-
-    def note(name, rate, complete):
-        opened.append((name, complete))
-        return open_encoder(name, rate, complete)
-
-    monkeypatch.setattr(warming, "open_encoder", note)
+    streams, files, open_encoder, encode = [], [], warming.open_encoder, warming.encode
+    monkeypatch.setattr(
+        warming, "open_encoder", lambda name, rate: streams.append(name) or open_encoder(name, rate)
+    )
+    monkeypatch.setattr(
+        warming, "encode", lambda sound, rate, name: files.append(name) or encode(sound, rate, name)
+    )
     warming.encode_all(24000)
-    assert sorted(opened) == sorted((name, complete) for name in FORMATS for complete in (False, True))
+    assert streams == files == list(SERVED)
 
 
 def test_metrics_tell_of_slow_moments(client):

@@ -26,7 +26,7 @@ def test_only_the_text_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("words", "sentence"),
     [
         (["--out", "{}"], "is a folder: name a file"),
-        (["--out", "{}/speech.txt"], "does not end in one of .wav, .flac, .ogg, .mp3"),
+        (["--out", "{}/speech.txt"], "does not end in one of .flac, .wav, .mp3, .opus, .ogg"),
         (["--out", "{}/none/speech.wav"], "does not exist: create it"),
         (["--out", "{}/" + 300 * "x" + ".wav"], "cannot be written"),
         (["--out", "{}/\x1b[2J.txt"], r"\x1b[2J.txt does not end in"),
