@@ -97,13 +97,12 @@ def test_out_replaces_no_file_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("a.wav", "report.json", "groups_05.wav", "scene.txt", "scene.srt"):
+    for name in ("a.wav", "groups_05.wav", "scene.txt", "scene.srt"):
         (tmp_path / name).write_bytes(b"a user's")
     for words in (
         ("speak", "Yes.", "--out", "a.wav"),
         ("speak", "Yes.", "--out", "a.wav", "--play"),
         ("voices", "preview", "Anna", "--out", "a.wav"),
-        ("check", "--out", "report.md"),
         ("sweep", "Yes.", "--out", "."),
     ):
         with pytest.raises(SystemExit, match="2"):
@@ -128,8 +127,6 @@ def test_without_out_the_next_free_name_is_taken(tmp_path: Path, monkeypatch: py
         assert out == Path(f"speech{number}.wav")
         out.touch()
     assert parse("speak", ["Yes.", "--format", "flac"])[1].out == Path("speech.flac")
-    Path("qwen3-tts-morph-check.json").touch()
-    assert parse("check", [])[1].out == Path("qwen3-tts-morph-check-2.md")
 
 
 def test_an_empty_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
