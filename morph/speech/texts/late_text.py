@@ -19,7 +19,7 @@ from ...text.pronunciation import Reading, is_mark_begun, join_marks
 from ...text.split import check_text
 from ...voice.prompt import Prompt, check_context
 from ..piece import Piece
-from ..pieces import LinePieces, guard_line
+from ..pieces import LinePieces, build_piece, guard_line
 from .line_text import LineText
 from .text_reader import MOST_UNREAD, TextReader
 from .written_pieces import WrittenPieces
@@ -259,7 +259,7 @@ class TokenLine(LateLine):
         if self._piece is None:
             return
         self._piece.text = self._whole.strip()
-        self._piece.made = self._parts.build(self._piece.text)
+        self._piece.made = build_piece(self._parts.builder, self._parts.line, self._piece.text)
 
     @property
     def _prompt(self) -> Prompt:
