@@ -146,7 +146,7 @@ class Arrivals(Wrapped):
         super().__init__(source)
         self.late, self.ahead = True, NOTHING_AHEAD
         self.at: list[float] = []  # of each line that arrived while others played: time.perf_counter()
-        self._together, self._frames = together, frames
+        self._together, self._count, self._frames = together, count, frames
         self._every = max(1, frames // (count + 1))
         self._random = random.Random(0)
         self._taken = self._made = 0
@@ -179,7 +179,10 @@ class Arrivals(Wrapped):
 
     def wait(self) -> None:
         """See ``LineSource``: all others have ended, so the next line comes now."""
-        self._due = time.perf_counter()
+        if self._taken < self._together + self._count:
+            self._due = time.perf_counter()
+        else:
+            self._inner.wait()
 
     def _counting(self, request: LineRequest) -> LineRequest:
         def on_codes(codes: np.ndarray) -> None:
