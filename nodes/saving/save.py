@@ -88,8 +88,16 @@ class SaveSpeech(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, name: Sequence[str | None] = (None,)) -> bool | str:
-        return inputs.judge(name=(check_name, name[0]))
+    def validate_inputs(
+        cls,
+        name: Sequence[str | None] = (None,),
+        format: Sequence[str | None] = (None,),
+        existing: Sequence[str | None] = (None,),
+    ) -> bool | str:
+        """Check choices here too: a wrong one would be refused only after the speech was generated."""
+        return inputs.judge(
+            name=(check_name, name[0]), format=(TAGGED, format[0]), existing=(EXISTING, existing[0])
+        )
 
     @classmethod
     def execute(

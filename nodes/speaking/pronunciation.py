@@ -53,8 +53,8 @@ class Pronunciation(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, words: str | None = None) -> bool | str:
-        return inputs.judge(words=(read_words, words))
+    def validate_inputs(cls, words: str | None = None, file: str | None = None) -> bool | str:
+        return inputs.judge(words=(read_words, words), file=(read_file, file))
 
     @classmethod
     def fingerprint_inputs(cls, file: str | None = None, **_: Any) -> FileState:

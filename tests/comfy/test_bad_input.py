@@ -135,7 +135,10 @@ REFUSED = {
 
 
 # Nodes in which one input decides whether another is right: ComfyUI repeats their sentence under each.
-SEVERAL_CHECKED = ("MorphTTSLoadModel", "MorphTTSCloneVoice", "MorphTTSTrimRecording")
+SEVERAL_CHECKED = (
+    *("MorphTTSLoadModel", "MorphTTSCloneVoice", "MorphTTSTrimRecording"),
+    *("MorphTTSSaveSpeech", "MorphTTSPronunciation"),
+)
 
 
 @pytest.mark.parametrize("case", REFUSED)

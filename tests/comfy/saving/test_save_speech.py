@@ -243,7 +243,7 @@ def test_saved_files_play_in_the_page(page: ComfyPage, request: pytest.FixtureRe
     # What another page of the same server has saved is cached, and saved to no file again.
     name = f"from {request.node.callspec.params['page']}"
     widgets = page.page.evaluate(ADD, ["MorphTTSSaveSpeech", {"name": name}])
-    assert widgets == ["name", "format", "bit_rate", "existing"]
+    assert [one for one in widgets if one != "morph_more"] == ["name", "format", "bit_rate", "existing"]
     page.page.evaluate(CONNECT, ["LoadAudio", "MorphTTSSaveSpeech"])
     kind, data = page.run()
     assert kind == "execution_success", data
