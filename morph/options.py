@@ -33,6 +33,15 @@ ADAPTER_STRENGTHS = (-4.0, 4.0)  # how much of a LoRA is added to a checkpoint (
 SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/shift.py``)
 
 
+# Settings that were removed, and the value that asked for something.
+REMOVED = {"decoding": "lossless", "continuity": True}
+
+
+def removed_in(given: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the names of removed settings that ask for something."""
+    return tuple(name for name, value in REMOVED.items() if given.get(name) == value)
+
+
 def check_seq_groups(seq_groups: int) -> int:
     """Return ``seq_groups`` as a Python int if it is in 1..15, else raise ValueError."""
     if not is_whole(seq_groups, 1, PREDICTED_GROUPS):

@@ -61,10 +61,9 @@ def text_box(name: str, default: str, tooltip: str, **more: Any) -> io.Input:
     )
 
 
-def model(default: str = "Required.") -> io.Input:
-    """Return the socket of a model; ``default``: what happens if it is not connected, where it need not be."""
-    tooltip = f"A checkpoint from Load Qwen3-TTS Model. {default}"
-    return ModelSocket.Input("model", optional=default != "Required.", tooltip=tooltip)
+def model(optional: bool = False) -> io.Input:
+    tooltip = f"A checkpoint from Load Qwen3-TTS Model. {CHOSEN if optional else 'Required.'}"
+    return ModelSocket.Input("model", optional=optional, tooltip=tooltip)
 
 
 def voice(tooltip: str, optional: bool = False) -> io.Input:

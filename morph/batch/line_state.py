@@ -287,10 +287,8 @@ class LineState(TurnLine):
         for piece in self.parts.pieces[begin:]:
             piece.making.silence = round(piece.pause_s * self.parts.model.sample_rate)
             self.chunks.add_piece(piece.making)
-        progress, chars = (
-            self.speech.progress,
-            len(str(self.speech.line.text)) if self.waiting.reader is None else 0,
-        )
+        progress = self.speech.progress
+        chars = len(str(self.speech.line.text)) if self.waiting.reader is None else 0
         progress.expected = max(progress.expected, self.parts.expected)
         progress.pieces = max(len(self.parts.pieces), chars // (self.parts.limit or SHORT))
 

@@ -63,7 +63,7 @@ def published_head(shape: TalkerShape) -> AlignmentHead | None:
 def no_word_times(name: str) -> str:
     """Return what is said of a checkpoint of this name without an alignment head."""
     return (
-        f"{name} has no attention head that is known to follow the text, so its words have no times: find one with the "
-        "command check --alignment and write the line that it prints into the checkpoint's morph.json, choose another "
-        "checkpoint, or do without them"
+        f"{name} has no attention head that is known to follow the text, so its words have no times: find one with "
+        "python -m lab.check --alignment in a clone of the repository and write the line that it prints into the "
+        "checkpoint's morph.json, choose another checkpoint, or do without them"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.options import NORMALIZE, GenerateOptions
+from ...morph.options import NORMALIZE, GenerateOptions, removed_in
 from ...morph.text.scripts.script import ScriptError
 from .. import inputs
 from ..models.linked import check_model, check_word_check
@@ -50,8 +50,7 @@ def ignored(hidden: io.HiddenHolder) -> list[str]:
     """Return what the report says of a node's inputs that ask for what was removed: a sentence for each."""
     # ComfyUI gives nodes no input that they do not have.
     sent = (hidden.prompt or {}).get(hidden.unique_id, {}).get("inputs", {})
-    asked = [name for name in ("decoding", "continuity") if sent.get(name) in ("lossless", True)]
-    return [f"{name} is ignored: it was removed ({sent[name]})." for name in asked]
+    return [f"{name} is ignored: it was removed ({sent[name]})." for name in removed_in(sent)]
 
 
 def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:

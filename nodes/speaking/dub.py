@@ -68,7 +68,7 @@ class DubCaptions(io.ComfyNode):
             advanced="batch_size language max_speed overrun decoding retries normalize_text reuse_lines overlap "
             "read_sounds",
             inputs=[
-                inputs.model(inputs.CHOSEN),
+                inputs.model(optional=True),
                 inputs.text_box(
                     "captions",
                     EXAMPLE,

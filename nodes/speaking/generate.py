@@ -37,7 +37,7 @@ class GenerateSpeech(io.ComfyNode):
             "Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
             advanced="split_chars guard decoding retries normalize_text trim_silence reuse_lines wrong_words",
             inputs=[
-                inputs.model(inputs.CHOSEN),
+                inputs.model(optional=True),
                 inputs.voice(
                     "The voice to speak with, from Clone, Preset, Design, Blend or Load Voice. Default: not connected, "
                     "the checkpoint's first speaker; a Base checkpoint clones the recording in the pack.",

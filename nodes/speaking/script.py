@@ -57,7 +57,7 @@ class RenderScript(io.ComfyNode):
             advanced="batch_size decoding retries normalize_text trim_silence reuse_lines sentence_subtitles "
             "wrong_words",
             inputs=[
-                inputs.model(inputs.CHOSEN),
+                inputs.model(optional=True),
                 inputs.cast(),
                 inputs.text_box(
                     "script",

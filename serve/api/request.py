@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...morph.model.model import Model
-from ...morph.options import IGNORE, GenerateOptions, Sampling
+from ...morph.options import IGNORE, REMOVED, GenerateOptions, Sampling, removed_in
 from ...morph.speech.word_times import check_word_times
 from ...morph.text.encoding import check_encodable, join_halves
 from ...morph.text.pauses import check_spoken, read_pauses
@@ -294,7 +294,7 @@ def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, 
 
 def _removed(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the fields that ask for what was removed."""
-    return tuple(name for name in ("decoding", "continuity") if _value(fields, name) in ("lossless", True))
+    return removed_in({name: _value(fields, name) for name in REMOVED})
 
 
 def check_model(name: object, model: Model) -> None:

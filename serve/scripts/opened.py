@@ -99,14 +99,16 @@ def opened(
             yield one
         return
     recording, path = read_reference(options), find_checkpoint(options, console)
+    named: Cast | None = None
     if (config := read_config(path)) is not None:
-        check_names(make_cast(config.speakers, options, recording, _not_loaded), config)
+        named = make_cast(config.speakers, options, recording, _not_loaded)
+        check_names(named, config)
     check_request(path, options)
     from .cast_adapters import CastAdapters  # torch, after all that needs none
 
     own = CastAdapters.read(options)
-    if config is not None:
-        own.mark(make_cast(config.speakers, options, recording, _not_loaded))
+    if named is not None:
+        own.mark(named)
     synthesizer = load_at(path, options)
     model = synthesizer.model
     cast = own.mark(make_cast(model.speakers, options, recording, lambda: model))
