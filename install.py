@@ -84,7 +84,6 @@ def _has_pip(python: Path | str) -> bool:
 
 
 def _pip(python: Path | str, action: str, *arguments: str, quiet: bool = True) -> None:
-    """Run pip, or uv in an environment that was created without pip (ComfyUI Desktop's)."""
     silence = ["--quiet"] if quiet else []
     if _has_pip(python):
         command = [str(python), "-m", "pip", "--disable-pip-version-check", *silence, action]

@@ -89,7 +89,6 @@ class Engine:
         return Choice(engine, "batch" if together else "upstream", why)
 
     def _pick(self, model: Model) -> tuple[str, str]:
-        """Return "eager" or "graph", and why."""
         if self.choice != "auto":
             return self.choice, "as chosen"
         if model.device.type == "cuda":

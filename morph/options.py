@@ -78,7 +78,6 @@ def check_tail(tail: str) -> str:
 
 
 def _keep_plain(options: Any) -> None:
-    """Convert numpy scalars in the fields of a frozen dataclass to Python's."""
     for field in fields(options):
         value = getattr(options, field.name)
         if isinstance(value, np.generic):

@@ -53,7 +53,6 @@ class EndTrim:
         return self._release()
 
     def _scan(self, count: int) -> None:
-        """Look at the next samples, as one window."""
         begin, self._scanned = self._scanned, self._scanned + count
         power = np.square(self._held[begin : self._scanned], dtype=np.float64).mean()
         if power < from_db(SOUND_DB) ** 2:

@@ -87,7 +87,6 @@ class StreamJoin:
         return self._fade if self._left > 1 else 0
 
     def _crossfade(self, tail: Waveform) -> Waveform:
-        """Return the tail of the piece before and this piece's pending samples, faded into each other."""
         length = min(len(tail), self._length // 2)
         before, after = tail[len(tail) - length :].copy(), self._pending[:length].copy()
         before *= 1.0 - ramp(length)  # in place, as join: computed in float64, rounded to float32

@@ -205,7 +205,6 @@ def overview(program: str) -> str:
 
 
 def _tell(given: Sequence[str], console: Console) -> int:
-    """Print the version, or what the commands are: on stderr, as bad input, if nothing was asked for."""
     if not given:
         console.note(overview(console.program))
         return BAD_INPUT

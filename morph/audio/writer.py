@@ -285,7 +285,6 @@ class _Ffmpeg(Encoder):
         return self._ready() if self._metadata is None else bytes(self._file.getvalue())
 
     def close(self) -> None:
-        """Close: the container refers to its streams, and they to it, until then."""
         container, self._container, self._stream = self._container, None, None
         if container is not None:
             container.close()

@@ -209,7 +209,6 @@ def _stop(queue: Queue, job: Job) -> None:
 
 
 def _end(queue: Queue, job: weakref.ref[Job]) -> None:
-    """End all lines if the thread still runs."""
     if (running := job()) is not None and running.is_here:
         _stop(queue, running)
 
@@ -226,7 +225,6 @@ def _serve(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> None:
 
 
 def _serve_next(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> None:
-    """Speak the lines of one running batch, or wait until there is something to do."""
     first = None
     try:
         if (first := queue.first()) is not None:

@@ -46,7 +46,6 @@ class _Device:
 
     @property
     def is_heard(self) -> bool:
-        """Whether one of its lines is heard while it is made."""
         return any(speech.is_live for speech in self.has)
 
     def has_room(self, spare: bool, queues: bool) -> bool:
@@ -61,7 +60,6 @@ class _Device:
 
     @property
     def load(self) -> float:
-        """Lines per row."""
         return self.lines / self.batch.rows
 
 
@@ -213,7 +211,6 @@ class Fleet:
                     speech.fail(error)
 
     def _take_back(self, device: _Device, speeches: Sequence[_Dispatched]) -> None:
-        """Have lines wait here again that a device had no room for: they are given when one of its lines ends."""
         with self._lock:
             for speech in speeches:
                 device.has.discard(speech)
@@ -238,7 +235,6 @@ class Fleet:
         return None
 
     def _able(self, speech: _Dispatched) -> list[_Device]:
-        """Return the devices that may still make a line."""
         left = [device for device in self._devices if device not in speech.tried]
         sound = [device for device in left if device.failures < BROKEN_AFTER]
         return sound or left
@@ -268,7 +264,6 @@ class Fleet:
         return replace(outcome, spoken=spoken, report=spoken.report)
 
     def _signed(self, speech: _Dispatched, spoken: Spoken) -> Spoken:
-        """Return a line that says which device made it, and where it failed before."""
         report, notes = spoken.report, spoken.report.notes
         name = speech.tried[-1].name
         if speech.errors:
@@ -360,7 +355,6 @@ def check_alike(batches: Sequence[Batch]) -> None:
 
 
 def _nature(batch: Batch) -> dict[str, str]:
-    """Return what a line's codes depend on beside the device."""
     model = batch.synthesizer.model
     choice = batch.synthesizer.engine.choose(model)
     return {

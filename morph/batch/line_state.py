@@ -180,7 +180,6 @@ class LineState(TurnLine):
 
     @property
     def _is_complete(self) -> bool:
-        """Whether all pieces have a take."""
         return all(piece.take is not None for piece in self.parts.pieces)
 
     @property
@@ -215,7 +214,6 @@ class LineState(TurnLine):
 
     @property
     def _is_at_limit(self) -> bool:
-        """Whether the line has as many frames as it may have."""
         most = self.parts.sampling.line_frames
         return self.is_live and most is not None and self.takes.coded >= most
 
@@ -251,7 +249,6 @@ class LineState(TurnLine):
             self._end_text(text)
 
     def _is_ahead(self, text: LateLine | WholeLine, ahead: int | None) -> bool:
-        """Return whether there is text enough for now."""
         if isinstance(text, WholeLine):
             return self._waiting >= (ahead or 1)
         return text.is_ahead or self._waiting >= PIECES_AHEAD
@@ -268,7 +265,6 @@ class LineState(TurnLine):
             self._text.stop()
 
     def _end_text(self, text: LateLine | WholeLine) -> None:
-        """No piece will come any more."""
         self._text = None
         if text.error is not None and self._sent.stopped is None:
             self._sent.stopped, self._sent.error = "failed", text.error
@@ -359,7 +355,6 @@ class LineState(TurnLine):
         self.takes.again.append(piece)
 
     def _canceller(self, text: TokenLine | None) -> Callable[[], bool]:
-        """Return what says whether the current piece is to end: it is asked for every line before every frame."""
         speech = self.speech
         if text is not None:
             return lambda: speech.is_cancelled or text.error is not None
@@ -384,7 +379,6 @@ class LineState(TurnLine):
             self.break_off(error)
 
     def _judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray) -> None:
-        """Keep the better one of this take and those before."""
         number = self.takes.number
         take = self.parts.judge(piece, decoded, wave, number)
         if piece.take is not None and not take.better_than(piece.take):
@@ -393,7 +387,6 @@ class LineState(TurnLine):
         piece.making = Making()
 
     def _end_take(self) -> None:
-        """All pieces have been made: have those spoken again that went wrong."""
         if self._sent.stopped or self.takes.number > self.takes.retries:
             return
         if self._tokens is not None:

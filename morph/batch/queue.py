@@ -231,7 +231,6 @@ class Queue:
             self.close()
 
     def _look(self) -> list[Waiting]:
-        """Return the lines that could be spoken now, in their order: those that have begun, then the others."""
         ready = [one for one in self._parked if one.is_ready]
         if self._has_room:
             ready += [one for one in self._waiting if one.is_ready]

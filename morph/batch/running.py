@@ -123,7 +123,6 @@ class Running:
         return tuple(self._lines.values())
 
     def _check_open(self) -> None:
-        """End a long step of the codec once the batch is closed."""
         if self._queue.is_closed:
             raise BatchClosed("the batch was closed while it spoke this line")
 
@@ -179,7 +178,6 @@ class Running:
         insort(self._ready, _Ready(key, line, piece, request))
 
     def _drop_cancelled(self) -> None:
-        """End the pieces of lines that are to end before they have a row."""
         waiting, self._ready = self._ready, []
         for one in waiting:
             if one.request.is_cancelled:
@@ -189,12 +187,10 @@ class Running:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether the batch waits for lines, or has some to admit."""
         waits = self._queue.continues(self._group) and not (self._is_idle and not self._lines)
         return waits or self._queue.offers(self._group)
 
     def _note_lines(self) -> None:
-        """Note which lines there are, after one has come, has left, or is heard from now on."""
         self._heard = [line for line in self._lines.values() if line.is_live]
         self._queue.counts.speaking = len(self._lines)
 
@@ -227,7 +223,6 @@ class Running:
         return whole.count if gathered or whole.count >= self._settings.rows else 0
 
     def _hear(self) -> None:
-        """Let complete lines be heard whose readers want that by now."""
         unheard = [line for line in self._lines.values() if not line.is_live]
         if [line for line in unheard if line.speech.is_heard and line.hear()]:
             self._note_lines()
@@ -280,7 +275,6 @@ class Running:
         return True
 
     def _withdraw(self) -> None:
-        """Take back the pieces that wait for a row: it is the turn of another group."""
         waiting, self._ready = self._ready, []
         for one in reversed(waiting):
             one.line.withdraw(one.piece)
@@ -320,7 +314,6 @@ class Running:
         return line
 
     def _note_standing(self, late: Sequence[LineState]) -> None:
-        """Bound the time in which the rows of late texts stand still that others wait for."""
         is_wanted = bool(late) and self._queue.is_asked
         for line in late:
             line.stand(is_wanted)
@@ -360,7 +353,6 @@ class Running:
 
     @property
     def _comes(self) -> bool:
-        """Whether a line gets a row before the next frame."""
         return len(self._lines) < self._settings.rows and self._queue.offers(self._group)
 
     def _on_frame(self, lines: int) -> None:

@@ -199,7 +199,6 @@ def _patterns(config: Mapping[str, Any], field: str, otherwise: str) -> dict[str
 
 
 def _of_layer(patterns: Mapping[str, tuple[int, Any]], layer: str) -> Any:
-    """Return the value of the first pattern that matches a layer."""
     parts = layer.split(".")
     names = ["", f"^{layer}", *(".".join(parts[first:]) for first in range(len(parts)))]
     return min((patterns[name] for name in names if name in patterns), key=itemgetter(0))[1]

@@ -93,7 +93,6 @@ def _finish(repo_id: str, running: _Process, report: Callable[[], None]) -> str:
 
 
 def _bytes_in(folder: Path) -> int:
-    """Return the bytes of all files below a folder, including unfinished ones."""
     total = 0
     for path in folder.rglob("*"):
         try:

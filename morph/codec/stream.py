@@ -179,7 +179,6 @@ class _Pass:
         return joined
 
     def _convolve(self, module: Any, x: torch.Tensor) -> torch.Tensor:
-        """A causal convolution of stride 1."""
         return module.conv(self._before(x, module.padding) if module.padding else x)
 
     def _transform(self, x: torch.Tensor) -> torch.Tensor:
@@ -190,7 +189,6 @@ class _Pass:
         return transformer(inputs_embeds=x, past_key_values=state.cache, use_cache=True).last_hidden_state
 
     def _refine(self, block: Any, x: torch.Tensor) -> torch.Tensor:
-        """A ConvNeXt block."""
         hidden = self._convolve(block.dwconv, x).transpose(1, 2)
         hidden = block.gamma * block.pwconv2(block.act(block.pwconv1(block.norm(hidden))))
         return x + hidden.transpose(1, 2)

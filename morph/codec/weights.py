@@ -227,13 +227,11 @@ def _reaches(decoder: Any) -> list[Fraction]:
 
 
 def _rates(decoder: Any) -> list[int]:
-    """Return the positions per frame after each block's transposed convolution."""
     rate = math.prod(expand.conv.stride[0] for expand, _ in decoder.upsample)
     return [rate := rate * block.block[1].conv.stride[0] for block in decoder.decoder[1:-2]]
 
 
 def _codebooks(quantizer: Any, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
-    """Return all groups' code vectors, concatenated, and the number of groups."""
     layers = [layer for part in (quantizer.rvq_first, quantizer.rvq_rest) for layer in part.vq.layers]
     if any(not isinstance(layer.project_out, torch.nn.Identity) for layer in layers):
         raise ValueError(
@@ -315,7 +313,6 @@ def _upsample(expand: Any, block: Any, dtype: torch.dtype) -> Upsample:
 def _blocks(
     blocks: list[Any], last: Any, bias: torch.Tensor, dtype: torch.dtype
 ) -> tuple[Snake, tuple[Block, ...]]:
-    """Return the SnakeBeta before the first block, and the blocks, each with the SnakeBeta after it."""
     enter = Snake.of(blocks[0].block[0], bias.detach().float())
     following = [block.block[0] for block in blocks[1:]] + [last]
     return enter, tuple(_block(block, after, dtype) for block, after in zip(blocks, following, strict=True))

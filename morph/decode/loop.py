@@ -66,7 +66,6 @@ class Loop:
         return bool(self._lines) or not self._source.done
 
     def _admit(self) -> None:
-        """Give rows to the lines that wait, as far as there is room."""
         if not (waiting := len(self._source.ready)) or not (room := self.rows.room(waiting)):
             return
         lines = {next(self._numbers): self._source.take() for _ in range(room)}
@@ -77,7 +76,6 @@ class Loop:
         self.rows.admit(lines)
 
     def _end_cancelled(self) -> None:
-        """End the lines that are to end now. Their frames in flight are not kept."""
         for number, line in list(self._lines.items()):
             if line.cancelled is not None and line.cancelled():
                 self._end(number, "cancelled")
@@ -131,7 +129,6 @@ class Loop:
         return self._lines.pop(number)
 
     def _collect(self) -> list[Decoded]:
-        """Return every line's codes and how it ended, in the order of their numbers."""
         lines = np.concatenate([frame.lines for frame in self._frames])
         reports = np.concatenate([frame.report for frame in self._frames])
         made = ((reports[:, FLAG] == 0) & (reports[:, 0] != self._eos)).nonzero()[0]

@@ -132,7 +132,6 @@ class Talker:
         return cos.expand(3, -1, -1, -1), sin.expand(3, -1, -1, -1)
 
     def _table(self) -> RopeTable:
-        """Return a table that covers this step."""
         model = self.model
         end = self.longest + self.step_number + 1
         if self._rope is None or not self._rope.fits(end, model.device, model.dtype):

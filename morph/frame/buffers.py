@@ -305,7 +305,6 @@ class Buffers:
         put_sequences(self.text, rows, [prompt.text_rows for prompt in prompts])
 
     def _put_text(self, row: int, prompt: Prompt) -> None:
-        """Write one line's trailing text, in fewer operations."""
         length = len(prompt.trailing)
         self.text[row, length:] = prompt.pad
         if length:

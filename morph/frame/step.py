@@ -162,7 +162,6 @@ def predict(weights: Weights, buffers: Buffers, seq_groups: int, noise: torch.Te
 
 
 def _project(weights: Weights, inputs: torch.Tensor) -> torch.Tensor:
-    """Project from the talker's width to the predictor's."""
     return inputs if weights.projection is None else functional.linear(inputs, *weights.projection)
 
 

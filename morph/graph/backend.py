@@ -84,7 +84,6 @@ class FrameBackend:
             self._repeat(lambda passes: prefill(weights, slots, arrivals, passes.ops))
 
     def _compile_prompt(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch) -> None:
-        """Compile the kernels of a short prompt in parallel, once for each length."""
         if (
             self._is_new(("prompt", arrivals.embeds.shape[1]))
             and available(slots.state.hidden.device) is None
@@ -173,7 +172,6 @@ def _runs_short(passes: Passes, arrivals: PrefillBatch) -> bool:
 
 
 def _prefill_line(passes: Passes, weights: Weights, slots: Buffers, arrivals: PrefillBatch) -> None:
-    """Run the prompt of a single line."""
     if passes.prompt is not None and _runs_short(passes, arrivals):
         passes.prompt(weights, slots, arrivals)
     else:

@@ -134,7 +134,6 @@ class GraphDecoder:
         self._addresses = ()
 
     def _release(self) -> None:
-        """Release all but the views of the weights."""
         if self._graphs is not None:
             self._graphs.forget()
         self._slots = self._readback = self._sampling = self._last = None
@@ -227,7 +226,6 @@ class GraphDecoder:
                 self._prefill(rows[part], lines[part])
 
     def _enter(self, entrance: GraphDecoder, row: int, line: LineRequest) -> None:
-        """Run a line's prompt in a decoder of one line, and copy the line from there into a row."""
         _, slots, graphs = self._started
         alone, positions = entrance._started[1], pad_single(line.prompt.length)
         entrance._put_samplings([0], [line])
@@ -278,7 +276,6 @@ class GraphDecoder:
         graphs.run(key, run)
 
     def _pad(self, positions: int) -> int:
-        """Return the padded length of a pass over prompts, of which the longest has this many positions."""
         return pad_length(positions) if self.batch > 1 else pad_single(positions)
 
     def _prefill(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
@@ -413,7 +410,6 @@ class GraphDecoder:
         self._graphs_here.prepare(("begin", SMALLEST_WINDOW), partial(self._begin, line, prefix))
 
     def _prepare_entrance(self, entrance: GraphDecoder) -> None:
-        """Capture the short prompts of lines that join one by one, and their ways into a row."""
         entrance._prepare_line(SHORT_PROMPTS[-1])
         for length in SHORT_PROMPTS:
             enter = partial(self._enter, entrance, 0, self._empty_line(length))
@@ -549,7 +545,6 @@ class GraphRows:
 
     @property
     def _first_is_awaited(self) -> bool:
-        """Whether the first frame of a line that somebody listens to is in flight, and read at once."""
         return bool(self._unheard) and self._table.running <= FIRST_AT_ONCE
 
     @property

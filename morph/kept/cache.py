@@ -178,7 +178,6 @@ class LineCache:
         return path
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Yield the cache's own files: finished ones, and those that a process left when it was killed."""
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
@@ -296,7 +295,6 @@ def _unpack(content: bytes, line: Line) -> Kept | None:
 
 
 def _span(place: list[Any], traced: list[Any] | None) -> PieceSpan:
-    """Return a piece, with its trace and what was trimmed off its start, where that was kept."""
     if traced is None:
         return PieceSpan(*place)
     trimmed, lists = traced

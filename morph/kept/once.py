@@ -127,7 +127,6 @@ class _Place:
     damage: str = ""
 
     def look(self, line: Line) -> _Place:
-        """Return the place with what is kept there for a line."""
         if self.cache is None or self.key is None:
             return self
         try:
@@ -220,7 +219,6 @@ class _Run:
         ]
 
     def _begin(self) -> None:
-        """Queue the lines that are missing."""
         missing = [index for index in range(len(self._lines)) if index not in self._ready]
         self._queue(missing, live=self._way.listener.hears_sound)
 
@@ -241,7 +239,6 @@ class _Run:
         self._speeches.update(zip(indices, speeches, strict=True))
 
     def _collect(self) -> None:
-        """Take the lines that have ended."""
         for index in [index for index, speech in self._speeches.items() if speech.ended]:
             if index == self._turn:
                 self._pass_on(index)
@@ -273,7 +270,6 @@ class _Run:
         self._way.listener.on_line(index, spoken)
 
     def _hear(self) -> None:
-        """Pass on the sound of the lines whose turn it is."""
         while self._turn < len(self._lines):
             if self._turn in self._ready:
                 if not self._is_begun:

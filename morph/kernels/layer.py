@@ -65,6 +65,5 @@ def _run_layer(
 
 
 def _norm_after(stack: LayerStack, index: int) -> torch.Tensor:
-    """Return the weight of the norm after a layer: the next layer's first, or the stack's last."""
     last = index + 1 == len(stack.layers)
     return stack.norm if last else stack.layers[index + 1].input_norm

@@ -170,7 +170,6 @@ def _merged_layer(
 
 
 def _linear(weight: torch.Tensor, bias: torch.nn.Parameter | None) -> torch.nn.Linear:
-    """Return a layer with this weight and the same bias, without memory of its own for either."""
     layer: Any = torch.nn.Linear(weight.shape[1], len(weight), bias=False, device="meta")
     layer.weight = torch.nn.Parameter(weight, requires_grad=False)
     layer.bias = bias
@@ -179,7 +178,6 @@ def _linear(weight: torch.Tensor, bias: torch.nn.Parameter | None) -> torch.nn.L
 
 
 def _own(layer: Any) -> torch.nn.Module:
-    """Return a layer with a copy of a layer's weight, which may be a view of a larger tensor."""
     if not isinstance(layer, Int8Linear):
         return _linear(layer.weight.detach().clone(), layer.bias)
     other = copy.copy(layer)
@@ -188,7 +186,6 @@ def _own(layer: Any) -> torch.nn.Module:
 
 
 def _joined_with(model: Model, names: Iterable[str]) -> list[str]:
-    """Return the other layers whose weights become one tensor with these."""
     found: dict[str, None] = {}
     for name in names:
         parent, _, last = name.rpartition(".")
@@ -237,7 +234,6 @@ def _replaced(module: torch.nn.Module, changed: Mapping[str, torch.nn.Module]) -
 
 
 def _follow(first: Model, other: Model, changed: Mapping[str, torch.nn.Module]) -> None:
-    """Have copies move with the model whose weights the other one shares, until the other one is gone."""
     merged, key = first.module.merged, str(id(other))
     merged[key] = torch.nn.ModuleList(changed.values())
     weakref.finalize(other, _forget, merged, key).atexit = False

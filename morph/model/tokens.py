@@ -120,7 +120,6 @@ class TextIds:
         return list(self._encode(text).ids)
 
     def _encode(self, text: str) -> Any:
-        """Return the fast tokenizer's encoding of a text."""
         # What transformers does, without its checks and copies, which take 0.2 ms per text. It sets what it needs
         # before every call of its own.
         if self.backend.truncation is not None:
@@ -175,7 +174,6 @@ class ArrivingIds:
         return len(self._held)
 
     def _certain(self) -> int:
-        """Return how many characters no part to come can change."""
         text = self._held
         starts = [start for _, (start, _) in self._backend.pre_tokenizer.pre_tokenize_str(text)]
         if not starts:

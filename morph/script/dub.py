@@ -184,7 +184,6 @@ class Dub:
         return "\n".join(said)
 
     def _fit(self) -> str:
-        """Return how many captions do not fit, and how many start later."""
         count = len(self.placed)
         moved = sum(1 for one in self.placed if one.later_s)
         wrong = sum(1 for one in self.placed if one.too_long_s or one.spoken.report.ended == ERROR)
@@ -194,7 +193,6 @@ class Dub:
 
 
 def _numbers(captions: Sequence[TimedText]) -> str:
-    """Return the numbers of captions, and how many there are if that is not seen at once."""
     numbers = dict.fromkeys(one.number for one in captions)  # speakers of one caption have its number
     count = f"{len(numbers)} in all: " if len(numbers) > 3 else ""
     return count + ", ".join(map(str, numbers))

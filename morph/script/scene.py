@@ -141,7 +141,6 @@ class ScenePlayer:
             self._play_complete(index)
 
     def _play_complete(self, index: int) -> None:
-        """Play a line whose turn it is, if it is complete."""
         if index in self._heard and index in self._complete:
             self._play(index, self._complete.pop(index))
 

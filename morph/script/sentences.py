@@ -84,7 +84,6 @@ def _join(
 
 
 def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Part]:
-    """Cut a piece at the pauses between its sentences."""
     begin, end, sentences = piece.start, piece.end, split_sentences(piece.text)
     pauses = find_pauses(spoken.waveform[begin:end], spoken.sample_rate)
     lengths = [len(sentence) for sentence in sentences]

@@ -234,7 +234,6 @@ def normalizer_of(
 
 
 def _written_language(model: Model, options: GenerateOptions) -> str:
-    """Return the language whose figures are written out, "" for none."""
     return model.profile.normalize if options.normalize == "auto" else ""
 
 

@@ -133,7 +133,6 @@ def _ending(report: LineReport) -> str:
 
 
 def _misheard(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
-    """Name every line in which too many wrong words were heard, and those words."""
     said = []
     for number, one in reports:
         if one.heard is not None and not one.heard.passed:
@@ -165,7 +164,6 @@ def _from_before(reports: Sequence[LineReport]) -> list[str]:
 
 
 def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
-    """Return the length of all lines, and the speed of those that were made now."""
     made = [one for one in reports if not one.from_before and one.frames]
     made_s = sum(one.seconds for one in made)
     before_s = sum(one.seconds for one in reports if one.from_before)

@@ -77,7 +77,6 @@ def track_words(model: Model, spoken: Sequence[Spoken], starts: Sequence[int]) -
 
 
 def _traced_piece(texts: TextIds, spoken: Spoken, span: PieceSpan, trace: Trace) -> TracedPiece:
-    """Return a piece at the speed at which it was decoded."""
     rate, speed = spoken.sample_rate, spoken.speed
     cut_s = span.trimmed / rate
     start_s = span.start / rate * speed - cut_s

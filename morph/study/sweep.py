@@ -106,7 +106,6 @@ class _Study:
         return self.synthesizer.engine.choose(self.model)
 
     def decode(self, seq_groups: int) -> Decoded:
-        """Return the codes of the line."""
         options, [piece] = replace(self.parts.options, seq_groups=seq_groups), self.parts.pieces
         requests = [self.parts.request(piece)]
         [decoded] = self.synthesizer.engine.decode(
@@ -115,7 +114,6 @@ class _Study:
         return decoded
 
     def assemble(self, decoded: Decoded) -> Spoken:
-        """Return the line, from its codes."""
         engine, [piece] = self.synthesizer.engine, self.parts.pieces
         reference = self.parts.line.voice.ref_codes
         [wave] = engine.decode_waveforms(

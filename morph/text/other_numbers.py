@@ -67,7 +67,6 @@ def _library() -> Callable[..., str] | None:
 
 
 def _in_words(match: re.Match[str], language: str, say: Callable[..., str]) -> str:
-    """Return a number as words, as it is if it is too long to be one."""
     digits, part = re.sub(r"\D", "", match["whole"]), match["part"] or ""
     if len(digits) + len(part) > LONGEST or (digits[0] == "0" and len(digits) > 1):
         return match[0]

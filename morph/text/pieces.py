@@ -69,7 +69,6 @@ class _Cutter:
         self._drop()
 
     def end(self) -> Iterator[str]:
-        """Yield the pieces of what is left."""
         self._ends += self._sentences.end()
         yield from self._pieces()
         if self._piece is not None:
@@ -105,7 +104,6 @@ class _Cutter:
             yield from self._long_sentence(known)
 
     def _end_sentence(self, end: int) -> Iterator[Span]:
-        """Yield the parts of a sentence, or of what is left of it, up to its end."""
         text, limit = self._sentences.text, self._limit
         span = trim(text, (self._from, end))
         if self._level == WORDS:
@@ -143,7 +141,6 @@ class _Cutter:
         return match.end()
 
     def _words(self, span: Span) -> Sequence[Span]:
-        """Return the words of a span, packed into parts as long as the limit."""
         text, limit = self._sentences.text, self._limit
         words = parts_between(text, span, word_ends(text, span))
         return pack((one for word in words for one in split_span(text, word, limit, INSIDE_WORDS)), limit)

@@ -69,7 +69,6 @@ class _Node:
     any_case: str | None = None
 
     def reading(self, words: str) -> str | None:
-        """Return how these words are read."""
         return self.exact.get(words, self.any_case)
 
 

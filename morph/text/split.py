@@ -243,7 +243,6 @@ def _ends_sentence(text: str, match: re.Match[str], begin: int) -> bool:
 
 
 def _is_short_form(word: re.Match[str], behind: str) -> bool:
-    """Return whether a word before a dot is an abbreviation, given what is after the dot."""
     if word[0].casefold() in ABBREVIATIONS or word[0] in TITLES:
         return True
     if behind.isdecimal() and (word[0].casefold() in BEFORE_NUMBERS or word[0] in SMALL_BEFORE_NUMBERS):

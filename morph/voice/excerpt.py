@@ -157,7 +157,6 @@ class _Parts:
         return Excerpt(max(0.0, min(first, end - LEAST_S)), end, "there is no other speech")
 
     def _bounds(self, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where parts start and end: in the pauses around them."""
         lead, tail = (
             np.minimum(LEAD_S, self._pauses[first] / 2),
             np.minimum(TAIL_S, self._pauses[last + 1] / 2),
@@ -165,7 +164,6 @@ class _Parts:
         return self._starts[first] - lead, self._ends[last] + tail
 
     def _rate(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Return how good each part is, in seconds of speech."""
         lengths = self._ends - self._starts
         spoken, level, square = (self._sum(lengths * self._levels**power) for power in range(3))
         varies = np.sqrt(np.maximum(square / spoken - (level / spoken) ** 2, 0))
@@ -177,18 +175,15 @@ class _Parts:
         return np.round(spoken - lost, 3)  # closer ones are equal
 
     def _sum(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum over the stretches of each part."""
         sums = np.append(0, np.cumsum(values))
         return sums[self._last + 1] - sums[self._first]
 
     def _cuts(self) -> np.ndarray:
-        """Return how many ends of each part are not in a pause."""
         cut = self._pauses < SHORTEST_PAUSE_S / 2
         return cut[self._first].astype(int) + cut[self._last + 1]
 
 
 def _divide(stretch: Part, levels: np.ndarray) -> list[Part]:
-    """Cut speech that is longer than a part at its quietest moments."""
     start, end = stretch
     parts = []
     while end - start > LONGEST_S:

@@ -147,7 +147,6 @@ def _frame_levels(mono: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def _find_speech(levels: np.ndarray) -> list[tuple[int, int]]:
-    """Return the frames of each stretch of speech, from its first to after its last."""
     heard = levels[levels >= levels.max() - NOT_SILENT_DB]
     loud, noise = float(np.quantile(heard, LOUD)), float(np.quantile(levels, QUIET))
     if loud - noise < STEADY_DB:

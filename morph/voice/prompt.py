@@ -144,7 +144,6 @@ class _LineIds:
 
     @property
     def tokens(self) -> int:
-        """How many are the text's."""
         return len(self._ids) - ROLE_TOKENS - END_TOKENS
 
     @cached_property

@@ -172,7 +172,6 @@ class BatchCodec:
         )
 
     def _unpack(self, waves: Sequence[np.ndarray], row: Sequence[PackedChunk], samples: np.ndarray) -> None:
-        """Copy a row's samples into its lines' waveforms, without those of contexts."""
         per_frame = self._samples_per_frame
         for placed in row:
             chunk, begin = placed.chunk, (placed.position + placed.chunk.context) * per_frame
@@ -196,7 +195,6 @@ class BatchCodec:
                 return self._start(weights, plan)
 
     def _beside(self, device: torch.device) -> AbstractContextManager[Any]:
-        """Run on the rows' own stream, behind what the current one has to do."""
         if device.type != "cuda":
             return nullcontext()
         stream = self._own.on(device)
@@ -216,13 +214,11 @@ class BatchCodec:
         return self._ops_here
 
     def _use_torch(self, reason: str) -> None:
-        """Use torch's own operations from now on."""
         self.fallback = Fallback("codec kernels", reason)
         self._ops, self._ops_here = TorchOps(), TorchOps()
         log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
 
     def _start(self, weights: CodecWeights, plan: torch.Tensor) -> SamplesInFlight:
-        """Start a row, and the copy of its samples to the host."""
         size, device = len(plan), weights.codebooks.device
         if self._plan is None or self._samples is None:
             self._plan = torch.zeros(self.sizes[-1], plan.shape[1], dtype=torch.int64, device=device)
@@ -269,7 +265,6 @@ class BatchCodec:
                     replays.prepare(("row", size), partial(self._try, weights, plan))
 
     def _choose_ops(self, weights: CodecWeights) -> TorchOps:
-        """Return Triton's kernels on a CUDA device where they can run, otherwise torch's own operations."""
         if weights.codebooks.device.type != "cuda":
             return TorchOps()
         try:

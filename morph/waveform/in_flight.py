@@ -112,7 +112,6 @@ class RowsInFlight:
         self._launch()
 
     def _end_copy(self) -> None:
-        """Note the lines that are complete with the row whose copy was the first to begin."""
         row, copy = self._copying.popleft()
         copy.result()
         for placed in row:

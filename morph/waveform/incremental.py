@@ -410,7 +410,6 @@ class RowStream:
         return self._took[size]
 
     def _capture(self, size: int) -> None:
-        """Run steps in which no line makes a frame, until a graph holds them."""
         if self._graphs is not None:
             self._graphs.prepare(("step", size), lambda: self._step(self._put({}, size)))
             if size == 1:  # of a reference, or of a left context
@@ -584,7 +583,6 @@ class _Part:
 
 
 def _to_come(part: torch.Tensor) -> torch.Tensor:
-    """Return a copy on the CPU, complete once the device has done all work so far."""
     copy = torch.empty(part.shape, dtype=part.dtype, pin_memory=part.is_cuda)
     return copy.copy_(part, non_blocking=True)
 

@@ -100,7 +100,6 @@ class _AfterReferences(ABC):
         self._take_kept(line)
 
     def _take_kept(self, line: int) -> None:
-        """Take the state after its reference before others' references take its place."""
         if not self.missing(line):
             self._take_state(line)
 
@@ -192,7 +191,6 @@ class SharedRow(_AfterReferences):
         self._paused[line] = state
 
     def _take_kept(self, line: int) -> None:
-        """Take also a free index, if there is one, before the line's first codes are there."""
         super()._take_kept(line)
         if line in self._paused and len(self._indices) < len(self._holders):
             self._index(line, [])

@@ -131,7 +131,6 @@ def _cut(words: tuple[WordTime, ...], options: CaptionOptions) -> Iterator[tuple
 
 
 def _between_pauses(words: tuple[WordTime, ...]) -> Iterator[tuple[WordTime, ...]]:
-    """Yield words that follow each other without a silence of PAUSE_S."""
     begin = 0
     for index, (before, behind) in enumerate(pairwise(words), start=1):
         if behind.start_s - before.end_s >= PAUSE_S:
@@ -142,7 +141,6 @@ def _between_pauses(words: tuple[WordTime, ...]) -> Iterator[tuple[WordTime, ...
 
 
 def _placed(words: tuple[WordTime, ...]) -> tuple[str, list[int]]:
-    """Return the text of words, and where each begins in it."""
     parts = Cue(words).parts
     ends = [0]
     for part in parts:

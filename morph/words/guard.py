@@ -102,7 +102,6 @@ class WordGuard:
         return self._fault("skipped", unseen[0] if unseen else self._last, self._last)
 
     def _frame_costs(self, state: int, weight: float) -> np.ndarray:
-        """Return what a frame that looks at a token costs in each state."""
         if not state:
             return np.zeros(len(self._costs))
         costs = np.full(len(self._costs), FAR_AHEAD)
@@ -125,7 +124,6 @@ class WordGuard:
         )
 
     def _unseen(self, begin: int, end: int) -> list[int]:
-        """Return which states of words, of some in a row, were not seen."""
         return [state for state in range(begin, end) if self._is_said[state] and self._seen[state] < SEEN]
 
     def _fault(self, kind: str, first: int, last: int) -> WordFault:

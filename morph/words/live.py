@@ -91,7 +91,6 @@ class LiveWords:
         return find_read_words(text, readings).written if readings else find_words(text)
 
     def _readings_of(self, count: int) -> list[Reading]:
-        """Return the readings of the next characters."""
         begin, end = self._from, self._from + count
         own = [one for one in self._readings if begin <= one.first and one.last <= end]
         return [replace(one, first=one.first - begin, last=one.last - begin) for one in own]

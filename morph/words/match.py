@@ -109,7 +109,6 @@ def word_key(word: str) -> str:
 
 
 def _places(words: Sequence[str]) -> dict[tuple[str, ...], list[int]]:
-    """Return where each SAME words in a row are."""
     places: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for index in range(len(words) - SAME + 1):
         places[tuple(words[index : index + SAME])].append(index)
@@ -164,7 +163,6 @@ def _shares(written: Sequence[str], spoken: Sequence[str], unsaid: float) -> lis
 
 
 def _likely(low: int, scores: list[float]) -> tuple[int, list[float]]:
-    """Return scores without those that are given up at both ends, and the row of the first one."""
     least = max(scores) - BEAM
     kept = [index for index, score in enumerate(scores) if score >= least]
     return low + kept[0], scores[kept[0] : kept[-1] + 1]
@@ -229,7 +227,6 @@ def likeness_behind(written: str, before: str, spoken: str) -> float:
 
 
 def _number(written: str, ours: str, said: str) -> float:
-    """Return how likely a spoken word is a part of a written number."""
     digits = "".join(filter(str.isdecimal, ours))
     if said in VALUES and VALUES[said] in digits:
         return SURE

@@ -72,7 +72,6 @@ def _parts(readings: Sequence[Reading]) -> Iterator[_Part]:
 
 
 def _place(part: _Part, place: int) -> int:
-    """Return where a place of the shown text, in this part or at its end, is in the text."""
     inside, one = place - part.shown, part.reading
     if one is None or not inside:
         return part.text + inside

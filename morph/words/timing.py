@@ -162,7 +162,6 @@ def shown_words(text: str, readings: Sequence[Reading], said: Sequence[WordTime]
 
 
 def _piece_times(piece: PiecePath, lead_s: float) -> list[Times]:
-    """Return the times of a piece's words in the line's sound."""
     starts, ends = ([time + lead_s for time in times] for times in _char_times(piece))
     spans = [said_span(word, piece.text) for word in find_words(piece.text)]
     following = [*(starts[first] for first, _ in spans[1:]), len(piece.path) / FRAME_RATE]
@@ -211,7 +210,6 @@ def _lent(frames: float) -> float:
 
 
 def _filled(times: Iterable[float]) -> list[float]:
-    """Return times with those of the characters before for characters that no token has."""
     filled, last = [], 0.0
     for time in times:
         last = max(last, time)

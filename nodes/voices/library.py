@@ -147,7 +147,6 @@ class LoadVoice(io.ComfyNode):
 
 
 def _remark(name: str) -> str:
-    """Say if a preset speaker has the name of a saved voice."""
     from ...morph.voice.fits import Needs
 
     preset = Needs("", speakers=(name,))

@@ -66,7 +66,6 @@ def _rows(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _table(heads: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a table whose first column is code."""
     top = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
     lines = [
         f'<tr><th scope="row"><code>{escape(first)}</code></th>'

@@ -128,7 +128,6 @@ def describe(routes: Iterable[BaseRoute], rules: Rules, has_key: bool) -> dict[s
 
 
 def _operation(route: Route, method: str, has_key: bool) -> dict[str, Any]:
-    """Return what is said of one route: its function's first line, and DETAILS."""
     more = DETAILS.get((method, route.path_format), {})
     summary = (inspect.getdoc(route.endpoint) or "").partition("\n")[0].replace("``", "")
     named = [
@@ -147,7 +146,6 @@ def _operation(route: Route, method: str, has_key: bool) -> dict[str, Any]:
 
 
 def _speech(rules: Rules) -> Schema:
-    """Return the schema of a request with this server's limits and this checkpoint's languages."""
     fields = copy.deepcopy(SCHEMAS)
     fields["input"]["maxLength"] = rules.limits.characters
     fields["seq_groups"]["default"] = rules.seq_groups

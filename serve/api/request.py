@@ -230,7 +230,6 @@ def _bad(param: str, message: str) -> ApiError:
 
 
 def _text(fields: Mapping[str, Any], name: str, longest: int) -> str:
-    """Return a field of text, "" for none."""
     text = fields.get(name)
     if text is None:
         return ""
@@ -293,7 +292,6 @@ def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, 
 
 
 def _removed(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the fields that ask for what was removed."""
     return removed_in({name: _value(fields, name) for name in REMOVED})
 
 
@@ -362,7 +360,6 @@ def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
 
 
 def _sampling(sent: object, own: Sampling) -> Sampling:
-    """Return the checkpoint's sampling with what the request changes."""
     if sent is None:
         return own
     fields = check_fields(sent, SAMPLING_FIELDS, "sampling")

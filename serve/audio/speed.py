@@ -91,7 +91,6 @@ class _Tempo(SpeedChange):
 
 
 def _chain(speed: float, sample_rate: int) -> tuple[Any, Any, Any]:
-    """Return FFmpeg's graph, what is pushed into it and what is pulled from it."""
     from av.filter import Graph
 
     graph = Graph()

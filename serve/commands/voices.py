@@ -142,7 +142,6 @@ def list_voices(options: argparse.Namespace, console: Console) -> None:
 
 
 def _words(voice: dict[str, Any]) -> str:
-    """Return the words of a voice that say most of it, cut to fit a row."""
     given = (voice[key] for key in ("description", "recipe", "transcript", "instruct"))
     words = " ".join(next(filter(None, given), "").split())
     return words if len(words) <= LONGEST_SHOWN else words[: LONGEST_SHOWN - 3] + "..."

@@ -115,7 +115,6 @@ class Attempts:
         return error.remedy.again
 
     def _say_waiting(self, error: Failure) -> None:
-        """Log once that the server is waited for, however many lines wait."""
         if not self._is_waited_for:
             log.warning(WAITING, error, "about a minute")
             self._is_waited_for = True

@@ -197,7 +197,6 @@ class Connection:
         raise Failure(self._server, "broke off the line before its end", LATER)
 
     async def _read_parts(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
-        """Return the line of an answer in parts: those that tell the progress, the sound, and how it went."""
         self._check_rate(answer.headers.get(RATE_HEADER), job)
         sound = _join([])
         async for media_type, content in read_parts(answer.content, MOST_BYTES):
@@ -235,7 +234,6 @@ class Connection:
         return made
 
     def _read_wav(self, content: bytes, tokens: int | None) -> Answer:
-        """Return a WAV's sound as mono at SAMPLE_RATE: lines of one script have one rate."""
         try:
             samples, rate = _samples(content)
         except soundfile.SoundFileError as error:
@@ -249,7 +247,6 @@ class Connection:
 
     @asynccontextmanager
     async def _request(self, method: str, path: str, **more: Any) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield the answer to a request, as one sentence where the network fails."""
         try:
             async with self._session.request(
                 method, self._server.url + path, allow_redirects=False, **more

@@ -94,7 +94,6 @@ def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
 
 
 def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
-    """Return the job for this pack's server: a stream of events."""
     _check_ours(facts, line, options)
     voice = line.voice
     body = _settings_fields(line, options)
@@ -137,7 +136,6 @@ def _language(line: Line) -> str:
 
 
 def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
-    """Return the fields of a request at this pack's server, but for the voice and how it speaks."""
     body: dict[str, Any] = {
         "input": line.as_read(str(line.text)),
         "response_format": "pcm",

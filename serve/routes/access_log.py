@@ -80,7 +80,6 @@ class _Exchange:
     ended: str = BROKEN_OFF
 
     async def receive(self) -> Message:
-        """Return what the client sends."""
         message = await self.from_client()
         if message["type"] == "http.disconnect" and self.ended != COMPLETE:
             self.ended = LEFT

@@ -134,7 +134,6 @@ class SpeechAnswer:
             await self._send_bytes(send, b"", more=False)
 
     def _told(self, reading: Reading) -> dict[str, Any]:
-        """Return what is told at the end."""
         settings = self._asked.settings
         report = report_of(reading, self._speaker.describe(settings.generate))
         report["ignored"] = list(settings.ignored)
@@ -201,7 +200,6 @@ class SpeechAnswer:
         self._metrics.sent(samples / self._speaker.model.sample_rate)
 
     def _note_sound(self) -> None:
-        """Note that sound has been sent: the first time is a figure of its own."""
         if not self._has_sound:
             self._has_sound = True
             self._metrics.first_audio(time.perf_counter() - self._began)
@@ -228,7 +226,6 @@ class SpeechAnswer:
             await self._send_bytes(send, done + END, more=False)
 
     async def _send_file(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the sound as a whole. A take that went wrong is spoken again with another seed, if that can be."""
         took = await self._take_file()
         for _ in range(1, TAKES):
             if not may_improve(took.report.ended, self._asked.settings.generate.sampling):
@@ -267,7 +264,6 @@ class SpeechAnswer:
         return None
 
     async def _take_file(self) -> _Take:
-        """Speak the request once, to a complete file."""
         settings = self._asked.settings
         with await self._speaker.speak(self._asked.text, settings) as reading:
             await reading.wait_end()
@@ -277,7 +273,6 @@ class SpeechAnswer:
 
 
 async def _left(receive: Receive) -> None:
-    """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

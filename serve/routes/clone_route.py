@@ -141,7 +141,6 @@ class Cloner:
         return voice
 
     async def _between_lines(self, model: Model, reference: Reference, options: CloneOptions) -> Voice:
-        """Return the voice, once there was a moment without a line."""
         work = partial(clone_voice, model, reference.waveform, model.sample_rate, options)
         asked = self._speaker.between_lines(work)
         waiting = asyncio.wrap_future(asked)

@@ -212,7 +212,6 @@ class Reading:
 
     @cached_property
     def _sounds(self) -> list[np.ndarray]:
-        """The sound of a complete line that has ended."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -370,11 +369,9 @@ class Speaker:
         return GenerateOptions(seq_groups, replace(self.model.sampling, max_seconds=seconds), retries=0)
 
     def _own_voices(self) -> list[Voice]:
-        """Return the first of the server's own voices, loaded."""
         return [self.voices.find(entry.name) for entry in self.voices.entries()[:WARM_VOICES]]
 
     def _tell_ready(self, seconds: float) -> None:
-        """Write one line to the log: what was prepared, and how long it took."""
         done = [one.first_times for one in self._engines]
         positions = self._batches[0].ahead.positions
         log.info(
@@ -447,7 +444,6 @@ class Speaker:
         return self._encoders.open_stream(name, self.model.sample_rate)
 
     def _news_here(self) -> News:
-        """Return what wakes the readers of the running event loop."""
         loop = asyncio.get_running_loop()
         if self._news is None or self._news.loop is not loop:
             self._news = News(loop)

@@ -97,7 +97,6 @@ class VoiceBook:
             ]
 
     def _own(self, folder: Mapping[str, Voice | str]) -> dict[str, Voice]:
-        """Return the voices that the server has itself, presets first."""
         usable = {name: voice for name, voice in sorted(folder.items()) if isinstance(voice, Voice)}
         return self._presets | {name: voice for name, voice in usable.items() if name not in self._presets}
 
@@ -229,7 +228,6 @@ class VoiceBook:
         return made
 
     def _with_row(self, voice: Voice) -> Voice:
-        """Return a preset with its speaker's embedding, and others as they are."""
         row = self._rows.get(voice.speaker or "") if voice.kind == "preset" else None
         return voice if row is None else replace(row, name=voice.name, instruct=voice.instruct)
 

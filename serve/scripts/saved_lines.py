@@ -132,7 +132,6 @@ class SavedLines:
 
     @staticmethod
     def _more_of(spoken: Spoken) -> dict[str, Any]:
-        """Return what few lines have: their speed, and the words that a server told."""
         speed = {} if spoken.speed == 1 else {"speed": spoken.speed}
         return speed | ({"words": [astuple(word) for word in spoken.words]} if spoken.words else {})
 

@@ -181,7 +181,6 @@ class LineChunks:
         return Claim(line, count, not self.has_begun, is_urgent, self._sizes.empty_at)
 
     def _waiting(self, piece: Making) -> int:
-        """Return how many waiting frames of a piece are within the line's limit."""
         return int(min(piece.waiting, self._left))
 
     def waiting(self, count: int) -> torch.Tensor:
@@ -228,7 +227,6 @@ class LineChunks:
         return self._chunk(NO_CODES, parts, now) if any(map(len, parts)) or self.ended else None
 
     def _pause(self, piece: Making) -> np.ndarray:
-        """Return the silence before a piece, once, with what was held back of the piece before."""
         silence, piece.silence = piece.silence, 0
         return self._join.gap(silence) if silence else NO_SAMPLES
 

@@ -163,7 +163,6 @@ class ChunkSizes:
         return waiting if waiting >= self._smallest and self._is_late(waiting, now) else 0
 
     def _is_late(self, waiting: int, now: float) -> bool:
-        """Return whether a reader would run dry while one more frame is made and decoded."""
         if self._empty_at is None or not self._speed.keeps_up(self.full):
             return False
         wait = self._speed.frame_s + self._speed.codec_s(waiting + 1)

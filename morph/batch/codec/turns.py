@@ -216,7 +216,6 @@ class CodecTurns:
         return self._launch(lines, first)
 
     def _measure(self, new: int) -> None:
-        """Time the codec step for this many new lines once, before choosing chunk sizes."""
         if new <= FEW or self._speed.knows(power_above(new)):
             return
         if (seconds := self.codec.step_s(new)) is not None:
@@ -227,7 +226,6 @@ class CodecTurns:
         return claim if steps == claim.steps else replace(claim, steps=steps)
 
     def _launch(self, lines: Collection[TurnLine], claims: Sequence[Claim]) -> _InCodec | None:
-        """Have the codec begin a step of these chunks."""
         if not claims:
             return None
         by_number = {line.number: line for line in lines}
@@ -241,7 +239,6 @@ class CodecTurns:
         return self._in_codec[-1]
 
     def _pass_on(self) -> None:
-        """Wait for the samples of the oldest step, and pass on its chunks."""
         made = self._in_codec.popleft()
         waves, now = made.waves.wait(), time.perf_counter()
         took, self._ahead_s = now - made.began + self._ahead_s, 0.0

@@ -142,7 +142,6 @@ class WholeCodec:
 
     @contextmanager
     def _each_alone(self, pieces: Collection[_Wanted]) -> Iterator[None]:
-        """Make each of these pieces by itself, at once, if there are samples that are not finite."""
         try:
             yield
         except NotFinite:
@@ -181,5 +180,4 @@ class _Making:
 
 
 def _frames(line: Wants, piece: Piece) -> int:
-    """Return the frames that are decoded for a piece."""
     return len(piece.making.codes) + (0 if line.reference is None else len(line.reference))

@@ -74,7 +74,6 @@ def _has_old_name(output: type[Any]) -> bool:
 
 
 def _with_new_name(output: type[Any]) -> type[Any]:
-    """Return a class of outputs with the same fields, one of them renamed."""
     fields = [
         (NEW if field.name == OLD else field.name, field.type, dataclasses.field(default=field.default))
         for field in dataclasses.fields(output)

@@ -164,7 +164,6 @@ def attend_split(
 
 @triton.jit
 def _position(positions, line, start, window):
-    """Return a line's new position."""
     if positions is not None:
         start = tl.minimum(tl.load(positions + line), window - 1).to(tl.int32)
     return start

@@ -182,7 +182,6 @@ def _add_and_activate(
     added, columns, rows, inside, keep, x_ptr, turns_ptr, scale_ptr, bias_ptr, CHANNELS: tl.constexpr,
     WRITE_X: tl.constexpr,
 ):  # fmt: skip
-    """Add to the residual stream, in place with WRITE_X, and return its SnakeBeta, rounded."""
     offsets = rows[:, None] * CHANNELS + columns[None, :]
     x = tl.load(x_ptr + offsets, mask=inside[:, None], other=0.0).to(tl.float32) + added
     if WRITE_X:

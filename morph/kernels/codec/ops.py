@@ -124,7 +124,6 @@ class TritonOps(TorchOps):
         return last_conv(x, weight, bias, self.launch)
 
     def _fuses(self, x: torch.Tensor) -> bool:
-        """Return whether units of this width run as one kernel each."""
         channels = x.shape[1]
         return channels <= WIDEST_UNIT and split_channels(channels) is not None and self._has_tile(x)
 
@@ -137,7 +136,6 @@ class TritonOps(TorchOps):
         return self.units and x.shape[1] in self.tiles and x.element_size() == 2
 
     def _convolve(self, active: torch.Tensor, unit: Unit, keep: torch.Tensor) -> torch.Tensor:
-        """Return the unit's convolution and its second SnakeBeta."""
         length, channels = active.shape
         if self._has_tile(active):
             tile = self.tiles[channels]

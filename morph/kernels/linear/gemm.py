@@ -192,7 +192,6 @@ def gemm(
 
 @triton.jit
 def _store_normed(unscaled, gain, scale, rows, M, normed, K: tl.constexpr, NORMED_COLUMNS: tl.constexpr):
-    """Store this program's NORMED_COLUMNS columns of the rows after the norm."""
     columns = tl.program_id(0) * NORMED_COLUMNS + tl.arange(0, NORMED_COLUMNS)
     mask = (rows < M)[:, None] & (columns < K)[None, :]
     offsets = rows[:, None] * K + columns[None, :]

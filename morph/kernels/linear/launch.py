@@ -155,7 +155,6 @@ def _launch_split(plan: Plan, x: torch.Tensor, projection: Projection, tile: Gem
 
 
 def _epilogue(plan: Plan, out: torch.Tensor, projection: Projection) -> _Epilogue:
-    """Return what is done to the product, and where the residual stream is left for the next GEMM."""
     target = projection.residual or projection.starts
     epilogue = _Epilogue(out, projection.bias, next_gain=projection.next_norm)
     if projection.residual is not None:

@@ -169,7 +169,6 @@ def prefetches(plan: Plan, tile: GemmTile, outputs: int, row_bytes: int) -> bool
 
 
 def _share(plan: Plan, shape: GemmShape, block_m: int) -> tuple[int, int]:
-    """Return BLOCK_N and split_k."""
     across = -(-shape.rows // block_m)  # programs side by side along the rows
     split_k = _split_k(plan, shape, across) if shape.may_split and not shape.gated else 1
     return _block_n(plan, shape.outputs, block_m, across) if split_k == 1 else plan.split_k_block_n, split_k

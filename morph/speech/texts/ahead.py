@@ -39,16 +39,13 @@ class _Rests:
 
     @property
     def worked_s(self) -> float:
-        """How long the thread has worked since its last rest."""
         return time.thread_time() - self._began_work
 
     @property
     def waited_s(self) -> float:
-        """How long others have kept it waiting meanwhile."""
         return max(0.0, time.monotonic() - self._began - self.worked_s)
 
     def take(self, seconds: float) -> None:
-        """Rest."""
         self._closed.wait(seconds)
         self._begin()
 

@@ -110,22 +110,18 @@ class LateLine(LineText):
         check_text(text)
 
     def _add(self, text: str) -> None:
-        """Take the next part of the text."""
         raise NotImplementedError
 
     def _finish(self) -> None:
-        """The text is complete."""
         raise NotImplementedError
 
     def _advance(self) -> None:
         """Go on with what has been taken, up to the next piece."""
 
     def _spoken(self) -> SpokenText:
-        """Return the text as it is spoken."""
         return SpokenText(self._whole)
 
     def _readings(self) -> tuple[Reading, ...]:
-        """Return what of the text was read as something else."""
         return ()
 
 

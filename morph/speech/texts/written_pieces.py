@@ -154,7 +154,6 @@ class WrittenPieces:
             yield from self._cut(stretch)
 
     def _cut(self, stretch: Stretch) -> Iterator[Cut]:
-        """Give the pieces of a stretch, each as soon as it is written out, and then its end."""
         silence = stretch.pause_s
         parts = stretch.write_out(self._normalizer, self._line.language)
         for text in split_arriving(parts, self._parts.limit):

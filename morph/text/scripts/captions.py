@@ -145,7 +145,6 @@ def _cues_only(text: str) -> str:
 
 
 def _cue(lines: list[str]) -> str:
-    """Return what is a caption in the lines between two blank ones."""
     times = next((number for number, line in enumerate(lines) if ARROW in line), None)
     if VTT_BLOCK.fullmatch(lines[0]):
         return "" if times is None else "\n".join(lines[times:])
@@ -288,7 +287,6 @@ def _lines(text: str) -> list[str]:
 
 
 def _by_name(caption: TimedText, cast: dict[str, str]) -> list[TimedText]:
-    """Return a caption, one for each speaker if a line after a spoken one begins with a name of the cast."""
     parts: list[list[str]] = [[]]
     is_spoken = False
     for line in _lines(caption.text):
@@ -304,7 +302,6 @@ def _by_name(caption: TimedText, cast: dict[str, str]) -> list[TimedText]:
 
 
 def _as_line(caption: TimedText, cast: dict[str, str], read_sounds: bool) -> str:
-    """Return a caption as a line of a script, "" if nothing of it is spoken."""
     text = with_sounds(caption.text) if read_sounds else without_sounds(caption.text)
     said = " ".join(" ".join(_lines(text)).split())
     # A line of a script that begins with # is a comment; here it is sung. C# is a word, #1 a number.
@@ -329,13 +326,11 @@ def _name_first(said: str, cast: dict[str, str]) -> str:
 
 
 def _is_only_name(said: str, cast: dict[str, str]) -> bool:
-    """Return whether a text is a name whose words were all sounds: one of the cast, or in capitals."""
     head = _head(said)
     return head is not None and said.endswith((":", "\uff1a")) and (_in_cast(head, cast) or head.isupper())
 
 
 def _has_words(said: str) -> bool:
-    """Return whether a text is more than tags and signs."""
     return any(char.isalnum() for char in BRACKETS.sub("", said))
 
 
@@ -356,5 +351,4 @@ def _head(said: str) -> str | None:
 
 
 def _in_cast(name: str, cast: dict[str, str]) -> bool:
-    """Return whether a name, or one with a remark after it, is in the cast."""
     return name_key(name) in cast or name_key(REMARK.sub("", name).strip()) in cast

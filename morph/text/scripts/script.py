@@ -244,7 +244,6 @@ class _Reader:
         return self.cast is not None and NARRATOR in self.cast
 
     def _is_no_name(self, head: str) -> bool:
-        """Return whether the words before a colon belong to the narrator's text: they are too many for a name."""
         is_known = name_key(head) in (self.cast or ()) or self._find_mood(head) is not None
         return len(head.split()) > LONGEST_NAME and not is_known
 

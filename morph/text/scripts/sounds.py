@@ -52,7 +52,6 @@ def with_sounds(text: str) -> str:
 
 
 def _unsung(match: re.Match[str]) -> str:
-    """Return what is spoken before a lone note at a line's end: a whole sentence, or nothing of a song."""
     words = match[0].strip(NOTE + " \t")
     spoken = match[0][0] not in NOTE and words.endswith(tuple(SENTENCE_ENDS))
     return words if spoken else " "
