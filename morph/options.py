@@ -1,37 +1,40 @@
-"""Options of the engine: frozen, and validated on construction."""
+"""The table of settings (``setting.py``): options of the engine, frozen, and validated on construction."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..postprocess.checks import check_choice, check_switch, is_number, is_whole
+from .setting import Checked, Setting, setting, settings_of
 
 PREDICTED_GROUPS = 15
-DEFAULT_SEQ_GROUPS = 5
 FRAME_RATE = 12.5
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
 ENGINES = ("auto", "eager", "graph")
-TAILS = ("auto", "stock")
 WEIGHTS = ("full", "int8")
-NORMALIZE = ("auto", "off")
+LAYOUTS = ("sentence", "token")  # of a text that arrives
 IGNORE, END_AT_ONCE = "ignore", "end"
-WRONG_WORDS = (IGNORE, "retry", END_AT_ONCE)
-LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0  # beyond them logits are not finite, or all alike
-LEAST_PENALTY, MOST_PENALTY = 0.1, 10.0
 MOST_LINES = 512  # decoded together
 AUTO_ROWS = 0  # for ``batch_size``
-MOST_RETRIES = 10
 MOST_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MOST_CHUNK_FRAMES = 300
 ADAPTER_STRENGTHS = (-4.0, 4.0)  # how much of a LoRA is added to a checkpoint (``model/adapter.py``)
 SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/shift.py``)
 
+ARGUMENT, REQUEST, BOTH = "argument", "request", "argument request"
+WRONG = "where the model is seen to skip, repeat or invent words"
+SEED = Setting(
+    0,
+    "the same seed gives the same speech",
+    low=0,
+    high=MOST_SEED,
+    on=BOTH,
+    served="of the line; left out: a random one, which the header x-speech-seed tells",
+    name="seed",
+)
 
 # Settings that were removed, and the value that asked for something.
 REMOVED = {"decoding": "lossless", "continuity": True}
@@ -42,19 +45,16 @@ def removed_in(given: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(name for name, value in REMOVED.items() if given.get(name) == value)
 
 
-def check_seq_groups(seq_groups: int) -> int:
+def check_seq_groups(seq_groups: Any) -> int:
     """Return ``seq_groups`` as a Python int if it is in 1..15, else raise ValueError."""
-    if not is_whole(seq_groups, 1, PREDICTED_GROUPS):
-        raise ValueError(f"SEQ_GROUPS is {seq_groups!r}: choose 1 to {PREDICTED_GROUPS} (15 is exact)")
-    return int(seq_groups)
+    return int(settings_of(GenerateOptions)["seq_groups"].check(seq_groups))
 
 
-def check_strength(strength: float) -> float:
+def check_strength(strength: Any) -> float:
     """Return an adapter's strength if it is a number within ADAPTER_STRENGTHS, else raise ValueError."""
     low, high = ADAPTER_STRENGTHS
-    if not is_number(strength, low, high):
-        raise ValueError(f"strength is {strength!r}: choose {low:g} to {high:g} (1 is as trained)")
-    return float(strength)
+    known = Setting(1.0, low=low, high=high, hint=" (1 is as trained)", name="strength")
+    return float(known.check(strength))
 
 
 def parse_groups(text: str) -> list[int]:
@@ -69,56 +69,40 @@ def parse_groups(text: str) -> list[int]:
 
 def check_engine(engine: str) -> str:
     """Return ``engine`` if it is one of ENGINES, else raise ValueError."""
-    return check_choice("engine", engine, ENGINES)
-
-
-def check_tail(tail: str) -> str:
-    """Return ``tail`` if it is one of TAILS, else raise ValueError."""
-    return check_choice("tail", tail, TAILS)
-
-
-def _keep_plain(options: Any) -> None:
-    for field in fields(options):
-        value = getattr(options, field.name)
-        if isinstance(value, np.generic):
-            object.__setattr__(options, field.name, value.item())
+    return str(settings_of(LoadOptions)["engine"].check(engine))
 
 
 @dataclass(frozen=True)
-class TokenSampling:
+class TokenSampling(Checked):
     """How one token is sampled from its logits; the names and the order are transformers'."""
 
-    do_sample: bool = True
-    temperature: float = 0.9
-    top_k: int = 50
-    top_p: float = 1.0
-
-    def __post_init__(self) -> None:
-        _keep_plain(self)
-        check_switch("do_sample", self.do_sample)
-        if not is_number(self.temperature, LEAST_TEMPERATURE, MOST_TEMPERATURE):
-            raise ValueError(
-                f"temperature is {self.temperature!r}: choose {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:g}, or turn "
-                "sampling off for greedy"
-            )
-        if not is_whole(self.top_k, 0):
-            raise ValueError(f"top_k is {self.top_k!r}: choose a whole number, 0 (off) or more")
-        if not is_number(self.top_p, 0, 1) or self.top_p == 0:
-            raise ValueError(f"top_p is {self.top_p!r}: choose above 0 and at most 1 (off)")
+    do_sample: bool = setting(True, "false takes the likeliest code each time", on=REQUEST)
+    # Beyond the limits logits are not finite, or all alike.
+    temperature: float = setting(
+        0.9, "lower is steadier, higher livelier", 0.01, 10.0, ", or turn sampling off for greedy", BOTH
+    )
+    top_k: int = setting(
+        50, "draw from this many of the likeliest codes; 0 is off", 0, hint=" (0 is off)", on=BOTH
+    )
+    top_p: float = setting(
+        1.0,
+        "draw from the likeliest codes that together have this probability; 1 is off",
+        0.0,
+        1.0,
+        " (off)",
+        BOTH,
+        above=True,
+    )
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], prefix: str, do_sample: str) -> TokenSampling:
         """Read the keys of one of the two samplers; upstream spells the sub-talker's switch differently."""
-        return cls(
-            do_sample=config.get(do_sample, True),
-            temperature=config.get(prefix + "temperature", 0.9),
-            top_k=config.get(prefix + "top_k", 50),
-            top_p=config.get(prefix + "top_p", 1.0),
-        )
+        keys = {name: do_sample if name == "do_sample" else prefix + name for name in settings_of(TokenSampling)}
+        return cls(**{name: config[key] for name, key in keys.items() if key in config})
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Checked):
     """Sampling of the talker (group 0) and of the code predictor ("sub-talker", groups 1-15).
 
     ``max_seconds`` caps each line's speech, all of its pieces together but without the pauses in its text; None leaves
@@ -127,26 +111,24 @@ class Sampling:
 
     talker: TokenSampling = TokenSampling()
     subtalker: TokenSampling = TokenSampling()
-    repetition_penalty: float = 1.05
-    max_seconds: float | None = None
-    max_new_tokens: int = 8192
+    repetition_penalty: float = setting(
+        1.05, "above 1, codes that were used become less likely; 1 is off", 0.1, 10.0, " (1 is off)", REQUEST
+    )
+    max_seconds: float | None = setting(
+        None,
+        "the longest speech of a line at speed 1, in seconds; none: what its text can need",
+        0.0,
+        3600.0,
+        on=BOTH,
+        above=True,
+    )
+    max_new_tokens: int = setting(8192, "", 2)
 
     def __post_init__(self) -> None:
-        _keep_plain(self)
+        super().__post_init__()
         for name in ("talker", "subtalker"):
             if not isinstance(getattr(self, name), TokenSampling):
                 raise ValueError(f"{name} is {getattr(self, name)!r}: choose a TokenSampling")
-        if not is_number(self.repetition_penalty, LEAST_PENALTY, MOST_PENALTY):
-            raise ValueError(
-                f"repetition_penalty is {self.repetition_penalty!r}: choose {LEAST_PENALTY:g} to {MOST_PENALTY:g} "
-                "(1 is off)"
-            )
-        if self.max_seconds is not None and (
-            not is_number(self.max_seconds, 0, 3600) or not self.max_seconds
-        ):
-            raise ValueError(f"max_seconds is {self.max_seconds!r}: choose above 0 and at most 3600")
-        if not is_whole(self.max_new_tokens, 2):
-            raise ValueError(f"max_new_tokens is {self.max_new_tokens!r}: choose a whole number, 2 or more")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Sampling:
@@ -155,7 +137,7 @@ class Sampling:
         return cls(
             talker=TokenSampling.from_config(config, "", "do_sample"),
             subtalker=TokenSampling.from_config(config, "subtalker_", "subtalker_dosample"),
-            repetition_penalty=config.get("repetition_penalty", 1.05),
+            repetition_penalty=config.get("repetition_penalty", cls.repetition_penalty),
             max_new_tokens=config.get("max_new_tokens", 2048),
         )
 
@@ -177,89 +159,92 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class GenerateOptions:
+class GenerateOptions(Checked):
     """How lines are turned into speech.
 
     Args:
-        seq_groups: how many of the 15 groups run sequentially; 15 is exact, fewer are approximate.
         sampling: None takes the checkpoint's own.
-        batch_size: at most this many lines are decoded together; 0: as many as there are and the memory allows.
         guard: end lines that run on far beyond their text, or loop.
-        split_chars: longer texts are split at sentence ends into pieces of at most this many characters, or of
-            ``TextProfile.longest_piece`` if that is less; 0: never.
-        tail: "auto" uses the checkpoint's trained tail if it has one for this SEQ_GROUPS; "stock" never does.
-        retries: how often a piece that went wrong (silent, ended too early, ran on, looped, began with words of its
-            reference; ``wrong_words``) is spoken again, each time with the next seed; 0 to 10.
+        split_chars: a longer text is split at sentence ends, into pieces of at most ``TextProfile.longest_piece`` too.
+        retries: of a piece that went wrong (silent, ended too early, ran on, looped, began with words of its reference;
+            ``wrong_words``), each time with the next seed.
         normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them; "off" never.
-        wrong_words: what happens where the alignment head shows that words are skipped, said twice or invented
-            (docs/words.md). "ignore": nothing. "retry": the piece counts as one that went wrong. "end": so too, and it
-            ends when that is noticed, also in a stream. Checkpoints without such a head refuse all but "ignore".
+        wrong_words: "ignore": nothing happens. "retry": the piece counts as one that went wrong. "end": so too, and it
+            ends when that is noticed, also in a stream. Checkpoints without an alignment head refuse all but "ignore"
+            (docs/words.md).
         chunk_frames: for streams, the frames of a line's first chunks; the last number repeats. 1 to 300 each.
-        trim_ends: cut the silence at both ends of a line, but for 40 ms (``postprocess/ends.py``). Pauses stay.
+        trim_ends: all but 40 ms (``postprocess/ends.py``). Pauses stay.
     """
 
-    seq_groups: int = DEFAULT_SEQ_GROUPS
+    seq_groups: int = setting(
+        5,
+        "groups made one after the other, 1-15; 15 is exact, less is approximate and faster",
+        1,
+        PREDICTED_GROUPS,
+        " (15 is exact)",
+        BOTH,
+        label="SEQ_GROUPS",
+    )
     sampling: Sampling | None = None
-    batch_size: int = AUTO_ROWS
-    guard: bool = True
-    split_chars: int = 400
-    tail: str = "auto"
-    retries: int = 1
-    normalize: str = "auto"
-    wrong_words: str = IGNORE
+    batch_size: int = setting(
+        AUTO_ROWS,
+        "lines decoded at a time; 0: as many as there are and the memory allows",
+        1,
+        MOST_LINES,
+        " for as many as there are lines and memory",
+        off=AUTO_ROWS,
+    )
+    guard: bool = setting(True)
+    split_chars: int = setting(
+        400, "the longest piece of a long text, in characters", 40, hint=" (never split)", on=REQUEST, off=0
+    )
+    tail: str = setting(
+        "auto",
+        "what predicts the groups beyond seq_groups: auto takes the trained tail if there is one, stock none",
+        on=BOTH,
+        choices=("auto", "stock"),
+    )
+    retries: int = setting(1, "how often speech that went wrong is spoken again", 0, 10, on=ARGUMENT)
+    normalize: str = setting(
+        "auto",
+        "whether figures are written out",
+        on=REQUEST,
+        choices=("auto", "off"),
+        public="normalize_text",
+    )
+    wrong_words: str = setting(
+        IGNORE,
+        f"{WRONG}: retry speaks again, end also ends it at once",
+        on=BOTH,
+        choices=(IGNORE, "retry", END_AT_ONCE),
+        served=f"{WRONG}: retry says that the line went wrong, end also ends it; not for checkpoints without an "
+        "alignment head",
+    )
     chunk_frames: tuple[int, ...] = (1, 1, 2, 4, 8, 12)
-    trim_ends: bool = False
+    trim_ends: bool = setting(False, "cut the silence at both ends of a line", on=BOTH, public="trim_silence")
 
     def __post_init__(self) -> None:
-        _keep_plain(self)
-        check_choice("normalize", self.normalize, NORMALIZE)
-        check_choice("wrong_words", self.wrong_words, WRONG_WORDS)
-        if not is_whole(self.retries, 0, MOST_RETRIES):
-            raise ValueError(f"retries is {self.retries!r}: choose a whole number from 0 to {MOST_RETRIES}")
-        check_seq_groups(self.seq_groups)
-        check_tail(self.tail)
-        check_switch("guard", self.guard)
-        check_switch("trim_ends", self.trim_ends)
+        super().__post_init__()
         if self.sampling is not None and not isinstance(self.sampling, Sampling):
             raise ValueError(
                 f"sampling is {self.sampling!r}: choose a Sampling, or None for the checkpoint's own"
             )
-        if not is_whole(self.batch_size, AUTO_ROWS, MOST_LINES):
+        sizes, size = self.chunk_frames, Setting(1, low=1, high=MOST_CHUNK_FRAMES)
+        if not isinstance(sizes, tuple) or not sizes or not all(map(size.fits, sizes)):
             raise ValueError(
-                f"batch_size is {self.batch_size!r}: choose a whole number from 1 to {MOST_LINES}, or 0 for as many as "
-                "there are lines and memory"
+                f"chunk_frames is {sizes!r}: choose a tuple of whole numbers from 1 to {MOST_CHUNK_FRAMES}, one or more"
             )
-        if not is_whole(self.split_chars, 0) or 0 < self.split_chars < 40:
-            raise ValueError(
-                f"split_chars is {self.split_chars!r}: choose 0 (never split) or a whole number from 40"
-            )
-        _check_chunk_frames(self.chunk_frames)
-
-
-def _check_chunk_frames(sizes: object) -> None:
-    """Raise ValueError for anything but a tuple of one or more whole numbers from 1 to MOST_CHUNK_FRAMES."""
-    whole = isinstance(sizes, tuple) and all(is_whole(size, 1, MOST_CHUNK_FRAMES) for size in sizes)
-    if not whole or not sizes:
-        raise ValueError(
-            f"chunk_frames is {sizes!r}: choose a tuple of whole numbers from 1 to {MOST_CHUNK_FRAMES}, one or more"
-        )
 
 
 @dataclass(frozen=True)
-class LoadOptions:
-    """How a checkpoint is loaded: one of PRECISIONS, ATTENTIONS (for the eager engine), ENGINES and WEIGHTS.
+class LoadOptions(Checked):
+    """How a checkpoint is loaded.
 
     ``precision`` is the dtype of the computation. ``weights`` "int8" stores most of them in half of bf16's bytes, as an
-    approximation (see ``int8.py``).
+    approximation (see ``int8.py``). ``attention`` is the eager engine's.
     """
 
-    precision: str = "auto"
-    attention: str = "auto"
-    engine: str = "auto"
-    weights: str = "full"
-
-    def __post_init__(self) -> None:
-        check_choice("precision", self.precision, PRECISIONS)
-        check_choice("attention", self.attention, ATTENTIONS)
-        check_engine(self.engine)
-        check_choice("weights", self.weights, WEIGHTS)
+    precision: str = setting("auto", "of the weights; auto is bf16 on GPUs that have it", choices=PRECISIONS)
+    attention: str = setting("auto", "how attention is computed; auto is sdpa", choices=ATTENTIONS)
+    engine: str = setting("auto", "graph is the fast one on CUDA, eager runs everywhere", choices=ENGINES)
+    weights: str = setting("full", "int8 needs less memory and is approximate", choices=WEIGHTS)

@@ -8,20 +8,11 @@ from typing import Any, TypeAlias
 from comfy_api.latest import io
 
 from ..morph.hearing.whisper import CODES
-from ..morph.options import (
-    AUTO_ROWS,
-    DEFAULT_SEQ_GROUPS,
-    MOST_LINES,
-    MOST_RETRIES,
-    MOST_SEED,
-    NORMALIZE,
-    PREDICTED_GROUPS,
-    WRONG_WORDS,
-    GenerateOptions,
-    check_choice,
-)
+from ..morph.options import AUTO_ROWS, MOST_LINES, MOST_SEED, PREDICTED_GROUPS, GenerateOptions
+from ..morph.setting import settings_of
 from ..morph.text.pauses import check_spoken
 from ..morph.text.scripts.script import find_tag
+from ..postprocess.checks import check_choice
 from .sockets import (
     CastSocket,
     ModelSocket,
@@ -32,6 +23,7 @@ from .sockets import (
 )
 
 CHOSEN = "Default: not connected, a published one that is on this machine, or the demo voice; the report says which."
+SETTINGS = settings_of(GenerateOptions)
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = ("auto", *CODES)
 
@@ -91,13 +83,13 @@ def language() -> io.Input:
 def seq_groups() -> io.Input:
     return number(
         "seq_groups",
-        DEFAULT_SEQ_GROUPS,
+        GenerateOptions.seq_groups,
         (1, PREDICTED_GROUPS, 1),
         "How many of each frame's 15 predicted code groups are computed one after another; the crossbar "
         f"computes the rest at once. {PREDICTED_GROUPS} is exact: the original algorithm. Lower is faster and "
         "approximate: the groups above it, which carry the finer detail of the sound, are sampled "
         "independently of each other. Before going low, compare settings by ear with Speed/Quality Sweep. "
-        f"Unit: groups, 1 to 15. Default: {DEFAULT_SEQ_GROUPS}.",
+        f"Unit: groups, 1 to 15. Default: {GenerateOptions.seq_groups}.",
         display_name="SEQ_GROUPS",
         display_mode=io.NumberDisplay.slider,
     )
@@ -158,10 +150,10 @@ def retries() -> io.Input:
     return number(
         "retries",
         GenerateOptions.retries,
-        (0, MOST_RETRIES),
+        (0, SETTINGS["retries"].high),
         "How many times to retry speech that failed (it was silent, ended too early, hit its length limit, repeated "
         "itself, began with words of its reference or, with wrong_words, said other words), each time with the next "
-        f"seed. The report says when this happens. Unit: retries, 0 to {MOST_RETRIES}. Default: "
+        f"seed. The report says when this happens. Unit: retries, 0 to {SETTINGS['retries'].high}. Default: "
         f"{GenerateOptions.retries}.",
         optional=True,
     )
@@ -170,7 +162,7 @@ def retries() -> io.Input:
 def normalize_text() -> io.Input:
     return choice(
         "normalize_text",
-        NORMALIZE,
+        SETTINGS["normalize"].choices,
         GenerateOptions.normalize,
         "auto: writes out numbers, dates, prices and all-caps words as English words for checkpoints that cannot "
         "read them (the demo voice). Published checkpoints read them, so their text is left unchanged. The report "
@@ -182,7 +174,7 @@ def normalize_text() -> io.Input:
 def wrong_words() -> io.Input:
     return choice(
         "wrong_words",
-        WRONG_WORDS,
+        SETTINGS["wrong_words"].choices,
         GenerateOptions.wrong_words,
         "What to do when the model is seen to skip, repeat or invent words. ignore: you hear them. retry: the speech "
         "counts as failed and is retried. end: also stops it at the wrong word. Words that are only badly spoken need "

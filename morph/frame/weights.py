@@ -42,7 +42,7 @@ class Weights:
     def of(cls, model: Model, tail: str = "auto") -> Weights:
         """View a model's weights on their current device; joins those that are not joined yet.
 
-        ``tail`` is one of ``options.TAILS``.
+        ``tail``: as in ``GenerateOptions``.
 
         Raises:
             ValueError: for a config that the graph engine does not implement.

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from ..options import Sampling, check_tail
+from ..options import GenerateOptions, Sampling
 from ..runtime.exclusive import Exclusive
+from ..setting import settings_of
 from ..text.profile import TextProfile
 from ..words.head import AlignmentHead
 from .names import KIND_NAMES, SIZE_NAMES, list_languages
@@ -184,8 +185,8 @@ class Model:
         self.module.tails.update({str(seq_groups): tail for seq_groups, tail in tails.items()})
 
     def tails(self, choice: str = "auto") -> dict[int, Tail]:
-        """Return the trained tails by SEQ_GROUPS; none for "stock" (see ``options.TAILS``)."""
-        if check_tail(choice) == "stock":
+        """Return the trained tails by SEQ_GROUPS; none for "stock"."""
+        if settings_of(GenerateOptions)["tail"].check(choice) == "stock":
             return {}
         return {one.seq_groups: one for one in self.module.tails.values() if isinstance(one, Tail)}
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..hearing.words import HeardWords
 from ..model.model import Model
+from ..options import LAYOUTS
 from ..text.encoding import check_encodable
 from ..text.pauses import check_spoken
 from ..text.pronunciation import PronunciationList, Reading, find_readings, read_text
@@ -22,7 +23,6 @@ from .takes import ERROR
 
 log = logging.getLogger(__name__)
 
-LAYOUTS = ("sentence", "token")
 # A line's text is searched when it is checked, cut and reported; with a list that takes 0.5 ms for 1,000 characters.
 _find_readings = lru_cache(8)(find_readings)
 

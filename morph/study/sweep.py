@@ -177,7 +177,7 @@ def measure_distances(
         hidden: ``[N, 1, H]``, the talker's state before each frame.
         codes: ``[N, 16]``, the frames.
         subtalker: sampling of the sub-talker: its filter shapes the distributions.
-        tail: one of ``options.TAILS``.
+        tail: as in ``GenerateOptions``.
     """
     predictor = Predictor(model.talker.code_predictor, model.tails(tail))
     totals = dict.fromkeys(range(1, PREDICTED_GROUPS + 1), 0.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.options import NORMALIZE, GenerateOptions, removed_in
+from ...morph.options import GenerateOptions, removed_in
 from ...morph.text.scripts.script import ScriptError
 from .. import inputs
 from ..models.linked import check_model, check_word_check
@@ -38,7 +38,6 @@ def check_speaking(given: Mapping[str, Any]) -> None:
     check_word_check(given.get("word_check"))
     lists_of(given.get("pronunciation"))
     inputs.check_word("language", given["language"])
-    inputs.check(normalize_text=(NORMALIZE, given.get("normalize_text", GenerateOptions.normalize)))
 
 
 def options_of(given: Mapping[str, Any]) -> GenerateOptions:

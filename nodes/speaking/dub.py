@@ -183,11 +183,12 @@ class DubCaptions(io.ComfyNode):
 
         check_speaking(given)
         inputs.check(overlap=(OVERLAPS, overlap))
+        options = options_of({**given, "trim_silence": True})
         limits = FitLimits(max_speed, overrun, overlap == OVER)
         speakers = with_narrator(cast, voice)
         model, chosen = connected_model(given.get("model"), speakers.values(), cls.hidden.unique_id)
         chosen += ignored(cls.hidden)
-        options, characters = options_of({**given, "trim_silence": True}), find_characters(model, speakers)
+        characters = find_characters(model, speakers)
         lists = lists_of(given.get("pronunciation"))
         request = DubRequest(
             captions, characters, given["language"], seed, limits, read_sounds, pronunciation=lists

@@ -6,18 +6,14 @@ from typing import Any
 
 from ...morph.audio.formats import SERVED
 from ...morph.options import (
-    LEAST_PENALTY,
-    LEAST_TEMPERATURE,
-    MOST_PENALTY,
-    MOST_SEED,
-    MOST_TEMPERATURE,
-    NORMALIZE,
-    PREDICTED_GROUPS,
+    REQUEST,
+    SEED,
     SHIFT_STRENGTHS,
-    TAILS,
-    WRONG_WORDS,
     GenerateOptions,
+    Sampling,
+    TokenSampling,
 )
+from ...morph.setting import LARGEST, Setting, settings_of
 from ...morph.text.pronunciation import LONGEST_READING
 from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
 
@@ -25,11 +21,9 @@ Schema = dict[str, Any]
 
 STREAM_FORMATS = ("audio", "sse", "multipart", "json")
 COMPLETE_FORMATS = ("multipart", "json")  # of these, those whose sound is made complete
-LAYOUTS = ("sentence", "token")
 LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
 LONGEST_INTERVAL_S = 10.0  # between events
 SHORTEST_SPLIT, LONGEST_SPLIT = 40, GenerateOptions.split_chars  # characters: a piece is kept in memory
-MOST_SECONDS = 3600  # of a line, as ``Sampling``
 MOST_PRONOUNCED = 500  # words of a request's own list
 
 
@@ -53,12 +47,28 @@ def _switch(about: str) -> Schema:
     return {"type": "boolean", "description": about}
 
 
-TOKEN_SCHEMAS: dict[str, Schema] = {
-    "do_sample": _switch("false takes the likeliest code each time"),
-    "temperature": _number("above 1 flattens the choice", LEAST_TEMPERATURE, MOST_TEMPERATURE),
-    "top_k": {"type": "integer", "description": "the likeliest codes that are left; 0 is off", "minimum": 0},
-    "top_p": _number("the share of probability that is left; 1 is off", 0, 1, exclusiveMinimum=0),
-}
+def _of(one: Setting) -> Schema:
+    """Return the schema of a setting."""
+    about = one.served or one.help
+    if one.choices:
+        return _choice(about, one.choices, one.default)
+    if one.kind is bool:
+        return _switch(about)
+    return {
+        "type": "integer" if one.kind is int else "number",
+        "description": about,
+        "minimum": one.low,
+        **({} if one.high == LARGEST else {"maximum": one.high}),
+        **({"exclusiveMinimum": one.low} if one.above else {}),
+    }
+
+
+def _all_of(options: type) -> dict[str, Schema]:
+    """Return the schemas of the settings of a dataclass that requests have."""
+    return {one.public or one.name: _of(one) for one in settings_of(options, REQUEST).values()}
+
+
+TOKEN_SCHEMAS = _all_of(TokenSampling)
 SUBTALKER = "subtalker_"
 SAMPLING_SCHEMAS: dict[str, Schema] = {
     **TOKEN_SCHEMAS,
@@ -66,10 +76,7 @@ SAMPLING_SCHEMAS: dict[str, Schema] = {
         SUBTALKER + name: {**schema, "description": f"{schema['description']}; of groups 1 to 15"}
         for name, schema in TOKEN_SCHEMAS.items()
     },
-    "repetition_penalty": _number("1 is off", LEAST_PENALTY, MOST_PENALTY),
-    "max_seconds": _number(
-        "the longest speech of a line at speed 1, in seconds", 0, MOST_SECONDS, exclusiveMinimum=0
-    ),
+    **_all_of(Sampling),
 }
 MOST_SHIFTED = 8  # voices of a mean: each is looked up
 VOICE_NAME: Schema = {"type": "string", "pattern": r"\S"}
@@ -133,8 +140,8 @@ SCHEMAS: dict[str, Schema] = {
         LONGEST_INTERVAL_S,
     ),
     "language": _text("of the text", default="auto"),
-    "seed": _whole("of the line; left out: a random one, which the header x-speech-seed tells", 0, MOST_SEED),
-    "seq_groups": _whole("groups made one after the other; 15 is exact, less is faster", 1, PREDICTED_GROUPS),
+    "seed": _of(SEED),
+    **_all_of(GenerateOptions),
     "sampling": {
         "type": "object",
         "description": "what differs from the checkpoint's own sampling",
@@ -142,22 +149,13 @@ SCHEMAS: dict[str, Schema] = {
         "additionalProperties": False,
     },
     "decoding": {**_choice("ignored", ("crossbar", "lossless"), "crossbar"), "deprecated": True},
-    "tail": _choice("what predicts the groups beyond seq_groups", TAILS, GenerateOptions.tail),
-    "normalize_text": _choice("whether figures are written out", NORMALIZE, GenerateOptions.normalize),
     "pronunciation": {
         "type": "object",
         "description": "how words are read, by word: they count before the server's own; not with layout token",
         "additionalProperties": {"type": "string", "maxLength": LONGEST_READING},
         "maxProperties": MOST_PRONOUNCED,
     },
-    "wrong_words": _choice(
-        "where the model is seen to skip, repeat or invent words: retry says that the line went wrong, end also ends "
-        "it; not for checkpoints without an alignment head",
-        WRONG_WORDS,
-        GenerateOptions.wrong_words,
-    ),
     "continuity": {**_switch("ignored"), "deprecated": True},
-    "trim_silence": _switch("true cuts the silence at both ends"),
     "split_chars": _whole(
         "the longest piece of a long text, in characters",
         SHORTEST_SPLIT,

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...morph.audio.formats import FILES
+from ...morph.options import GenerateOptions
 from ...morph.runtime.whole_file import name_beside
+from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
 from ..scripts.job import Job, outputs, speak_into
 from ..scripts.saved_lines import MANIFEST, NEW_LINES, SavedLines
@@ -85,12 +87,7 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FOLDER[:STRENGTH]",
         help="a LoRA adapter for a character's lines, beside those of --lora. May be repeated: one for each character",
     )
-    parser.add_argument(
-        "--batch-size",
-        type=arguments.whole_number(0, arguments.MOST_BATCH),
-        default=0,
-        help="lines spoken at once; 0: as many as there are and the memory allows",
-    )
+    arguments.add_setting(parser, settings_of(GenerateOptions)["batch_size"])
     parser.add_argument(
         "--server",
         type=arguments.filled,

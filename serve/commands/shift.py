@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...morph.options import SHIFT_STRENGTHS
 from ..terminal import arguments
 from ..terminal.config import read_config
 from ..terminal.console import Console
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument(
         "--strength",
-        type=arguments.number(*arguments.SHIFT_STRENGTHS),
+        type=arguments.number(*SHIFT_STRENGTHS),
         default=1.0,
         help="how often the difference is added, -2 to 3; below 0 goes the other way",
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ...morph.audio.formats import FILES, PLAIN_STREAMS
+from ...morph.options import LAYOUTS
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import (
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="?", help="what to say; none: --stdin has it")
     arguments.add_switch(parser, "--stdin", "speak the text on stdin, while it comes")
     by = "of a text on stdin: sentence by sentence, or token by token (voices cloned without transcript)"
-    arguments.add_choice(parser, "--layout", arguments.LAYOUTS, by)
+    arguments.add_choice(parser, "--layout", LAYOUTS, by)
     parser.add_argument(
         "--out",
         type=sound_or_stdout,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...morph.options import LAYOUTS
 from ..plain_text import one_line
 from ..terminal import arguments
 from ..terminal.console import Console
@@ -104,7 +105,7 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
     arguments.add_overwrite(parser)
     parser.add_argument("--format", choices=speak.KINDS, help="of the sound with --out -; default: wav")
     unused = ("check_words", "words", "speaker", "reference", "describe", "transcript", "instruct")
-    parser.set_defaults(stdin=False, layout=arguments.LAYOUTS[0], play=False, **dict.fromkeys(unused))
+    parser.set_defaults(stdin=False, layout=LAYOUTS[0], play=False, **dict.fromkeys(unused))
     arguments.add_settings(parser)
     arguments.add_pronunciation(parser)
     arguments.add_model(parser)

@@ -16,10 +16,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ...morph.audio.formats import SERVED
+from ...morph.options import MOST_SEED
 from ...morph.speech.lines import LineReport
 from ...morph.speech.takes import ENDS, may_improve
 from ..api.errors import ApiError
-from ..api.fields import MOST_SEED
 from ..api.request import Settings, SpeechRequest
 from ..audio.whole import Whole
 from .metrics import Metrics

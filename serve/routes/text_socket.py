@@ -17,9 +17,9 @@ from typing import Any
 import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
+from ...morph.options import LAYOUTS
 from ..api.arriving import ArrivingText
 from ..api.errors import ApiError
-from ..api.fields import LAYOUTS
 from ..api.guard import admit, may_pass, slow_down, unauthorized
 from ..api.options import Access
 from ..api.request import FIELDS, Settings, check_fields, read_settings, wants_timestamps

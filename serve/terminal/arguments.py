@@ -9,49 +9,45 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from ...morph.audio.formats import FILES
+from ...morph.options import (
+    ARGUMENT,
+    SEED,
+    GenerateOptions,
+    LoadOptions,
+    Sampling,
+    TokenSampling,
+)
 from ...morph.runtime.whole_file import name_beside
+from ...morph.setting import Setting, settings_of
 from ...morph.text.pauses import check_spoken
 
-Number = TypeVar("Number", int, float)
-
-# The engine's own limits, here because they are checked before there is an engine.
-MOST_GROUPS = 15
-MOST_SEED = 2**64 - 1
-LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 10.0
 RECOGNISERS = ("tiny", "base", "small", "medium", "large-v3-turbo")  # as morph/hearing/whisper.py
 RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
 MOST_RETAKES = 10  # as morph/kept/word_check.py
-MOST_RETRIES = 10
-MOST_BATCH = 512
-LAYOUTS = ("sentence", "token")
-PRECISIONS = ("auto", "bf16", "fp16", "fp32")
-ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
-ENGINES = ("auto", "eager", "graph")
-WEIGHTS = ("full", "int8")
-TAILS = ("auto", "stock")
-WRONG_WORDS = ("ignore", "retry", "end")
-SHIFT_STRENGTHS = (-2.0, 3.0)
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
     """Return a reader of whole numbers in ``low``..``high`` for argparse."""
-    return _reader(int, low, high, f"a whole number from {low} to {high}")
+    return reader(Setting(low, "", low, high))
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
     """Return a reader of numbers in ``low``..``high`` for argparse."""
-    return _reader(float, low, high, f"a number from {low:g} to {high:g}")
+    return reader(Setting(float(low), "", low, high))
 
 
-def _reader(kind: Callable[[str], Number], low: Number, high: Number, what: str) -> Callable[[str], Number]:
-    def read(word: str) -> Number:
+def reader(one: Setting) -> Callable[[str], Any]:
+    """Return a reader of a number that a setting can have, for argparse."""
+
+    def read(word: str) -> Any:
         with contextlib.suppress(ValueError):
-            if low <= (number := kind(word)) <= high:
-                return number
-        raise argparse.ArgumentTypeError(f"{word!r} is not {what}")
+            if one.fits(value := one.kind(word)):
+                return value
+        kind = "a number from " if one.limits[0].isdigit() else ""
+        raise argparse.ArgumentTypeError(f"{word!r} is not {kind}{one.limits}")
 
     return read
 
@@ -175,6 +171,16 @@ def add_choice(parser: argparse._ActionsContainer, name: str, choices: Sequence[
     parser.add_argument(name, choices=choices, default=choices[0], help=about)
 
 
+def add_setting(parser: argparse._ActionsContainer, one: Setting, **more: Any) -> None:
+    """Add the option of a setting; ``more``: what argparse is told beside or instead of what the table says."""
+    if one.kind is bool:
+        kind: dict[str, Any] = {"action": "store_true"}
+    else:
+        kind = {"choices": one.choices} if one.choices else {"type": reader(one)}
+    name = f"--{one.name.replace('_', '-')}"
+    parser.add_argument(name, **{"default": one.default, "help": one.help, **kind, **more})
+
+
 class Removed(argparse.Action):
     """Accepts an option that was removed, and says so."""
 
@@ -213,10 +219,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--device", default="auto", help="cpu, cuda or cuda:N; auto is CUDA where there is one"
     )
-    add_choice(group, "--precision", PRECISIONS, "of the weights; auto is bf16 on GPUs that have it")
-    add_choice(group, "--attention", ATTENTIONS, "how attention is computed; auto is sdpa")
-    add_choice(group, "--engine", ENGINES, "graph is the fast one on CUDA, eager runs everywhere")
-    add_choice(group, "--weights", WEIGHTS, "int8 needs less memory and is approximate")
+    for one in settings_of(LoadOptions).values():
+        add_setting(group, one)
     add_lora(group)
 
 
@@ -283,48 +287,16 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
     group.add_argument(
         "--language", default="auto", help="one of the checkpoint's, e.g. german; auto leaves it to the model"
     )
-    if seq_groups:
-        group.add_argument(
-            "--seq-groups",
-            type=whole_number(1, MOST_GROUPS),
-            default=5,
-            help="1-15; 15 is exact, less is approximate and faster",
-        )
-    group.add_argument(
-        "--seed", type=whole_number(0, MOST_SEED), default=0, help="the same seed gives the same speech"
-    )
-    add_choice(group, "--tail", TAILS, "auto takes the trained tail if there is one, stock none")
+    add_setting(group, SEED)
+    for name, one in settings_of(GenerateOptions, ARGUMENT).items():
+        if seq_groups or name != "seq_groups":
+            add_setting(group, one)
     group.add_argument("--decoding", action=Removed)
-    group.add_argument(
-        "--retries",
-        type=whole_number(0, MOST_RETRIES),
-        default=1,
-        help="how often speech that went wrong is spoken again",
-    )
-    follows = "where the model is seen to skip, repeat or invent words: retry speaks again, end also ends it at once"
-    add_choice(group, "--wrong-words", WRONG_WORDS, follows)
     group.add_argument("--continuity", action=Removed, nargs=0)
-    add_switch(group, "--trim-ends", "cut the silence at both ends of a line")
-    group.add_argument(
-        "--temperature",
-        type=number(LEAST_TEMPERATURE, MOST_TEMPERATURE),
-        help="lower is steadier, higher livelier; none: the checkpoint's own",
-    )
-    group.add_argument(
-        "--top-p",
-        type=number(0.01, 1),
-        help="draw from the likeliest codes that have this probability together; none: the checkpoint's own",
-    )
-    group.add_argument(
-        "--top-k",
-        type=whole_number(0, 10_000),
-        help="draw from this many of the likeliest codes, 0 from all; none: the checkpoint's own",
-    )
-    group.add_argument(
-        "--max-seconds",
-        type=number(0.08, 3600),
-        help="longest line, in seconds of audio; none: what its text can need",
-    )
+    for one in settings_of(TokenSampling, ARGUMENT).values():
+        add_setting(group, one, default=None, help=f"{one.help}; none: the checkpoint's own")
+    for one in settings_of(Sampling, ARGUMENT).values():
+        add_setting(group, one)
 
 
 def add_pronunciation(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...morph.setting import settings_of
 from .config import CheckpointConfig, read_config
 from .console import Console
 from .folders import Folders, pack_version
@@ -250,29 +251,24 @@ def make_settings(model: Model | None, options: argparse.Namespace, **others: An
     """Return the options of the decoding, also of a server's model (None); ``others`` are more of its fields."""
     from ...morph.options import GenerateOptions, Sampling
 
-    names = ("tail", "retries", "wrong_words", "trim_ends")
-    chosen = {key: getattr(options, key) for key in names} | others
-    if "seq_groups" in options:
-        chosen = {"seq_groups": options.seq_groups} | chosen
     own = Sampling() if model is None else model.sampling
+    chosen = _given(options, GenerateOptions) | others
     return GenerateOptions(sampling=make_sampling(own, options), **chosen)
 
 
 def make_sampling(own: Sampling, options: argparse.Namespace) -> Sampling | None:
     """Return the checkpoint's sampling with what the options change; None if that is nothing."""
-    token = {
-        key: value
-        for key in ("temperature", "top_p", "top_k")
-        if (value := getattr(options, key)) is not None
-    }
-    if not token and options.max_seconds is None:
+    token, whole = _given(options, type(own.talker)), _given(options, type(own))
+    if not token and not whole:
         return None
     return replace(
-        own,
-        talker=replace(own.talker, **token),
-        subtalker=replace(own.subtalker, **token),
-        max_seconds=options.max_seconds,
+        own, talker=replace(own.talker, **token), subtalker=replace(own.subtalker, **token), **whole
     )
+
+
+def _given(options: argparse.Namespace, kind: type) -> dict[str, Any]:
+    names = settings_of(kind, "argument")
+    return {name: value for name in names if (value := getattr(options, name, None)) is not None}
 
 
 def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptions) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from qwen3_tts_morph.morph.options import (
     TokenSampling,
     check_seq_groups,
 )
+from qwen3_tts_morph.morph.setting import settings_of
 
 NAN = math.nan
 
@@ -88,7 +89,8 @@ def test_a_value_of_the_wrong_type_is_refused_by_name_not_by_a_type_error(make, 
     if fits(make, field, value):
         make(**{field: value})
         return
-    name = "SEQ_GROUPS" if field == "seq_groups" else field
+    known = settings_of(make).get(field)
+    name = field if known is None else known.label or known.public or field
     with pytest.raises(ValueError, match=rf"(?s)^{name} is .*: choose "):
         make(**{field: value})
 
@@ -129,7 +131,7 @@ def test_the_limits_themselves_are_allowed(make, values):
 
 @pytest.mark.parametrize("value", [0, 16, -3, 5.0, "5", None])
 def test_seq_groups_is_a_whole_number_from_1_to_15(value):
-    with pytest.raises(ValueError, match="choose 1 to 15"):
+    with pytest.raises(ValueError, match="choose a whole number from 1 to 15"):
         check_seq_groups(value)
     assert [check_seq_groups(number) for number in range(1, 16)] == list(range(1, 16))
 

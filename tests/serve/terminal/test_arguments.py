@@ -6,10 +6,9 @@ import argparse
 from pathlib import Path
 
 import pytest
-from qwen3_tts_morph.morph import options
 from qwen3_tts_morph.morph.hearing.whisper import SIZES
 from qwen3_tts_morph.morph.kept.word_check import MOST_RETAKES
-from qwen3_tts_morph.morph.speech.lines import LAYOUTS
+from qwen3_tts_morph.morph.options import MOST_LINES
 from qwen3_tts_morph.serve.api.options import MOST_ROWS
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.terminal import arguments
@@ -138,20 +137,8 @@ def test_an_empty_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_limits_equal_the_engines() -> None:
-    assert arguments.MOST_GROUPS == options.PREDICTED_GROUPS and arguments.MOST_SEED == options.MOST_SEED
-    assert arguments.MOST_RETRIES == options.MOST_RETRIES and arguments.LAYOUTS == LAYOUTS
-    assert (arguments.LEAST_TEMPERATURE, arguments.MOST_TEMPERATURE) == (
-        options.LEAST_TEMPERATURE,
-        options.MOST_TEMPERATURE,
-    )
-    assert arguments.MOST_BATCH == MOST_ROWS == options.MOST_LINES
     assert arguments.RECOGNISERS == SIZES and arguments.MOST_RETAKES == MOST_RETAKES
-    alike = ("PRECISIONS", "ATTENTIONS", "ENGINES", "WEIGHTS", "TAILS", "WRONG_WORDS")
-    for name in (*alike, "SHIFT_STRENGTHS"):
-        assert getattr(arguments, name) == getattr(options, name)
-    options.GenerateOptions(batch_size=arguments.MOST_BATCH)
-    with pytest.raises(ValueError, match="batch_size"):
-        options.GenerateOptions(batch_size=arguments.MOST_BATCH + 1)
+    assert MOST_ROWS == MOST_LINES
 
 
 def test_an_option_that_was_removed_is_ignored_and_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,11 +148,3 @@ def test_an_option_that_was_removed_is_ignored_and_said(capsys: pytest.CaptureFi
     said = [f"speak: {name} is ignored: it was removed" for name in ("--decoding", "--continuity")]
     assert capsys.readouterr().err.splitlines() == said
     assert "--decoding" not in parser.format_help() and "--continuity" not in parser.format_help()
-
-
-def test_the_defaults_equal_the_engines() -> None:
-    parser = argparse.ArgumentParser()
-    arguments.add_settings(parser)
-    read, defaults = parser.parse_args([]), options.GenerateOptions()
-    for name in ("seq_groups", "tail", "retries", "trim_ends"):
-        assert getattr(read, name) == getattr(defaults, name)

@@ -1,0 +1,115 @@
+"""A setting, declared once: a field of a frozen dataclass with its limits, its default and its help.
+
+    class TokenSampling(Checked):
+        top_k: int = setting(50, "draw from this many of the likeliest codes; 0 is off", 0)
+
+    for one in settings_of(TokenSampling).values():
+        one.name, one.kind, one.default, one.low, one.high, one.choices, one.help
+
+Widgets, command-line options, the fields of requests, what remote servers are sent and the keys of cached lines are
+made from ``options.py``, the table. Imports nothing: the parser of the command line reads it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any
+
+LARGEST = sys.float_info.max
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting.
+
+    Args:
+        default: its type is the setting's; None: a number, or no value.
+        help: for ``--help`` and the API's documentation.
+        low, high: the limits of a number, included.
+        hint: what an error says after the limits.
+        on: where users find it beside nodes: "argument" (the command line), "request" (the API), or both.
+        above: ``low`` itself is not allowed.
+        off: a number beside the limits that turns the setting off.
+        choices: of a text.
+        label: what errors call it, if not by its public name.
+        public: its name in nodes and requests, if it is another.
+        served: its help in the API's documentation, if it is another.
+        name: of the field; ``settings_of`` sets it.
+    """
+
+    default: Any
+    help: str = ""
+    low: float = -LARGEST
+    high: float = LARGEST
+    hint: str = ""
+    on: str = ""
+    above: bool = False
+    off: int | None = None
+    choices: tuple[str, ...] = ()
+    label: str = ""
+    public: str = ""
+    served: str = ""
+    name: str = ""
+
+    @property
+    def kind(self) -> type:
+        return float if self.default is None else type(self.default)
+
+    @property
+    def limits(self) -> str:
+        """The values that it can have, in words that follow "choose"."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        if self.kind is bool:
+            return "True or False"
+        if self.above:
+            return f"above {self.low:g} and at most {self.high:g}"
+        if self.kind is float:
+            return f"{self.low:g} to {self.high:g}"
+        span = f", {self.low} or more" if self.high == LARGEST else f" from {self.low} to {self.high}"
+        return f"a whole number{span}" + ("" if self.off is None else f", or {self.off}")
+
+    def fits(self, value: object) -> bool:
+        """Return whether the setting can have a value of Python's own types."""
+        if self.choices:
+            return isinstance(value, str) and value in self.choices
+        if self.kind is bool or value is None:
+            return isinstance(value, bool) or (value is None and self.default is None)
+        if isinstance(value, bool) or not isinstance(value, int if self.kind is int else (int, float)):
+            return False
+        return value == self.off or (
+            self.low <= value <= self.high and not (self.above and value == self.low)
+        )
+
+    def check(self, value: Any) -> Any:
+        """Return a value that the setting can have, numpy's scalars as Python's; ValueError for another."""
+        numpy = sys.modules.get("numpy")  # it has no scalars before it is imported
+        plain = value.item() if numpy and isinstance(value, numpy.generic) else value
+        if not self.fits(plain):
+            raise ValueError(
+                f"{self.label or self.public or self.name} is {plain!r}: choose {self.limits}{self.hint}"
+            )
+        return plain
+
+
+def setting(default: Any, *more: Any, **named: Any) -> Any:
+    """Return the field of a dataclass that is a setting; the arguments are those of ``Setting``."""
+    return field(default=default, metadata={"setting": Setting(default, *more, **named)})
+
+
+@cache
+def settings_of(options: type, on: str = "") -> dict[str, Setting]:
+    """Return the settings among the fields of a dataclass by name, in their order; ``on``: those that are there."""
+    found = {one.name: one.metadata["setting"] for one in fields(options) if "setting" in one.metadata}
+    return {name: replace(one, name=name) for name, one in found.items() if on in one.on}
+
+
+class Checked:
+    """The base of frozen dataclasses whose settings are checked on construction."""
+
+    def __post_init__(self) -> None:
+        kind: type = type(self)
+        for name, one in settings_of(kind).items():
+            object.__setattr__(self, name, one.check(getattr(self, name)))
