@@ -1,13 +1,13 @@
-"""Speak lines on one device, in one running batch: one thread owns the model, lines join and leave between frames.
+"""Speak lines on one device in one continuous batch: lines join and leave between frames.
 
     with Batch(synthesizer, rows=8) as batch:
         for chunk in batch.speak(Line("Hello there.", voice)):
             player.write(chunk.samples)
 
-All lines that run together have the same SEQ_GROUPS and tail; each has its own sampling. Lines with others
-are another group, and groups take turns (``turns.py``). A line without text to speak holds no row. A line of a given
-seed has the same codes in any batch, up to the rounding of another batch size. A line that fails ends alone: if the
-engine fails, its lines that nobody has heard yet are spoken again once, each by itself.
+One thread owns the model. Lines that run together share SEQ_GROUPS and tail; each has its own sampling. Other
+lines form other groups, which take turns (``turns.py``). With a seed, a line has the same codes in any batch,
+up to the rounding of another batch size. If the engine fails, lines that have delivered nothing are retried
+once, each alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Result = TypeVar("Result")
 
 
 class SynthesizerChecks:
-    """Which lines a synthesizer can speak: it is ``Checks``."""
+    """The ``Checks`` of a synthesizer: which lines it can speak."""
 
     def __init__(self, synthesizer: Synthesizer):
         self._model, self.languages = synthesizer.model, synthesizer.model.languages
@@ -59,7 +59,6 @@ class SynthesizerChecks:
         check_followed(self._model, options)
 
     def check_all(self, lines: Sequence[Line], options: GenerateOptions) -> None:
-        """Raise ValueError when there is no line, or one that cannot be spoken."""
         if not lines:
             raise ValueError("there is no line to speak: type a text")
         for line in lines:
@@ -67,14 +66,10 @@ class SynthesizerChecks:
 
 
 class Batch:
-    """Speaks lines of any number of callers. Any thread may call it.
+    """A continuous batch on one device, for any number of callers. Any thread may call it.
 
-    Args:
-        synthesizer: the checkpoint and its engine.
-        rows: how many lines are spoken at a time, 1 to 512. ``AUTO_ROWS``: as many as the device has memory for.
-        waiting: how many more may wait; likewise how many whose text has not come, and how many that have begun and
-            wait for a slow reader, for text or for a turn. None: any number.
-        linger_s, ahead: see ``Settings``.
+    ``rows``: 1 to 512, or ``AUTO_ROWS`` for as many as memory allows. ``waiting`` limits the queued lines,
+    again those whose text has not come, and again started lines without a row; None: no limit.
     """
 
     def __init__(
@@ -99,9 +94,9 @@ class Batch:
         self._process = os.getpid()
         serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, ahead))
         self._job = synthesizer.engine.threads.start(serve)
-        # One that is dropped: the garbage collector may run in this thread, or in one that it needs.
+        # For a batch that is dropped. The garbage collector may run in this thread, or in one that it needs.
         weakref.finalize(self, self._queue.leave).atexit = False
-        # When the program ends: a thread that is in torch then would abort it.
+        # At exit a thread that is still in torch would abort the program.
         weakref.finalize(self._job, _end, self._queue, weakref.ref(self._job))
 
     def check(self, line: Line, options: GenerateOptions) -> None:
@@ -118,19 +113,15 @@ class Batch:
     def speak(
         self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None
     ) -> Speech:
-        """See ``Speaks``. A line's text may be an iterator of strings (see ``Line``); ``batch_size`` is not used.
+        """See ``Speaks``. The text may be an iterator of strings (see ``Line``); ``batch_size`` is not used.
 
-        Raises:
-            ValueError: as ``check``.
-            Busy: if too many lines wait.
-            BatchClosed: after ``close``, and in a process that was forked from the one that made the batch.
+        Raises Busy if too many lines are queued; BatchClosed after ``close`` and in a forked process.
         """
         return self.speak_all([line], options or GenerateOptions(), [delivery or Delivery()])[0]
 
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
-        """See ``Speaks``; errors as ``speak``."""
         self._check_process()
         for line in lines:
             self.check(line, options)
@@ -142,24 +133,21 @@ class Batch:
         return speeches
 
     def take(self, *speeches: Speech) -> None:
-        """Queue lines that were checked: those that get rows begin together. Errors are those of ``speak``."""
+        """Queue checked lines; those that get rows begin together. Errors are those of ``speak``."""
         lines = []
         for speech in speeches:
             speech.bell = self._queue.bell
             lines.append(Waiting(speech, group_of(speech.options), self.rate))
         self._queue.put(*lines)
         for one in lines:
-            one.start()  # after it: the text of a line that is refused is not touched
+            # After ``put``: the text of a refused line stays unread.
+            one.start()
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
-        """Do something else with the model in a moment in which no line is spoken; lines that come meanwhile wait.
+        """Run other work with the model once no line is spoken; new lines wait meanwhile.
 
-        Args:
-            work: called in the batch's thread, which holds the model (``Synthesizer.session``). While lines are
-                spoken it waits, for ever if they never pause: cancel the result to withdraw it.
-
-        Returns:
-            what has its result or its error; BatchClosed if the batch is closed before.
+        ``work`` runs in the batch's thread, which holds the model. If lines never pause, it never runs:
+        cancel the future to withdraw it. The future gets BatchClosed if the batch closes first.
         """
         self._check_process()
         asked = self._queue.between.ask(work)
@@ -168,7 +156,6 @@ class Batch:
         return asked
 
     def _check_process(self) -> None:
-        """Raise BatchClosed in a forked process, where no thread would speak."""
         if self._process != os.getpid():
             raise BatchClosed("the batch was made before this process was forked: create another here")
 
@@ -183,11 +170,9 @@ class Batch:
 
     @property
     def status(self) -> BatchStatus:
-        """What the batch does now."""
         return self._queue.status
 
     def close(self) -> None:
-        """End all lines, and return when the model is free."""
         if self._process == os.getpid():
             _stop(self._queue, self._job)
 
@@ -199,10 +184,7 @@ class Batch:
 
 
 def _stop(queue: Queue, job: Job) -> None:
-    """End all lines; wait until the model is free, unless its own thread calls this.
-
-    A thread that still waits for the model ends as soon as it has it: who calls this may be the one that holds it.
-    """
+    """End all lines; wait until the model is free, unless the caller is the batch's thread or may hold the model."""
     queue.close()
     if queue.has_model and not job.is_current:
         job.join()
@@ -214,7 +196,7 @@ def _end(queue: Queue, job: weakref.ref[Job]) -> None:
 
 
 def _serve(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> None:
-    """Speak what comes, batch by batch, until the queue is closed; without the ``Batch``, which can so be dropped."""
+    """Run batches until the queue is closed. Holds no ``Batch``, so that it can be dropped."""
     try:
         while not queue.is_closed:
             _serve_next(synthesizer, queue, settings)
@@ -245,7 +227,7 @@ def _serve_next(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> N
 
 @contextmanager
 def _model(synthesizer: Synthesizer, queue: Queue) -> Iterator[None]:
-    """Hold the model; BatchClosed if the batch was closed meanwhile: a program that ends must not meet torch."""
+    """Hold the model; raise BatchClosed if the batch was closed meanwhile: torch must not be called at program exit."""
     with synthesizer.model.exclusive():
         queue.has_model = True
         try:
@@ -258,7 +240,6 @@ def _model(synthesizer: Synthesizer, queue: Queue) -> Iterator[None]:
 
 
 def _run(running: Running, queue: Queue) -> None:
-    """Decode a batch; if the engine fails, have those of its lines spoken again that nobody has heard."""
     try:
         running.run()
     except BaseException as error:
@@ -275,7 +256,6 @@ def _run(running: Running, queue: Queue) -> None:
 
 
 def _retry(line: LineState, queue: Queue, error: BaseException, alone: bool) -> bool:
-    """Queue a line again, to be spoken by itself, if it can be; return whether it was."""
     group = line.waiting.group
     was_alone = group != group_of(line.speech.options)
     heard = not line.is_untouched or line.speech.is_cancelled
@@ -289,5 +269,5 @@ def _retry(line: LineState, queue: Queue, error: BaseException, alone: bool) -> 
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether no line can be spoken after an error: the caller must free memory, or the program ends."""
+    """Return whether no line can be spoken after an error: out of memory, or the program ends."""
     return isinstance(error, torch.cuda.OutOfMemoryError) or not isinstance(error, Exception)

@@ -1,4 +1,4 @@
-"""Work that needs the model, done by the thread that speaks in a moment in which it speaks no line."""
+"""Run other model work on the batch thread, while no line is spoken."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ from ..runtime.bell import Bell
 
 
 class Between:
-    """A queue of such work. Any thread asks; one thread does it.
-
-    Args:
-        bell: set when there is work.
-    """
+    """A queue of idle-time work. Any thread asks; one thread does it, woken by ``bell``."""
 
     def __init__(self, bell: Bell):
         self._bell = bell
         self._asked: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
 
     def ask(self, work: Callable[[], Any]) -> Future[Any]:
-        """Queue work; return what has its result. Cancel that to withdraw work that has not begun."""
+        """Queue work. Cancel the future to withdraw work that has not begun."""
         future: Future[Any] = Future()
         self._asked.append((future, work))
         self._bell.set()
@@ -30,11 +26,10 @@ class Between:
 
     @property
     def waits(self) -> bool:
-        """Whether there is work."""
         return bool(self._asked)
 
     def do(self) -> None:
-        """Do all that was asked for; the caller holds the model."""
+        """Run all queued work; the caller holds the model."""
         while self._asked:
             future, work = self._asked.popleft()
             if not future.set_running_or_notify_cancel():
@@ -45,7 +40,7 @@ class Between:
                 future.set_exception(error)
 
     def end(self, error: Exception) -> None:
-        """End what waits with an error."""
+        """Fail all queued work with an error."""
         while self._asked:
             future, _ = self._asked.popleft()
             if future.set_running_or_notify_cancel():

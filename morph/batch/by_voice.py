@@ -1,4 +1,4 @@
-"""Lines of one script that different models speak, each character its own."""
+"""Speak one script with several models, each voice with its own."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from .speech import Delivery, Speech
 
 
 class ByVoice:
-    """Passes each line to what speaks its voice; see ``Speaks``.
+    """Routes each line to the backend of its voice (``Voice.by``), or to ``main``; see ``Speaks``.
 
-    Lines of different models cannot share a batch: models that share weights take turns, one running batch each.
-
-    Args:
-        main: speaks the voices that name nobody.
-        others: by ``Voice.by``; of the same checkpoint, with other adapters, so that languages and words are alike.
+    ``others`` have the same checkpoint with other adapters, so languages and words are alike. Lines of
+    different models cannot share a batch: models that share weights take turns.
     """
 
     def __init__(self, main: Speaks, others: Mapping[Any, Speaks]):
@@ -41,7 +38,6 @@ class ByVoice:
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
-        """Queue lines, those of one model together."""
         speeches: dict[int, Speech] = {}
         for speaks in dict.fromkeys(map(self._of, lines)):
             own = [index for index, line in enumerate(lines) if self._of(line) is speaks]
@@ -56,6 +52,6 @@ class ByVoice:
         return self._main.words(spoken)
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
-        """See ``Speaks``; the report ends with the models of the others."""
+        """See ``Speaks``; the report ends with the names of the other models."""
         names = ", ".join(dict.fromkeys(one.name for one in self._others.values()))
         return f"{self._main.describe(spoken, options, elapsed_s)}\n- characters with models of their own: {names}"

@@ -1,4 +1,4 @@
-"""How many rows a running batch has: as many as memory allows, and as the lines need."""
+"""Choose a batch's rows: as many as memory allows and the lines need."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from ..options import MOST_LINES
 from ..speech.pieces import piece_limit
 from .queue import Waiting
 
-CPU_ROWS = 8  # more lines at once are no faster there
-# Positions that a row is expected to have: a prompt of 10 s of reference and a piece of 25 s. A cache that has to grow
-# needs the memory of the old one beside the new one.
+CPU_ROWS = 8  # more are no faster on a CPU
+# Expected positions per row: a prompt with 10 s of reference and a piece of 25 s. A growing cache needs memory for the
+# old and the new one.
 ROW_POSITIONS = 512
-SHARE = 0.4  # of the memory that is free: the rest is for the codec, prefills, a cache that grows, and other programs
+# Share of free memory; the rest is for the codec, prefills, a growing cache, and other programs.
+SHARE = 0.4
 
 
 def most_rows(model: Model) -> int:
@@ -29,12 +30,11 @@ def most_rows(model: Model) -> int:
 
 
 def row_bytes(model: Model) -> int:
-    """Return the memory of a row."""
     return ROW_POSITIONS * position_bytes(model)
 
 
 def needed_rows(model: Model, lines: Iterable[Waiting]) -> int:
-    """Return how many rows these lines can have at once: a complete line has one for each of its pieces."""
+    """Return how many rows these lines can use: an offline line can use one for each piece."""
     rows = 0
     for one in lines:
         text, options = one.speech.line.text, one.speech.options

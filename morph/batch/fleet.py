@@ -1,4 +1,4 @@
-"""Several devices that speak lines of one queue: each takes the next line when it has room, a slow one takes less."""
+"""Share one queue among several devices: each takes the next line when it has room."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ from .speech import Chunk, Delivery, Outcome, Speech
 
 log = logging.getLogger(__name__)
 
-# A quarter of a device's rows may wait there: a row that is free takes the next line at once. Of the last lines none:
-# they could not go to another device that has a free row.
+# A quarter of a device's rows may be queued there, so that a free row takes the next line at once. None of the last
+# lines: they could not go to another device with a free row.
 SPARE = 4
-BROKEN_AFTER = 3  # lines in a row that a device could not make: it gets no more
+BROKEN_AFTER = 3  # failed lines in a row, after which a device gets no more
 
 
 @dataclass(eq=False)
 class _Device:
-    """A device: its batch, the lines that it has, and how many in a row it could not make."""
-
     batch: Batch
     name: str
     has: set[_Dispatched] = field(default_factory=set)
@@ -41,7 +39,7 @@ class _Device:
 
     @property
     def lines(self) -> int:
-        """How many lines want a row: one whose reader is slow leaves its own, and one that is in the codec has."""
+        """Lines that want a row, so not those with a slow reader or in the codec."""
         return sum(not (speech.is_full or speech.is_coded) for speech in self.has)
 
     @property
@@ -49,10 +47,10 @@ class _Device:
         return any(speech.is_live for speech in self.has)
 
     def has_room(self, spare: bool, queues: bool) -> bool:
-        """Whether it takes another line that is made complete.
+        """Whether it takes another offline line; ``spare``: some more than it has rows.
 
-        ``spare``: some more than it has rows. ``queues``: as many as may wait there, if others are heard there: they
-        get rows in their order, and it would never be the turn of a line that waits elsewhere.
+        ``queues``: up to its waiting limit if it streams: a line that waits in the fleet would never get its
+        turn there.
         """
         rows, most = self.batch.rows, self.batch.most_waiting
         beyond = max(1, rows // SPARE) if spare else 0
@@ -70,16 +68,11 @@ class _Waiting:
 
 
 class Fleet:
-    """The same checkpoint on several devices, as one that speaks. Any thread may call it.
+    """The same checkpoint on several devices, as one backend. Any thread may call it.
 
-    Args:
-        batches: one for each device; they are closed with this.
-        queues: a line that is heard goes to the device that has fewest at once, and waits there: for lines that come
-            one by one. A complete one does so where others are heard. If not, and for lists of lines, it waits here
-            until a device has room.
-
-    Raises:
-        ValueError: for no batch, and for checkpoints that differ.
+    ``queues``: for lines that come one by one, a streamed line is queued at the least loaded device at once;
+    an offline one too, if that device streams. Otherwise lines wait here until a device has room. ``close``
+    closes the batches. Raises ValueError for no batch, and for checkpoints that differ.
     """
 
     def __init__(self, batches: Sequence[Batch], queues: bool = False):
@@ -93,14 +86,14 @@ class Fleet:
         self._waiting: list[_Waiting] = []
         self._count = 0
         self._closed = False
-        # Devices limit it while they speak, and of those that overlap the last to end would decide for later threads.
+        # Devices limit it while they speak; if they overlap, the last to end would decide for later threads.
         self._threads = torch.get_num_threads()
 
     def check(self, line: Line, options: GenerateOptions) -> None:
         self._first.check(line, options)
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
-        """See ``Speaks``. Devices of several kinds round in several ways: the key is of all of them."""
+        """See ``Speaks``. Device kinds round differently: the key covers all of them."""
         keys = {device.batch.key(line, options) for device in self._devices}
         if None in keys or len(keys) == 1:
             return next(iter(keys))
@@ -109,18 +102,16 @@ class Fleet:
     def speak(
         self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None
     ) -> Speech:
-        """See ``Speaks``. A line that fails on one device before it was heard is spoken on another.
+        """See ``Speaks``. A line that fails on one device before its first chunk is retried on another.
 
-        Raises:
-            BatchClosed: after ``close``.
-            Busy: if too many lines wait (``queues``): here, or at the device that has fewest.
+        Raises BatchClosed after ``close``; Busy if too many lines wait (``queues``), here or at the least
+        loaded device.
         """
         return self.speak_all([line], options or GenerateOptions(), [delivery or Delivery()])[0]
 
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
-        """See ``Speaks``; errors as ``speak``."""
         for line in lines:
             self.check(line, options)
         speeches = [
@@ -138,7 +129,6 @@ class Fleet:
         return list(speeches)
 
     def _check_room(self, count: int) -> None:
-        """Raise Busy if ``count`` more lines would be too many."""
         if not self._queues:
             return
         most = sum(device.batch.most_waiting for device in self._devices)
@@ -146,10 +136,7 @@ class Fleet:
             raise Busy.of(most)
 
     def _settle(self) -> None:
-        """End the lines that wait here and whose readers have left; not under the lock, as they tell others.
-
-        Those of lists, which may be long, are given to a device in their turn, which ends them.
-        """
+        """End lines whose readers have left, without the lock: this calls back. A device ends those of lists."""
         if not self._queues:
             return
         with self._lock:
@@ -159,7 +146,7 @@ class Fleet:
             Waiting(speech, group_of(speech.options), self.rate).leave()
 
     def _put(self, speech: _Dispatched) -> None:
-        """Queue a line that is new. Of a list's complete lines the longest goes first: short ones fill its end."""
+        """Queue a new line. Of a list's offline lines the longest goes first: short ones fill the end."""
         self._count += 1
         length = 0 if speech.is_heard or self._queues else -likely_frames(str(speech.line.text))
         speech.place = (speech.delivery.order, not speech.is_heard, length, self._count)
@@ -167,7 +154,7 @@ class Fleet:
 
     @property
     def status(self) -> BatchStatus:
-        """What all devices do now; a frame takes as long as on the slowest."""
+        """The sum over all devices; a frame takes as long as on the slowest."""
         each = [device.batch.status for device in self._devices]
         waiting = len(self._waiting) + sum(one.waiting for one in each)
         return BatchStatus(
@@ -190,7 +177,7 @@ class Fleet:
         return self._first.describe(spoken, options, elapsed_s)
 
     def give(self, own: Sequence[_Dispatched] = ()) -> None:
-        """Give lines that wait to devices that have room; Busy if one of ``own`` is refused."""
+        """Dispatch waiting lines to devices with room; raise Busy if one of ``own`` is refused."""
         self._settle()
         given: dict[str, tuple[_Device, list[_Dispatched]]] = {}
         while (found := self._next()) is not None:
@@ -240,7 +227,7 @@ class Fleet:
         return sound or left
 
     def end(self, speech: _Dispatched, outcome: Outcome) -> Outcome | None:
-        """Note how a line ended on its device; return how it ended, or None: another device makes it."""
+        """Note how a line ended on its device; return its outcome, or None if another device retries it."""
         error = outcome.error
         with self._lock:
             device = speech.tried[-1] if speech.tried else None
@@ -272,7 +259,6 @@ class Fleet:
         return replace(spoken, report=replace(report, device=name, notes=notes))
 
     def close(self) -> None:
-        """End all lines, and return when the models are free."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, []
@@ -290,8 +276,6 @@ class Fleet:
 
 
 class _Dispatched(Speech):
-    """A speech that a device of a fleet makes, or another one if that fails."""
-
     def __init__(self, fleet: Fleet, line: Line, options: GenerateOptions, delivery: Delivery):
         super().__init__(line, options, delivery, Bell())
         self._fleet = fleet
@@ -323,14 +307,13 @@ class _Dispatched(Speech):
 
 
 def _is_failure(error: BaseException | None) -> bool:
-    """Return whether another device may make a line that ended with this error."""
     if error is None or isinstance(error, (BatchClosed, Busy)) or is_final(error):
         return False
     return isinstance(error, NotFinite) or not isinstance(error, ValueError)
 
 
 def name_devices(batches: Sequence[Batch]) -> list[str]:
-    """Return the name of each batch's device: "cuda:0"; a second one on the same device is "cuda:0 (2)"."""
+    """Return the name of each batch's device: "cuda:0"; a second batch on it is "cuda:0 (2)"."""
     seen: Counter[str] = Counter()
     names = []
     for batch in batches:
@@ -341,7 +324,7 @@ def name_devices(batches: Sequence[Batch]) -> list[str]:
 
 
 def check_alike(batches: Sequence[Batch]) -> None:
-    """Raise ValueError where a line would not be the same on every device."""
+    """Raise ValueError if a line would not be the same on every device."""
     if not batches:
         raise ValueError("there is no model to speak with")
     names, first = name_devices(batches), _nature(batches[0])

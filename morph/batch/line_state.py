@@ -1,4 +1,4 @@
-"""One line of a running batch: its pieces, from prompts to chunks, or to samples that are made complete."""
+"""One line of a running batch: its pieces, from prompts to chunks or to offline samples."""
 
 from __future__ import annotations
 
@@ -33,21 +33,14 @@ from .standing import TOO_LATE, Standing
 
 log = logging.getLogger(__name__)
 
-PIECES_AHEAD = 4  # of a line: text that comes faster than it is spoken is not read beyond them
+PIECES_AHEAD = 4  # of a line: faster text is not read beyond them
 SHORT = 400  # characters of a text that is cut at once
 KINDS = {"sentence": SentenceLine, "token": TokenLine}
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What the lines of a running batch have in common.
-
-    Args:
-        builder: of prompts.
-        speed: as measured.
-        whole: makes samples of pieces that nobody hears while they are made.
-        describe: returns what makes the lines, in words.
-    """
+    """What the lines of a running batch have in common."""
 
     builder: PromptBuilder
     speed: Speed
@@ -57,32 +50,21 @@ class Shared:
 
 @dataclass
 class Sent:
-    """What the reader of a line has been sent, and why nothing follows.
-
-    Args:
-        frames, samples: so far.
-        ends: how the pieces went that are sent completely, and for people which of their words went wrong.
-        stopped: one of ``takes.STOPPED``, where the line is over before its end.
-        error: why, of one that failed.
-    """
+    """What was delivered so far, and why delivery stopped."""
 
     frames: int = 0
     samples: int = 0
+    # Of each delivered piece: how it ended, and a note on its wrong words.
     ends: list[tuple[str, str]] = field(default_factory=list)
-    stopped: str | None = None
+    stopped: str | None = None  # one of ``takes.STOPPED``, if the line is over before its end
     error: BaseException | None = None
 
     def note(self, take: Take) -> None:
-        """Note how a piece went that is sent completely."""
         self.ends.append((take.ended, take.wrong))
 
 
 class Takes:
-    """The takes of one line: how often it is spoken, and which pieces are being spoken.
-
-    Args:
-        retries: how often pieces that went wrong are spoken again.
-    """
+    """The takes of one line: ``retries`` of pieces that went wrong, and the pieces in work."""
 
     def __init__(self, retries: int):
         self.retries = retries
@@ -95,15 +77,10 @@ class Takes:
 
 
 class LineState(TurnLine):
-    """The decoding of one line. Only the batch's thread calls it, with the model at hand.
+    """The decoding of one line. Only the batch's thread calls it, holding the model.
 
-    Of a line that is heard at most one piece has a row, so that a long text takes no row from others; of one that is
-    made complete, as many as there are. Once all pieces have a take, those that went wrong are spoken again.
-
-    Args:
-        number: names the line in the codec.
-        waiting: the line.
-        shared: see ``Shared``.
+    Of a streamed line at most one piece has a row, so that a long text takes no row from others; of an
+    offline line, all may. Once all pieces have a take, those that went wrong are retried.
     """
 
     def __init__(self, number: int, waiting: Waiting, shared: Shared):
@@ -119,12 +96,12 @@ class LineState(TurnLine):
         self.wave = 0  # lines that were taken together have the same
         self._sent, self._standing = Sent(), Standing()
         self._text = self._open_text()
-        # Also when all of the text has come before the line has a row: the prompt has its first token only.
+        # Kept even if all text comes before the line has a row: the prompt has its first token only.
         self._tokens = self._text if isinstance(self._text, TokenLine) else None
         self._begin()
 
     def _open_text(self) -> LateLine | WholeLine | None:
-        """Return what gives the pieces; None where all are added at once: nobody waits long for a short text."""
+        """Return the source of pieces; None to add all at once, which is quick for a short text."""
         line = self.speech.line
         if self.waiting.reader is not None:
             return KINDS[line.layout](self.parts, self.waiting.reader)
@@ -146,33 +123,29 @@ class LineState(TurnLine):
             self.follow(ahead=2)
 
     def _is_short(self, text: str) -> bool:
-        """Return whether a text is written out and cut at once: it is one piece, or a few with pauses between them."""
         limit = min(self.parts.limit or SHORT, SHORT)
         return len(text) <= limit and self.parts.normalizer.is_quick(text, self.speech.line.language)
 
-    # What the batch asks
+    # State that the batch reads
 
     @property
     def ended(self) -> bool:
-        """Whether everything of the line has been sent, or it was stopped."""
         if self._sent.stopped == "cancelled":
             return True
         return self.chunks.ended if self.is_live else bool(self._sent.stopped) or self._is_complete
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing of the line is left to be made."""
         return self.ended and not (self.is_busy or self.takes.again)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a piece has a row, waits for one, or is in the batch codec."""
         return bool(self.takes.decoding or self.takes.in_codec)
 
     @property
     def may_ask(self) -> bool:
-        """Whether it may have ended, or want a row: not one that is heard and has a row, or complete and in work."""
-        takes = self.takes  # it is asked of every line before every frame: so no other property is
+        """Whether it may have ended, or want a row: not while streamed and decoding, or offline and in work."""
+        takes = self.takes  # no other properties: this runs for every line before every frame
         if self.is_live:
             return not takes.decoding
         in_work = takes.decoding or takes.in_codec
@@ -184,17 +157,15 @@ class LineState(TurnLine):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether it can be spoken from its beginning: nothing was sent, and its text is still there."""
+        """Whether it can be spoken from its beginning: nothing was delivered, and its text is still there."""
         return not self.speech.has_begun and isinstance(self.speech.line.text, str)
 
     @property
     def is_followed(self) -> bool:
-        """Whether ``follow`` has something to do."""
         return self._text is not None or self.speech.is_cancelled
 
     @property
     def wants_rows(self) -> bool:
-        """Whether a piece has a row or will need one."""
         if self.is_busy or self.takes.again:
             return True
         goes_on = not (self.ended or self._is_at_limit)
@@ -222,7 +193,7 @@ class LineState(TurnLine):
         return len(self.parts.pieces) - self.takes.given
 
     def hear(self) -> bool:
-        """Have a complete line heard while it is made, if its samples are not being made; return whether it is now."""
+        """Switch a line to streaming unless decoding has started; return whether it switched."""
         made = any(piece.take is not None for piece in self.parts.pieces)
         if self.is_live or made or self.takes.in_codec or self.takes.number > 1:
             return False
@@ -234,7 +205,7 @@ class LineState(TurnLine):
     # Text and pieces
 
     def follow(self, ahead: int | None = None) -> None:
-        """Take the text that has come, up to ``ahead`` pieces, and note that the reader has left."""
+        """Read new text, up to ``ahead`` pieces, and notice that the reader has left."""
         if self.speech.is_cancelled and not self.is_done:
             self._cancel()
         if (text := self._text) is None:
@@ -260,7 +231,6 @@ class LineState(TurnLine):
         self.stop_text()
 
     def stop_text(self) -> None:
-        """Read and write out no more of the text."""
         if self._text is not None:
             self._text.stop()
 
@@ -289,7 +259,7 @@ class LineState(TurnLine):
         progress.pieces = max(len(self.parts.pieces), chars // (self.parts.limit or SHORT))
 
     def next_requests(self) -> Iterator[tuple[Piece, LineRequest]]:
-        """Yield the pieces that are to be decoded now, each with its request."""
+        """Yield the pieces to decode now, each with its request."""
         while self.takes.again:
             yield self._request(self.takes.again.pop(0))
         if self.ended or self._is_at_limit:
@@ -341,7 +311,8 @@ class LineState(TurnLine):
         takes.coded += len(piece.making.codes)
         self.rests.end()
         if ended == "cancelled" and self.speech.is_cancelled:
-            self._cancel()  # now: before the next ``follow`` the piece would be sent as one that has ended by itself
+            # Now: before the next ``follow`` the piece would be sent as if it had ended by itself.
+            self._cancel()
         if (takes.number == 1 and self.is_live) or self._sent.stopped or ended in ("cancelled", BROKEN):
             return
         takes.in_codec += 1
@@ -350,7 +321,6 @@ class LineState(TurnLine):
             self.speech.note_coded(True)
 
     def withdraw(self, piece: Piece) -> None:
-        """Take back a piece that waits for a row."""
         self.takes.decoding -= 1
         self.takes.again.append(piece)
 
@@ -365,7 +335,6 @@ class LineState(TurnLine):
     # Takes
 
     def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
-        """Take the samples of a piece that were made complete."""
         self.takes.in_codec -= 1
         if not self._sent.stopped:
             self._judge(piece, piece.making.result()[0], wave)
@@ -373,7 +342,7 @@ class LineState(TurnLine):
                 self._end_take()
 
     def lose_samples(self, error: NotFinite) -> None:
-        """The samples of a piece are not finite: the line fails, unless there is an earlier take."""
+        """Fail the line, unless there is an earlier take: samples of a piece are not finite."""
         self.takes.in_codec -= 1
         if self.takes.number == 1:
             self.break_off(error)
@@ -430,7 +399,7 @@ class LineState(TurnLine):
         self.speech.put(chunk)
 
     def note_piece(self) -> None:
-        """Note how the piece went that has just been sent; keep its samples if they are wanted, or forget them."""
+        """Note how the delivered piece ended; keep its samples if they are wanted."""
         piece = self.parts.pieces[len(self._sent.ends)]
         decoded, wave = piece.making.result()
         if self.chunks.is_cut:
@@ -450,7 +419,7 @@ class LineState(TurnLine):
             self._end_take()
 
     def _leave_out(self, ended: str) -> None:
-        """Give the pieces that are not made a take of what there is of them."""
+        """Give unfinished pieces a take of what there is of them."""
         for piece in self.parts.pieces:
             if piece.take is None:
                 piece.making.drop_waiting()
@@ -460,10 +429,9 @@ class LineState(TurnLine):
     # The end
 
     def finish(self) -> None:
-        """Tell the reader that the line is over."""
         try:
             self._finish()
-        except Exception as error:  # whatever it is, it is this line's, and its reader gets it
+        except Exception as error:  # of any kind: it is this line's, and its reader gets it
             log.exception("a line could not be ended: its reader gets the error")
             self.fail(error)
 
@@ -475,7 +443,7 @@ class LineState(TurnLine):
         if keep:
             warn_of(report)
         if spoken is not None and is_complete and (self.speech.is_heard or not keep):
-            # Its sound was asked for too late, or is wanted at its end alone.
+            # Streaming was asked for too late, or the audio is wanted only at the end.
             self.speech.put(Chunk(NO_CODES, spoken.waveform, 0, True))
         self.speech.finish(
             Outcome(
@@ -493,7 +461,7 @@ class LineState(TurnLine):
         return assemble(self.parts, self._shared.describe(), self._sent.stopped)
 
     def stand(self, is_wanted: bool) -> None:
-        """Note whether the line's row ``is_wanted`` by others; end a line that keeps them waiting for too long."""
+        """End a line that stalls on late text for too long while others want its row (``is_wanted``)."""
         if self._tokens is None or self._tokens.done:
             return
         stands = is_wanted and self.is_starved
@@ -502,7 +470,7 @@ class LineState(TurnLine):
             self._tokens.stop(ValueError(TOO_LATE))
 
     def resume(self, number: int, shared: Shared) -> LineState:
-        """Go on under another number, in another batch or later in the same one."""
+        """Continue under another number, in another batch or later in the same one."""
         self.number, self._shared = number, shared
         self.rests.end()  # another batch counts its own turns
         return self
@@ -512,7 +480,6 @@ class LineState(TurnLine):
         self.finish()
 
     def fail(self, error: BaseException) -> None:
-        """End the line with an error of the engine."""
         self.stop_text()
         self.waiting.fail(Outcome(error=error))
 

@@ -1,4 +1,4 @@
-"""Where lines wait, for a row or for their readers, and what the running batch does."""
+"""Queue lines for rows, park started lines, and report what the batch does."""
 
 from __future__ import annotations
 
@@ -20,69 +20,52 @@ from .turns import Group, Turns
 
 
 class Busy(Exception):
-    """As many lines wait as may wait: try again later."""
+    """The queue is full: try again later."""
 
     @classmethod
     def of(cls, most: int) -> Busy:
-        """Return the error of lines where no more than ``most`` may wait."""
         return cls(f"{most} lines wait already: try again later")
 
 
 class BatchClosed(Exception):
-    """The batch speaks no more lines."""
+    """The batch is closed."""
 
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """What a batch does now.
-
-    Args:
-        rows: how many lines it speaks at a time.
-        speaking: how many it speaks now.
-        waiting: how many wait for a row, and could be spoken.
-        parked: how many have begun and have no row: for a slow reader, for more text, or for a turn of their group.
-        silent: how many have not begun, because nothing of their text can be spoken yet.
-        frames: of all lines, since it was created.
-        frame_s: seconds per frame, 0 if not known.
-    """
+    """What a batch does now."""
 
     rows: int
     speaking: int
-    waiting: int
-    frames: int
-    frame_s: float
-    parked: int = 0
-    silent: int = 0
+    waiting: int  # could be spoken, but have no row
+    frames: int  # of all lines, since the batch was created
+    frame_s: float  # seconds per frame, 0 if unknown
+    parked: int = 0  # started, without a row: for a slow reader, text, or a turn of their group
+    silent: int = 0  # not begun: none of their text can be spoken yet
 
 
 class Parked(Protocol):
-    """A line that has begun and waits between two pieces, without a row and a state in the codec."""
+    """A started line that waits between two pieces, without a row or a codec state."""
 
     @property
     def is_made(self) -> bool:
-        """Whether all of its codes are there, so that a batch of any group can make its samples."""
+        """Whether all codes are decoded, so that a batch of any group can make its samples."""
 
     @property
     def lacks_text(self) -> bool:
-        """Whether it has nothing to speak before more of its text comes."""
+        """Whether it has nothing to speak before more text comes."""
 
     def abandon(self) -> None:
-        """The reader has left."""
+        """Note that the reader has left."""
 
 
 def group_of(options: GenerateOptions) -> Group:
-    """Return the group of a line: what a captured frame is made for."""
+    """Return the group of a line: the settings that a captured frame is made for."""
     return (options.seq_groups, options.tail)
 
 
 class Waiting:
-    """A speech that waits for a row.
-
-    Args:
-        speech: it.
-        group: see ``group_of``; with a mark of its own, the line is spoken alone.
-        rate: of its sound, in Hz.
-    """
+    """A line without a row; with a mark of its own in ``group``, it is spoken alone. ``rate`` is in Hz."""
 
     def __init__(self, speech: Speech, group: Group, rate: int):
         self.speech, self.group, self._rate = speech, group, rate
@@ -91,11 +74,7 @@ class Waiting:
         self.line: Parked | None = None  # once it has begun
 
     def start(self) -> None:
-        """Begin to read a text that comes in parts; nothing else of the line waits for it.
-
-        Raises:
-            RuntimeError: if no thread can be started; the line is ended.
-        """
+        """Begin to read a text that comes in parts. Raises RuntimeError, and ends the line, if no thread can start."""
         if self.reader is None:
             return
         try:
@@ -107,29 +86,25 @@ class Waiting:
             ) from error
 
     def close(self) -> None:
-        """Read no more text."""
         if self.reader is not None:
             self.reader.close()
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can be spoken, or spoken on: there is text, and its reader wants more."""
+        """Whether it can be spoken or resumed: there is text, and its reader wants more."""
         if self.line is not None:
             return not (self.speech.is_full or self.line.lacks_text)
         return self.reader is None or self.reader.has_news
 
     @property
     def is_live(self) -> bool:
-        """See ``Speech``."""
         return self.speech.is_live
 
     @property
     def is_made(self) -> bool:
-        """Whether only samples of it are missing."""
         return self.line is not None and self.line.is_made
 
     def leave(self) -> None:
-        """End a line that has no row, because its reader has left."""
         if self.line is not None:
             self.line.abandon()
             return
@@ -139,22 +114,19 @@ class Waiting:
         self.fail(Outcome(report, Spoken(NO_SAMPLES, self._rate, report)))
 
     def fail(self, outcome: Outcome) -> None:
-        """End a line that has no row."""
         self.speech.finish(outcome)
         self.close()
 
 
 class Queue:
-    """A queue of lines, by their orders; first come first served within a group. Any thread puts; one thread takes.
+    """Lines by their ``order``, first come first served within a group. Any thread puts; one thread takes.
 
-    Args:
-        rows: of the running batch.
-        waiting: how many lines may wait; as many more may have nothing to speak yet, and as many more than rows may
-            have begun: for slow readers, or without text.
+    ``waiting`` limits the queued lines, again the lines without text, and again the started lines beyond
+    ``rows``.
     """
 
     def __init__(self, rows: int, waiting: int):
-        self.bell = Bell()  # set whenever there is something to look at
+        self.bell = Bell()  # set at every change
         self.between = Between(self.bell)  # what needs the model and is no line
         self.counts = Counts()
         self._rows, self._most = rows, waiting
@@ -166,12 +138,7 @@ class Queue:
         self.has_model = False  # whether the thread that takes lines holds the model
 
     def put(self, *lines: Waiting) -> None:
-        """Queue lines, all or none; those that get rows begin together.
-
-        Raises:
-            Busy: if too many wait.
-            BatchClosed: if the batch is closed.
-        """
+        """Queue lines, all or none, to begin together. Raises Busy if too many are queued, BatchClosed if closed."""
         with self._settled():
             self._check_room(lines)
             for one in lines:
@@ -179,7 +146,6 @@ class Queue:
         self.bell.set()
 
     def _check_room(self, lines: Sequence[Waiting]) -> None:
-        """Raise what ``put`` raises: each line counts for those after it."""
         if lines and self._closed:
             raise BatchClosed("the batch is closed: create another")
         ready = sum(other.is_ready for other in self._waiting)
@@ -191,7 +157,7 @@ class Queue:
 
     @property
     def _without_row(self) -> int:
-        """Lines that the batch has taken, at least, and that wait for a row: those that nobody hears."""
+        """Admitted lines without a row, at least."""
         return max(0, self.counts.speaking - self._rows)
 
     def put_back(self, one: Waiting) -> None:
@@ -201,7 +167,6 @@ class Queue:
 
     @property
     def has_live(self) -> bool:
-        """Whether a line waits whose sound is read while it is made."""
         with self._lock:
             return any(one.is_live for one in self._waiting)
 
@@ -213,17 +178,16 @@ class Queue:
             return next((one for one in ready if one.group == group), None)
 
     def of_group(self, group: Group) -> list[Waiting]:
-        """Return the lines of a group that wait."""
         with self._lock:
             return [one for one in (*self._parked, *self._waiting) if one.group == group]
 
     @property
     def _has_room(self) -> bool:
-        """Whether another line may begin. One that has begun needs no room to go on, so no reader waits for ever."""
+        """Whether another line may begin. A started line needs no room to go on, so no reader waits for ever."""
         return self.counts.speaking + len(self._parked) < self._rows + self._most
 
     def park(self, one: Waiting, line: Parked) -> None:
-        """Keep a line until its reader wants more; then it is next, before those that have not begun."""
+        """Keep a line until its reader wants more; then it comes before lines that have not begun."""
         with self._lock:
             one.line = line
             self._parked.append(one)
@@ -238,7 +202,7 @@ class Queue:
         return ready
 
     def _offered(self, group: Group) -> Waiting | None:
-        """The next line of this group, or one of another that needs the codec only; none once the turn is over."""
+        """The next line of this group, or of another that needs only the codec; None once the turn is over."""
         ready = self._look()
         if self._closed or self._turns.is_over:
             return None
@@ -250,7 +214,7 @@ class Queue:
             return self._offered(group) is not None
 
     def take(self, group: Group) -> Waiting | None:
-        """Remove the next line for a batch of this group and return it."""
+        """Remove and return the next line for a batch of this group."""
         with self._settled():
             if (one := self._offered(group)) is not None:
                 self._remove(one)
@@ -261,7 +225,6 @@ class Queue:
         place.remove(one)
 
     def drop(self, one: Waiting, error: BaseException) -> None:
-        """End a line that is still here with an error."""
         with self._lock:
             if one not in self._waiting and one not in self._parked:
                 return
@@ -271,18 +234,16 @@ class Queue:
     # Turns of groups
 
     def begin(self, group: Group) -> None:
-        """A batch of this group begins."""
         with self._lock:
             self._turns.begin(group)
 
     def end(self) -> None:
-        """The batch has ended."""
         with self._lock:
             self._turns.end()
         self.counts.speaking = 0
 
     def continues(self, group: Group) -> bool:
-        """Return whether a batch of this group that has no line waits for one: no other group does."""
+        """Return whether an empty batch of this group waits for another line: no other group has any."""
         with self._settled():
             return not self._closed and all(one.group == group for one in self._look())
 
@@ -294,18 +255,17 @@ class Queue:
 
     @property
     def turn_left_s(self) -> float | None:
-        """Seconds until the batch is to be left to another group, None while none waits."""
+        """Seconds until the batch must be left to another group; None while none waits."""
         with self._settled():
             self._look()
             return self._turns.left_s
 
     def leave(self) -> None:
-        """Have the thread that takes lines call ``close``. Takes no lock: the garbage collector calls it, wherever."""
+        """Make the batch thread call ``close``. Takes no lock: the garbage collector may call it anywhere."""
         self._closed = True
         self.bell.set()
 
     def close(self) -> None:
-        """Take no more lines; those that wait are ended."""
         with self._lock:
             self._closed = True
             ended = [*self._parked, *self._waiting]
@@ -317,11 +277,10 @@ class Queue:
 
     @property
     def is_closed(self) -> bool:
-        """Whether ``close`` or ``leave`` was called."""
         return self._closed
 
     def _settled(self) -> AbstractContextManager[bool]:
-        """End the lines whose readers have left, without the lock, as they tell others; return the lock, to be held."""
+        """End the lines whose readers have left, without the lock, as this calls back; return the lock, to be held."""
         with self._lock:
             left = [one for one in (*self._waiting, *self._parked) if one.speech.is_cancelled]
             for one in left:
@@ -342,13 +301,12 @@ class Queue:
 
 @dataclass
 class Counts:
-    """What the running batch reports: lines that it speaks, frames of all lines, seconds of a frame."""
+    """What the running batch reports; ``frame_s`` is seconds per frame."""
 
     speaking: int = 0
     frames: int = 0
     frame_s: float = 0.0
 
     def add_frames(self, frames: int, frame_s: float) -> None:
-        """Note that frames were made, and what one takes."""
         self.frames += frames
         self.frame_s = frame_s

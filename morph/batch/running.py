@@ -1,4 +1,4 @@
-"""A running batch that lines join and leave between frames, as long as they are of one group."""
+"""The running batch: lines of one group join and leave it between frames."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .line_state import LineState, Shared
 from .queue import BatchClosed, Queue, Waiting
 from .speech import Outcome
 
-# A batch without lines holds the model so long, because the next line would have to start another one.
+# An empty batch holds the model so long, because the next line would have to start another one.
 LINGER_S = 0.5
-LOOK_S = 0.5  # between two looks at rows that stand still while others wait for one
-NEWCOMERS = 8  # lines that join a running batch in one frame: their prompts are run together
-COMPLETE_BESIDE = 4  # pieces whose samples are made complete at a time, where other lines are heard
-# So long pieces are gathered for one call of the codec: where lines come one by one, and somebody waits for each; and
-# of a list, while rows are free: its last lines end soon after each other.
+LOOK_S = 0.5  # between two checks of stalled rows while lines are queued
+NEWCOMERS = 8  # lines that join a running batch in one frame; they share one prefill
+COMPLETE_BESIDE = 4  # offline pieces decoded together while other lines stream
+# How long pieces are gathered for one codec call: for lines that come one by one, each awaited; and for a list, while
+# rows are free: its last lines end soon after each other.
 GATHER_S, GATHER_LIST_S = 0.05, 0.5
 
 
@@ -37,11 +37,8 @@ GATHER_S, GATHER_LIST_S = 0.05, 0.5
 class Settings:
     """How a batch runs.
 
-    Args:
-        rows: how many lines at a time.
-        linger_s: how long it waits for another line when it has none, holding the model. None: not at all, and it has
-            no more rows than the lines need that are there when it begins; others wait for one of these.
-        ahead: what is done before the first line.
+    ``linger_s``: how long an empty batch waits for another line, holding the model. None: it does not wait,
+    and has no more rows than its first lines need; later ones wait for one of these.
     """
 
     rows: int
@@ -49,7 +46,6 @@ class Settings:
     ahead: Ahead = NOTHING_AHEAD
 
     def fit(self, model: Model, lines: Sequence[Waiting]) -> Settings:
-        """Return the settings of a batch that begins with these lines."""
         if self.linger_s is not None:
             return self
         return replace(self, rows=max(1, min(self.rows, needed_rows(model, lines))))
@@ -57,8 +53,6 @@ class Settings:
 
 @dataclass(order=True)
 class _Ready:
-    """A piece that waits for a row, at its place."""
-
     key: tuple[int, ...]
     line: LineState = field(compare=False)
     piece: Piece = field(compare=False)
@@ -66,13 +60,9 @@ class _Ready:
 
 
 class Running:
-    """Decodes the lines of one group, until none is left or it is the turn of another group. It is a ``LineSource``.
+    """Decodes the lines of one group, until none is left or another group has its turn; a ``LineSource``.
 
-    Args:
-        synthesizer: the checkpoint and its engine, held by the caller (``Synthesizer.session``).
-        queue: where lines come from.
-        first: the first line to speak; its options are those of the batch.
-        settings: how it runs.
+    The caller holds the synthesizer (``Synthesizer.session``). ``first`` decides the group and its options.
     """
 
     collected = False
@@ -89,15 +79,11 @@ class Running:
         self._ready: list[_Ready] = []
         self._count = self._wave = 0
         self._is_idle = False
-        # See ``LineSource``: where nobody listens, all lines are there from the beginning.
+        # See ``LineSource``: if nothing streams, all lines are there from the beginning.
         self.late = first.is_live
 
     def run(self) -> None:
-        """Decode until the end.
-
-        Raises:
-            Exception: of the engine; ``lines`` are those that were spoken.
-        """
+        """Decode until the end. If the engine raises, ``lines`` are those that were being spoken."""
         engine, model = self._synthesizer.engine, self._synthesizer.model
         self._queue.begin(self._group)
         try:
@@ -113,13 +99,12 @@ class Running:
             self.follow()  # first: the engine makes room for the lines that are there
             engine.decode(model, self, self._options, self._on_frame, choice)
             self._turns.send(self._heard)
-            self._let_go(always=True)  # readers are not waited for: others need the model
+            self._let_go(always=True)  # without waiting for readers: others need the model
         finally:
             self._queue.end()
 
     @property
     def lines(self) -> Sequence[LineState]:
-        """The lines that it speaks."""
         return tuple(self._lines.values())
 
     def _check_open(self) -> None:
@@ -130,20 +115,17 @@ class Running:
 
     @property
     def ready(self) -> Sequence[LineRequest]:
-        """See ``LineSource``."""
         return [one.request for one in self._ready]
 
     @property
     def done(self) -> bool:
-        """See ``LineSource``."""
         return not (self._ready or any(line.wants_rows for line in self._lines.values()) or self._goes_on)
 
     def take(self) -> LineRequest:
-        """See ``LineSource``."""
         return self._ready.pop(0).request
 
     def follow(self) -> None:
-        """Follow what has happened since the last frame: readers that have left, text and lines that have come."""
+        """Apply what has happened since the last frame: readers that left, new text, new lines."""
         if self._queue.is_closed:
             for line in self._lines.values():
                 line.speech.finish(
@@ -165,10 +147,7 @@ class Running:
         self.late = bool(self._heard) or self._queue.has_live
 
     def _add(self, line: LineState, piece: Piece, request: LineRequest) -> None:
-        """Queue a piece for a row, by the order of its line. Of those that nobody hears yet the longest goes first.
-
-        That is among lines that came together: a long one that comes later does not pass a short one.
-        """
+        """Queue a piece for a row. Of offline pieces that came together, the longest goes first."""
         speech = line.speech
         if line.is_live and line.takes.number == 1:
             request = replace(request, on_launch=partial(self._turns.begin_ahead, line, piece))
@@ -195,10 +174,7 @@ class Running:
         self._queue.counts.speaking = len(self._lines)
 
     def _make_complete(self) -> None:
-        """Make samples of complete pieces.
-
-        Where nobody listens, lines get the free rows and frames go on meanwhile: the device waits for nothing.
-        """
+        """Decode offline pieces. If no line streams, frames go on meanwhile: the device waits for nothing."""
         whole = self._shared.whole
         whole.collect()
         if most := self._complete_now:
@@ -206,12 +182,9 @@ class Running:
 
     @property
     def _complete_now(self) -> int:
-        """How many pieces are to be made complete before the next frame: many together, where nobody hears others.
-
-        Where somebody does, only as many as are made before a reader would run dry.
-        """
+        """How many offline pieces to decode next: many together, or what takes no longer than readers can wait."""
         whole = self._shared.whole
-        if not whole.count or whole.is_making:  # a reader would wait for all that are being made
+        if not whole.count or whole.is_making:  # a reader would wait for all in flight
             return 0
         if heard := [line for line in self._heard if not line.is_starved]:
             empty_at = min(math.inf if line.ended else line.chunks.empty_at for line in heard)
@@ -228,9 +201,9 @@ class Running:
             self._note_lines()
 
     def _let_go(self, always: bool = False) -> list[LineState]:
-        """Release the lines that have ended, and park those that need no row; return those that may still ask for one.
+        """Release ended lines and park those that need no row; return the idle lines that may ask for one.
 
-        ``always``: park every line that has none, even if its reader wants more by now.
+        ``always``: even if its reader wants more by now.
         """
         is_over = self._queue.turn_left_s == 0.0
         if is_over:
@@ -240,13 +213,13 @@ class Running:
         return self._leave(idle) if parted else idle
 
     def _leave(self, lines: Sequence[LineState]) -> list[LineState]:
-        """Release those of these lines that have ended; return the others that are still spoken."""
         ended = [line for line in lines if line.number in self._lines and line.is_done]
         for line in ended:
             self._release(line)
         if ended:
             self._note_lines()
-        for line in ended:  # all are released first: a reader who has all of its line may look at the status
+        # All are released first: a reader whose line is complete may look at the status.
+        for line in ended:
             line.finish()
         return [line for line in lines if line.number in self._lines]
 
@@ -256,11 +229,10 @@ class Running:
         del self._lines[line.number]
 
     def _park(self, line: LineState, is_over: bool, always: bool) -> bool:
-        """Take a line out of the batch if it needs no row for now; return whether it was looked at.
+        """Take a line out of the batch if it needs no row for now; return whether it was checked.
 
-        Such a line has no row in the engine; between two pieces it has no state in the codec either, so the rest of its
-        piece is sent at once. What is kept for a slow reader is that, and the codes of its other pieces; a reader that
-        wants more gets all that is made.
+        A parked line has no state in the codec, so the rest of its piece is sent first. Only that and the
+        codes of its other pieces are kept for a slow reader.
         """
         if line.is_busy or not (always or self._needs_no_row(line, is_over)):
             return False
@@ -280,11 +252,10 @@ class Running:
             one.line.withdraw(one.piece)
 
     def _needs_no_row(self, line: LineState, is_over: bool) -> bool:
-        """Return whether a line waits: for text, for another turn of its group, or for a reader of what is decoded."""
         return (is_over or line.lacks_text) if line.wants_rows else line.speech.is_full
 
     def _admit(self) -> list[LineState]:
-        """Take waiting lines, which are returned; while others play only a few per frame: prompts take time."""
+        """Take queued lines and return them; only a few per frame while others stream, because prompts take time."""
         playing, opened = len(self._heard), list[LineState]()
         self._wave += 1
         most = min(self._settings.rows, playing + NEWCOMERS) if playing else self._settings.rows
@@ -306,7 +277,7 @@ class Running:
             return line
         try:
             line = LineState(self._count, one, self._shared)
-        except Exception as error:  # whatever it is, it is this line's, and its reader gets it
+        except Exception as error:  # of any kind: it is this line's, and its reader gets it
             one.fail(Outcome(error=error))
             return None
         line.wave = self._wave
@@ -319,7 +290,7 @@ class Running:
             line.stand(is_wanted)
 
     def meanwhile(self) -> None:
-        """See ``LineSource``: pass on what the codec has made before this frame, and make prompts that wait."""
+        """Deliver what the codec has decoded before this frame, and build queued prompts."""
         if len(self._lines) > FEW:
             self._turns.settle()
         for one in self._ready[:PROMPTS_PER_FRAME]:
@@ -327,14 +298,13 @@ class Running:
             one.request.prompt.make_text()
 
     def wait(self) -> None:
-        """See ``LineSource``: send what has been made, and wait for a reader, for text or for a line."""
         lines = len(self._lines)
         if self._shared.whole.advance():
             return
         self._turns.send(self._heard, hurry=True)
         self._let_go()
         self._speed.rest()
-        if len(self._lines) < lines:  # a row is free: look who waits
+        if len(self._lines) < lines:  # a row is free for a queued line
             return
         if not self._lines:
             self._queue.between.do()
@@ -343,7 +313,7 @@ class Running:
 
     @property
     def _patience_s(self) -> float | None:
-        """How long to wait until somebody rings the bell; None: for ever."""
+        """How long to wait for the event; None: for ever."""
         if not self._lines:
             return self._settings.linger_s or 0.0
         if any(line.is_starved for line in self._lines.values()) and self._queue.is_asked:
@@ -356,7 +326,6 @@ class Running:
         return len(self._lines) < self._settings.rows and self._queue.offers(self._group)
 
     def _on_frame(self, lines: int) -> None:
-        """Between two frames: note the time, and let the codec work."""
         self._speed.end_frame()
         self._queue.counts.add_frames(lines, self._speed.frame_s)
         heard = self._heard

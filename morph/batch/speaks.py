@@ -1,4 +1,4 @@
-"""What speaks lines, whichever it is: a device, several, or a server."""
+"""The protocol that every speech backend implements: one device, several devices, or a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Checks(Protocol):
 
 
 class Speaks(Checks, Protocol):
-    """Speaks lines. Any thread may call it."""
+    """A speech backend. Any thread may call it."""
 
     @property
     def name(self) -> str:
@@ -31,17 +31,13 @@ class Speaks(Checks, Protocol):
 
     @property
     def rate(self) -> int:
-        """Of the sound, in Hz."""
+        """The sample rate in Hz."""
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
-        """Return a hash of what decides the line's sound, 64 hexadecimal digits; None: it cannot be kept."""
+        """Return a hash of everything that decides the line's audio, 64 hexadecimal digits; None: not cacheable."""
 
     def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
-        """Queue a line; return what reads it. None: live, kept, in the order of the calls.
-
-        Raises:
-            ValueError: as ``check``.
-        """
+        """Queue a line; ValueError as ``check``. The default delivery streams and keeps it, in call order."""
 
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
@@ -49,17 +45,10 @@ class Speaks(Checks, Protocol):
         """Queue lines together, as ``speak``: those that get rows begin with the same frame."""
 
     def check_words(self) -> None:
-        """Raise ValueError if it says of no line when its words are heard."""
+        """Raise ValueError if it knows no word times."""
 
     def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
-        """Return when the words of a line are heard in its waveform, at any speed; () if it is not known.
-
-        Args:
-            spoken: a line of its own, also one that was kept.
-
-        Raises:
-            ValueError: as ``check_words``.
-        """
+        """Return a line's word times in its waveform at any speed, or () if unknown; ValueError as ``check_words``."""
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
         """Return a report of lines for people; ``elapsed_s`` is the wall-clock time of all."""

@@ -1,4 +1,4 @@
-"""Which group of lines has the running batch: groups take turns by time, so that none waits for ever."""
+"""Give the running batch to groups of lines in turn, by time, so that none waits for ever."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import TypeAlias
 Group: TypeAlias = tuple[object, ...]
 """What all lines of one running batch have in common."""
 
-TURN_S = 10.0  # lines of the running group pass those of another for so long
+TURN_S = 10.0  # how long lines of the running group pass those of another
 
 
 class Turns:
-    """The turns of groups. A turn ends TURN_S after it began, or later: after the first line of another group came.
+    """The turns of groups; the group that has waited longest is next. Not thread-safe.
 
-    The group that has waited longest is next. Not for two threads at once.
-
-    Args:
-        clock: returns the time in seconds.
+    A turn ends TURN_S after it began or after another group began to wait, whichever is later.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
@@ -28,12 +25,11 @@ class Turns:
         self._since: dict[Group, float] = {}  # when each of the other groups began to wait
 
     def begin(self, group: Group) -> None:
-        """A group has the batch now."""
         self._running, self._began = group, self._clock()
         self._since.pop(group, None)
 
     def end(self) -> None:
-        """No group has the batch: one that had it waits after those that wait already."""
+        """Note that no group has the batch: the last one queues behind those that wait."""
         self._running = None
 
     def note(self, groups: Iterable[Group]) -> None:
@@ -45,12 +41,12 @@ class Turns:
 
     @property
     def next(self) -> Group | None:
-        """The group that has waited longest, None if none waits."""
+        """The group that has waited longest, or None."""
         return min(self._since, key=lambda group: self._since[group], default=None)
 
     @property
     def left_s(self) -> float | None:
-        """Seconds that are left of the turn, None while no other group waits."""
+        """Seconds left of the turn; None while no other group waits."""
         if not self._since:
             return None
         began = max(self._began, min(self._since.values()))
@@ -58,5 +54,4 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether the batch is to be left to another group."""
         return self.left_s == 0.0

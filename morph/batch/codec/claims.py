@@ -1,7 +1,7 @@
-"""Whose chunks the codec decodes next, where many lines are spoken at once.
+"""Choose whose chunks the codec decodes next, when many lines share it.
 
-A step of the codec costs as much as its size, a power of two of lines, whether a line has 12 frames in it or one. So
-lines wait until their chunks are whole, unless their readers would run dry, and steps are filled.
+A codec step costs as much as its size, a power of two of lines, with 12 frames per line or one. So lines wait
+for full chunks, unless their readers would run dry, and steps are filled.
 """
 
 from __future__ import annotations
@@ -11,57 +11,38 @@ from dataclasses import dataclass
 
 from ...runtime.sizes import power_above, power_below
 
-FEWEST = 4  # of chunks that nobody waits for: fewer cost a step more than their share
-MOST = 16  # lines of a step that nobody waits for: a line that comes waits for it
+# Chunks without urgency in a step, at least: fewer cost more than their share.
+FEWEST = 4
+# Lines without urgency in a step, at most: a new line waits for the step.
+MOST = 16
 # Or an eighth of all lines, if that is more: each is then served within the twelve frames of its chunk.
 SHARE = 8
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What a line's next chunk must be, where many lines share the codec.
+    """Limits for a line's next chunk when many lines share the codec."""
 
-    Args:
-        first: frames of a line's first chunk.
-        least: frames of a chunk, at least: smaller ones would play no longer than they take, if all lines had them.
-        urgent_s: a reader with less sound than this must not wait longer.
-        dry_s: and one with less than this takes a chunk of any size.
-    """
-
-    first: int
-    least: int
-    urgent_s: float
-    dry_s: float
+    first: int  # frames of a line's first chunk
+    least: int  # fewest frames that play longer than they take, if all lines have such chunks
+    urgent_s: float  # a reader with less buffered audio must not wait longer
+    dry_s: float  # a reader with less gets a chunk of any size
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What of one line could be decoded now.
+    """The frames of one line that could be decoded now."""
 
-    Args:
-        line: its number.
-        frames: how many.
-        is_first: whether nothing of the line has been heard.
-        is_urgent: whether it must not wait: the player would run dry, or the line has finished decoding.
-        empty_at: when its reader has played everything; 0 if nothing has been made.
-        steps: of the codec, for these frames; see ``LineCodec.steps``.
-    """
-
-    line: int
+    line: int  # its number in the codec
     frames: int
-    is_first: bool = False
-    is_urgent: bool = False
-    empty_at: float = 0.0
-    steps: int = 1
+    is_first: bool = False  # nothing of the line has been delivered
+    is_urgent: bool = False  # its player would run dry, or the line has finished decoding
+    empty_at: float = 0.0  # when its reader has played everything; 0 before the first audio
+    steps: int = 1  # of the codec; see ``LineCodec.steps``
 
 
 def choose(claims: Sequence[Claim], lines: int) -> list[Claim]:
-    """Return the claims for the next step: all urgent ones, and others that fill it, the most pressing ones first.
-
-    Args:
-        claims: of lines that have been heard.
-        lines: that share the codec.
-    """
+    """Return the claims for the next step: all urgent ones, then the most pressing of those that have begun."""
     urgent = [claim for claim in claims if claim.is_urgent]
     if not urgent and len(claims) < FEWEST:
         return []

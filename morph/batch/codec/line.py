@@ -1,4 +1,4 @@
-"""A line whose chunks are made in turn with those of others."""
+"""A line as the codec scheduler sees it."""
 
 from __future__ import annotations
 
@@ -17,30 +17,25 @@ NEVER = 1 << 62  # a line that is in the codec is skipped until the codec wakes 
 
 
 class Rest:
-    """Until when a line is left alone between frames: to look at every line takes longer than all that is due.
+    """Until when a line is skipped: checking every line between frames takes longer than the work due.
 
-    No chunk of it is due before the turn ``until``, unless its player runs dry, ``empty_at``.
+    No chunk of it is due before turn ``until``, unless its player runs dry at ``empty_at``.
     """
 
     def __init__(self) -> None:
         self.until, self.empty_at = 0, 0.0
 
     def begin(self, until: int, empty_at: float) -> None:
-        """Leave the line alone."""
         self.until, self.empty_at = until, empty_at
 
     def end(self) -> None:
-        """Look at the line in the next turn."""
         self.until = 0
 
 
 class TurnLine(ABC):
-    """What ``CodecTurns`` knows of a line.
+    """A line in ``CodecTurns``; ``number`` names it in the codec.
 
-    Args:
-        number: names the line in the codec.
-        chunks: from its codes.
-        reference: int64 ``[R, groups]``, the codes of an ICL voice, or None.
+    ``reference``: int64 ``[R, groups]``, the codes of an ICL voice, or None.
     """
 
     def __init__(self, number: int, chunks: LineChunks, reference: torch.Tensor | None):
@@ -51,22 +46,22 @@ class TurnLine(ABC):
 
     @property
     def may_starve(self) -> bool:
-        """Whether it may run out of text later, which is not announced."""
+        """Whether it may run out of text later, without notice."""
         return False
 
     def rest(self, turn: int) -> None:
-        """Nothing of it is due in this turn, which the caller counts: it gets a frame per turn at most."""
+        """Skip the line until a chunk can be due: it gets at most one frame per turn."""
         if not self.may_starve and (missing := self.chunks.missing) is not None:
             self.rests.begin(turn + missing, self.chunks.empty_at)
 
     @property
     @abstractmethod
     def is_starved(self) -> bool:
-        """Whether the line waits for text: no frame of it comes soon."""
+        """Whether it waits for text: no frame of it comes soon."""
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is to be heard for the first time, soon."""
+        """Whether its first audio is due soon."""
         return not (self.chunks.has_begun or self.is_starved or self.ended)
 
     @property
@@ -80,19 +75,17 @@ class TurnLine(ABC):
 
     @abstractmethod
     def break_off(self, error: NotFinite) -> None:
-        """End the line here, with an error: its numbers or samples are not finite."""
+        """End the line with an error: its numbers or samples are not finite."""
 
     @abstractmethod
     def note_piece(self) -> None:
-        """A piece has been sent to its end."""
+        """Note that a piece has been delivered to its end."""
 
     @property
     def ended(self) -> bool:
-        """Whether everything of the line has been sent, or it was stopped."""
         return self.chunks.ended
 
     def claim(self, now: float, pace: Pace) -> Claim | None:
-        """Return what could be decoded now, None for nothing yet."""
         if self.in_codec or self.ended:
             return None
         if self.is_starved:
@@ -100,20 +93,20 @@ class TurnLine(ABC):
         return self.chunks.claim(now, pace, self.number)
 
     def claim_all(self, now: float, hurry: bool = False) -> Claim | None:
-        """Return what is due by the sizes asked for, None for nothing; ``hurry``: no other frames come soon."""
+        """Return what is due by the requested sizes, or None. ``hurry``: no other frames come soon."""
         if self.in_codec or self.ended:
             return None
         count = self.chunks.due(now, hurry or self.is_starved)
         return Claim(self.number, count, not self.chunks.has_begun, is_urgent=True) if count else None
 
     def take(self, frames: int) -> torch.Tensor:
-        """Return the codes ``[n, 16]`` of the next frames, for the codec: ``add`` is next."""
+        """Return the codes ``[n, 16]`` of the next frames, for the codec; ``add`` must follow."""
         self.in_codec = True
         self.rests.begin(NEVER, math.inf)
         return self.chunks.waiting(frames)
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
-        """Take the samples of codes that were taken; return whether the current piece has ended with them."""
+        """Deliver the samples of taken codes; return whether the current piece has ended with them."""
         self.leave_codec()
         if self.ended:  # meanwhile
             return False
@@ -125,7 +118,7 @@ class TurnLine(ABC):
         return True
 
     def leave_codec(self) -> None:
-        """The codec is done with what was taken."""
+        """Note that the codec is done with the taken codes."""
         self.in_codec = False
         self.rests.end()
 

@@ -1,4 +1,4 @@
-"""One line's way from codes to chunks: its pieces in order, the sizes of chunks, and the crossfades."""
+"""Turn one line's codes into chunks: pieces in order, chunk sizes, crossfades."""
 
 from __future__ import annotations
 
@@ -23,38 +23,25 @@ NO_CODES = torch.zeros(0, CODE_GROUPS, dtype=torch.int64)
 
 
 class PiecePlaces:
-    """Where the pieces of a line begin in its joined samples, as ``join`` places those that are not very short.
-
-    ``index`` is that of the current piece, ``start`` its first sample.
-
-    Args:
-        fade: samples of a crossfade.
-    """
+    """Where each piece that is not very short begins in the joined samples; ``fade`` is in samples."""
 
     def __init__(self, fade: int):
         self.index, self.start = -1, 0
         self._fade, self._length = fade, 0
 
     def begin(self, silence: int) -> None:
-        """Begin the next piece, after this many samples of silence."""
         fade = 0 if silence or self.index < 0 else min(self._fade, self._length // 2)
         self.start += self._length + silence - fade
         self.index, self._length = self.index + 1, 0
 
     def add(self, samples: int) -> None:
-        """Add samples to the current piece."""
         self._length += samples
 
 
 class LineChunks:
-    """The chunks of one line. Its pieces are added in order, also while earlier ones are heard.
+    """The chunks of one line. Pieces are added in order, also while earlier ones play.
 
-    Args:
-        sizes: of its chunks.
-        sample_rate: in Hz.
-        options: whether the ends are trimmed.
-        most: the line ends after this number of frames, of all pieces; None: never.
-        text_of: returns the text of a piece, by its index.
+    The line ends after ``most`` frames of all pieces. ``text_of`` returns a piece's text by its index.
     """
 
     def __init__(
@@ -75,12 +62,12 @@ class LineChunks:
         self.is_cut = False  # whether the line ended at its limit
         self._start = 0
         self._places = PiecePlaces(fade)
-        self._before: int | None = None  # samples of silence before the first piece, which are not trimmed
+        # Samples of silence before the first piece, which are not trimmed; 0 once they have been sent.
+        self._before: int | None = None
         self._after = 0  # and after the last
-        self._lead = 0  # those before the first, also when they have been sent
+        self._lead = 0  # like ``_before``, kept after sending
 
     def add_piece(self, piece: Making) -> None:
-        """Add the line's next piece."""
         if self.is_cut:
             return
         if self._before is None:
@@ -89,10 +76,7 @@ class LineChunks:
         self._pieces.append(piece)
 
     def complete(self, now: float, silence: int = 0) -> Chunk | None:
-        """No piece will be added; return the line's last chunk if all of them have ended.
-
-        ``silence``: samples of silence after the last piece.
-        """
+        """Note that no piece follows; return the line's last chunk if all have ended. ``silence``: samples after it."""
         if not self._left:
             return None
         self._complete, self._after = True, silence
@@ -100,7 +84,6 @@ class LineChunks:
         return self._chunk(NO_CODES, [samples], now) if self.ended else None
 
     def cancel(self) -> None:
-        """End the line with what was decoded of it."""
         for piece in self._pieces:
             piece.drop_waiting()
         self._pieces.clear()
@@ -108,22 +91,19 @@ class LineChunks:
 
     @property
     def piece(self) -> Making | None:
-        """The current piece; None when the line has ended, or its next piece has not come."""
+        """The current piece; None if the line has ended or its next piece has not come."""
         return self._pieces[0] if self._pieces else None
 
     @property
     def ended(self) -> bool:
-        """Whether all pieces have ended and no other will come."""
         return self._complete and not self._pieces
 
     @property
     def piece_is_done(self) -> bool:
-        """Whether the current piece has ended and all of it is decoded."""
         return self.piece is not None and self.piece.ended is not None and not self.piece.waiting
 
     @property
     def has_begun(self) -> bool:
-        """Whether the line's readers have sound."""
         return self._sizes.has_begun
 
     @property
@@ -133,24 +113,21 @@ class LineChunks:
 
     @property
     def waits_for_sound(self) -> bool:
-        """Whether the line has codes, and was never heard."""
         return not self.has_begun and self.piece is not None and self.piece.waiting > 0
 
     @property
     def next_size(self) -> int:
-        """The frames of the next chunk, if there is time for it."""
         return self._sizes.full
 
     @property
     def empty_at(self) -> float:
-        """When a reader has played all that was made; 0 if nothing was."""
         return self._sizes.empty_at
 
     @property
     def missing(self) -> int | None:
-        """The frames that the largest chunk still needs, before which nothing is due unless a reader runs dry.
+        """The frames that the largest chunk still lacks: nothing is due before, unless a reader runs dry.
 
-        None: more can be due at any time: nothing has been heard, or the current piece has ended or not come.
+        None if more may be due at any time: before the first audio, or if the piece has ended or not come.
         """
         piece = self.piece
         if piece is None or piece.ended is not None or not self.has_begun:
@@ -158,7 +135,7 @@ class LineChunks:
         return int(max(0, min(self._sizes.largest, self._left) - piece.waiting))
 
     def due(self, now: float, hurry: bool) -> int:
-        """Return how many of the current piece's waiting frames to decode now; ``hurry``: no others come soon."""
+        """Return how many waiting frames of the current piece to decode now. ``hurry``: no others come soon."""
         if (piece := self.piece) is None:
             return 0
         waiting = self._waiting(piece)
@@ -166,10 +143,7 @@ class LineChunks:
         return min(waiting, self._sizes.full) if hurry else self._sizes.due(waiting, now)
 
     def claim(self, now: float, pace: Pace, line: int) -> Claim | None:
-        """Return what of the current piece to decode where many lines are spoken at once, None for nothing yet.
-
-        ``line``: of the claim.
-        """
+        """Return what to decode of the current piece when many lines share the codec, or None. ``line``: its number."""
         if (piece := self.piece) is None or not (waiting := self._waiting(piece)):
             return None
         if piece.ended is not None or waiting == self._left:
@@ -189,7 +163,7 @@ class LineChunks:
         return piece.codes.part(piece.decoded, piece.decoded + count)
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
-        """Take the samples of codes that ``waiting`` returned; return the chunk for the readers."""
+        """Accept the samples of codes that ``waiting`` returned; return the chunk for the reader."""
         piece = self._pieces[0]
         if not piece.decoded:
             self._places.begin(piece.silence)
@@ -208,7 +182,7 @@ class LineChunks:
         return self._chunk(codes, parts, now, None if numbers is None else (begin, numbers))
 
     def _cut(self) -> list[np.ndarray]:
-        """End the line at its limit; return what was held back. No silence follows."""
+        """End the line at its limit; return the samples held back. No silence follows."""
         self._after = 0
         self.is_cut = bool(self._pieces) or not self._complete
         if self.piece is not None and self.piece.decoded:
@@ -219,7 +193,7 @@ class LineChunks:
         return parts
 
     def end_piece(self, now: float) -> Chunk | None:
-        """End a piece whose end was not known with its last frames; return a chunk if there is something to say."""
+        """End a piece whose end came after its last frames; return a chunk unless it would be empty."""
         piece = self._pieces.popleft()
         if not piece.decoded:
             self._places.begin(piece.silence)
@@ -237,7 +211,7 @@ class LineChunks:
         now: float,
         reported: tuple[int, np.ndarray] | None = None,
     ) -> Chunk:
-        """Return a chunk; ``reported``: the index of its first frame in the piece, and what is said of its frames."""
+        """Return a chunk; ``reported``: its first frame's index in the piece, and the numbers of its frames."""
         samples = self._finish(concatenate(parts))
         words = None if reported is None else self._words(*reported)
         chunk = Chunk(codes, samples, self._start, self.ended, words=words)
@@ -246,13 +220,11 @@ class LineChunks:
         return chunk
 
     def _words(self, frame: int, numbers: np.ndarray) -> ChunkTrace:
-        """Return which text token the frames of a chunk are on; its samples are joined and trimmed."""
         place, trimmed = self._places, 0 if self._trim is None else self._trim.start
         begin = self._lead + place.start - trimmed
         return ChunkTrace(numbers, place.index, frame, begin, self._text_of(place.index))
 
     def _finish(self, samples: np.ndarray) -> np.ndarray:
-        """Return joined samples as they are heard: without silence at the line's ends, and with its pauses there."""
         parts = [samples if self._trim is None else self._trim.add(samples)]
         if self._before:
             parts.insert(0, np.zeros(self._before, dtype=np.float32))

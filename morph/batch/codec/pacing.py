@@ -1,4 +1,4 @@
-"""When the next chunk of a line is decoded: by the sizes asked for, or earlier where its reader would run dry."""
+"""Decide when a line's next chunk is decoded: at the requested size, or earlier if its reader would run dry."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .claims import Pace
 
 SMOOTHING = 0.8  # share of what was measured before in the mean time of a frame
 MARGIN = 1.25  # of the time that the next frame and its codec are expected to take
-# Where many lines are spoken at once: what a chunk may have to wait for, in frames and in steps of all lines; and how
-# much of the time that their sound leaves to the codec, while the next frames are made, it may take.
+# With many lines: how long a chunk may have to wait, in frames and in steps of all lines; and the share of the spare
+# time (audio minus frame time) that the codec may use.
 FRAMES_BEHIND = 4
 STEPS_BEHIND = 2
 CODEC_SHARE = 0.5
@@ -20,11 +20,7 @@ LARGEST = 1 << 30  # frames: as many as a chunk may have
 
 
 class Speed:
-    """The measured speed of a stream: seconds per frame without the codec, and seconds of the codec.
-
-    Args:
-        frame_s: seconds of audio in a frame.
-    """
+    """The measured speed of a stream: seconds per frame without the codec, and seconds of the codec."""
 
     def __init__(self, frame_s: float):
         self.audio_s = frame_s
@@ -36,7 +32,6 @@ class Speed:
         self._excluded = 0.0  # seconds after it that the codec took
 
     def end_frame(self) -> None:
-        """Note that a frame of all lines has come."""
         now = time.perf_counter()
         if self._came is not None:
             self.add_frame(max(0.0, now - self._came - self._excluded))
@@ -44,31 +39,28 @@ class Speed:
         self._came, self._excluded = now, 0.0
 
     def exclude(self, seconds: float) -> None:
-        """Of the time since the last frame, so much was spent on the codec."""
+        """Do not count these seconds since the last frame: the codec used them."""
         self._excluded += seconds
 
     def rest(self) -> None:
-        """No frame is made for a while."""
         self._came = None
 
     def add_frame(self, seconds: float) -> None:
-        """Note what a frame of all lines took."""
         self.frame_s = _mean(self.frame_s, seconds)
 
     def add_codec(self, frames: int, seconds: float) -> None:
-        """Note what decoding the chunks of all lines took, of which the longest has this many frames."""
+        """Note the seconds of decoding the chunks of all lines, the longest of which has ``frames``."""
         self._codec = frames, seconds
 
     def add_step(self, size: int, seconds: float) -> None:
-        """Note what a step of the codec takes that has room for ``size`` lines."""
+        """Note the seconds of a codec step with room for ``size`` lines."""
         self._steps[size] = seconds
 
     def knows(self, size: int) -> bool:
-        """Whether a step with room for ``size`` lines has been measured."""
         return size in self._steps
 
     def step_s(self, lines: int) -> float:
-        """Return the seconds of a step of this many lines, at most: by the nearest size that was measured, or 0."""
+        """Return an upper bound for the seconds of a step of ``lines``, from the nearest measured size, or 0."""
         if not self._steps or not lines:
             return 0.0
         size = power_above(lines)
@@ -76,31 +68,31 @@ class Speed:
         return self._steps[near] * max(1.0, size / near)
 
     def pace(self, new: int, lines: int) -> Pace:
-        """Return what chunks must be, where ``lines`` share the codec and ``new`` ones of them wait for their first."""
+        """Return the limits for chunks when ``lines`` share the codec and ``new`` of them wait for their first."""
         behind, step_s = FRAMES_BEHIND * self.turn_s, self.step_s(lines)
         first = max(self._least_frames(new), math.ceil(behind / self.audio_s))
         return Pace(first, self._least_frames(lines), self.urgent_s(lines), behind + step_s)
 
     def urgent_s(self, lines: int) -> float:
-        """Return how much sound a reader must have that can wait, where ``lines`` share the codec."""
+        """Return the seconds of buffered audio with which a reader can wait, when ``lines`` share the codec."""
         return FRAMES_BEHIND * self.turn_s + STEPS_BEHIND * self.step_s(lines)
 
     def _least_frames(self, lines: int) -> int:
-        """Return the fewest frames that chunks of ``lines`` should have, if they are made together.
+        """Return the fewest frames that chunks of ``lines`` should have, if they are decoded together.
 
-        One, if that plays long enough; more, if the codec needs too much of that time: readers would run dry before it
-        is their turn again. If frames alone take longer than they play, the largest chunks cost least.
+        Chunks must play until the codec has served all other lines. If frames alone take longer than they
+        play, the largest chunks cost least.
         """
         spare = CODEC_SHARE * (self.audio_s - self.frame_s)
         return max(1, math.ceil(self.step_s(lines) / spare)) if spare > 0 else LARGEST
 
     def codec_s(self, frames: int) -> float:
-        """Return the seconds that the codec takes for a chunk, at most: a shorter chunk has the same fixed costs."""
+        """Return an upper bound for the seconds of a chunk: a shorter chunk has the same fixed costs."""
         measured, seconds = self._codec
         return seconds * max(1.0, frames / measured)
 
     def keeps_up(self, frames: int) -> bool:
-        """Return whether chunks of this many frames are made in less time than they play."""
+        """Return whether chunks of this many frames take less time than they play."""
         return self.frame_s + self.codec_s(frames) / frames < self.audio_s
 
 
@@ -109,15 +101,10 @@ def _mean(before: float, seconds: float) -> float:
 
 
 class ChunkSizes:
-    """The sizes of one line's chunks.
+    """The sizes of one line's chunks: ``sizes`` in frames, of which the last repeats.
 
-    A reader is assumed to play from the first chunk on. If waiting for the full size would leave it without sound,
-    although the device is fast enough, what has been made is decoded at once; chunks grow again as sound builds up.
-
-    Args:
-        sizes: frames of the first chunks; the last number repeats.
-        speed: as measured, shared by all lines.
-        held_s: see ``Delivery``.
+    A reader is assumed to play from the first chunk on. If it would run dry before the full size is there, although
+    the device is fast enough, waiting frames are decoded at once. Chunks grow again as audio builds up.
     """
 
     def __init__(self, sizes: Sequence[int], speed: Speed, held_s: float = 0.0):
@@ -133,19 +120,17 @@ class ChunkSizes:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a reader has sound."""
         return self._empty_at is not None
 
     @property
     def empty_at(self) -> float:
-        """When a reader has played all that was made; 0 if nothing was."""
+        """When a reader has played everything; 0 before the first audio."""
         return self._empty_at or 0.0
 
     def patient(self, waiting: int, now: float, pace: Pace) -> tuple[int, bool]:
-        """Return how many of the waiting frames could be decoded now, and whether it must be now.
+        """Return how many waiting frames could be decoded now, and whether they are urgent.
 
-        For many lines at once: after the first chunk only chunks of the largest size could be decoded, and smaller
-        ones that are urgent.
+        For many lines: after the first chunk, only chunks of the largest size, or urgent smaller ones.
         """
         if self._empty_at is None:
             first = max(self.full, min(pace.first, self.largest))
@@ -157,7 +142,7 @@ class ChunkSizes:
         return (min(waiting, self.largest) if waiting >= max(self._smallest, least) else 0), True
 
     def due(self, waiting: int, now: float) -> int:
-        """Return how many of the waiting frames to decode now, 0 to wait for more."""
+        """Return how many waiting frames to decode now, 0 to wait for more."""
         if waiting >= self.full:
             return self.full
         return waiting if waiting >= self._smallest and self._is_late(waiting, now) else 0
@@ -169,7 +154,7 @@ class ChunkSizes:
         return self._empty_at - now < MARGIN * wait
 
     def deliver(self, frames: int, seconds: float, now: float) -> None:
-        """Note a chunk of this many frames and seconds of audio that a reader can play from now on."""
+        """Note a chunk of ``seconds`` of audio that a reader can play from now on."""
         if frames >= self.full:
             self._step += 1
         if seconds:

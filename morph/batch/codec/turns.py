@@ -1,4 +1,4 @@
-"""Between the frames of lines that are spoken together: the codec is given what is due, and chunks are passed on."""
+"""Run codec steps between frames and deliver finished chunks."""
 
 from __future__ import annotations
 
@@ -20,17 +20,11 @@ from .claims import Claim, Pace, choose
 from .line import TurnLine
 from .pacing import Speed
 
-FEW = 4  # lines: their chunks have the sizes asked for, and do not wait for each other
+FEW = 4  # lines: up to so many, chunks have the requested sizes and do not wait for each other
 
 
 class CodecTurns:
-    """Has the codec decode the chunks of lines, which the caller numbers. Not for two threads at once.
-
-    Args:
-        open_codec: called before the first chunk.
-        module: of the codec, for the error about samples that are not finite.
-        speed: of the frames and the codec; measured here.
-    """
+    """Decodes the chunks of numbered lines; opens the codec before the first. Not thread-safe."""
 
     def __init__(self, open_codec: Callable[[], LineCodec], module: Computes, speed: Speed):
         self._open_codec, self._module, self._speed = open_codec, module, speed
@@ -42,21 +36,20 @@ class CodecTurns:
 
     @cached_property
     def codec(self) -> LineCodec:
-        """Opened while the device makes the first frame, which takes longer."""
+        """The codec, opened while the device makes the first frame, which takes longer."""
         return self._open_codec()
 
     def begin(self, line: TurnLine) -> None:
-        """Begin a line's piece in the codec when the piece has a row: a state takes a few MB."""
+        """Begin a line's piece in the codec, only once the piece has a row: a state takes a few MB."""
         if not line.begun:
             self.codec.begin(line.number, line.reference)
             line.begun = True
 
     def begin_ahead(self, line: TurnLine, piece: Piece, codes: torch.Tensor | None) -> None:
-        """Begin a piece of a line, and its first chunk after its first ``codes``, if these are one chunk.
+        """Begin a piece, and its first chunk if its first ``codes`` are one; see ``LineRequest.on_launch``.
 
-        A later piece is left alone while codes of the one before wait: the codec has one state for each line.
-
-        ``codes``: see ``LineRequest.on_launch``. They may come again: then what was begun with the others is dropped.
+        A later piece must wait while codes of the one before wait: the codec has one state per line. If the
+        codes come again, what was begun with the first ones is dropped.
         """
         if line.chunks.piece is not piece.making:
             return
@@ -81,15 +74,12 @@ class CodecTurns:
         line.begun = False
 
     def turn(self, lines: Collection[TurnLine], comes: bool = False) -> None:
-        """Between two frames: pass on what has been decoded, and have decoded what is due.
+        """Deliver what has been decoded and start decoding what is due; called between two frames.
 
-        Of a few lines that is everything, in the sizes asked for, and it is waited for; while one of them, or one that
-        comes, is still to be heard for the first time, it is only that and what cannot wait. Of more, lines that have
-        not been heard are a step of their own, before the others: it is short, and only it is waited for. Of many,
-        nothing is: the next frame is launched before (``settle`` is next). Of a voice's reference that is still to be
-        decoded, a part is.
-
-        ``comes``: whether another line gets a row before the next frame.
+        A few lines get everything that is due, and the call waits for it; while one of them awaits its first
+        audio, only that and urgent chunks. With more lines, first chunks form a short step of their own, and
+        only that is waited for. With many, nothing is: the next frame is launched first. ``comes``: another
+        line gets a row before the next frame.
         """
         self._count += 1
         self._turning = lines
@@ -111,7 +101,7 @@ class CodecTurns:
         while len(lines) <= FIRST_AT_ONCE and awaited in self._in_codec:
             self._pass_on()
 
-    # References of ICL voices: no line waits for more than a part of one that is not its own
+    # References of ICL voices: a line waits for at most a part of another line's reference.
 
     def _after_references(self, lines: Collection[TurnLine]) -> Collection[TurnLine]:
         """Decode a part of the first missing reference; return the lines that wait for none."""
@@ -123,7 +113,6 @@ class CodecTurns:
         return [line for line in lines if line not in waiting]
 
     def _waits_for_reference(self, line: TurnLine) -> bool:
-        """Whether its voice's reference must be decoded before its codes."""
         if line.reference is None or line.ended or line.chunks.piece is None:
             return False
         if line.chunks.piece.waiting:
@@ -142,17 +131,14 @@ class CodecTurns:
         return all(other is line or other.ended for other in self._turning)
 
     def _pressing(self, lines: Collection[TurnLine]) -> list[TurnLine]:
-        """Return the lines that were never heard, and those whose readers would soon have played everything."""
         dry = time.perf_counter() + self._speed.urgent_s(len(lines))
         return [line for line in lines if not line.chunks.has_begun or line.chunks.empty_at < dry]
 
     def _awake(self, lines: Collection[TurnLine], now: float) -> list[TurnLine]:
-        """Return the lines of which something may be due: those that do not rest, and those that soon run dry."""
         dry = now + self._speed.urgent_s(len(lines))
         return [line for line in lines if line.rests.until <= self._count or line.rests.empty_at < dry]
 
     def _claims(self, lines: Sequence[TurnLine], now: float, pace: Pace) -> list[Claim]:
-        """Return what could be decoded of these lines; those of which nothing could be rest."""
         claims = []
         for line in lines:
             if (claim := line.claim(now, pace)) is not None:
@@ -162,13 +148,7 @@ class CodecTurns:
         return claims
 
     def send(self, lines: Collection[TurnLine], hurry: bool = False, whole: bool = False) -> None:
-        """Decode and pass on the chunks that are due, and wait for them.
-
-        Args:
-            lines: all of them.
-            hurry: smaller chunks too: no other frames come soon.
-            whole: also where readers have enough for now.
-        """
+        """Decode and deliver the chunks that are due, and wait. ``whole``: also for readers that have enough."""
         sent = True
         while sent:
             wanted = [line for line in lines if whole or not line.is_full]
@@ -180,19 +160,18 @@ class CodecTurns:
             pass
 
     def finish_piece(self, line: TurnLine) -> None:
-        """Decode the rest of a line's current piece, whose codes are all there, whether or not its reader wants it."""
+        """Decode the rest of a line's current piece, whose codes are complete, even if its reader has enough."""
         self.settle()
         piece = line.chunks.piece
         while piece is not None and line.chunks.piece is piece and self._send_due([line], hurry=True):
             pass
 
     def settle(self) -> None:
-        """Wait for all that the codec was given, and pass it on."""
+        """Wait for everything in the codec, and deliver it."""
         while self._in_codec:
             self._pass_on()
 
     def _send_due(self, lines: Collection[TurnLine], hurry: bool) -> bool:
-        """Have one chunk of each line decoded that is due, and wait; return whether there was anything to send."""
         self.settle()
         now = time.perf_counter()
         claims = [claim for line in lines if (claim := line.claim_all(now, hurry)) is not None]
@@ -202,10 +181,7 @@ class CodecTurns:
         return self._end_pieces(lines, now) or bool(claims)
 
     def _launch_turn(self, lines: Sequence[TurnLine], claims: Sequence[Claim], count: int) -> _InCodec | None:
-        """Have the codec begin a step of lines that were never heard, which is returned, and one of others.
-
-        The smaller one goes first: its lines wait least. ``count``: lines that share the codec.
-        """
+        """Launch a step of first chunks, which is returned, and one of others; the smaller one first."""
         first = [claim for claim in claims if claim.is_first]
         rest = choose([self._priced(claim) for claim in claims if not claim.is_first], count)
         if len(first) <= len(rest):
@@ -251,7 +227,7 @@ class CodecTurns:
                 self.end(line)
 
     def _add(self, line: TurnLine, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
-        """Pass a chunk on; return whether its piece has ended with it, or its line with samples that are not finite."""
+        """Deliver a chunk; return whether its piece has ended, or its line because of samples that are not finite."""
         try:
             check_samples(wave, self._module)
         except NotFinite as error:
@@ -261,7 +237,6 @@ class CodecTurns:
         return line.add(codes, wave, now)
 
     def _end_pieces(self, lines: Collection[TurnLine], now: float) -> bool:
-        """End the pieces of which nothing is left to decode; return whether there were any."""
         ended = [line for line in lines if line.end_piece(now)]
         for line in ended:
             self.end(line)
@@ -270,8 +245,6 @@ class CodecTurns:
 
 @dataclass(frozen=True, eq=False)
 class _InCodec:
-    """A step that the codec was given: the lines, their codes by number, and the samples once they are there."""
-
     lines: Sequence[TurnLine]
     codes: dict[int, torch.Tensor]
     waves: WavesInFlight

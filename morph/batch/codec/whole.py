@@ -1,4 +1,4 @@
-"""The batch codec for pieces that nobody hears while they are made: complete, many in one row."""
+"""Run the batch codec on offline pieces, many in one row."""
 
 from __future__ import annotations
 
@@ -19,38 +19,34 @@ from ...waveform.in_flight import InFlight, take_all
 
 log = logging.getLogger(__name__)
 
-# A piece waits at most this many times as long as it takes to make, so that readers of other lines do not wait for it.
+# A piece waits at most this many times as long as it takes to decode: readers of other lines come first until then.
 PATIENCE = 5
-# So long pieces are judged between two frames, at least one of them: the device has some frames to make meanwhile.
+# Time for judging pieces between two frames, at least one piece: the device has frames to make meanwhile.
 PASS_ON_S = 0.001
-SMOOTHING = 0.8  # share of what was measured before in the mean time of a frame
+SMOOTHING = 0.8  # weight of earlier measurements in the mean frame time
 
 Begin = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None]], InFlight]
 
 
 class Wants(Protocol):
-    """A line that wants samples of a piece."""
+    """A line that wants the samples of a piece."""
 
     @property
     def reference(self) -> torch.Tensor | None:
         """The codes of its ICL voice, or None."""
 
     def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
-        """Take them."""
+        """Accept the samples."""
 
     def lose_samples(self, error: NotFinite) -> None:
-        """They are not finite."""
+        """Note that the samples are not finite."""
 
 
 _Wanted: TypeAlias = "tuple[Wants, Piece]"
 
 
 class WholeCodec:
-    """Collects pieces whose codes are all there, and makes their samples together.
-
-    Args:
-        begin: begins to make the samples of pieces from their codes and references.
-    """
+    """Collects fully coded pieces and decodes them together."""
 
     def __init__(self, begin: Begin):
         self._begin = begin
@@ -60,23 +56,20 @@ class WholeCodec:
         self._frame_s = 0.0  # measured
 
     def add(self, line: Wants, piece: Piece) -> None:
-        """Collect a piece."""
         if not self._pieces:
             self._since = time.perf_counter()
         self._pieces.append((line, piece))
 
     @property
     def count(self) -> int:
-        """How many pieces wait."""
         return len(self._pieces)
 
     @property
     def waited_s(self) -> float:
-        """Seconds that the first piece has waited; 0 if there is none."""
         return time.perf_counter() - self._since if self._pieces else 0.0
 
     def fit(self, seconds: float) -> int:
-        """Return how many of the pieces are likely to take less time than this; one that has waited long takes any."""
+        """Return how many pieces are likely to take less time than this; a piece that has waited long fits always."""
         takes, count = 0.0, 0
         for line, piece in self._pieces:
             takes += _frames(line, piece) * self._frame_s
@@ -87,11 +80,10 @@ class WholeCodec:
 
     @property
     def is_making(self) -> bool:
-        """Whether samples are being made, or have not been passed on."""
         return self._making is not None
 
     def run(self, most: int | None = None) -> None:
-        """Make the samples of the pieces, of at most ``most``, and pass them on; none are being made."""
+        """Decode at most ``most`` pieces and pass them on; none may be in flight."""
         frames = sum(_frames(*one) for one in self._pieces[:most])
         began = time.perf_counter()
         self.start(most)
@@ -100,7 +92,7 @@ class WholeCodec:
         self._measure(frames, time.perf_counter() - began)
 
     def start(self, most: int | None = None) -> None:
-        """Begin to make the samples of the pieces, of at most ``most``; none are being made."""
+        """Begin to decode at most ``most`` pieces; none may be in flight."""
         count = len(self._pieces) if most is None else most
         pieces, self._pieces = self._pieces[:count], self._pieces[count:]
         if not pieces:
@@ -114,14 +106,11 @@ class WholeCodec:
         return self._begin(codes, [line.reference for line, _ in pieces])
 
     def collect(self) -> None:
-        """Pass on some of the samples that the device has made; wait for none."""
+        """Pass on some finished samples, without waiting."""
         self._pass_on(wait=False)
 
     def advance(self) -> bool:
-        """Wait for the next samples, of what was begun or is begun now; return whether there were any to wait for.
-
-        A row of the codec has those of some pieces: their lines can end before others' samples are there.
-        """
+        """Wait for the next samples, starting if nothing is in flight; return whether there were any."""
         wanted = self.is_making or bool(self._pieces)
         if not self.is_making:
             self.start()
@@ -129,7 +118,7 @@ class WholeCodec:
         return wanted
 
     def _pass_on(self, wait: bool) -> None:
-        """Pass on samples as far as they are there. ``wait``: for the next ones; otherwise for PASS_ON_S."""
+        """Pass on finished samples. ``wait``: for the next ones; otherwise for at most PASS_ON_S."""
         making, self._making = self._making, None
         if making is None:
             return
@@ -159,18 +148,16 @@ class WholeCodec:
 
 
 class _Making:
-    """Pieces whose samples the device makes; ``left`` are those whose samples have not been passed on."""
+    """Pieces that the device decodes; ``left`` are those not passed on yet."""
 
     def __init__(self, pieces: Sequence[_Wanted], in_flight: InFlight):
         self.left = dict(enumerate(pieces))
         self._in_flight, self._made = in_flight, deque[tuple[int, np.ndarray]]()
 
     def take(self, wait: bool) -> None:
-        """Take over what the device has made; ``wait`` for the next of it."""
         self._made.extend(self._in_flight.take(wait).items())
 
     def pass_on(self) -> bool:
-        """Pass on the samples of a piece; return whether there were any."""
         if not self._made:
             return False
         index, wave = self._made.popleft()
