@@ -1,22 +1,18 @@
-"""Fused Triton kernels for the frame of the graph engine: a ``decode_frame`` in place of ``frame/step.py``'s.
+"""Fused Triton kernels for a frame: ``decode_frame`` in place of ``frame/step.py``'s.
 
-Nothing here imports Triton until ``available`` has said that it can be used.
-
-What was counted before the design was chosen (0.6B, bf16, one line; an H200 copies 4.3 TB/s, its data sheet says 4.8):
+Nothing here imports Triton before ``available`` returns None. Counted before the design was chosen (0.6B, bf16, one
+line; an H200 copies 4.3 TB/s, its data sheet says 4.8):
 
     kernel, per layer          weights  read in  programs
     RMSNorm + qkv               8.4 MB   2.0 us       256
     attention + o-proj          4.2 MB   1.0 us       128   (the talker: attention alone before it, 128)
     RMSNorm + gate_up + SwiGLU 12.6 MB   2.9 us       192
     down + residual             6.3 MB   1.5 us       256
-    a layer                    31.5 MB   7.3 us
 
-103 layers per frame take 0.75 ms to read, but each kernel in a chain of dependent kernels costs 2 to 3 us however
-small it is, more than its bytes. Hence few kernels (4 per layer of the predictor, 5 of the talker). Each has its
-weights in registers before it waits for its input, and little work after that: few instructions (each takes a warp
-about two cycles), few loads that depend on each other, and barriers only where threads must share data.
-
-``python -m lab.benchmarks.kernels`` measures what they cost; ``docs/kernels.md`` has the figures.
+A frame's 103 layers take 0.75 ms to read, but each kernel of a dependent chain costs 2 to 3 us however small it is.
+Hence few kernels (4 per layer of the predictor, 5 of the talker), with their weights in registers before they wait
+for their input, and little work after: a warp takes about two cycles per instruction. ``docs/kernels.md`` has the
+figures.
 """
 
 from __future__ import annotations
@@ -85,14 +81,12 @@ def unsupported(weights: Weights) -> str | None:
 
 
 def compile_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: int) -> None:
-    """Compile all kernels that a frame launches, in parallel, without decoding the frame."""
     from .frame import decode_frame
 
     _compile(weights, lambda plan: decode_frame(weights, buffers, seq_groups, window, plan))
 
 
 def compile_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch) -> None:
-    """As ``compile_frame``, for the pass over a single line's short prompt."""
     from .frame import run_prompt
 
     _compile(weights, lambda plan: run_prompt(weights, buffers, arrivals, plan))
@@ -108,10 +102,10 @@ def _compile(weights: Weights, run_pass: Callable[[Plan], None]) -> None:
 
 @dataclass(frozen=True)
 class Passes:
-    """The functions of a frame, and the operations of a prefill, in kernels or in torch operations.
+    """The functions of a frame and the operations of a prefill, as kernels or torch operations.
 
-    ``decode`` makes a whole frame, ``predict`` and ``advance`` its two parts. ``prompt`` runs a single line's short
-    prompt (``SHORT_PROMPTS``) in fewer launches than ``ops`` and ``start``; None where it cannot.
+    ``predict`` and ``advance`` are the two parts of ``decode``. ``prompt`` runs a single line's short prompt
+    (``SHORT_PROMPTS``) in fewer launches than ``ops`` and ``start``; None if it cannot.
     """
 
     decode: DecodeFrame
@@ -124,7 +118,6 @@ class Passes:
 
 
 def torch_passes() -> Passes:
-    """Return those in torch operations."""
     from ..frame import step
 
     return Passes(
@@ -133,7 +126,7 @@ def torch_passes() -> Passes:
 
 
 def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
-    """Return the passes in kernels and None, or in torch operations and why."""
+    """Return the kernels and None, or the torch operations and the reason."""
     reason = available(weights.first_head.device) or unsupported(weights)
     if reason is not None:
         return torch_passes(), reason

@@ -1,8 +1,7 @@
-"""Which text token each line is on: one query head's attention to the text, as ``model.alignment`` computes it.
+"""Find the text token each line is on, from one query head's attention (``model.alignment``).
 
-One small program per line, after the attention of that layer, which has written the newest key. The keys of older
-positions are loaded before the wait. It is a launch of its own, because attention combines its softmaxes in several
-ways, and none of them keeps the weights of single positions.
+One small program per line, launched after that layer's attention, which has written the newest key. It is a launch of
+its own because attention combines softmaxes in several ways, none of which keeps single weights.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -26,7 +25,7 @@ FAR = tl.constexpr(2**31 - 1)  # beyond all positions
 
 
 def ask_head(plan: Plan, inputs: AttentionInputs) -> None:
-    """Answer what ``span.watch`` asks, if this layer is the head's: after the layer's attention, by its inputs."""
+    """Launch ``find_token`` for ``span.watch`` if this layer is the head's; call it after the layer's attention."""
     span, stack, watch = inputs.span, inputs.stack, inputs.span.watch
     if watch is None or watch.head.layer != inputs.index:
         return
@@ -46,22 +45,16 @@ def ask_head(plan: Plan, inputs: AttentionInputs) -> None:
 
 @triton.jit
 def load_keys(cache_keys, slots, end, D: tl.constexpr):
-    """Load keys at cache positions ``slots``, ``[BLOCK, D]``; zeros from ``end`` on."""
     pointers = slots[:, None] * D + tl.arange(0, D)[None, :]
     return tl.load(cache_keys + pointers, mask=(slots < end)[:, None], other=0.0)
 
 
 @triton.jit
 def add_keys(query, keys, slots, newest, first, after, best, total, mass, highest, place):
-    """Add positions to a running softmax, and to the text's share of it.
+    """Add keys ``[BLOCK, D]`` at positions ``slots`` to a running softmax, and to the text's share of it.
 
-    Args:
-        query: float32 ``[1, D]``, scaled for powers of two.
-        keys: those of positions ``slots``, ``[BLOCK, D]``.
-        newest, first, after: the last position that is seen, the text's first, and the one after its last.
-        best, total: the largest score and the sum of weights so far.
-        mass: the sum of the text's weights.
-        highest, place: the largest score of a text token, and its position.
+    ``query`` is float32 ``[1, D]``, scaled for powers of two. Positions beyond ``newest`` are masked; the text is at
+    ``first .. after - 1`` with weights that sum to ``mass``, the highest score ``highest`` at ``place``.
     """
     scores = tl.sum(query * keys.to(tl.float32), axis=1)
     scores = tl.where(slots <= newest, scores, float("-inf"))
@@ -84,18 +77,15 @@ def find_token(
     before, before_stride, head,
     QKV: tl.constexpr, D: tl.constexpr, T: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Say which text token a query head is on, from each line's newest position; program ``(line)``.
+    """Write the text token a query head is on, from each line's newest position; program ``(line)``.
 
     Args:
-        qkv: ``[B T, QKV]``, of T new positions per line, the first heads are the queries. With T above 1 they are those
-            of positions 0 .. T - 1.
-        gain: the weight of the queries' norm, ``[D]``.
-        cos, sin: float32 ``[positions, D]``.
-        cache_keys: those of the head, ``[B, >= window, D]`` with ``line_stride``.
-        positions: int64 ``[B]``, the position of each line that is asked, never beyond ``window - 1``.
-        spans, out, before: see ``model.alignment.Watch``; rows with the strides given.
-        head: of the queries.
-        EARLY: the keys of older positions were written before this graph began, so they can be read before the wait.
+        qkv: ``[B T, QKV]`` for T new positions per line, query heads first; with T above 1, of positions 0 .. T - 1.
+        gain: the query norm's weight ``[D]``; cos, sin: float32 ``[positions, D]``.
+        cache_keys: the head's ``[B, >= window, D]``.
+        positions: int64 ``[B]``, at most ``window - 1``.
+        spans, out, before: see ``model.alignment.Watch``.
+        EARLY: older keys were written before this graph began, so they are loaded before the wait.
     """
     launch_dependents(PDL)
     line = tl.program_id(0)

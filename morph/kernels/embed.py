@@ -1,4 +1,4 @@
-"""Where the residual stream starts: rows of a table for the predictor, the frame's 16 embeddings for the talker."""
+"""Start the residual stream: rows of a table for the predictor, a frame's 16 embeddings for the talker."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor, eps: float) -> Resid
 
 
 def embed_block(residual: Residual) -> int:
-    """Return the columns per program that starts ``residual``: whole rows where it leaves them after the norm."""
+    """Return the columns per program that starts ``residual``: whole rows if it leaves them after the norm."""
     whole = residual.scaled is not None and residual.squares is None
     return triton.next_power_of_2(residual.values.shape[1]) if whole else EMBED_BLOCK
 
 
 @triton.jit
 def store_start(values, gains, eps, scaled, squares, row, first, H: tl.constexpr):
-    """Store columns ``first ..`` of one row of the residual stream ``[C]`` as the next product reads them.
+    """Store columns ``first ..`` of a row of the residual stream ``[C]`` as the next product reads them.
 
     Without ``squares`` it is the whole row, and ``scaled`` gets it after the norm; else as ``store_scaled``.
     """
@@ -62,10 +62,8 @@ def embed_frame(
     Args:
         line_tokens: int64 ``[B]``, group 0; report: int64 ``[B, WIDTH]``, the other groups in 1 .. CODES - 1.
         first_table: ``[V0, H]``; tables: ``[CODES - 1, V, H]``.
-        text: ``[B, text_length, H]``, one row per frame; after its end, the last row is used.
-        steps: int64 ``[B]``, each line's frame number.
-        out: float32 ``[B, H]``.
-        gain, eps, scaled, squares: as of ``store_start``; scaled may be None.
+        text: ``[B, text_length, H]``, one row per frame; the last row is repeated after its end.
+        steps: int64 ``[B]``, frame numbers; out: float32 ``[B, H]``; the rest as of ``store_start``.
     """
     launch_dependents(PDL)
     line = tl.program_id(0)
@@ -94,11 +92,8 @@ def look_up_rows(
 ):  # fmt: skip
     """Copy a pass's input rows into the residual stream; program ``(row, block of columns)``.
 
-    Args:
-        x: the rows ``[R, H]``, or with ``tokens`` a table whose rows ``tokens[i * token_stride]`` they are.
-        hidden: None, or ``[R / 2, H]``: rows that precede each token's.
-        out: float32 ``[R, H]``.
-        gain, eps, scaled, squares: as of ``store_start``.
+    ``x`` is ``[R, H]``, or with ``tokens`` a table of rows ``tokens[i * token_stride]``; ``hidden`` ``[R / 2, H]``
+    are rows that precede each token's; ``out`` is float32 ``[R, H]``; the rest as of ``store_start``.
     """
     launch_dependents(PDL)
     row = tl.program_id(0)

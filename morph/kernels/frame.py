@@ -1,7 +1,7 @@
-"""One frame in fused kernels: the same buffers as ``frame.step.decode_frame``, the same arithmetic up to rounding.
+"""One frame in fused kernels: the buffers of ``frame.step.decode_frame``, the same arithmetic up to rounding.
 
 Sums, norms, RoPE, softmax, the residual stream and the logits are float32; weights, activations between kernels and
-the KV cache are of the model's dtype.
+the KV cache have the model's dtype. ``plan`` is the device's own by default.
 """
 
 from __future__ import annotations
@@ -30,24 +30,21 @@ from .states import CacheSpan, Inputs, Residual
 def decode_frame(
     weights: Weights, buffers: Buffers, seq_groups: int, window: int, plan: Plan | None = None
 ) -> None:
-    """Decode every line's next frame, report it, and sample group 0 of the frame after it.
-
-    Args as of ``frame.step.decode_frame``; ``plan`` is the device's own by default.
-    """
+    """As ``frame.step.decode_frame``."""
     plan = _plan_for(weights, buffers, plan)
     predict(weights, buffers, seq_groups, plan)
     step_talker(weights, buffers, window, plan)
 
 
 def predict_codes(weights: Weights, buffers: Buffers, seq_groups: int, plan: Plan | None = None) -> None:
-    """Make the first part of ``decode_frame``: all codes of every line's next frame, in its report."""
+    """Run the first part of ``decode_frame``: all codes of every line's next frame, in its report."""
     predict(weights, buffers, seq_groups, _plan_for(weights, buffers, plan))
     buffers.state.report[:, 0].copy_(buffers.state.tokens)
     report_alignment(weights, buffers.state)
 
 
 def advance(weights: Weights, buffers: Buffers, window: int, plan: Plan | None = None) -> None:
-    """Make the second part of ``decode_frame``, after ``predict_codes``: group 0 of the frame after it."""
+    """Run the second part of ``decode_frame``, after ``predict_codes``: sample group 0 of the frame after it."""
     step_talker(weights, buffers, window, _plan_for(weights, buffers, plan))
 
 
@@ -74,10 +71,9 @@ def predict(weights: Weights, buffers: Buffers, seq_groups: int, plan: Plan) -> 
 
 
 def crossbar(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, seq_groups: int) -> None:
-    """Sample groups ``seq_groups + 1`` to 15 of every line at once, from the predictor's last residual ``[B, H]``.
+    """Sample groups ``seq_groups + 1`` to 15 at once, from the predictor's last residual ``[B, H]``.
 
-    One linear layer computes all their logits and one launch samples them. Where a tail was trained for this
-    ``seq_groups``, it computes the logits instead, in torch operations.
+    If a tail was trained for this ``seq_groups``, it computes the logits, in torch operations.
     """
     groups = len(weights.heads)
     if seq_groups in weights.tails:
@@ -113,7 +109,7 @@ def sample(buffers: Buffers, plan: Plan, logits: torch.Tensor, heads: tuple[int,
 
 
 def _to_predictor(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | Residual:
-    """Project from the talker's width to the predictor's, where they differ (1.7B)."""
+    """Project from the talker's width to the predictor's, if they differ (1.7B)."""
     if weights.projection is None:
         return inputs
     weight, bias = weights.projection
@@ -127,7 +123,6 @@ def _to_predictor(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | Resi
 def _tail_logits(
     weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, seq_groups: int
 ) -> torch.Tensor:
-    """Logits of the groups after ``seq_groups`` through their trained tail: float32 ``[B, groups V]``."""
     stack, dtype = weights.predictor, weights.heads.dtype
     values = residual.values
     normed = functional.rms_norm(values, values.shape[-1:], stack.norm.float(), stack.eps)
@@ -140,9 +135,7 @@ def _tail_logits(
 def begin_lines(
     weights: Weights, buffers: Buffers, last: LastPositions, window: int, plan: Plan | None = None
 ) -> None:
-    """Run the last position of every line's prompt, and sample group 0 of the first frames.
-
-    Args as of ``frame.step.begin_lines``; ``plan`` is the device's own by default.
+    """As ``frame.step.begin_lines``.
 
     Raises:
         ValueError: for more lines than GEMV computes: this is for single lines.
@@ -158,9 +151,9 @@ def begin_lines(
 
 
 def run_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, plan: Plan | None = None) -> None:
-    """Run the short prompt of a single line, and sample group 0 of its first frame; see ``frame.step.prefill_all``.
+    """Run a single line's short prompt, and sample group 0 of its first frame; see ``frame.step.prefill_all``.
 
-    ``plan`` is the device's own by default. The prompt is padded to a power of two, 16 positions or more.
+    The prompt is padded to a power of two, at least 16 positions.
     """
     plan = _plan_for(weights, buffers, plan)
     state, stack = buffers.state, weights.talker
@@ -181,7 +174,7 @@ def run_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, plan:
 
 
 def start_lines(weights: Weights, buffers: Buffers, hidden: torch.Tensor, plan: Plan | None = None) -> None:
-    """As ``frame.step.start_lines``; ``plan`` is the device's own by default."""
+    """As ``frame.step.start_lines``."""
     plan = _plan_for(weights, buffers, plan)
     buffers.state.hidden.copy_(hidden)
     shape = (len(hidden), len(weights.first_head))
@@ -218,7 +211,7 @@ def talk(weights: Weights, buffers: Buffers, window: int, plan: Plan, residual: 
 
 
 def sample_next(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual) -> None:
-    """Sample group 0 of every line's next frame, from the residual stream of the talker's last positions."""
+    """Sample group 0 of the next frame from the residual stream of the talker's last positions."""
     state, stack = buffers.state, weights.talker
     shape = (len(state.hidden), len(weights.first_head))
     logits = plan.empty("logits", shape, residual.values, plan.product_dtype(shape[0], state.hidden.dtype))
@@ -229,7 +222,6 @@ def sample_next(weights: Weights, buffers: Buffers, plan: Plan, residual: Residu
 
 
 def _sample_first(buffers: Buffers, plan: Plan, logits: torch.Tensor) -> None:
-    """Sample group 0 of every line's next frame from logits ``[B, V]``."""
     state, settings = buffers.state, buffers.settings.talker
     lines, vocab = logits.shape
     padded = triton.next_power_of_2(vocab)

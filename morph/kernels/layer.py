@@ -1,8 +1,8 @@
-"""A pass over a stack of layers with the fused kernels: one new position per line, or two for the predictor's first.
+"""A pass over a stack of layers: one new position per line, or two for the predictor's first.
 
-A layer is four launches for one line of the predictor, five for the talker:
-RMSNorm + qkv, attention (+ output projection), RMSNorm + gate and up + SwiGLU, down + residual. With many lines,
-cuBLAS's products are launches of their own, and so is what joins them: eight per layer.
+A layer is four launches for one line of the predictor, five for the talker: RMSNorm + qkv, attention (+ output
+projection), RMSNorm + gate and up + SwiGLU, down + residual. With many lines it is eight, as cuBLAS's products and
+what joins them are launches of their own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def run_layers(stack: LayerStack, plan: Plan, inputs: Inputs | Residual, span: C
     """Run all layers over each line's new positions.
 
     Returns:
-        The residual stream before the last norm: the head's projection applies that norm itself.
+        The residual stream before the last norm: the head's projection applies that norm.
     """
     residual, first = _begin(stack, plan, inputs)
     for index in range(len(stack.layers)):
@@ -43,7 +43,6 @@ def _begin(stack: LayerStack, plan: Plan, inputs: Inputs | Residual) -> tuple[Re
 def _run_layer(
     stack: LayerStack, index: int, plan: Plan, start: tuple[Residual, Inputs | None], span: CacheSpan
 ) -> None:
-    """Run one layer in place; ``start`` is what ``_begin`` returns."""
     residual, inputs = start
     layer = stack.layers[index]
     like, rows = layer.input_norm, len(residual.values)

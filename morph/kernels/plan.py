@@ -1,7 +1,6 @@
-"""How the kernels are laid out: one frozen record of sizes, chosen from shapes alone. Nothing is tuned at run time.
+"""The layout of all kernels: one frozen record of sizes, chosen from shapes alone. Nothing is tuned at run time.
 
-The plan also provides the buffers for intermediate results. What is derived from it for one launch is beside the
-kernels: ``linear/tiles.py`` and ``attention/layout.py``.
+Sizes of one launch are derived in ``linear/tiles.py`` and ``attention/layout.py``.
 """
 
 from __future__ import annotations
@@ -26,28 +25,22 @@ FEWEST_PROGRAMS = 128  # about one program per multiprocessor of a large GPU
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of all kernels.
+    """Sizes of all kernels, and the buffers of intermediate results.
 
-    "Rows" are rows of the activations ``[rows, width]``: lines times new positions per line. ``linear/__init__.py``
-    says which of the linear kernels runs when.
+    "Rows" are activation rows: lines times new positions per line (``linear/__init__.py``).
     """
 
     # Launches.
     pdl: bool = False  # programmatic dependent launch: needs compute capability 9.0 and a Triton that has it
-    workspace: Workspace | None = field(
-        default=None, compare=False, repr=False
-    )  # buffers; None allocates each time
+    # Buffers; None allocates each time.
+    workspace: Workspace | None = field(default=None, compare=False, repr=False)
     start: Launch = run  # launches a kernel, or ``compile_only``
 
     # GEMV: linear layers of one or two rows.
     gemv_max_rows: int = 2  # above this many rows (0 to 2), the tensor cores are used
-    gemv_register_bytes: int = (
-        8192  # weights that one warp holds in registers: 8192 are 64 registers per thread
-    )
+    gemv_register_bytes: int = 8192  # weights that a warp holds in registers: 64 registers per thread
     gemv_warps: int = 8  # per program
-    gemv_reduce_warps: int = (
-        8  # per program, where each program also sums the o-projection's split-K partials
-    )
+    gemv_reduce_warps: int = 8  # per program that also sums the o-projection's split-K partials
     gemv_evict: str = "evict_first"  # L2 eviction policy of the weights: "evict_first", "evict_last" or ""
     gemv_max_registers: int | None = None  # per thread; None leaves it to the compiler
 
@@ -58,21 +51,13 @@ class Plan:
     gemm_programs: int = 64  # programs to reach with more than 32 rows; with fewer rows, FEWEST_PROGRAMS
     gemm_warps: int = 4  # per program of more than 32 rows
     gemm_stages: int = 8  # at most this many steps' loads are in flight
-    gemm_shared_bytes: int = (
-        98304  # shared memory of those stages: two programs fit on an H100's SM, one on an A100's
-    )
-    gemm_prefetch: bool = (
-        True  # with pdl: prefetch the weights into the L2 cache before waiting for the inputs
-    )
-    gemm_held: bool = (
-        False  # weights wait in shared memory (``gemm_held``, ``gemm_folded``): capability 9.0 and Gluon
-    )
-    max_folds: int = (
-        4  # of ``gemm_folded``, 0 turns it off; it takes the fewest that make FEWEST_PROGRAMS programs
-    )
-    # Programs that hold their weights at once, one per multiprocessor: more of them would take turns.
+    gemm_shared_bytes: int = 98304  # of those stages: two programs fit on an H100's SM, one on an A100's
+    gemm_prefetch: bool = True  # with pdl: prefetch the weights into the L2 cache before the wait
+    gemm_held: bool = False  # hold weights in shared memory: needs capability 9.0 and Gluon
+    max_folds: int = 4  # 0: no ``gemm_folded``; it uses the fewest that make FEWEST_PROGRAMS programs
+    # Programs that hold their weights at once, one per multiprocessor: more would run one after another.
     held_programs: int = FEWEST_PROGRAMS
-    # Up to this many rows, ``gemm_folded`` streams weights whose programs would take turns.
+    # Up to this many rows, ``gemm_folded`` streams weights whose programs would not fit at once.
     stream_max_rows: int = 64
     stream_shared_bytes: int = 216 * 1024  # of its ring, which has half of it with more than 32 rows
     max_split_k: int = 4  # at most this many programs share the K columns of an output; 1 turns split-K off
@@ -80,23 +65,18 @@ class Plan:
     split_k_min_width: int = 2048  # K below which a GEMM is never split
     split_k_programs: int = FEWEST_PROGRAMS  # split-K stops doubling when there are this many programs
 
-    # Products of cuBLAS, with what joins them in ``rows.py``: from this many rows on; None: never.
-    library_min_rows: int | None = 65
-    split_library: bool = False  # narrow ones are split products of ours: measured at capability 9.0 alone
+    library_min_rows: int | None = 65  # from this many rows on, cuBLAS computes the products; None: never
+    split_library: bool = False  # but split narrow ones ourselves: measured at capability 9.0 alone
 
     # Attention of one line, fused with its output projection.
     line_positions: int = 16  # cached positions per warp, at least
-    line_splits: int = (
-        16  # splits per key head while 8 warps each suffice for the window; 0: attention as for batches
-    )
+    line_splits: int = 16  # per key head, while 8 warps each suffice; 0: attention as for batches
     o_proj_split_k: int = 4  # split-K partials that the output projection of a long line leaves
     o_proj_warps: int = 4  # per program of that projection
 
     # Attention of several lines.
-    batch_attention: bool = True  # use ``attend_batch`` where the context is not split, else ``attend_split``
-    batch_warps: int = (
-        2  # per program of ``attend_batch``, at least; more for few lines, fewer for a short window
-    )
+    batch_attention: bool = True  # use ``attend_batch`` if the context is not split, else ``attend_split``
+    batch_warps: int = 2  # per program of ``attend_batch``; more for few lines, fewer for a short window
     batch_positions: int = 16  # cached positions that one of its warps loads at once
     split_block: int = 32  # positions that a program of ``attend_split`` loads at once
     max_splits: int = 16  # programs that share one key head's context, at most
@@ -104,9 +84,7 @@ class Plan:
 
     # Sampling.
     sampling_values: int = 8  # logits per thread
-    sampling_programs: int = (
-        256  # from here on programs share the multiprocessors: each thread has twice as many
-    )
+    sampling_programs: int = 256  # from here on programs share multiprocessors: twice the logits each
 
     def __post_init__(self) -> None:
         if not 0 <= self.gemv_max_rows <= 2:
@@ -114,49 +92,44 @@ class Plan:
 
     @classmethod
     def of(cls, device: torch.device) -> Plan:
-        """Return the plan for a device."""
         held = has_held_gemms(device)  # at capability 9.0
         return cls(pdl=has_dependent_launch(device), gemm_held=held, split_library=held)
 
     def runs_prompts(self, weight: Weight) -> bool:
-        """Return whether a short prompt is faster in these kernels than with cuBLAS's products: with held weights."""
+        """Return whether a short prompt is faster in these kernels than with cuBLAS: with held weights."""
         return self.gemm_held and not isinstance(weight, Int8Weight) and weight.element_size() == 2
 
     def uses_library(self, rows: int) -> bool:
-        """Return whether the products of ``rows`` rows are cuBLAS's."""
+        """Return whether cuBLAS computes the products of ``rows`` rows."""
         return self.library_min_rows is not None and rows >= self.library_min_rows
 
     def product_dtype(self, rows: int, dtype: torch.dtype) -> torch.dtype:
-        """Return the dtype of a product that no kernel adds to: cuBLAS's are of the model's ``dtype``, ours float32."""
+        """Return the dtype of a product that no kernel adds to: cuBLAS's have the model's ``dtype``, ours float32."""
         return dtype if self.uses_library(rows) else torch.float32
 
     def empty(
         self, name: str, shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype | None = None
     ) -> torch.Tensor:
-        """Return a buffer for an intermediate result, of ``like``'s dtype unless ``dtype`` is given."""
+        """Return a buffer for an intermediate result, of ``like``'s dtype by default."""
         dtype = dtype or like.dtype
         if self.workspace is None:
             return like.new_empty(shape, dtype=dtype)
         return self.workspace.empty(name, shape, dtype)
 
     def sampling_warps(self, padded: int, programs: int) -> int:
-        """Return the warps of each of the programs that sample from ``padded`` logits, a power of two."""
+        """Return the warps per program that samples from ``padded`` logits, a power of two."""
         values = self.sampling_values * (2 if programs >= self.sampling_programs else 1)
         return min(16, max(1, padded // (LANES * values)))
 
 
 def has_dependent_launch(device: torch.device) -> bool:
-    """Return whether kernels on a device can start before the previous kernel ends."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
         return False
     return hasattr(tl.extra.cuda, "gdc_wait")
 
 
 def has_held_gemms(device: torch.device) -> bool:
-    """Return whether ``gemm_held`` and ``gemm_folded`` run on a device.
-
-    They need compute capability 9.0, no other (wgmma), and a Triton with Gluon.
-    """
+    """Return whether ``gemm_held`` and ``gemm_folded`` run: compute capability 9.0, no other (wgmma), and Gluon."""
     return is_hopper(device) and has_gluon()
 
 
@@ -166,7 +139,7 @@ def is_hopper(device: torch.device) -> bool:
 
 
 def has_gluon() -> bool:
-    """Return whether this Triton has all that ``gemm_held`` and ``gemm_folded`` import. Without it ``gemm`` runs."""
+    """Return whether this Triton has all that ``gemm_held`` and ``gemm_folded`` import."""
     try:
         importlib.import_module(".linear.gemm_held", __package__)
     except ImportError:
@@ -183,12 +156,10 @@ def launch(
     dependent: bool = True,
     **arguments: Any,
 ) -> None:
-    """Launch a kernel as the plan says. The parameters are those of Triton's launcher, hence their number.
+    """Launch a kernel as the plan says; ``arguments`` are the kernel's own, without ``PDL``.
 
-    Args:
-        registers: at most this many per thread; None leaves it to the compiler.
-        dependent: with ``plan.pdl``, start while the previous kernel still runs. A frame's first kernel must not.
-        arguments: the kernel's own, by name, without ``PDL``.
+    ``registers`` is a limit per thread. ``dependent`` with ``plan.pdl``: start while the previous kernel still runs.
+    A frame's first kernel must not.
     """
     extra: dict[str, Any] = {"launch_pdl": True} if plan.pdl and dependent else {}
     if registers is not None:

@@ -1,8 +1,8 @@
-"""Compile the kernels of a pass in parallel before it runs: one after another, they are most of a first line's wait.
+"""Compile the kernels of a pass in parallel before it runs: serially, they are most of a first line's wait.
 
-The pass runs with ``compile_only`` in place of ``run``: nothing is launched, and each kernel that is not in Triton's
-cache is compiled in a thread (Triton's ``AsyncCompileMode``). Torch operations in between do run, on whatever the
-buffers hold, so the pass must not leave its results where they count.
+The pass runs with ``compile_only`` in place of ``run``: nothing is launched, and uncached kernels are compiled in
+threads (Triton's ``AsyncCompileMode``). Torch operations in between do run, on whatever the buffers hold, so the pass
+must not write to buffers in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ THREADS = 8  # more would only wait for Python's lock
 
 
 def run(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    """Launch a kernel."""
     kernel[grid](*arguments, **options)
 
 

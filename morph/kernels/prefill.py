@@ -1,7 +1,7 @@
-"""Between the linear layers of a prefill: norm and RoPE of queries and keys, and their way to the cache, in one kernel.
+"""The work of a prefill between its linear layers (cuBLAS's): norm, RoPE and the cache write in one kernel.
 
-A prefill's linear layers are cuBLAS's. Torch's operations between them write queries and keys to memory five times in
-float32: of the 28 ms that 64 prompts of 88 positions took (0.6B, H200), the linear layers were 7.
+Torch's operations write queries and keys to memory five times in float32: of the 28 ms that 64 prompts of 88
+positions took (0.6B, H200), the linear layers were 7.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -33,11 +33,9 @@ def turn_and_keep(
 
     Args:
         qkv: ``[R, COUNT + KV, D]``: HEADS queries, KV = COUNT - HEADS keys, and as many values.
-        gains: float32 ``[COUNT, D]``.
-        cos, sin: float32 ``[length, D]``; the first half of the sines is negated.
-        queries: ``[R, COUNT, D]``; the keys are there too.
-        keys, values: of the cache, ``[B, KV, T, D]``; ``stride`` is that of B, ``head_stride`` of KV.
-        rows: int64, the index in B of each line.
+        gains: float32 ``[COUNT, D]``; cos, sin: float32 ``[length, D]``, the first half of the sines negated.
+        queries: ``[R, COUNT, D]``, keys included.
+        keys, values: the cache, ``[B, KV, T, D]``, strides of B and KV; rows: int64, each line's index in B.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[:, None]
@@ -73,11 +71,7 @@ class PromptOps(LayerOps):
     def attend(
         self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass
     ) -> torch.Tensor:
-        """As ``LayerOps.attend``, for a ``FillView``.
-
-        Raises:
-            TypeError: for another view of the cache.
-        """
+        """As ``LayerOps.attend``, for a ``FillView`` of the cache: raise TypeError for another."""
         view = layer_pass.view
         if not isinstance(view, FillView):
             raise TypeError(f"prompts fill the cache, and this view of it is a {type(view).__name__}")
@@ -96,20 +90,18 @@ class PromptOps(LayerOps):
         return attend(queries, keys, values, None).transpose(1, 2).flatten(2)
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """As ``LayerOps.gate``."""
         return gate(gate_up)
 
     def add_norm(
         self, states: torch.Tensor, added: torch.Tensor, gain: torch.Tensor, eps: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """As ``LayerOps.add_norm``."""
         return add_norm(states, added, gain, eps)
 
 
 def _turn(
     decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass, view: FillView
 ) -> torch.Tensor:
-    """Fill layer ``index`` of the cache; return queries and keys, turned: ``[B, T, heads + kv_heads, D]``."""
+    """Fill layer ``index`` of the cache; return queries and keys after RoPE: ``[B, T, heads + kv_heads, D]``."""
     lines, length, _, head_dim = qkv.shape
     count = decoder.heads + decoder.kv_heads
     out = qkv.new_empty(lines, length, count, head_dim)

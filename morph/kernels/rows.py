@@ -1,4 +1,4 @@
-"""Between GEMMs of several rows, one memory pass each: residual and RMSNorm, and SwiGLU."""
+"""Residual and RMSNorm, and SwiGLU, between GEMMs of several rows: one memory pass each."""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
@@ -15,7 +15,7 @@ COLUMNS = 1024  # per program
 
 @triton.jit
 def normed_row(values, gains, eps, WIDTH: tl.constexpr):
-    """Return the RMSNorm of one row of WIDTH values, float32; the surplus are zeros."""
+    """Return the RMSNorm of one row of WIDTH values, float32; the surplus must be zeros."""
     return values * tl.rsqrt(tl.sum(values * values, axis=0) / WIDTH + eps) * gains
 
 
@@ -26,12 +26,8 @@ def add_and_norm(
 ):  # fmt: skip
     """``sums = states + scale * added`` and its RMSNorm, float32 inside; program ``row`` of ``[R, WIDTH]``.
 
-    Args:
-        states: ``[R, WIDTH]``, or None for zeros.
-        added: ``[SPLITS, R, WIDTH]``, split-K partials or one product.
-        scale: ``[WIDTH]``, or None for 1.
-        gain: ``[WIDTH]``.
-        sums, normed: ``[R, WIDTH]``; what is normed is the rounded sum.
+    ``states`` None is zeros, ``scale`` ``[WIDTH]`` None is 1. ``added`` is ``[SPLITS, R, WIDTH]``: one product, or
+    split-K partials. The rounded sum is normed.
     """
     launch_dependents(PDL)
     row = tl.program_id(0).to(tl.int64) * WIDTH
@@ -61,10 +57,7 @@ def add_norm(
     scale: torch.Tensor | None = None,
     launch: Launch = run,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ``states + scale * added`` ``[..., H]`` and its RMSNorm with weight ``gain`` ``[H]``; scale None is 1.
-
-    Six parameters, as many as the kernel has operands.
-    """
+    """Return ``states + scale * added`` ``[..., H]`` and its RMSNorm with weight ``gain`` ``[H]``."""
     states, added = states.contiguous(), added.contiguous()
     sums, normed = torch.empty_like(states), torch.empty_like(states)
     width = states.shape[-1]

@@ -1,10 +1,10 @@
-"""Sample codes from logits on the device, as ``frame/sampling.sample_static`` does, with the noise of ``frame/noise``.
+"""Sample codes on the device, as ``frame/sampling.sample_static`` does, with the noise of ``frame/noise``.
 
-One program samples one token. It does not sort. By the Gumbel-max trick, the sample is the token with the highest score
-plus noise, provided that top-k and top-p keep it. Counting the scores above its own tells whether top-k does. If it is
-not kept, neither is any token with a lower probability, and the next-highest of the remaining tokens is tried. Only
-top-p needs the probabilities of all that top-k keeps; bisection over the bits of the scores finds their threshold.
-Equal scores are ordered by token id, as a stable sort leaves them.
+One program samples one token, without sorting. By the Gumbel-max trick, the sample is the token with the highest
+score plus noise among those that top-k and top-p keep. Counting the scores above its own tells whether top-k keeps
+it. If it is not kept, neither is any token with a lower probability, and the next-highest of the others is tried.
+Only top-p needs the probabilities of all that top-k keeps; bisection over the scores' bits finds their threshold.
+Equal scores are ordered by token id, as in a stable sort.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ WIDTH = tl.constexpr(REPORT_WIDTH)
 
 @triton.jit
 def mix(word):
-    """Scramble 32-bit words (uint32), as ``noise.mix``."""
     word = word ^ (word >> 16)
     word = word * 0x21F0AAAD
     word = word ^ (word >> 15)
@@ -42,7 +41,6 @@ def random_words(keys, counter, tokens):
 
 @triton.jit
 def gumbel(words):
-    """Return Gumbel noise from random words, as ``noise.gumbel_noise``."""
     uniform = ((words >> 9).to(tl.int32).to(tl.float32) + 0.5) * (1.0 / 8388608.0)
     return -tl.log(-tl.log(uniform))
 
@@ -56,10 +54,7 @@ def sort_keys(scores):
 
 @triton.jit
 def kth_largest(keys, lowest, highest, kept, V: tl.constexpr):
-    """Return a threshold that ``kept`` of V keys reach, or more only where keys tie at it.
-
-    ``lowest`` and ``highest`` are the smallest and the largest key.
-    """
+    """Return a threshold that ``kept`` of V keys in ``lowest .. highest`` reach, or more if keys tie at it."""
     count = kept * 0 + V
     reached, missed = lowest, highest + 1  # at least ``kept`` keys reach the one, fewer the other
     while (reached + 1 < missed) & (count > kept):
@@ -88,10 +83,10 @@ def kept_probabilities(scores, keys, tokens, real, kept, V: tl.constexpr):
 
 @triton.jit
 def best_token(ranks, keys, tokens, kept, probabilities, share, most_probable):
-    """Return the token of the highest rank (the first, on ties), its key, and whether top-k and top-p keep it (1 or 0).
+    """Return the token of the highest rank (the first, on ties), its key, and 1 if top-k and top-p keep it, or 0.
 
-    Top-k keeps it when fewer than ``kept`` keys are above its own. Top-p keeps it when it and all tokens before it in
-    ascending (key, token) order have a total probability above ``share``, or when it is the most probable.
+    Top-k keeps it if fewer than ``kept`` keys are above its own. Top-p keeps it if it and all tokens before it in
+    ascending (key, token) order have a total probability above ``share``, or if it is the most probable.
     """
     token = tl.min(tl.where(ranks == tl.max(ranks, axis=0), tokens, tokens.shape[0]), axis=0)
     key = tl.max(tl.where(tokens == token, keys, LOWEST), axis=0)
@@ -106,7 +101,7 @@ def best_token(ranks, keys, tokens, kept, probabilities, share, most_probable):
 def divide(values, divisor):
     """Return ``values / divisor``, correctly rounded (Markstein's theorem), with one division for all values.
 
-    The last bit may differ for the smallest numbers, where the remainder underflows.
+    The last bit may differ for the smallest numbers, whose remainder underflows.
     """
     inverse = tl.div_rn(tl.full(values.shape, 1.0, tl.float32), divisor + tl.zeros_like(values))
     near = values * inverse
@@ -116,12 +111,9 @@ def divide(values, divisor):
 
 @triton.jit
 def sample_token(scores, noise, tokens, V: tl.constexpr, temperature, cutoff, share, scale):
-    """Sample one token from float32 scores ``[padded V]``.
+    """Sample one token from float32 scores and Gumbel noise ``[padded V]``; ``scale`` is 1, or 0 for greedy.
 
-    Args:
-        noise: Gumbel noise ``[padded V]``; scale: 1, or 0 for greedy.
-        cutoff: index of the k-th largest score among V sorted upwards: top-k keeps V - cutoff tokens.
-        share: the total probability that top-p removes; negative if top-p is off.
+    Top-k keeps V - ``cutoff`` tokens; top-p removes a total probability ``share``, negative if it is off.
     """
     real = tokens < V
     scores = divide(scores, temperature)
@@ -160,7 +152,7 @@ def sample_codes(
 
     Args:
         logits: float32 ``[B, groups, V]``.
-        line_keys, steps: of ``frame.buffers.LineState``: ``[B, 2]`` and ``[B]``, int64.
+        line_keys, steps: of ``frame.buffers.LineState``: int64 ``[B, 2]`` and ``[B]``.
         temperatures, cutoffs, shares, scales: of ``frame.sampling.SamplingTensors``, ``[B]``; see ``sample_token``.
         report: int64 ``[B, WIDTH]``, the frame's codes, then whether a logit was not finite.
     """
@@ -190,11 +182,8 @@ def sample_first(
 ):  # fmt: skip
     """End each line's frame: report its group 0, count the frame, and sample group 0 of the next; program ``(line)``.
 
-    Args:
-        logits: float32 ``[B, V]``.
-        minimums, positions, seen, line_tokens: of ``frame.buffers.LineState``; penalties: ``[B]``. The rest are as of
-            ``sample_codes``.
-        suppressed, is_eos: bool ``[V]``.
+    ``logits`` is float32 ``[B, V]``, ``penalties`` ``[B]``, ``suppressed`` and ``is_eos`` bool ``[V]``; the rest as
+    of ``sample_codes`` and ``frame.buffers.LineState``.
     """
     line = tl.program_id(0)
     tokens = tl.arange(0, PADDED)

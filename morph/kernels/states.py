@@ -1,4 +1,4 @@
-"""What a pass over a layer stack works on: its inputs, its span of the KV cache, and the residual stream."""
+"""Inputs, span of the KV cache and residual stream of a pass over a layer stack."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from .plan import Plan
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a pass starts from, in the model's dtype: rows ``[R, H]``, or rows of an embedding table by token.
+    """The rows that a pass starts from, in the model's dtype.
 
-    Attributes:
-        states: ``[R, H]``, or with ``tokens`` the table.
-        tokens: int64 ``[B]``, possibly a strided view.
-        hidden: ``[B, H]``, with ``tokens`` only: a row that precedes each token's. The predictor's first pass has two
-            positions per line: the talker's hidden state, then the embedding of the frame's group 0.
+    ``states`` is ``[R, H]``, or with ``tokens`` (int64 ``[B]``, possibly strided) an embedding table. ``hidden``
+    ``[B, H]`` are rows before each token's: the predictor's first pass has two positions per line, the talker's
+    hidden state and the embedding of group 0.
     """
 
     states: torch.Tensor
@@ -30,16 +28,15 @@ class Inputs:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
         rows = len(self.states) if self.tokens is None else len(self.tokens)
         return rows if self.hidden is None else 2 * rows
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """For GEMV: the states or the table, and the tokens, which the kernel looks up itself."""
+        """Return, for GEMV, the states or the table, and the tokens, which the kernel looks up itself."""
         return self.states, self.tokens
 
     def operand(self, plan: Plan) -> torch.Tensor:
-        """For GEMM: all rows, ``[R, H]`` in the model's dtype."""
+        """Return, for GEMM, all rows ``[R, H]`` in the model's dtype."""
         if self.tokens is None:
             return self.states
         out = plan.empty("operand", (self.rows, self.states.shape[1]), self.states)
@@ -56,11 +53,9 @@ class CacheSpan:
     """The positions of the KV cache that a pass writes and reads.
 
     Attributes:
-        length: new positions per line.
-        window: attention reads positions below it.
-        start: the first new position of every line, where ``positions`` is None.
-        positions: int64 ``[B]``, each line's new position. The older ones were then written before the frame began.
-        watch: what the alignment head is asked for, or None.
+        length: new positions per line; window: attention reads positions below it.
+        start: the first new position of every line if ``positions`` is None.
+        positions: int64 ``[B]``, each line's new position; the older ones were written before the frame began.
     """
 
     cache: StaticCache
@@ -73,20 +68,19 @@ class CacheSpan:
 
     @property
     def is_prompt(self) -> bool:
-        """Whether it is one line's prompt: more positions than the predictor's first pass has, and none before them."""
+        """Whether it is one line's prompt: more positions than the predictor's first pass has, and none before."""
         return self.positions is None and self.start == 0 and self.length > 2
 
 
 @dataclass(frozen=True)
 class Residual:
-    """The residual stream of a pass.
+    """The residual stream of a pass: ``values`` float32 ``[R, H]``.
 
     Attributes:
-        values: float32 ``[R, H]``.
-        scaled: ``[R, H]`` in the model's dtype, what the next GEMM multiplies: ``values`` times the next norm's weight,
-            or without ``squares`` all of ``values`` after that norm. None where GEMV runs.
-        squares: float32 ``[H / SUM_WIDTH, R]``, sums of ``values`` squared: what the next GEMM's RMSNorm needs. None
-            where GEMV runs, and where the products are cuBLAS's.
+        scaled: ``[R, H]`` in the model's dtype, for the next GEMM: ``values`` times the next norm's weight, or
+            without ``squares`` after that norm. None for GEMV.
+        squares: float32 ``[H / SUM_WIDTH, R]``, sums of squares for the next GEMM's RMSNorm. None for GEMV and
+            cuBLAS.
     """
 
     values: torch.Tensor
@@ -105,15 +99,10 @@ class Residual:
         return cls(values, scaled, plan.empty("squares", (-(-len(like) // SUM_WIDTH), rows), values))
 
     def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """For GEMV: the float32 rows."""
         return self.values, None
 
     def operand(self, plan: Plan) -> torch.Tensor:
-        """For GEMM: ``scaled``.
-
-        Raises:
-            ValueError: for a residual stream that was made for GEMV.
-        """
+        """Return, for GEMM, ``scaled``; raise ValueError if this stream was made for GEMV."""
         if self.scaled is None:
             raise ValueError(
                 "this residual stream has no scaled copy, which a GEMM reads: use Residual.empty"

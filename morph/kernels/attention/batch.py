@@ -1,12 +1,9 @@
-"""Attention of one new position in each of many lines: there are enough programs without splitting a line's context.
+"""Attention of one new position in each of many lines: no context is split, as there are enough programs.
 
-What counts is bytes in flight, and few instructions per byte. As many lanes as read one position at once form a part
-of a warp; each part takes its own positions and keeps its own running softmax over them, whose largest score, sum and
-mean never leave its registers. So only multiplications and the shuffles of a score's sum are between the loads. The
-next positions are loaded before the current ones are multiplied, the first before the wait. The softmaxes are combined
-once, at the end. Each of them starts from the new position, whose key and value are computed once.
-
-The layout of heads in registers is that of ``heads.py``.
+What counts is bytes in flight and few instructions per byte. The lanes that read one position at once form part of a
+warp; each part keeps a running softmax over its own positions in registers, starting from the new position. The next
+positions are loaded before the current ones are multiplied, the first before the wait. The softmaxes are combined
+once, at the end. ``heads.py`` has the register layout.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from .heads import (
 
 @triton.jit
 def _words(cache):
-    """View a 16-bit cache as 32-bit words, pairs of numbers: loop-carried registers then hold pairs."""
+    """View a 16-bit cache as 32-bit words, so that loop-carried registers hold pairs of numbers."""
     if cache.dtype.element_ty.primitive_bitwidth == 16:
         cache = cache.to(tl.pointer_type(tl.int32), bitcast=True)
     return cache
@@ -40,7 +37,6 @@ def _words(cache):
 
 @triton.jit
 def _numbers(words, dtype: tl.constexpr):
-    """Unpack words to float32, ``[.., D]``; 32-bit numbers are returned as they are."""
     shape: tl.constexpr = words.shape
     if dtype.primitive_bitwidth == 32:
         numbers = words
@@ -58,14 +54,13 @@ def _numbers(words, dtype: tl.constexpr):
 
 @triton.jit
 def _load_before(keys, values, index, columns, start, WIDTH: tl.constexpr):
-    """Load words of keys and values at positions ``index``, WIDTH words each; zeros from ``start`` on."""
     pointers, mask = index * WIDTH + columns, index < start
     return tl.load(keys + pointers, mask=mask, other=0), tl.load(values + pointers, mask=mask, other=0)
 
 
 @triton.jit
 def _update(queries, keys, values, visible, best, total, mean):
-    """Add positions to running softmaxes: best score, sum of weights, weighted mean; shapes as in ``heads.py``."""
+    """Add positions to running softmaxes; shapes as in ``heads.py``."""
     scores = tl.sum(queries * keys, axis=4, keep_dims=True)
     scores = tl.where(visible, scores, float("-inf"))
     higher = tl.maximum(best, tl.max(scores, axis=2, keep_dims=True))
@@ -84,9 +79,9 @@ def attend_batch(
 ):  # fmt: skip
     """Attend from one new position per line; ``out`` is ``[B, HEADS, D]``; program ``(line, key head)``.
 
-    The arguments are those of ``split.attend_split``. Each of WARPS warps loads POSITIONS positions at once, COPIES
-    per instruction. LOOPS: a line may have more old positions than these. Old keys and values were written before this
-    graph began, or before the last sampler ran (``pdl.py``).
+    Arguments as of ``split.attend_split``. Each of WARPS warps loads POSITIONS positions at once, COPIES per
+    instruction. LOOPS: a line may have more old positions than these, written before this graph or the last sampler
+    (``pdl.py``).
     """
     launch_dependents(PDL)
     line, head = tl.program_id(0), tl.program_id(1)

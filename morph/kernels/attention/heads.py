@@ -1,10 +1,8 @@
-"""What the attention kernels of one line and of batches share: the layout of heads in registers, RMSNorm and RoPE.
+"""The register layout of heads, RMSNorm and RoPE for the attention kernels of one line and of batches.
 
-Heads are ``[COPIES, WARPS, P, GROUP, D]`` tensors with some dimensions of size 1: COPIES x WARPS x P cached positions,
-GROUP query heads that share a key head, D columns. A warp reads COPIES positions with one instruction. P of them, and
-all queries, are in each thread.
-
-Scores and their sums are in powers of two, so that an exponential is one instruction (``LOG2_E``).
+Heads are ``[COPIES, WARPS, P, GROUP, D]`` with some dimensions of size 1: COPIES x WARPS x P cached positions, GROUP
+query heads per key head, D columns. A warp reads COPIES positions with one instruction; each thread has P of them and
+all queries. Scores are in powers of two, so that an exponential is one instruction (``LOG2_E``).
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def head_columns(WARPS: tl.constexpr, D: tl.constexpr, COPIES: tl.constexpr = 2):
-    """Return a head's columns as ``[COPIES, WARPS, 1, 1, D]``: every warp has all of them, COPIES times."""
+    """Return a head's columns for every warp, COPIES times: ``[COPIES, WARPS, 1, 1, D]``."""
     copies = tl.arange(0, COPIES)[:, None] + tl.arange(0, WARPS)[None, :]
     return tl.arange(0, D)[None, None, None, None, :] + copies[:, :, None, None, None] * 0
 
@@ -33,7 +31,7 @@ def positions_of(WARPS: tl.constexpr, P: tl.constexpr, COPIES: tl.constexpr = 2)
 def group_columns(columns, GROUP: tl.constexpr):
     """Return ``columns`` for each of GROUP heads, ``[COPIES, WARPS, 1, GROUP, D]``.
 
-    Weights and angles are loaded with these too: loads of one shape get one layout from the compiler.
+    Load weights and angles with these too: the compiler gives loads of one shape one layout.
     """
     return columns + tl.arange(0, GROUP)[None, None, None, :, None] * 0
 
@@ -53,9 +51,9 @@ def once(columns, WARPS: tl.constexpr, D: tl.constexpr, COPIES: tl.constexpr = 2
 
 @triton.jit
 def load_turn(gain, cos, sin, position, columns, scale, D: tl.constexpr):
-    """Load the factors of RMSNorm's weight, RoPE at a position and a scale: for a column itself, and for its partner.
+    """Load RMSNorm's weight times RoPE's factors at a position: for a column itself, and for its partner.
 
-    The first half of the sines is negated (``layers.Angles``), so RoPE adds the other half's column without a sign.
+    The first half of the sines is negated (``layers.Angles``), so RoPE adds the partner without a sign.
     """
     across = (columns + D // 2) % D
     own = tl.load(gain + columns).to(tl.float32) * tl.load(cos + position * D + columns)
@@ -65,10 +63,7 @@ def load_turn(gain, cos, sin, position, columns, scale, D: tl.constexpr):
 
 @triton.jit
 def turned(vectors, turn, columns, eps, D: tl.constexpr):
-    """Return heads after RMSNorm and RoPE, float32 ``[COPIES, WARPS, 1, heads, D]``; ``turn`` is ``load_turn``'s.
-
-    ``vectors`` points to the heads, ``[.., heads, 1]`` or one.
-    """
+    """Return the heads at ``vectors`` after RMSNorm and RoPE, float32 ``[COPIES, WARPS, 1, heads, D]``."""
     values = tl.load(vectors + columns).to(tl.float32)
     across = tl.load(vectors + (columns + D // 2) % D).to(tl.float32)
     scale = tl.rsqrt(tl.sum(values * values, axis=4, keep_dims=True) * (1.0 / D) + eps)
@@ -77,7 +72,7 @@ def turned(vectors, turn, columns, eps, D: tl.constexpr):
 
 @triton.jit
 def highest(scores):
-    """Return the largest score over all positions, dimensions kept: first within a thread, last between warps."""
+    """Return the largest score over all positions, dimensions kept: first within a thread, last across warps."""
     scores = tl.max(tl.max(scores, axis=2, keep_dims=True), axis=0, keep_dims=True)
     return tl.max(scores, axis=1, keep_dims=True)
 

@@ -32,9 +32,9 @@ LONGEST_PROMPT = 256  # positions: longer ones have enough work for FlashAttenti
 
 @dataclass(frozen=True)
 class AttentionInputs:
-    """What one layer's attention reads: ``qkv`` ``[R, (heads + 2 kv_heads) head_dim]``, and the cache.
+    """The inputs of one layer's attention.
 
-    ``qkv`` is float32, or the product of a linear layer in the model's dtype.
+    ``qkv`` is ``[R, (heads + 2 kv_heads) head_dim]``, float32 or a linear layer's product in the model's dtype.
     """
 
     stack: LayerStack
@@ -44,16 +44,14 @@ class AttentionInputs:
 
     @property
     def layer(self) -> Layer:
-        """The layer's weights."""
         return self.stack.layers[self.index]
 
     @property
     def lines(self) -> int:
-        """Number of lines."""
         return len(self.qkv) // self.span.length
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments that all attention kernels have in common."""
+        """Return the arguments that all attention kernels share."""
         span, stack = self.span, self.stack
         keys, values = span.cache.keys[self.index], span.cache.values[self.index]
         return {
@@ -66,8 +64,8 @@ def attend(plan: Plan, inputs: AttentionInputs, residual: Residual) -> torch.Ten
     """Compute attention and its output projection.
 
     Returns:
-        The projection's split-K partials ``[split_k, R, H]`` for one line, which whoever reads the residual stream
-        next adds to it; None where they were added to ``residual``.
+        One line's split-K partials ``[split_k, R, H]``, to be added by the next reader of the residual stream; None
+            if they were added to ``residual``.
     """
     rows, span = len(inputs.qkv), inputs.span
     if inputs.lines == 1 and rows <= plan.gemv_max_rows:
@@ -85,7 +83,7 @@ def attend(plan: Plan, inputs: AttentionInputs, residual: Residual) -> torch.Ten
 
 
 def attend_lines(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
-    """Compute attention of several lines or positions without its output projection: ``[R, heads, head_dim]``."""
+    """Compute attention of several lines or positions, not projected: ``[R, heads, head_dim]``."""
     span = inputs.span
     if span.is_prompt:
         return attend_prompt_alone(plan, inputs)
@@ -99,7 +97,6 @@ def attend_lines(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _attend_short(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
-    """One line's attention over a frame's positions, projected: partials ``[kv_heads, R, H]``."""
     stack, span = inputs.stack, inputs.span
     partials = plan.empty("partials", (stack.kv_heads, len(inputs.qkv), len(inputs.layer.out)), stack.norm)
     grid, output = _output_projection(plan, inputs, partials)
@@ -112,7 +109,6 @@ def _attend_short(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _attend_long(plan: Plan, inputs: AttentionInputs, layout: tuple[int, int, int]) -> torch.Tensor:
-    """One line's attention over a long context, split as ``line_layout`` says, projected: ``[split_k, 1, H]``."""
     splits, warps, positions = layout
     stack, span, qkv = inputs.stack, inputs.span, inputs.qkv
     means = plan.empty("means", (splits, stack.heads, stack.head_dim), qkv)
@@ -135,7 +131,7 @@ def _attend_long(plan: Plan, inputs: AttentionInputs, layout: tuple[int, int, in
 def _output_projection(
     plan: Plan, inputs: AttentionInputs, partials: torch.Tensor
 ) -> tuple[tuple[int, int], dict[str, Any]]:
-    """Grid and arguments of an output projection that leaves split-K partials ``[split_k, R, H]``."""
+    """Return grid and arguments of an output projection that leaves split-K partials ``[split_k, R, H]``."""
     stack, weight = inputs.stack, inputs.layer.out
     split_k, outputs = len(partials), len(weight)
     values, scales = split_scales(weight)
@@ -149,7 +145,6 @@ def _output_projection(
 
 
 def _attend_pair(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention of each line's first two positions: ``[R, heads, head_dim]``."""
     stack, qkv = inputs.stack, inputs.qkv
     out = plan.empty("mean", (len(qkv), stack.heads, stack.head_dim), stack.norm)
     launch(
@@ -160,7 +155,6 @@ def _attend_pair(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention of one new position per line whose context is not split: ``[R, heads, head_dim]``."""
     stack, span, qkv = inputs.stack, inputs.span, inputs.qkv
     keys = span.cache.keys
     out = plan.empty("mean", (len(qkv), stack.heads, stack.head_dim), stack.norm)
@@ -176,12 +170,12 @@ def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def attends_alone(lines: int, length: int) -> bool:
-    """Return whether ``attend_prompt_alone`` computes prompts of ``length`` positions: one line's, if it is short."""
+    """Return whether ``attend_prompt_alone`` computes prompts of ``length`` positions: one short line's."""
     return lines == 1 and length % PROMPT_BLOCK == 0 and length <= LONGEST_PROMPT
 
 
 def attend_prompt_alone(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention of one line's prompt, from position 0 on: ``[R, heads, head_dim]``."""
+    """Compute attention of one line's prompt, from position 0 on: ``[R, heads, head_dim]``."""
     stack, length = inputs.stack, inputs.span.length
     out = plan.empty("mean", (length, stack.heads, stack.head_dim), stack.norm)
     keys = min(PROMPT_KEYS, triton.next_power_of_2(length))
@@ -196,7 +190,7 @@ def attend_prompt_alone(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
 def _attend_split(
     plan: Plan, inputs: AttentionInputs, splits: int
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Attention ``[splits, R, heads, head_dim]``; with more than one split, their log-sum-exps too."""
+    """Compute attention ``[splits, R, heads, head_dim]``; with more than one split, the log-sum-exps too."""
     stack, span, like = inputs.stack, inputs.span, inputs.stack.norm
     shape = (splits, len(inputs.qkv), stack.heads, stack.head_dim)
     mean = plan.empty("mean", shape, like, torch.float32 if splits > 1 else like.dtype)
@@ -217,7 +211,6 @@ def _attend_split(
 def _combine_splits(
     plan: Plan, stack: LayerStack, mean: torch.Tensor, log_sums: torch.Tensor
 ) -> torch.Tensor:
-    """Combine the splits: ``[R, heads, head_dim]``."""
     combined = plan.empty("combined", mean.shape[1:], stack.norm)
     launch(
         combine_splits, (len(combined), stack.kv_heads), plan, SPLIT_WARPS, means=mean, log_sums=log_sums,

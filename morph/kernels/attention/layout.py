@@ -1,4 +1,4 @@
-"""How attention is shared among programs and warps, from the plan and the shapes."""
+"""How attention is divided among programs and warps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def o_proj_split_k(plan: Plan, heads: int, head_dim: int) -> int:
 def line_layout(plan: Plan, window: int) -> tuple[int, int, int] | None:
     """Return splits per key head, warps per program and positions per warp for one line.
 
-    None for a ``window`` that would need more splits than a thread combines.
+    Return None if ``window`` needs more splits than a thread combines.
     """
     if not plan.line_splits:
         return None
@@ -46,12 +46,9 @@ def line_layout(plan: Plan, window: int) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """How ``attend_batch`` is laid out.
+    """The layout of ``attend_batch``: a warp loads ``positions`` at once, ``copies`` per instruction.
 
-    Attributes:
-        warps: per program.
-        positions: that a warp loads at once, ``copies`` with each instruction.
-        loops: whether a line may have more old positions than a program loads at once.
+    ``loops``: a line may have more old positions than a program loads at once.
     """
 
     warps: int
@@ -61,12 +58,9 @@ class BatchLayout:
 
 
 def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> BatchLayout:
-    """Return the layout of ``attend_batch``.
+    """Return the layout of ``attend_batch`` for lines times key heads programs.
 
-    Args:
-        programs: lines times key heads.
-        window: each line has fewer old positions.
-        row_bytes: of one position's key or value.
+    Each line has fewer than ``window`` old positions; a position's key has ``row_bytes`` bytes.
     """
     copies, many = max(1, WARP_BYTES // row_bytes), programs >= MANY_PROGRAMS
     wanted = plan.batch_positions // 2 if many else plan.batch_positions
@@ -74,16 +68,14 @@ def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> Batc
     if window - 1 <= wanted // 2:  # a frame's first positions: no more registers than they need
         return BatchLayout(1, max(triton.next_power_of_2(window - 1), copies), copies, loops=False)
     positions = max(wanted, copies)
-    filling = (
-        FEWEST_PROGRAMS * LINE_WARPS // triton.next_power_of_2(programs)
-    )  # few lines get more warps each
+    filling = FEWEST_PROGRAMS * LINE_WARPS // triton.next_power_of_2(programs)  # more warps for few lines
     warps = 1 if many else max(plan.batch_warps, min(LINE_WARPS, filling))
     warps = min(warps, triton.next_power_of_2(-(-window // positions)))
     return BatchLayout(warps, positions, copies, loops=True)
 
 
 def context_splits(plan: Plan, lines: int, kv_heads: int, window: int) -> int:
-    """Return how many programs share one key head's context of ``window`` positions, a power of two."""
+    """Return the number of programs that share one key head's context, a power of two."""
     if plan.batch_attention and window <= plan.unsplit_window:
         return 1
     blocks = -(-window // plan.split_block)

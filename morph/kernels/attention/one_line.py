@@ -1,15 +1,13 @@
 """Attention of one line and its output projection: most kernels of a single line's frame.
 
-A chain of short kernels is as fast as what each does after its wait, so little is left there. Old keys and values, the
-norms' weights and the angles are loaded before it. New keys and values are inserted among them in registers. Two
-queries are multiplied on the CUDA cores, as tensor cores would pad them to sixteen.
+A chain of short kernels is as fast as what each does after its wait, so old keys and values, norm weights and angles
+are loaded before it, and new keys and values are inserted in registers. Two queries are multiplied on the CUDA cores:
+tensor cores would pad them to sixteen.
 
-A frame's context is short: every program of the output projection recomputes its attention (``attend_o_proj``), which
-is cheaper than one more launch. A long context is split over programs, as in flash-decoding (``attend_line``), and the
-output projection combines the splits (``combine_o_proj``). Both leave split-K partials of the projection, some heads
-each, which whoever reads the residual stream next adds up (``gemv.load_row``).
-
-The layout of heads in registers is that of ``heads.py``, with two copies.
+For a frame's short context, every program of the output projection recomputes its attention (``attend_o_proj``),
+which is cheaper than another launch. A long context is split (``attend_line``), and ``combine_o_proj`` combines the
+splits. Both leave split-K partials of the projection, some heads each, for the next reader of the residual stream
+(``gemv.load_row``). The register layout is that of ``heads.py``, with two copies.
 """
 
 from __future__ import annotations
@@ -40,16 +38,15 @@ def attend_line(
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr, WARPS: tl.constexpr,
     POSITIONS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One line's attention from one new position; program ``(key head, split)`` owns WARPS x POSITIONS positions.
+    """One line's attention from one new position; program ``(key head, split)`` has WARPS x POSITIONS positions.
 
     Args:
-        qkv: float32 ``[(HEADS + 2 KV_HEADS) D]``.
-        gains: the norms' weights, ``[2, D]``: queries', keys'.
+        qkv: float32 ``[(HEADS + 2 KV_HEADS) D]``; gains: the norms' weights ``[2, D]`` (queries', keys').
         cos, sin: float32 ``[positions, D]``.
-        cache_keys, cache_values: one layer's ``[KV_HEADS, >= window, D]``, written before this graph began.
-        positions: int64 ``[1]``, the new position, never beyond ``window - 1``.
-        means: float32 ``[SPLITS, HEADS, D]``, the weighted means of the values.
-        log_sums: float32 ``[SPLITS, HEADS]``, each split's log-sum-exp, in powers of two.
+        cache_keys, cache_values: ``[KV_HEADS, >= window, D]``, written before this graph began.
+        positions: int64 ``[1]``, the new position, at most ``window - 1``.
+        means: float32 ``[SPLITS, HEADS, D]``, weighted means of the values.
+        log_sums: float32 ``[SPLITS, HEADS]``, log-sum-exps in powers of two.
     """
     launch_dependents(PDL)
     head, split = tl.program_id(0), tl.program_id(1)
@@ -79,9 +76,8 @@ def attend_line(
     scores = tl.sum(queries * keys, axis=4, keep_dims=True)
     scores = tl.where(index <= start, scores, float("-inf"))
     best = highest(scores)
-    weights = tl.exp2(
-        scores - tl.where(best == float("-inf"), 0.0, best)
-    )  # the split may be beyond the new position
+    # The split may be beyond the new position.
+    weights = tl.exp2(scores - tl.where(best == float("-inf"), 0.0, best))
     total = sum_positions(weights)
     mean = sum_positions(weights * values) * (1.0 / tl.where(total == 0, 1.0, total))
     row = split * HEADS + head * GROUP
@@ -94,7 +90,7 @@ def attend_line(
 def combined(means, log_sums, heads, columns, HEADS: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr):
     """Combine the splits of ``attend_line`` at some ``columns`` of ``[HEADS D]``, which are of ``heads``: float32.
 
-    One thread combines all splits of a column, so that no thread waits for another.
+    One thread combines all splits of a column, so no thread waits for another.
     """
     best = tl.full(columns.shape, float("-inf"), tl.float32)
     sums = ()
@@ -115,7 +111,6 @@ def combined(means, log_sums, heads, columns, HEADS: tl.constexpr, D: tl.constex
 
 @triton.jit
 def output_rows(WARPS: tl.constexpr, ROWS: tl.constexpr):
-    """Return a program's outputs ``[WARPS, ROWS]``; the grid's second axis divides them."""
     first = tl.program_id(1) * WARPS * ROWS
     return first + tl.arange(0, WARPS)[:, None] * ROWS + tl.arange(0, ROWS)[None, :]
 
@@ -125,7 +120,7 @@ def store_product(
     mean, tiles, scales, rows, row_mask, out, WIDTH: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
     PACK: tl.constexpr,
 ):  # fmt: skip
-    """Multiply one position's ``[WIDTH]`` with some heads' columns of the output projection, and store the partial."""
+    """Multiply one position's ``[WIDTH]`` with some heads' columns of the projection, and store the partial."""
     values = share(mean, order_columns(tl.arange(0, WIDTH), CHUNK, PACK), CHUNKS, CHUNK)
     result = tl.sum(add_products(tiles[0], values), axis=2) * scales
     tl.store(out + rows, result.to(out.dtype.element_ty), mask=row_mask)
@@ -138,7 +133,7 @@ def combine_o_proj(
     N: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
     EVICT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Combine what ``attend_line`` left and project it; program ``(split, rows)`` owns HEADS / SPLIT_K heads' columns.
+    """Combine and project the result of ``attend_line``; program ``(split, rows)`` has HEADS / SPLIT_K heads.
 
     ``weight`` is ``[N, HEADS D]`` (INT8 as words ``[N, HEADS D / 4]``), ``out`` ``[SPLIT_K, 1, N]``.
     """
@@ -161,7 +156,6 @@ def combine_o_proj(
 
 @triton.jit
 def _add_pairs(one, other, next_one, next_other):
-    """Add two pairs, for ``tl.reduce``."""
     return one + next_one, other + next_other
 
 
@@ -186,14 +180,10 @@ def attend_o_proj(
 ):  # fmt: skip
     """One line's attention over at most BLOCK positions and its output projection; program ``(key head, rows)``.
 
-    The scores are computed by warps, some positions each; the means of the values by threads, one column each.
-
-    Args:
-        qkv, gains, cos, sin: as of ``attend_line``, for T new positions ``start ..``.
-        cache_keys, cache_values: one layer's ``[KV_HEADS, >= BLOCK, D]``; the old positions were written before the
-            last sampler ran (see ``pdl.py``).
-        weight: ``[N, HEADS D]``, INT8 as words ``[N, HEADS D / 4]``.
-        out: ``[KV_HEADS, T, N]``, the product's split-K partials.
+    Warps compute scores, some positions each; threads the means of values, one column each. Arguments as of
+    ``attend_line``, for T new positions ``start ..``; old positions were written before the last sampler ran
+    (``pdl.py``). ``weight`` is ``[N, HEADS D]``, INT8 as words ``[N, HEADS D / 4]``; ``out`` ``[KV_HEADS, T, N]``,
+    split-K partials.
     """
     launch_dependents(PDL)
     GROUP: tl.constexpr = HEADS // KV_HEADS

@@ -1,7 +1,6 @@
-"""Attention of many lines' first two positions, as the predictor's first pass has them: nothing is read from the cache.
+"""Attention of many lines' first two positions, as in the predictor's first pass: the cache is not read.
 
-Position 0 sees itself alone, so it is left with its value, and needs no query. Position 1 weighs two values. The layout
-of heads in registers is that of ``heads.py``; a program is one warp.
+Position 0 sees itself alone, so its result is its value; position 1 weighs two values. A program is one warp.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def attend_pair(
 ):  # fmt: skip
     """Attend from positions 0 and 1 of each line; ``out`` is ``[2 B, HEADS, D]``; program ``(line, key head)``.
 
-    The other arguments are those of ``split.attend_split``; ``qkv`` has a line's two positions next to each other.
+    Arguments as of ``split.attend_split``; a line's two positions are adjacent in ``qkv``.
     """
     launch_dependents(PDL)
     line, head = tl.program_id(0), tl.program_id(1)

@@ -1,8 +1,7 @@
-"""Attention of a short prompt, which is all new: nothing is read from the cache, so norm and RoPE need no kernel of
-their own.
+"""Attention of a short prompt: all positions are new, so the cache is not read and norm and RoPE need no kernel.
 
-A prompt of 64 positions has 64 KB of keys and values per key head. Every program norms and turns all the keys that it
-sees, and those of a block are loaded at once: that costs less than to wait for another kernel.
+Every program norms and turns all keys that it sees (64 positions: 64 KB of keys and values per key head). That costs
+less than waiting for another kernel.
 """
 
 from __future__ import annotations
@@ -23,12 +22,10 @@ def attend_prompt(
     """Attend from positions 0 to LENGTH - 1 of one line; program ``(block of BLOCK positions, key head)``.
 
     Args:
-        qkv: ``[LENGTH, (HEADS + 2 KV_HEADS) D]``; LENGTH is a multiple of BLOCK. Float32 or the model's dtype.
-        gains: the norms' weights, ``[2, D]``: queries', keys'.
-        cos, sin: float32 ``[>= LENGTH, D]``.
-        cache_keys, cache_values: one layer's ``[1, KV_HEADS, >= LENGTH, D]``; ``head_stride`` is that of KV_HEADS.
-        out: ``[LENGTH, HEADS, D]``.
-        BLOCK, KEYS: powers of two, 16 or more; KEYS keys are loaded at once.
+        qkv: ``[LENGTH, (HEADS + 2 KV_HEADS) D]``, float32 or the model's dtype; LENGTH is a multiple of BLOCK.
+        gains: ``[2, D]``, queries', keys'; cos, sin: float32 ``[>= LENGTH, D]``.
+        cache_keys, cache_values: ``[1, KV_HEADS, >= LENGTH, D]``; out: ``[LENGTH, HEADS, D]``.
+        BLOCK, KEYS: powers of two, at least 16; KEYS keys are loaded at once.
     """
     launch_dependents(PDL)
     first, head = tl.program_id(0) * BLOCK, tl.program_id(1)

@@ -1,9 +1,7 @@
-"""Attention of one new position per line, whose context may be split over programs (flash-decoding).
+"""Attention of one new position per line, with a context that may be split over programs (flash-decoding).
 
-A program owns one line, one key head, the query heads that share it, and every SPLITS-th block of the context. With
-several splits, ``attend_split`` leaves each split's mean of the values and its log-sum-exp, and ``combine_splits``
-combines them. One line alone has its own kernels (``one_line.py``), and so has a batch of single positions whose
-context is not split (``batch.py``).
+A program has one line, one key head, the query heads that share it, and every SPLITS-th block of the context. With
+several splits, ``combine_splits`` combines their means of the values by log-sum-exp.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from ..pdl import launch_dependents, wait_for_inputs
 def rotated(vectors, mask, gain, eps, cos, sin, positions, D: tl.constexpr):
     """Apply RMSNorm, then RoPE, to ``[R]`` vectors of length D (pointers) at ``[R]`` positions: float32 ``[R, D]``.
 
-    Returns zeros where ``mask`` ``[R]`` is false. The first half of the sines is negated (``layers.Angles``), so RoPE
-    adds the other half without a sign. Each row loads the norm's weights again: sharing them would cost barriers.
+    Zeros if ``mask`` ``[R]`` is false. The first half of the sines is negated (``layers.Angles``). Each row loads the
+    norm's weights again: sharing them would cost barriers.
     """
     dims = (tl.arange(0, D) + tl.zeros_like(positions)[:, None]).to(tl.int32)
     swapped = (dims + D // 2) % D
@@ -40,7 +38,7 @@ def rotated(vectors, mask, gain, eps, cos, sin, positions, D: tl.constexpr):
 def insert_new(
     keys, values, new_key, gains, eps, cos, sin, start, slots, cache_keys, cache_values, KV_HEADS, D: tl.constexpr,
 ):  # fmt: skip
-    """Insert the new position's key and value among those loaded from the cache, ``[BLOCK, D]``; store them, too.
+    """Insert the new position's key and value among those loaded from the cache, ``[BLOCK, D]``, and store them.
 
     They are rounded to the cache's dtype, as later positions will read them. ``new_key`` points to the key.
     """
@@ -57,14 +55,10 @@ def insert_new(
 
 @triton.jit
 def attend_block(queries, keys, values, visible, best, total, mean, DOT: tl.constexpr):
-    """Add a block of positions to a running softmax.
+    """Add a block of keys and values ``[BLOCK, D]`` to a running softmax of queries, float32 ``[Q, D]``.
 
-    Args:
-        queries: float32 ``[Q, D]``.
-        keys, values: ``[BLOCK, D]``.
-        visible: bool ``[Q, BLOCK]``.
-        best, total: float32 ``[Q]``, the largest score and the sum of weights so far.
-        mean: float32 ``[Q, D]``, the weighted sum of the values so far.
+    ``visible`` is bool ``[Q, BLOCK]``; best score and total weight are float32 ``[Q]``, ``mean`` ``[Q, D]`` is
+    weighted.
     """
     if DOT:
         empty = tl.zeros((queries.shape[0], keys.shape[0]), tl.float32)
@@ -87,7 +81,6 @@ def attend_block(queries, keys, values, visible, best, total, mean, DOT: tl.cons
 
 @triton.jit
 def load_block(cache_keys, cache_values, slots, end, D: tl.constexpr):
-    """Load keys and values at cache positions ``slots``, ``[BLOCK, D]``; zeros from ``end`` on."""
     pointers = slots[:, None] * D + tl.arange(0, D)[None, :]
     mask = (slots < end)[:, None]
     return tl.load(cache_keys + pointers, mask=mask, other=0.0), tl.load(
@@ -102,20 +95,16 @@ def attend_split(
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, QUERIES: tl.constexpr, SPLITS: tl.constexpr,
     BLOCK: tl.constexpr, EARLY: tl.constexpr, DOT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Attend from one new position per line; program ``(line, key head, split)`` owns every SPLITS-th block.
+    """Attend from one new position per line; program ``(line, key head, split)`` has every SPLITS-th block.
 
     Args:
         qkv: ``[B, (HEADS + 2 KV_HEADS) D]``, float32 or a linear layer's product.
-        gains: the norms' weights, ``[2, D]``: queries', keys'.
-        cos, sin: float32 ``[positions, D]``.
-        cache_keys, cache_values: one layer's ``[B, KV_HEADS, >= window, D]`` with the strides given.
-        positions: int64 ``[B]``, each line's new position, never beyond ``window - 1``; or None, and ``start`` is that
-            of all lines.
-        out: ``[B, HEADS, D]``, or with SPLITS > 1 float32 ``[SPLITS, B, HEADS, D]``.
-        log_sums: float32 ``[SPLITS, B, HEADS]``, used with SPLITS > 1.
-        QUERIES: the query heads that share a key head, or for the tensor cores more: the surplus is zeros.
-        EARLY: the old positions were written before this graph began, so they can be read before the wait.
-        DOT: multiply on the tensor cores.
+        gains: the norms' weights, ``[2, D]``: queries', keys'; cos, sin: float32 ``[positions, D]``.
+        cache_keys, cache_values: one layer's ``[B, KV_HEADS, >= window, D]``.
+        positions: int64 ``[B]``, each line's new position, at most ``window - 1``; None: ``start`` for all lines.
+        out: ``[B, HEADS, D]``; with SPLITS > 1 float32 ``[SPLITS, B, HEADS, D]``, log_sums ``[SPLITS, B, HEADS]``.
+        QUERIES: the query heads per key head, padded with zeros for the tensor cores (DOT).
+        EARLY: old positions were written before this graph began, so they are loaded before the wait.
     """
     launch_dependents(PDL)
     line, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -171,7 +160,6 @@ def _position(positions, line, start, window):
 
 @triton.jit
 def combined_row(means, log_sums, row, heads, ROWS, HEADS, D: tl.constexpr, SPLITS: tl.constexpr):
-    """Combine the splits of one row's attention: float32 ``[len(heads), D]``."""
     splits = tl.arange(0, SPLITS)
     offsets = (splits[:, None] * ROWS + row) * HEADS + heads[None, :]
     sums = tl.load(log_sums + offsets)
@@ -186,7 +174,7 @@ def combine_splits(
     means, log_sums, out, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    """Combine the SPLITS splits of ``attend_split``: ``out`` is ``[rows, HEADS, D]``; program ``(row, key head)``."""
+    """Combine the splits of ``attend_split``: ``out`` is ``[rows, HEADS, D]``; program ``(row, key head)``."""
     launch_dependents(PDL)
     wait_for_inputs(PDL)
     row = tl.program_id(0)

@@ -1,8 +1,7 @@
 """The codec's convolutions as kernels: wide ones, a narrow residual unit, the last one; rows are ``[T, C]``.
 
-Causal convolutions are products: taps and input channels are one long inner dimension, and the weight's axes are
-``[out, taps, in]``. Their input is already activated, so tiles go to the tensor cores as they are. SnakeBeta is the
-epilogue: each kernel activates what the next one reads.
+Causal convolutions are products: taps and input channels are one inner dimension, the weight is ``[out, taps, in]``.
+Their input is already activated: each kernel's epilogue applies the SnakeBeta that the next one reads.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -29,7 +28,7 @@ SUMMED_ROWS = 1024  # positions per program of ``_sum_taps``
 class ConvTile:
     """A program's share of a convolution: ``rows`` positions, ``step`` inner elements at a time.
 
-    ``columns``: its outputs in ``convolve``; a residual unit's program has all channels. ``tma``: the tensor copy
+    ``columns`` are its outputs in ``convolve``; a residual unit's program has all channels. ``tma``: the tensor copy
     engine loads a residual unit's operands (compute capability 9.0 on).
     """
 
@@ -42,7 +41,6 @@ class ConvTile:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a program of ``convolve``, in 16 bits."""
         return 2 * (self.rows + self.columns) * self.step * self.stages
 
 
@@ -64,9 +62,9 @@ def _convolve(
     PER_FRAME: tl.constexpr, CHANNELS: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
 ):  # fmt: skip
-    """A unit's 7-tap convolution and SnakeBeta; a program owns a ROWS x COLUMNS tile of ``[length, CHANNELS]``.
+    """A unit's 7-tap convolution and SnakeBeta; a program has a ROWS x COLUMNS tile of ``[length, CHANNELS]``.
 
-    Programs side by side share their rows, which are the larger operand.
+    Adjacent programs share their rows, the larger operand.
     """
     ACROSS: tl.constexpr = CHANNELS // COLUMNS
     STEPS: tl.constexpr = CHANNELS // STEP
@@ -93,17 +91,13 @@ def _residual_unit(
     tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, WRITE_X: tl.constexpr,
     LAST: tl.constexpr,
 ):  # fmt: skip
-    """A program owns all channels of its ROWS positions: 3 * 2^n channels, as a wide and a narrow power of 2.
+    """A complete residual unit; a program has all channels of its ROWS positions, as a wide and a narrow power of 2.
 
-    It computes the 7-tap convolution, SnakeBeta, the 1-tap convolution ("point"), the residual sum, and the next
-    SnakeBeta. The hidden channels never reach global memory.
-
-    ``active`` and ``conv`` are pointers. With ``narrow_conv`` all three are descriptors, for the tensor copy engine,
-    which reads zeros outside: of ``active``'s tiles ``[ROWS, STEP]``, and the weight's, ``[WIDE, STEP]`` and
-    ``[NARROW, STEP]``.
-
-    With ``taps_ptr``, the last convolution's weight, float32 ``[LAST, CHANNELS]``, what is stored is not the last
-    SnakeBeta, but its products with the weight: float32 ``[length, MOST_TAPS]``.
+    The hidden channels never reach global memory. ``active`` and ``conv`` are pointers. With ``narrow_conv`` all
+    three are descriptors for the tensor copy engine, which reads zeros outside: of ``active``'s tiles ``[ROWS,
+    STEP]``, and the weight's, ``[WIDE, STEP]`` and ``[NARROW, STEP]``. With ``taps_ptr``, the last convolution's
+    weight, float32 ``[LAST, CHANNELS]``, the products of the last SnakeBeta with it are stored instead: float32
+    ``[length, MOST_TAPS]``.
     """
     CHANNELS: tl.constexpr = WIDE + NARROW
     STEPS: tl.constexpr = CHANNELS // STEP
@@ -165,8 +159,8 @@ def _residual_unit(
 def _split_taps(taps_ptr, channels, CHANNELS: tl.constexpr, LAST: tl.constexpr, dtype: tl.constexpr):
     """Load the last convolution's weight, float32 ``[LAST, CHANNELS]``, as ``[channels, 2 MOST_TAPS]``.
 
-    Two numbers in 16 bits for each: the weight, and what rounding took. The tensor cores multiply both at once, and the
-    sum is right to 16 bits in bf16.
+    Each weight becomes two 16-bit numbers, itself and its rounding error. The tensor cores multiply both at once, and
+    the sum is right to 16 bits in bf16.
     """
     part = tl.arange(0, 2 * MOST_TAPS)
     tap = part % MOST_TAPS
@@ -193,7 +187,7 @@ def _add_and_activate(
 
 @triton.jit
 def _sum_taps(products_ptr, bias_ptr, out_ptr, length, TAPS: tl.constexpr, ROWS: tl.constexpr):
-    """Compute one sample per position from the products that the last unit left; a program owns ROWS positions."""
+    """Compute one sample per position from the last unit's products; a program has ROWS positions."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     samples = tl.zeros((ROWS,), dtype=tl.float32) + tl.load(bias_ptr)
     for tap in tl.static_range(TAPS):
@@ -209,10 +203,7 @@ def _last_conv(
     active_ptr, weight_ptr, bias_ptr, out_ptr, length, CHANNELS: tl.constexpr, TAPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute one sample per position: a float32 sum over taps and channels; a program owns ROWS positions.
-
-    Every tap reads the same rows, shifted: after the first tap they come from the cache.
-    """
+    """Compute one sample per position: a float32 sum over taps and channels; a program has ROWS positions."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, COLUMNS)
     real = columns < CHANNELS
@@ -239,7 +230,7 @@ def split_channels(channels: int) -> tuple[int, int] | None:
 def convolve(
     active: torch.Tensor, unit: Unit, keep: torch.Tensor, tile: ConvTile, launch: Launch = run
 ) -> torch.Tensor:
-    """Run a unit's convolution over ``[T, C]``, and return its second SnakeBeta; arguments as of ``residual_unit``.
+    """Return a unit's convolution of ``[T, C]`` after its second SnakeBeta; see ``residual_unit``.
 
     Raises:
         ValueError: if the channels are no multiple of the tile's columns and steps.
@@ -270,17 +261,13 @@ def residual_unit(
     launch: Launch = run,
     taps: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Run a complete residual unit over ``[T, C]``, and return ``after``'s SnakeBeta of the new stream.
-
-    It has one parameter per tensor or setting of the kernel, hence their number.
+    """Run a residual unit over ``[T, C]``, and return ``after``'s SnakeBeta of the new stream.
 
     Args:
-        x: the residual stream, updated in place unless ``last``.
-        active: the unit's first SnakeBeta of ``x``.
+        x: the residual stream, updated in place unless ``last``; active: the unit's first SnakeBeta of it.
         keep: bool ``[frames]``; the result is zero in the other frames.
-        taps: of the last block's last unit, the convolution after it, float32 ``[taps, C]``, up to MOST_TAPS of them:
-            then the result is float32 ``[T, MOST_TAPS]``, what ``sum_taps`` reads.
-
+        taps: of the last block's last unit, the next convolution, float32 ``[taps, C]``, at most MOST_TAPS: the
+            result is then float32 ``[T, MOST_TAPS]`` for ``sum_taps``.
     Raises:
         ValueError: if the channels are not 3 * 2^n, at least 48.
     """
@@ -305,7 +292,7 @@ def residual_unit(
 def _describe(
     active: torch.Tensor, conv: torch.Tensor, split: tuple[int, int], tile: ConvTile
 ) -> tuple[Any, Any, Any]:
-    """Return the tiles of a residual unit's operands that the tensor copy engine loads: see ``_residual_unit``."""
+    """Return descriptors of a residual unit's operands for the tensor copy engine: see ``_residual_unit``."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     weights = conv.flatten(1)
@@ -314,7 +301,7 @@ def _describe(
 
 
 def sum_taps(products: torch.Tensor, bias: torch.Tensor, taps: int, launch: Launch = run) -> torch.Tensor:
-    """Convert what the last residual unit left to float32 samples ``[T]``, clipped to -1..1."""
+    """Convert the last residual unit's products to float32 samples ``[T]``, clipped to -1..1."""
     out = torch.empty(len(products), dtype=torch.float32, device=products.device)
     grid = (triton.cdiv(len(products), SUMMED_ROWS),)
     launch(_sum_taps, grid, products, bias, out, len(products), TAPS=taps, ROWS=SUMMED_ROWS)

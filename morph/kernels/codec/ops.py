@@ -39,13 +39,10 @@ SHARED_BYTES = 99 * 1024  # that a program has on every GPU from capability 8.0 
 
 
 class TritonOps(TorchOps):
-    """SnakeBeta and what is between the transformer's GEMMs fused, and in 16 bits residual units as well.
+    """The codec's operations in Triton: element-wise work fused, and in 16 bits residual units as well.
 
-    Args:
-        units: run the units of the channels in ``tiles`` as one kernel each, of wide ones the convolution.
-        tiles: by channels.
-        long_tiles: by channels, of residual units of FEWEST_TMA_ROWS positions or more.
-        launch: what launches kernels, or ``compile_only``.
+    ``units`` turns on unit kernels for the channels in ``tiles`` (of wide units, the convolution). ``long_tiles`` are
+    for residual units of FEWEST_TMA_ROWS positions or more.
     """
 
     def __init__(
@@ -60,44 +57,36 @@ class TritonOps(TorchOps):
 
     @classmethod
     def of(cls, device: torch.device) -> TritonOps:
-        """Return the operations for a device."""
         # Before compute capability 8.0, a unit's accumulators do not stay in registers.
         units = torch.cuda.get_device_capability(device) >= (8, 0)
         return cls(units, long_tiles=TMA_TILES if has_tma(device) else None)
 
     def compile_ahead(self, row: Callable[[TorchOps], None]) -> None:
-        """As ``TorchOps.compile_ahead``."""
         ops = TritonOps(self.units, self.tiles, self.long_tiles, compile_only)
         compile_in_parallel(lambda: row(ops))
 
     def add_norm(
         self, states: torch.Tensor, added: torch.Tensor, scale: torch.Tensor, norm_after: Norm
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """As ``TorchOps.add_norm``."""
         return add_norm(states, added, *norm_after, scale, self.launch)
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """As ``TorchOps.gate``."""
         return gate(gate_up, self.launch)
 
     def turn_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
-        """As ``TorchOps.turn_into``."""
         return turn_into(qkv, angles, rings, self.launch)
 
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """As ``TorchOps.activate``."""
         return activate(x, snake, keep, out, self.launch)
 
     def residuals(self, x: torch.Tensor, block: Block, keep: torch.Tensor) -> torch.Tensor:
-        """As ``TorchOps.residuals``; each unit activates what the next one reads."""
         return self._run_units(x, block, keep, None)
 
     def end(
         self, x: torch.Tensor, block: Block, keep: torch.Tensor, finish: tuple[torch.Tensor, torch.Tensor]
     ) -> torch.Tensor:
-        """As ``TorchOps.end``; the last unit multiplies with the taps of the last convolution, where it can."""
         weight, bias = finish
         if len(weight) > MOST_TAPS.value or not self._fuses(x):
             return super().end(x, block, keep, finish)
@@ -106,7 +95,7 @@ class TritonOps(TorchOps):
     def _run_units(
         self, x: torch.Tensor, block: Block, keep: torch.Tensor, taps: torch.Tensor | None
     ) -> torch.Tensor:
-        """Run a block's units; with ``taps``, of units that fuse, the result is what ``sum_taps`` reads."""
+        """Run a block's units; with ``taps``, return what ``sum_taps`` reads."""
         following = [unit.first for unit in block.units[1:]] + [block.after]
         active = self.activate(x, block.units[0].first, keep)
         for index, (unit, after) in enumerate(zip(block.units, following, strict=True)):
@@ -120,7 +109,6 @@ class TritonOps(TorchOps):
         return active
 
     def finish(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """As ``TorchOps.finish``; float32 from the products on."""
         return last_conv(x, weight, bias, self.launch)
 
     def _fuses(self, x: torch.Tensor) -> bool:
@@ -147,12 +135,12 @@ class TritonOps(TorchOps):
 
 
 def has_tma(device: torch.device) -> bool:
-    """Return whether TMA_TILES run on a device: they were measured at capability 9.0, and old Tritons lack them."""
+    """Return whether TMA_TILES run on a device: measured at capability 9.0 only, and old Tritons lack TMA."""
     return is_hopper(device) and importlib.util.find_spec("triton.tools.tensor_descriptor") is not None
 
 
 def fits(tile: ConvTile, device: torch.device) -> bool:
-    """Return whether a device has the shared memory of a wide convolution's program."""
+    """Return whether a device has enough shared memory for a wide convolution's program."""
     if tile.shared_bytes <= SHARED_BYTES or device.type != "cuda":
         return True
     return torch.cuda.get_device_capability(device)[0] in (9, 10)  # 227 KB, unlike all others

@@ -1,4 +1,4 @@
-"""RoPE of the codec's queries and keys, and the way of keys and values into a stream's rings, in one pass."""
+"""RoPE of the codec's queries and keys, and the write of keys and values to the rings, in one pass."""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
@@ -19,16 +19,13 @@ def turn_into_ring(
     qkv, cos, sin, slots, queries, keys, values, stride, head_stride, length,
     HEADS: tl.constexpr, COUNT: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """RoPE of some heads of one frame, float32 inside; program ``(row, block of heads)``.
-
-    Row i is of line ``i // length``.
+    """RoPE of some heads of one frame of line ``row // length``, float32 inside; program ``(row, block of heads)``.
 
     Args:
         qkv: ``[R, COUNT + KV, D]``: HEADS queries, KV = COUNT - HEADS keys, and as many values.
         cos, sin: float32 ``[R, D]``; the first half of the sines is negated.
-        slots: int64 ``[R]``, where in its line's ring the frame goes.
-        queries: ``[R, HEADS, D]``.
-        keys, values: the rings ``[B, KV, slots, D]``; ``stride`` is that of B, ``head_stride`` of KV.
+        slots: int64 ``[R]``, the frame's slot in its line's ring.
+        queries: ``[R, HEADS, D]``; keys, values: the rings ``[B, KV, slots, D]``, strides of B and KV.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[:, None]
@@ -54,7 +51,6 @@ def turn_into_ring(
 
 
 def turn_into(qkv: torch.Tensor, angles: Angles, rings: Rings, launch: Launch = run) -> torch.Tensor:
-    """As ``TorchOps.turn_into``."""
     qkv, slots = qkv.contiguous(), rings.slots.contiguous()
     lines, new, _, head_dim = qkv.shape
     kv_heads = rings.keys.shape[1]

@@ -1,8 +1,8 @@
 """SnakeBeta in one pass over memory, and as a function for other kernels' epilogues.
 
-``x + sin(e^alpha x)^2 / (e^beta + 1e-9)`` (upstream's ``SnakeBeta``), float32 inside. Triton's own sine has a slow path
-for huge arguments that costs registers and branches. A squared sine has period pi, so it is enough to subtract full
-periods and evaluate a polynomial: the error is below 3e-7 while the argument is below a few hundred.
+``x + sin(e^alpha x)^2 / (e^beta + 1e-9)`` (upstream's ``SnakeBeta``), float32 inside. Triton's own sine has a slow
+path for huge arguments that costs registers and branches. A squared sine has period pi, so full periods are
+subtracted and a polynomial evaluated: the error is below 3e-7 for arguments below a few hundred.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -45,7 +45,6 @@ def _activate(
     x_ptr, turns_ptr, scale_ptr, bias_ptr, keep_ptr, out_ptr, length, PER_FRAME: tl.constexpr, CHANNELS:
     tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """SnakeBeta of ``[length, CHANNELS]``; program ``(rows, columns)`` owns a ROWS x COLUMNS tile."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real = columns < CHANNELS
@@ -64,7 +63,7 @@ def _activate(
 def activate(
     x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None, launch: Launch = run
 ) -> torch.Tensor:
-    """Return SnakeBeta of rows ``[T, C]``, zero in the frames where ``keep`` is false; ``out`` may be ``x``.
+    """Return SnakeBeta of rows ``[T, C]``, zero in frames whose ``keep`` is false; ``out`` may be ``x``.
 
     Raises:
         ValueError: if channels are not innermost.

@@ -1,12 +1,10 @@
 """GEMM for more than two rows, on the tensor cores through ``tl.dot``: any GPU, any shape, and the interpreter.
 
-Nothing is computed between memory and the multiplication. Whoever writes the residual stream also leaves it multiplied
-by the next norm's weight, in the model's dtype, and the sums of its squares, SUM_WIDTH columns each
-(``store_scaled``). A GEMM multiplies the former as it is and applies RMSNorm's scale to the product. Both operands
-therefore reach shared memory through the compiler's pipeline, with STAGES steps of the loop in flight. Before the wait
-a program only prefetches its weights into the L2 cache (PREFETCH).
-
-Products are of the model's dtype, sums are float32; float32 models multiply in float32 too.
+The writer of the residual stream also leaves it multiplied by the next norm's weight, in the model's dtype, and the
+sums of its squares, SUM_WIDTH columns each (``store_scaled``). A GEMM multiplies the former as it is and applies
+RMSNorm's scale to the product, so both operands reach shared memory through the compiler's pipeline, with STAGES
+steps in flight. Before the wait a program only prefetches its weights into the L2 cache (PREFETCH). Products are of
+the model's dtype (float32 models multiply in float32), sums float32.
 """
 
 from __future__ import annotations
@@ -68,7 +66,6 @@ def _load_weights(
 
 @triton.jit
 def _load_x(x, rows, M, start, K: tl.constexpr, END: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Load columns ``start ..``, up to END, of the input rows: ``[BLOCK_M, BLOCK_K]``."""
     columns = start + tl.arange(0, BLOCK_K)
     mask = (rows < M)[:, None]
     if END % BLOCK_K != 0:
@@ -78,7 +75,6 @@ def _load_x(x, rows, M, start, K: tl.constexpr, END: tl.constexpr, BLOCK_K: tl.c
 
 @triton.jit
 def _load_squares(squares, rows, M, K: tl.constexpr, SUMS: tl.constexpr):
-    """Load the rows' sums of squares, ``[SUMS, BLOCK_M]``; SUMS is their number or more, the surplus zeros."""
     sums = tl.arange(0, SUMS)
     mask = (sums < (K + SUM_WIDTH - 1) // SUM_WIDTH)[:, None] & (rows < M)[None, :]
     return tl.load(squares + sums[:, None] * M + rows[None, :], mask=mask, other=0.0)
@@ -86,7 +82,7 @@ def _load_squares(squares, rows, M, K: tl.constexpr, SUMS: tl.constexpr):
 
 @triton.jit
 def load_gains(gain, first, N: tl.constexpr, COLUMNS: tl.constexpr):
-    """Load COLUMNS of the next norm's weight ``[N]`` from ``first`` on, for ``store_scaled``; None without one."""
+    """Load COLUMNS of the next norm's weight ``[N]`` from ``first`` on; None without one."""
     gains = None
     if gain is not None:
         columns = first + tl.arange(0, COLUMNS)
@@ -98,12 +94,8 @@ def load_gains(gain, first, N: tl.constexpr, COLUMNS: tl.constexpr):
 def store_scaled(values, gains, scaled, squares, rows, first, M, N: tl.constexpr):
     """Store columns ``first ..`` of the residual stream, float32 ``[R, C]``, as the next GEMM reads them.
 
-    The values must be zeros from column N on.
-
-    Args:
-        gains: the next norm's weight of these columns ``[C]``.
-        scaled: ``[M, N]`` in the model's dtype: the values times gain.
-        squares: float32 ``[N / SUM_WIDTH, M]``: the sums of the values squared.
+    The values must be zeros from column N on. ``scaled`` ``[M, N]`` gets them times the next norm's ``gains``
+    ``[C]``, ``squares``, float32 ``[N / SUM_WIDTH, M]``, the sums of their squares.
     """
     columns = first + tl.arange(0, values.shape[1])
     mask = (rows < M)[:, None] & (columns < N)[None, :]
@@ -126,22 +118,20 @@ def gemm(
     BLOCK_K: tl.constexpr, STAGES: tl.constexpr, SPLIT_K: tl.constexpr, PREFETCH: tl.constexpr,
     SUMS: tl.constexpr, NORMED_COLUMNS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """``out = W norm(x)`` for M rows; program ``(outputs, rows, split)`` owns a BLOCK_M x BLOCK_N tile of out.
+    """``out = W norm(x)`` for M rows; program ``(outputs, rows, split)`` has a BLOCK_M x BLOCK_N tile of out.
 
     With SPLIT_K > 1, not GATED, each split multiplies K / SPLIT_K columns, and out is float32 ``[SPLIT_K, M, N]``:
     ``reduce_split_k`` adds the partials up and applies the epilogue.
 
-    Args (None where not used):
+    Args (None if not used):
         x: ``[M, K]`` in the model's dtype; before a norm, already multiplied by the norm's weight.
         squares: float32 ``[K / SUM_WIDTH, M]``, before a norm: the sums of the rows' squares.
         weight: ``[N, K]``; when GATED ``[2 N, K]``, gates first, and ``out = silu(gate) * up``.
-        scales: of INT8 weights, ``[N]`` or ``[2 N]``.
-        bias: ``[N]``.
-        residual: float32 ``[M, N]``, added to the result.
-        out: ``[M, N]``.
-        next_gain, next_scaled, next_squares: what ``store_scaled`` leaves of the result for the next GEMM.
-        normed: ``[M, K]``, where the rows are stored after the norm, NORMED_COLUMNS by each program, made from
-        unscaled: float32 ``[M, K]``, the rows as they are, and gain: the norm's weight ``[K]``.
+        scales: of INT8 weights, ``[N]`` or ``[2 N]``; bias: ``[N]``.
+        residual: float32 ``[M, N]``, added to the result; out: ``[M, N]``.
+        next_gain, next_scaled, next_squares: of ``store_scaled``, for the next GEMM.
+        normed: ``[M, K]``, gets ``unscaled`` float32 ``[M, K]`` after the norm of weight ``gain`` ``[K]``,
+            NORMED_COLUMNS per program.
     """
     launch_dependents(PDL)
     first = tl.program_id(0) * BLOCK_N
@@ -207,7 +197,7 @@ def reduce_split_k(
 ):  # fmt: skip
     """Add up split-K partials, float32 ``[SPLIT_K, M, N]``, in order, and apply the epilogue of ``gemm``.
 
-    Program ``(row, outputs)`` owns COLUMNS outputs of one row.
+    Program ``(row, outputs)`` has COLUMNS outputs of one row.
     """
     launch_dependents(PDL)
     row = tl.program_id(0)

@@ -1,17 +1,17 @@
-"""``gemm_held`` for few rows, with the operands of wgmma exchanged. Gluon, as ``gemm_held``.
+"""``gemm_held`` for few rows, with the operands of wgmma exchanged (Gluon).
 
 wgmma multiplies at least 64 rows, so the weights are its rows (M) and the activations its columns (N). Most layers
 have too few outputs to give every multiprocessor 64 of them. A program therefore folds the columns of 64 / FOLDS
-outputs: its 64 rows are FOLDS stretches of each output's weights, and its columns FOLDS stretches of each activation
-row. Every stretch of weights is multiplied with every stretch of activations; only the matching pairs are kept and
-added up at the end. The surplus products cost nothing, as the tensor cores would idle, and each sum is shorter.
+outputs: its 64 rows are FOLDS stretches of each output's weights, its columns FOLDS stretches of each activation row.
+All stretches are multiplied with each other; only the matching pairs are kept and added up. The surplus products cost
+nothing, as the tensor cores would idle, and each sum is shorter.
 
-Held (STAGES is the number of steps): all weights are in shared memory before the wait, all activations soon after it,
+Held (STAGES is the number of steps): all weights are in shared memory before the wait, all activations soon after,
 and no buffer is used twice. Up to 32 rows, without split-K and so without a second kernel.
 
-Streamed (fewer STAGES): both pass through a ring of STAGES buffers. For weights so large that programs which hold
-theirs would take turns on a multiprocessor: each would begin to read when another has ended. The ring takes most of the
-shared memory, or with more than 32 rows half of it, so that two programs run side by side (``tiles.py``).
+Streamed (fewer STAGES): both pass through a ring of STAGES buffers, for weights so large that programs which hold
+theirs would run one after another. The ring takes most of the shared memory, or with more than 32 rows half of it, so
+that two programs run side by side (``tiles.py``).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _add_folds(result, FOLDS: gl.constexpr, BLOCK_M: gl.constexpr, ACC: gl.const
 def _first_weights(
     first, row, N: gl.constexpr, K: gl.constexpr, GATED: gl.constexpr, EACH: gl.constexpr, SPAN: gl.constexpr
 ):
-    """Return where the stretches of weights of a program's wgmma rows begin; EACH rows per fold."""
+    """Return where the weight stretches of a program's wgmma rows begin; EACH rows per fold."""
     sources = row % EACH
     if GATED:  # each gate next to its up, so that one thread gets both
         sources = sources // 2 + sources % 2 * N
@@ -62,7 +62,7 @@ def gemm_folded(
     BLOCK_K: gl.constexpr, FOLDS: gl.constexpr, STAGES: gl.constexpr, SPLIT_K: gl.constexpr,
     SUMS: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
-    """As ``gemm.gemm``, whose arguments these are, for M <= BLOCK_M rows; program ``(outputs, 0, split)``.
+    """As ``gemm.gemm``, with the same arguments, for M <= BLOCK_M rows; program ``(outputs, 0, split)``.
 
     BLOCK_N outputs per program (when GATED, BLOCK_N gates and BLOCK_N ups) are 64 weight rows after folding, or 128.
     K / SPLIT_K / FOLDS is a multiple of BLOCK_K.
@@ -81,9 +81,8 @@ def gemm_folded(
     PAIRS: gl.constexpr = gl.BlockedLayout(
         [1, 2 * SIZE if GATED else SIZE], THREADS, [num_warps(), 1], [1, 0]
     )
-    OUT: gl.constexpr = gl.BlockedLayout(
-        [1, SIZE], THREADS, [num_warps(), 1], [1, 0]
-    )  # half of PAIRS when GATED
+    # Half of PAIRS when GATED.
+    OUT: gl.constexpr = gl.BlockedLayout([1, SIZE], THREADS, [num_warps(), 1], [1, 0])
     TILE: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], DTYPE)
     LINES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([FOLDS * BLOCK_M, BLOCK_K], DTYPE)
     first = gl.program_id(0) * BLOCK_N

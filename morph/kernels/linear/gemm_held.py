@@ -1,11 +1,9 @@
-"""GEMM with all of a program's weights held in shared memory: wgmma, compute capability 9.0, written in Gluon.
+"""GEMM with all of a program's weights held in shared memory: wgmma, compute capability 9.0, in Gluon.
 
-Triton's own pipeline loads both operands after the wait. Here the copies of the weights (cp.async) start before it,
-so only the rows are left to load after it: from the L2 cache, through a ring of STAGES buffers.
-
-Gluon, in which copies and barriers are explicit, has no interpreter: this kernel runs on a GPU or not at all. Names
-that some Tritons' Gluon lacks are imported directly (3.5 has no num_warps), so that importing this module tells whether
-this Triton will do (``plan.has_gluon``).
+Triton's own pipeline loads both operands after the wait. Here the weights' copies (cp.async) start before it, so only
+the rows are loaded after it: from the L2 cache, through a ring of STAGES buffers. Gluon has no interpreter. Names
+that some Tritons' Gluon lacks are imported directly (3.5 has no num_warps), so that importing this module tells
+whether this Triton will do (``plan.has_gluon``).
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ SUM_WIDTH = gl.constexpr(constants.SUM_WIDTH)
 
 @gluon.jit
 def start_dependents(PDL: gl.constexpr):
-    """As ``pdl.launch_dependents``."""
     if PDL:
         gl.inline_asm_elementwise(
             "griddepcontrol.launch_dependents; // dummy $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
@@ -40,7 +37,6 @@ def start_dependents(PDL: gl.constexpr):
 
 @gluon.jit
 def await_inputs(PDL: gl.constexpr):
-    """As ``pdl.wait_for_inputs``."""
     if PDL:
         gl.inline_asm_elementwise(
             "griddepcontrol.wait; // dummy $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
@@ -89,10 +85,7 @@ def gemm_held(
     K: gl.constexpr, N: gl.constexpr, GATED: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, SPLIT_K: gl.constexpr, SUMS: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
-    """As ``gemm.gemm``, whose arguments these are. N is a multiple of BLOCK_N, K / SPLIT_K one of BLOCK_K.
-
-    Program ``(outputs, rows, split)`` owns a BLOCK_M x BLOCK_N tile of out.
-    """
+    """As ``gemm.gemm``, with the same arguments. N is a multiple of BLOCK_N, K / SPLIT_K one of BLOCK_K."""
     start_dependents(PDL)
     DTYPE: gl.constexpr = weight.dtype.element_ty
     SPAN: gl.constexpr = K // SPLIT_K  # the columns that this program multiplies
@@ -135,9 +128,8 @@ def gemm_held(
         copy_rows(ring.index(ahead % STAGES), x, lines, ahead * BLOCK_K, K, SPAN, BLOCK_K, COPY)
         commit_group()
         result = warpgroup_mma_wait(0, deps=(sums,))
-    wait_group(
-        0
-    )  # the last copies, all masked, write zeros into the ring, whose memory is reused from here on
+    # The last copies, all masked, write zeros into the ring, whose memory is reused from here on.
+    wait_group(0)
     if squares is not None:
         result *= norm_scales(squares, eps, first, M, K, SUMS, BLOCK_M, ACC)[:, None]
     if GATED:

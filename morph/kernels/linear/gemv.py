@@ -1,16 +1,13 @@
 """GEMV: one or two rows times a weight matrix, fused with what precedes and follows it in a decoder layer.
 
-Reading the weights bounds it. A program therefore loads its share of them into registers before it waits for the
-kernel that produces its input (see ``pdl.py``): memory stays busy while the chain of kernels advances.
+It is bound by reading the weights, so a program loads its share into registers before it waits for its input
+(``pdl.py``): memory stays busy while the chain of kernels advances. Before the product come RMSNorm, the sum of
+split-K partials, or an embedding look-up; after it SwiGLU, a bias, or the residual. RMSNorm's scale is applied after
+the product, so that its sum of squares runs in parallel. All sums are float32.
 
-Fused before the product: RMSNorm, the sum of the last projection's split-K partials, or an embedding look-up. After
-it: SwiGLU, a bias, or the residual. RMSNorm's scale is applied after the product, so that its sum of squares runs in
-parallel. All sums are float32.
-
-A warp owns complete weight rows. A tile is ``[WARPS, ROWS, CHUNKS, CHUNK]``, where CHUNK is what a warp reads in one
-instruction (512 bytes), so sums stay within a thread until one butterfly over the lanes at the end.
-
-INT8 weights are read as words of four, with the row's columns permuted to match (``int8.py``).
+A warp has complete weight rows. A tile is ``[WARPS, ROWS, CHUNKS, CHUNK]``, with CHUNK read by a warp in one
+instruction (512 bytes), so sums stay within a thread until one butterfly over the lanes at the end. INT8 weights are
+words of four, with the row's columns permuted to match (``int8.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from .int8 import UNPACKED, WORD, interleave, order_columns, unpack
 
 @triton.jit
 def tile_columns(WARPS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr):
-    """Return a segment's columns as ``[WARPS, 1, CHUNKS, CHUNK]``: every warp has all of them."""
+    """Return a segment's columns for every warp: ``[WARPS, 1, CHUNKS, CHUNK]``."""
     chunk = tl.arange(0, CHUNKS)[None, None, :, None] * CHUNK + tl.arange(0, CHUNK)[None, None, None, :]
     return chunk + tl.arange(0, WARPS)[:, None, None, None] * 0
 
@@ -57,7 +54,7 @@ def load_tiles(
 
 @triton.jit
 def load_scales(scales, rows, row_mask):
-    """Load the scales of some rows of INT8 weights; ones for other weights, which have no scales."""
+    """Load the scales of some rows of INT8 weights; ones for other weights."""
     if scales is None:
         row_scales = tl.full(rows.shape, 1.0, tl.float32)
     else:
@@ -67,10 +64,7 @@ def load_scales(scales, rows, row_mask):
 
 @triton.jit
 def add_products(tile, values):
-    """Multiply a tile with a segment and sum within each thread: ``[WARPS, ROWS, CHUNK]``.
-
-    With words, ``[WARPS, ROWS, CHUNK / 4]``.
-    """
+    """Multiply a tile with a segment, summed per thread: ``[WARPS, ROWS, CHUNK]``, with words ``[.., CHUNK / 4]``."""
     if tile.dtype == tl.int32:
         first, second, third, fourth = unpack(tile)
         quads = tl.reshape(values, (values.shape[0], 1, tile.shape[2], tile.shape[3], 2, 2))
@@ -86,7 +80,7 @@ def add_products(tile, values):
 
 @triton.jit
 def load_row(x, partials, source, row, columns, mask, WIDTH: tl.constexpr, M, SPLIT_K: tl.constexpr):
-    """Load columns of a row, float32: row ``source`` of x, plus row ``row`` of each of the SPLIT_K partials."""
+    """Load columns of row ``source`` of x plus row ``row`` of each of the SPLIT_K partials, float32."""
     values = tl.load(x + source * WIDTH + columns, mask=mask, other=0.0).to(tl.float32)
     for split in tl.static_range(SPLIT_K):
         at = split * M + row
@@ -98,15 +92,14 @@ def load_row(x, partials, source, row, columns, mask, WIDTH: tl.constexpr, M, SP
 def share(values, order, CHUNKS: tl.constexpr, CHUNK: tl.constexpr):
     """Share values that each thread holds a part of with all threads, via shared memory: ``[1, 1, CHUNKS, CHUNK]``.
 
-    ``order`` says which of the ``[n]`` values goes where. It is a gather because the compiler chooses a gather's layout
-    by its reader. A plain reshape would make it move the weights instead.
+    It is a gather of the ``[n]`` values by ``order``, because the compiler chooses a gather's layout by its reader. A
+    plain reshape would make it move the weights instead.
     """
     return tl.reshape(tl.gather(values, order, axis=0), (1, 1, CHUNKS, CHUNK))
 
 
 @triton.jit
 def silu(x):
-    """Return ``x * sigmoid(x)``, float32."""
     return x / (1.0 + tl.exp(-x))
 
 
@@ -119,17 +112,14 @@ def gemv(
 ):  # fmt: skip
     """``out = W norm(x)`` for M = 1 or 2 rows; each program computes WARPS x ROWS of the N outputs of every row.
 
-    Args (None where not used):
-        x: ``[M, K]``, or with ``tokens`` a table whose rows ``tokens[i * token_stride]`` are the input rows.
+    Args (None if not used):
+        x: ``[M, K]``, or with ``tokens`` a table of input rows ``tokens[i * token_stride]``.
         hidden: ``[1, K]``, the first of two rows; x holds the second.
         partials: ``[SPLIT_K, M, K]``, added to x; with a residual, ``[SPLIT_K, M, N]``, added to that.
         gain: RMSNorm's weight ``[K]``.
-        weight: ``[N, K]``, INT8 as words ``[N, K / 4]``; when GATED it has 2 N rows, gates first, and
-            ``out = silu(gate) * up``.
-        scales: of INT8 weights, ``[N]`` or ``[2 N]``.
-        bias: ``[N]``.
-        residual: ``[M, N]``, added to the result.
-        out: ``[M, N]``.
+        weight: ``[N, K]``, INT8 as words ``[N, K / 4]``; GATED: 2 N rows, gates first, ``out = silu(gate) * up``.
+        scales: of INT8 weights, ``[N]`` or ``[2 N]``; bias: ``[N]``.
+        residual: ``[M, N]``, added to the result; out: ``[M, N]``.
         input_copy, normed: ``[M, K]``, where the first program stores the rows before and after the norm.
     """
     launch_dependents(PDL)
@@ -204,5 +194,4 @@ def gemv(
 
 @triton.jit
 def _sum_segment(values):
-    """Sum a segment that every warp has: ``[WARPS, 1]``."""
     return tl.sum(tl.sum(values, axis=2), axis=2)

@@ -1,4 +1,4 @@
-"""Launch a linear layer: choose its kernel and tile, and pass the arguments."""
+"""Launch a linear layer: choose its kernel and tile."""
 
 from __future__ import annotations
 
@@ -17,15 +17,11 @@ from .library import add_product, multiply
 from .projection import Projection
 from .tiles import GemmShape, GemmTile, GemvShape, gemm_tile, gemv_tile, library_tile, prefetches
 
-REDUCE_BLOCK = (
-    128  # outputs per program of reduce_split_k: one per thread, so all partials' loads are in flight
-)
+REDUCE_BLOCK = 128  # outputs per program of reduce_split_k: one per thread, so all loads are in flight
 
 
 @dataclass(frozen=True)
 class _Product:
-    """What all GEMM kernels multiply; the fields are their arguments."""
-
     x: torch.Tensor
     squares: torch.Tensor | None
     eps: float
@@ -38,7 +34,7 @@ class _Product:
 
 @dataclass(frozen=True)
 class _Epilogue:
-    """What is done to a GEMM's product; the fields are arguments of the kernel, or of ``reduce_split_k``."""
+    """The epilogue of a GEMM; the fields are arguments of the kernel, or of ``reduce_split_k``."""
 
     out: torch.Tensor
     bias: torch.Tensor | None = None
@@ -50,8 +46,6 @@ class _Epilogue:
 
 @dataclass(frozen=True)
 class _GemmOnly:
-    """Arguments that only ``gemm`` has."""
-
     scales: torch.Tensor | None
     gain: torch.Tensor | None
     unscaled: torch.Tensor | None
@@ -68,8 +62,8 @@ def project(
 ) -> None:
     """Compute a linear layer into ``out`` ``[rows, N]``, with the kernel that ``linear/__init__.py`` names.
 
-    With more rows than ``plan.gemv_max_rows``, a residual stream before a norm must have been scaled by that norm's
-    weight by whoever wrote it (``Projection.next_norm``). ``tile`` is for them only, in place of ``gemm_tile``'s.
+    Above ``plan.gemv_max_rows`` rows, the writer of a residual stream before a norm must have scaled it by that
+    norm's weight (``Projection.next_norm``), and ``tile`` replaces ``gemm_tile``'s.
     """
     if len(out) <= plan.gemv_max_rows:
         _launch_gemv(plan, x, out, projection)
@@ -107,7 +101,6 @@ def _launch_gemv(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection
 def _launch_gemm(
     plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection, tile: GemmTile | None
 ) -> None:
-    """Launch a GEMM kernel, and after a split one ``reduce_split_k``."""
     rows, outputs = out.shape
     values, scales = split_scales(projection.weight)
     width, operand = values.shape[1], x.operand(plan)
@@ -134,7 +127,7 @@ def _launch_gemm(
 
 
 def _library_split(plan: Plan, out: torch.Tensor, projection: Projection) -> GemmTile | None:
-    """Return the tile of our split-K product of many rows that is added to the residual stream; None for cuBLAS's."""
+    """Return the tile of our split-K product of many rows that is added to the residual stream; None for cuBLAS."""
     values, scales = split_scales(projection.weight)
     if projection.residual is None or projection.bias is not None or scales is not None:
         return None
@@ -143,7 +136,6 @@ def _library_split(plan: Plan, out: torch.Tensor, projection: Projection) -> Gem
 
 
 def _launch_split(plan: Plan, x: torch.Tensor, projection: Projection, tile: GemmTile) -> None:
-    """Launch a split product of rows after their norm, and add it to the residual stream as ``multiply`` does."""
     values, stream = split_scales(projection.weight)[0], projection.residual
     if stream is None:
         raise ValueError("a split product is added to a residual stream: give residual")
@@ -165,7 +157,6 @@ def _epilogue(plan: Plan, out: torch.Tensor, projection: Projection) -> _Epilogu
 
 
 def _launch_tile(plan: Plan, tile: GemmTile, product: _Product, epilogue: _Epilogue, only: _GemmOnly) -> None:
-    """Launch ``gemm``, ``gemm_held`` or ``gemm_folded``."""
     grid = (-(-product.N // tile.block_n), -(-product.M // tile.block_m), tile.split_k)
     arguments = vars(product) | vars(epilogue)
     arguments |= {"BLOCK_M": tile.block_m, "BLOCK_N": tile.block_n, "BLOCK_K": tile.block_k}

@@ -1,6 +1,6 @@
-"""Linear layers of many rows: cuBLAS's product, and what our kernels fuse into theirs in a kernel after it.
+"""Linear layers of many rows: cuBLAS's product, and one kernel after it for what ours fuse.
 
-The rows are read after their norm: whoever wrote the residual stream left them so (``Residual.scaled`` without
+The rows are read after their norm, as the residual stream's writer left them (``Residual.scaled`` without
 ``squares``). Products are rounded to the model's dtype, as in torch; sums, norms and SwiGLU are float32.
 """
 
@@ -45,7 +45,6 @@ def multiply(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Pr
 
 
 def _gate(plan: Plan, gate_up: torch.Tensor, out: torch.Tensor) -> None:
-    """Leave SwiGLU of ``gate_up`` ``[rows, 2 N]`` in ``out``."""
     rows, width = out.shape
     block = min(COLUMNS, triton.next_power_of_2(width))
     launch(

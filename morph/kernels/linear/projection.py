@@ -15,18 +15,14 @@ class Projection:
     """A linear layer, and what is fused into its kernel before and after the product.
 
     Attributes:
-        weight: ``[N, K]``, or when ``gated`` ``[2 N, K]``, gates first.
-        norm, eps: RMSNorm of the input: its weight ``[K]``. None: no norm.
-        bias: ``[N]``.
-        gated: SwiGLU: the output is ``silu(gate) * up``.
-        partials: split-K partials ``[split_k, rows, ..]`` of the last projection that are still to be added up, for
-            GEMV only: they are added to ``residual``, or to the input where there is none.
-        residual: the residual stream that the product is added to, in place.
-        starts: the residual stream that the product starts, where it is not added to one.
-        next_norm: the weight of the norm that follows: GEMMs leave ``residual`` or ``starts`` multiplied by it too, and
-            cuBLAS's products after that norm, with ``eps``.
-        input_copy, normed_copy: ``[rows, K]``, where to leave the input as it is, and after the norm. The former is
-            for GEMV only.
+        weight: ``[N, K]``, or when ``gated`` (SwiGLU) ``[2 N, K]``, gates first; bias: ``[N]``.
+        norm, eps: the input's RMSNorm: its weight ``[K]``, or None.
+        partials: split-K partials ``[split_k, rows, ..]`` of the last projection, for GEMV only: they are added to
+            ``residual``, or without one to the input.
+        residual, starts: the residual stream that the product is added to in place, or starts.
+        next_norm: the next norm's weight. GEMMs leave ``residual`` or ``starts`` multiplied by it too, cuBLAS's
+            products after that norm, with ``eps``.
+        input_copy, normed_copy: ``[rows, K]``, get the input as it is (GEMV only), and after the norm.
     """
 
     weight: Weight

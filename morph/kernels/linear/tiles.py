@@ -1,4 +1,4 @@
-"""Tile sizes of the linear kernels: how the outputs, rows and columns of a product are shared among programs."""
+"""Tile sizes of the linear kernels."""
 
 from __future__ import annotations
 
@@ -34,19 +34,14 @@ class GemvTile:
 
     @property
     def outputs(self) -> int:
-        """Outputs per program."""
         return self.warps * self.rows
 
 
 @dataclass(frozen=True)
 class GemvShape:
-    """What a GEMV's tile depends on.
+    """The shape that a GEMV's tile depends on: the weight is ``[outputs, width]``, ``itemsize`` bytes each.
 
-    Attributes:
-        outputs, width: of the weight ``[outputs, width]``.
-        itemsize: bytes per weight.
-        weights: 2 where gates and ups are read together, else 1.
-        grids: how many such grids run side by side (split-K).
+    ``weights`` is 2 if gates and ups are read together; ``grids`` such grids run side by side (split-K).
     """
 
     outputs: int
@@ -57,7 +52,6 @@ class GemvShape:
 
 
 def gemv_tile(plan: Plan, shape: GemvShape, warps: int) -> GemvTile:
-    """Return the tile of a GEMV in programs of ``warps`` warps."""
     padded = triton.next_power_of_2(shape.width)
     if shape.itemsize == 1:
         # INT8 is read as words of four: a chunk has one column of each, so four chunks interleave.
@@ -77,12 +71,9 @@ def gemv_tile(plan: Plan, shape: GemvShape, warps: int) -> GemvTile:
 class GemmTile:
     """A program's share of a GEMM: BLOCK_M rows by BLOCK_N outputs, BLOCK_K columns per step.
 
-    Attributes:
-        stages: steps whose loads are in flight; of ``gemm_folded`` its buffers: one per step, or a ring of fewer.
-        held: whether the weights wait in shared memory, or the first of them: ``gemm_held``, or ``gemm_folded`` where
-            ``folds`` > 0.
-        split_k: programs that share an output's columns; ``reduce_split_k`` adds up their partials.
-        folds: of ``gemm_folded``.
+    ``stages`` are steps with loads in flight; of ``gemm_folded`` its buffers, one per step or a ring of fewer. With
+    ``held``, weights wait in shared memory: ``gemm_held``, or with ``folds`` ``gemm_folded``. ``split_k`` programs
+    share an output's columns.
     """
 
     block_m: int
@@ -97,15 +88,9 @@ class GemmTile:
 
 @dataclass(frozen=True)
 class GemmShape:
-    """What a GEMM's tile depends on.
+    """The shape that a GEMM's tile depends on: activations ``[rows, width]`` of ``itemsize`` bytes each.
 
-    Attributes:
-        rows: of the activations ``[rows, width]``.
-        outputs, width: of the weight ``[outputs, width]``; of a gated one, half its rows.
-        itemsize: bytes per number of the activations.
-        gated: whether gates and ups are computed together (SwiGLU).
-        may_hold: whether the kernels that hold weights compute it: not with INT8 weights.
-        may_split: whether split-K may be used.
+    ``outputs`` is half the weight's rows if ``gated`` (SwiGLU). INT8 weights may not be held.
     """
 
     rows: int
@@ -126,7 +111,7 @@ WIDEST_SPLIT = 3072
 
 
 def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
-    """Return the tile of a GEMM: of ``gemm_folded`` or ``gemm_held`` where they run, else of ``gemm``."""
+    """Return the tile of a GEMM: of ``gemm_folded`` or ``gemm_held`` if they run, else of ``gemm``."""
     if shape.may_hold and plan.gemm_held and shape.itemsize == 2:
         tile = _folded_tile(plan, shape) or _held_tile(plan, shape)
         if tile is not None and _take_turns(plan, shape, tile):
@@ -147,9 +132,9 @@ def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
 
 
 def library_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
-    """Return a tile of ``gemm`` with split-K where that is faster than cuBLAS; None elsewhere, and where not measured.
+    """Return a tile of ``gemm`` with split-K if that is faster than cuBLAS; None elsewhere, or if not measured.
 
-    cuBLAS has few programs for narrow products of up to some 256 rows, and what adds them to the stream waits for it.
+    cuBLAS has few programs for narrow products of up to some 256 rows, and their addition to the stream waits for it.
     """
     if not plan.split_library or shape.itemsize != 2 or shape.rows * shape.outputs > MOST_SPLIT_OUTPUTS:
         return None
@@ -175,7 +160,6 @@ def _share(plan: Plan, shape: GemmShape, block_m: int) -> tuple[int, int]:
 
 
 def _block_n(plan: Plan, outputs: int, block_m: int, across: int) -> int:
-    """Return BLOCK_N of a GEMM without split-K, ``across`` programs side by side along the rows."""
     block_n = plan.gemm_block_n
     # A small batch is cheap to read again, so it is spread over more programs.
     programs = plan.gemm_programs if block_m > 32 else FEWEST_PROGRAMS
@@ -185,7 +169,7 @@ def _block_n(plan: Plan, outputs: int, block_m: int, across: int) -> int:
 
 
 def _split_k(plan: Plan, shape: GemmShape, across: int) -> int:
-    """Return how many programs share an output's columns, a power of two; ``across`` as of ``_block_n``."""
+    """Return how many programs share an output's columns, a power of two."""
     programs = across * -(-shape.outputs // plan.split_k_block_n)
     if shape.width < plan.split_k_min_width or 4 * programs > plan.split_k_programs:
         return 1
@@ -199,7 +183,7 @@ def _split_k(plan: Plan, shape: GemmShape, across: int) -> int:
 
 
 def _folded_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
-    """Return a tile of ``gemm_folded``; None for too many rows, or where rows and weights exceed shared memory."""
+    """Return a tile of ``gemm_folded``; None for too many rows, or if rows and weights exceed shared memory."""
     block_m = max(8, triton.next_power_of_2(shape.rows))
     if block_m > MAX_FOLDED_ROWS:
         return None
@@ -262,10 +246,7 @@ def _streamed_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
 
 
 def _ring(block_k: int, span: int, rows: int, shared: int) -> tuple[int, int]:
-    """Return BLOCK_K, at most ``block_k``, and the stages of a ring in ``shared`` bytes.
-
-    It holds ``rows`` rows of both operands; ``span`` columns pass through it.
-    """
+    """Return BLOCK_K, at most ``block_k``, and the stages of a ring of ``rows`` rows in ``shared`` bytes."""
     while block_k > SMALLEST_BLOCK_K and shared // (2 * rows * block_k) < FEWEST_STAGES:
         block_k //= 2
     return block_k, min(shared // (2 * rows * block_k), span // block_k)
@@ -280,7 +261,7 @@ def _held_block_k(plan: Plan, width: int) -> int:
 
 
 def _held_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
-    """Return a tile of ``gemm_held`` whose weights leave space for a ring of row buffers; None if there is none.
+    """Return a tile of ``gemm_held`` whose weights leave space for a ring of row buffers, or None.
 
     A ring with one buffer more than there are steps has all loads in flight at once.
     """
