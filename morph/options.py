@@ -34,6 +34,7 @@ SEED = Setting(
     on=BOTH,
     served="of the line; left out: a random one, which the header x-speech-seed tells",
     name="seed",
+    public="seed",
 )
 
 # Settings that were removed, and the value that asked for something.
@@ -53,7 +54,7 @@ def check_seq_groups(seq_groups: Any) -> int:
 def check_strength(strength: Any) -> float:
     """Return an adapter's strength if it is a number within ADAPTER_STRENGTHS, else raise ValueError."""
     low, high = ADAPTER_STRENGTHS
-    known = Setting(1.0, low=low, high=high, hint=" (1 is as trained)", name="strength")
+    known = Setting(1.0, low=low, high=high, hint=" (1 is as trained)", public="strength")
     return float(known.check(strength))
 
 
@@ -97,7 +98,9 @@ class TokenSampling(Checked):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], prefix: str, do_sample: str) -> TokenSampling:
         """Read the keys of one of the two samplers; upstream spells the sub-talker's switch differently."""
-        keys = {name: do_sample if name == "do_sample" else prefix + name for name in settings_of(TokenSampling)}
+        keys = {
+            name: do_sample if name == "do_sample" else prefix + name for name in settings_of(TokenSampling)
+        }
         return cls(**{name: config[key] for name, key in keys.items() if key in config})
 
 

@@ -34,9 +34,9 @@ class Setting:
         off: a number beside the limits that turns the setting off.
         choices: of a text.
         label: what errors call it, if not by its public name.
-        public: its name in nodes and requests, if it is another.
+        public: its name in nodes and requests.
         served: its help in the API's documentation, if it is another.
-        name: of the field; ``settings_of`` sets it.
+        name: of the field; ``settings_of`` sets it, and ``public`` if it is the same.
     """
 
     default: Any
@@ -88,9 +88,7 @@ class Setting:
         numpy = sys.modules.get("numpy")  # it has no scalars before it is imported
         plain = value.item() if numpy and isinstance(value, numpy.generic) else value
         if not self.fits(plain):
-            raise ValueError(
-                f"{self.label or self.public or self.name} is {plain!r}: choose {self.limits}{self.hint}"
-            )
+            raise ValueError(f"{self.label or self.public} is {plain!r}: choose {self.limits}{self.hint}")
         return plain
 
 
@@ -103,7 +101,11 @@ def setting(default: Any, *more: Any, **named: Any) -> Any:
 def settings_of(options: type, on: str = "") -> dict[str, Setting]:
     """Return the settings among the fields of a dataclass by name, in their order; ``on``: those that are there."""
     found = {one.name: one.metadata["setting"] for one in fields(options) if "setting" in one.metadata}
-    return {name: replace(one, name=name) for name, one in found.items() if on in one.on}
+    return {
+        name: replace(one, name=name, public=one.public or name)
+        for name, one in found.items()
+        if on in one.on
+    }
 
 
 class Checked:

@@ -19,12 +19,15 @@ import torch
 import transformers
 
 from ..options import GenerateOptions
+from ..setting import settings_of
 from ..speech.lines import Line
 from ..speech.piece import Piece
 from ..synthesizer import Synthesizer
 from ..tested import QWEN_TTS, installed
 from ..voice.file import voice_digest
 
+# Settings that decide the pieces, which are in the key, or how and how often they are made.
+APART = ("batch_size", "split_chars", "normalize", "retries")
 PACK = Path(__file__).resolve().parents[2]
 
 
@@ -60,9 +63,10 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
             "engine": [choice.engine, choice.codec],
-            "decoding": [options.seq_groups, options.tail, options.guard, options.wrong_words],
             "sampling": asdict(options.sampling or model.sampling),
-            "joining": [options.trim_ends],
+            "options": {
+                name: getattr(options, name) for name in settings_of(GenerateOptions) if name not in APART
+            },
         }
     )
 

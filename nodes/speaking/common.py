@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io
 
 from ...morph.options import GenerateOptions, removed_in
+from ...morph.setting import settings_of
 from ...morph.text.scripts.script import ScriptError
 from .. import inputs
 from ..models.linked import check_model, check_word_check
@@ -23,13 +24,6 @@ from .pronunciation import lists_of
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
 
-# The inputs that are fields of ``GenerateOptions``, by their names.
-SAME = "seq_groups sampling batch_size split_chars guard retries wrong_words"
-OPTIONS = {name: name for name in SAME.split()} | {
-    "normalize_text": "normalize",
-    "trim_silence": "trim_ends",
-}
-
 
 def check_speaking(given: Mapping[str, Any]) -> None:
     """Raise ValueError for inputs, by name, that links may have given and nothing can be spoken with."""
@@ -42,7 +36,9 @@ def check_speaking(given: Mapping[str, Any]) -> None:
 
 def options_of(given: Mapping[str, Any]) -> GenerateOptions:
     """Return how lines are spoken, from inputs by name; those that are missing have their defaults."""
-    return GenerateOptions(**{field: given[name] for name, field in OPTIONS.items() if name in given})
+    known = settings_of(GenerateOptions).values()
+    options = {one.name: given[one.public] for one in known if one.public in given}
+    return GenerateOptions(sampling=given.get("sampling"), **options)
 
 
 def ignored(hidden: io.HiddenHolder) -> list[str]:

@@ -65,7 +65,7 @@ def _of(one: Setting) -> Schema:
 
 def _all_of(options: type) -> dict[str, Schema]:
     """Return the schemas of the settings of a dataclass that requests have."""
-    return {one.public or one.name: _of(one) for one in settings_of(options, REQUEST).values()}
+    return {one.public: _of(one) for one in settings_of(options, REQUEST).values()}
 
 
 TOKEN_SCHEMAS = _all_of(TokenSampling)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...morph.model.names import SIZE_NAMES
-from ...morph.options import IGNORE, MOST_SEED, PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
+from ...morph.options import IGNORE, MOST_SEED, PREDICTED_GROUPS, REQUEST, GenerateOptions, Sampling
+from ...morph.setting import Checked, settings_of
 from ...morph.speech.lines import Line
 from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import check_spoken, read_pauses
@@ -142,14 +143,11 @@ def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
         "stream_format": "sse",
         "language": _language(line),
         "seed": line.seed & MOST_SEED,
-        "seq_groups": options.seq_groups,
-        "tail": options.tail,
-        "normalize_text": options.normalize,
-        "trim_silence": options.trim_ends,
-        "split_chars": options.split_chars,
     }
-    if options.wrong_words != IGNORE:  # servers of before do not know the field
-        body["wrong_words"] = options.wrong_words
+    # Servers of before do not know all fields, and each has a default of its own for SEQ_GROUPS.
+    usual = fields_of(GenerateOptions())
+    body |= {name: value for name, value in fields_of(options).items() if value != usual[name]}
+    body["seq_groups"] = options.seq_groups
     if options.sampling is not None:
         body["sampling"] = sampling_fields(options.sampling)
     return body
@@ -187,15 +185,15 @@ def _check_cloned(facts: ServerFacts, voice: Voice, consent: bool) -> None:
 
 def sampling_fields(sampling: Sampling) -> dict[str, Any]:
     """Return our server's field ``sampling``."""
-    fields = {**_token_fields(sampling.talker), **_token_fields(sampling.subtalker, "subtalker_")}
-    fields["repetition_penalty"] = sampling.repetition_penalty
-    if sampling.max_seconds is not None:
-        fields["max_seconds"] = sampling.max_seconds
-    return fields
+    subtalker = {f"subtalker_{name}": value for name, value in fields_of(sampling.subtalker).items()}
+    return fields_of(sampling.talker) | subtalker | fields_of(sampling)
 
 
-def _token_fields(tokens: TokenSampling, prefix: str = "") -> dict[str, Any]:
-    return {prefix + name: getattr(tokens, name) for name in ("do_sample", "temperature", "top_k", "top_p")}
+def fields_of(options: Checked) -> dict[str, Any]:
+    """Return the settings that requests may have, but for those that are None."""
+    kind: type = type(options)
+    sent = {one.public: getattr(options, one.name) for one in settings_of(kind, REQUEST).values()}
+    return {name: value for name, value in sent.items() if value is not None}
 
 
 # Other servers
@@ -256,7 +254,7 @@ def _vllm_fields(facts: ServerFacts, line: Line, options: GenerateOptions, conse
     fields |= {"task_type": "VoiceDesign"} if voice.kind == "design" else {}
     if options.sampling is not None:
         fields["extra_params"] = {
-            **_token_fields(options.sampling.talker),
+            **fields_of(options.sampling.talker),
             "repetition_penalty": options.sampling.repetition_penalty,
         }
         fields["max_new_tokens"] = options.sampling.max_frames + 1

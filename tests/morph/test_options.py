@@ -90,7 +90,7 @@ def test_a_value_of_the_wrong_type_is_refused_by_name_not_by_a_type_error(make, 
         make(**{field: value})
         return
     known = settings_of(make).get(field)
-    name = field if known is None else known.label or known.public or field
+    name = field if known is None else known.label or known.public
     with pytest.raises(ValueError, match=rf"(?s)^{name} is .*: choose "):
         make(**{field: value})
 
