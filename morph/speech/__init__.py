@@ -1,1 +1,1 @@
-"""From a line to its pieces, takes and report: what is spoken, before and after the engine."""
+"""What is spoken, before and after the engine: lines, pieces, takes and reports."""

@@ -1,4 +1,4 @@
-"""The pieces of a line to the line: the best take of each joined, and how it went."""
+"""Join the best takes of a line's pieces, and report how it went."""
 
 from __future__ import annotations
 
@@ -34,12 +34,9 @@ HEARD_OTHERWISE = "recognised words differ from the text"
 
 
 def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spoken:
-    """Return a line, from the take of each of its pieces.
+    """Return a line from the takes of its pieces; pieces without a take are left out.
 
-    Args:
-        parts: its pieces; those without a take are left out.
-        engine: what made it, in words.
-        stopped: one of ``takes.STOPPED`` for a line that ended so: what was made of it is joined.
+    ``stopped``: one of ``takes.STOPPED`` for a line that ended so: what was made of it is joined.
     """
     line, rate = parts.line, parts.model.sample_rate
     own = [(piece, piece.take) for piece in parts.pieces if piece.take is not None]
@@ -71,21 +68,17 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
 
 
 def note_of(wrong: str) -> str:
-    """Return a sentence for the user about words that went wrong."""
     return f"Wrong words: {wrong}."
 
 
 def warn_of(report: LineReport) -> None:
-    """Log that a line went wrong."""
+    """Log a warning if the line went wrong."""
     if report.ended in WRONG:
         log.warning("the line %.40r %s; try another seed", report.text, WHAT_HAPPENED[report.ended])
 
 
 def limit_takes(own: Sequence[tuple[Piece, Take]], most: int | None) -> list[tuple[Piece, Take]]:
-    """Return the takes of a line's pieces that are within ``most`` frames; the last one is marked if any are left out.
-
-    ``most``: see ``Sampling.line_frames``.
-    """
+    """Return the takes within ``most`` frames (``Sampling.line_frames``); the last is marked if any are left out."""
     if most is None:
         return list(own)
     kept: list[tuple[Piece, Take]] = []
@@ -100,7 +93,7 @@ def limit_takes(own: Sequence[tuple[Piece, Take]], most: int | None) -> list[tup
 
 
 class Place(NamedTuple):
-    """Where a piece is in its line: samples ``start`` to ``end`` (excluded), without ``trimmed`` ones at its start."""
+    """A piece's samples ``start`` to ``end`` (excluded) in its line, without ``trimmed`` ones at its start."""
 
     start: int
     end: int
@@ -110,9 +103,9 @@ class Place(NamedTuple):
 def join_pieces(
     own: Sequence[tuple[Piece, Take]], sample_rate: int, options: GenerateOptions, whole: bool = True
 ) -> tuple[Waveform, list[Place]]:
-    """Return the waveform of a line and where its pieces are in it; of a line that never began, no samples.
+    """Return a line's waveform and the places of its pieces; no samples for a line that never began.
 
-    ``whole``: whether the line was spoken to its end, where a pause may follow.
+    ``whole``: the line was spoken to its end, so a pause may follow.
     """
     if not own:
         return NO_SAMPLES, []
@@ -120,7 +113,7 @@ def join_pieces(
     after = own[-1][0].after_s if whole else 0.0
     [first, *others] = [take.waveform for _, take in own]
     if len(first) and not (others or lead or after or options.trim_ends):
-        # Most lines: a copy would take as long as all the rest of their assembly.
+        # Most lines: a copy would take as long as the rest of the assembly.
         return first, [Place(0, len(first))]
     speech, spans = join([take.waveform for _, take in own], sample_rate, Spacing(between, CROSSFADE_MS))
     speech, start = trim_ends(speech, sample_rate) if options.trim_ends else (speech, 0)

@@ -1,4 +1,4 @@
-"""A line's text to its pieces: written out, cut, each with its prompt."""
+"""Turn a line's text into pieces: normalized, cut, each with its prompt."""
 
 from __future__ import annotations
 
@@ -27,21 +27,10 @@ from .wrong_words import wrong_words
 
 @dataclass
 class LinePieces:
-    """The pieces of one line, as far as they are known. Hold the model (``Synthesizer.session``) to use it.
+    """The pieces of one line, as far as they are known. Use it with the model held (``Synthesizer.session``).
 
-    Args:
-        line: it; the text of one that comes in parts is set at its end.
-        options: how it is spoken.
-        builder: of its prompts.
-        normalizer: writes its text out.
-        pieces: in their order.
-        said: the text as it is spoken, once all of it is known.
-        readings: what of the text is read as something else, once all of it is known.
-
-    Attributes:
-        model: the checkpoint.
-        sampling: the options', or the checkpoint's own.
-        limit: the longest piece in characters, 0 for any length.
+    ``limit`` is the longest piece in characters, 0 for any. ``said``, ``readings`` and a late text are set at its
+    end.
     """
 
     line: Line
@@ -59,22 +48,16 @@ class LinePieces:
 
     @classmethod
     def open(cls, builder: PromptBuilder, line: Line, options: GenerateOptions) -> LinePieces:
-        """Return a line without pieces."""
         return cls(line, options, builder, normalizer_of(builder.model, options))
 
     def cut(self) -> None:
-        """Add all pieces of a complete text that the line's limit can reach.
-
-        Raises:
-            ValueError: for what only a prompt shows.
-        """
+        """Add all pieces of a complete text within the line's limit; ValueError for what only a prompt shows."""
         self.said, pieces = cut_line(self.line, self.normalizer, self.limit)
         self.readings = self.line.find_readings(str(self.line.text))
         for piece in _within_reach(pieces, self.sampling.line_frames):
             self.add(piece)
 
     def add(self, piece: Piece) -> None:
-        """Add a piece, with its prompt."""
         if piece.made is None:
             piece.made = build_piece(self.builder, self.line, piece.text)
         self.pieces.append(piece)
@@ -85,11 +68,11 @@ class LinePieces:
         return LineRequest(piece.prompt, guard, piece.seed_of(take), sampling=self.sampling)
 
     def text_of(self, index: int) -> str:
-        """Return the text of a piece as it is spoken; of text that comes late, what there is of it."""
+        """Return the text of a piece as spoken; of late text, what has come so far."""
         return self.pieces[index].text
 
     def judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1) -> Take:
-        """Return a take of a piece with how it ended, and which words went wrong if that is all."""
+        """Return a take of a piece with how it ended, and its wrong words if that is all."""
         ended = judge_end(piece.text, decoded, wave, self.model.sample_rate)
         if ended == ENDS[0] and self.line.voice.kind == "icl" and begins_elsewhere(decoded, wave):
             ended = ECHO
@@ -99,10 +82,7 @@ class LinePieces:
         return Take(decoded, wave, WORDS if wrong else ended, number, wrong)
 
     def wrong(self) -> list[Piece]:
-        """Return the pieces whose takes went wrong and that another seed may mend.
-
-        Not those that the line's limit (``Sampling.line_frames``) cuts off or leaves out.
-        """
+        """Return the pieces that went wrong and that another seed may mend, unless the line's limit cuts them off."""
         most, frames, again = self.sampling.line_frames, 0, []
         for piece in self.pieces:
             if piece.take is None:
@@ -114,7 +94,7 @@ class LinePieces:
         return again
 
     def _can_improve(self, piece: Piece) -> bool:
-        """Return whether another seed may help: not if the user's own limit ended the line, or its guard is off."""
+        """Return whether another seed may help: not if the user's limit ended the line, or the guard is off."""
         assert piece.take is not None
         if piece.take.ended == CAP:
             limit = longest_frames(piece.prompt.text_tokens)
@@ -123,22 +103,19 @@ class LinePieces:
 
     @property
     def expected(self) -> int:
-        """The frames that the pieces are expected to have."""
         return expected_of(self.pieces)
 
     @property
     def text_tokens(self) -> int:
-        """The tokens of all pieces."""
         return sum(piece.prompt.text_tokens for piece in self.pieces)
 
 
 def expected_of(pieces: Sequence[Piece]) -> int:
-    """Return the frames that pieces are expected to have."""
     return sum(expected_frames(piece.prompt.text_tokens) for piece in pieces)
 
 
 def cut_line(line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText, list[Piece]]:
-    """Return a complete text as it is spoken, and its pieces, without prompts."""
+    """Return a complete text as spoken, and its pieces, without prompts."""
     assert isinstance(line.text, str)
     read = line.as_read(line.text)
     paused = read_pauses(read)
@@ -155,7 +132,7 @@ def cut_line(line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText
 
 
 def end_pieces(pieces: Sequence[Piece], after_s: float) -> None:
-    """Note that these are all pieces of a line, and the silence after the last: later takes' seeds depend on it."""
+    """Note that these are all pieces: later takes' seeds depend on it. ``after_s``: silence after the last."""
     for piece in pieces:
         piece.stride = len(pieces)
     if pieces:
@@ -163,15 +140,12 @@ def end_pieces(pieces: Sequence[Piece], after_s: float) -> None:
 
 
 def noted(text: str, said: SpokenText) -> SpokenText:
-    """Return a text as it is spoken, with notes on what looks like ``<shown|read>`` in the text as it was given."""
+    """Return ``said`` with notes on what looks like ``<shown|read>`` in the original text."""
     return replace(said, notes=(*said.notes, *mark_notes(text)))
 
 
 def join_texts(text: str, parts: Sequence[str], said: Sequence[SpokenText]) -> SpokenText:
-    """Return a text as it is spoken, from its parts as they are: the text itself, without pauses, if all are alike.
-
-    ``text``: with its readings.
-    """
+    """Return the text as spoken from its parts; ``text`` (as read), without pauses, if no part differs."""
     notes = dict.fromkeys(note for one in said for note in one.notes)
     alike = all(one.text.split() == part.split() for one, part in zip(said, parts, strict=True))
     spoken = without_pauses(text) if alike else " ".join(one.text for one in said)
@@ -181,14 +155,9 @@ def join_texts(text: str, parts: Sequence[str], said: Sequence[SpokenText]) -> S
 def cut_pieces(
     line: Line, parts: Sequence[str], normalizer: Normalizer, first: int = 0, pause_s: float = 0.0
 ) -> list[Piece]:
-    """Return pieces of a line: piece k has the line's seed plus k; parts without letters and digits are left out.
+    """Return pieces of a line: piece k has the line's seed plus k. Parts without letters and digits are left out.
 
-    Args:
-        line: it.
-        parts: of its text as it is spoken.
-        normalizer: the line's.
-        first: how many pieces the line has already.
-        pause_s: seconds of silence before the first of these.
+    ``first``: how many pieces the line has already. ``pause_s``: seconds of silence before the first of these.
     """
     texts = [normalizer.close(part) for part in parts if any(char.isalnum() for char in part)]
     pauses = [pause_s, *[0.0] * len(texts)]
@@ -199,8 +168,8 @@ def cut_pieces(
 
 
 def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:
-    """Return a line's pieces without those that begin after its limit, however fast the ones before are spoken."""
-    if most is None or len(pieces) == 1:  # nearly all lines, while somebody waits for them
+    """Return the pieces that can begin before the line's limit, however fast the ones before are spoken."""
+    if most is None or len(pieces) == 1:  # nearly all lines: keep the first audio fast
         return list(pieces)
     reached, frames = [], 0
     for piece in pieces:
@@ -212,7 +181,7 @@ def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:
 
 
 def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
-    """Return the prompt of a piece of a line; where the checkpoint needs it, the piece may not end too early."""
+    """Return the prompt of a piece; if the checkpoint needs it, with a minimum length."""
     prompt = builder.build(text, line.voice, line.language, line.instruct)
     if not builder.model.profile.hold_end:
         return prompt
@@ -220,7 +189,7 @@ def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
 
 
 def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:
-    """Return the guard of a piece: the sampling's cap alone, or also the text's and the loop detector."""
+    """Return a piece's guard: the sampling's cap, and with ``options.guard`` the text's and the loop detector."""
     if not options.guard:
         return Guard(sampling.max_frames, detect_loops=False)
     return Guard(min(sampling.max_frames, longest_frames(prompt.text_tokens)))
@@ -229,7 +198,6 @@ def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> 
 def normalizer_of(
     model: Model, options: GenerateOptions, on_sentence: Callable[[], None] | None = None
 ) -> Normalizer:
-    """Return what writes out the texts of lines, as the checkpoint needs it and the options allow."""
     return Normalizer(_written_language(model, options), on_sentence)
 
 
@@ -238,11 +206,11 @@ def _written_language(model: Model, options: GenerateOptions) -> str:
 
 
 def piece_limit(model: Model, options: GenerateOptions) -> int:
-    """Return the longest piece in characters, 0 for any length; where a stop may be added, there is room for it."""
+    """Return the longest piece in characters, 0 for any, with room for a full stop if one may be added."""
     limit = min(options.split_chars, model.profile.longest_piece)
     return limit - 1 if limit and _written_language(model, options) else limit
 
 
 def text_as_spoken(line: Line, text: SpokenText) -> str:
-    """Return a line's text as it is spoken, "" if that is its text itself, as people read it."""
+    """Return a line's text as spoken; "" if that is its text as people read it."""
     return "" if text.text.split() == shown_text(str(line.text)).split() else text.text

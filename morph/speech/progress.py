@@ -1,4 +1,4 @@
-"""The progress of lines that are spoken."""
+"""The progress of lines in work."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ..options import FRAME_RATE
 from ..text.duration import expected_frames
 
-LONG_S = 60.0  # of speech: how long it is, and what is left, is said
-MEASURED_FRAMES = 25  # before which the speed of a run is not known
+LONG_S = 60.0  # of speech, above which length and time left are reported
+MEASURED_FRAMES = 25  # needed to know the speed of a run
 
 OnFrame = Callable[[int, int], None]
 """Called with (frames done, frames expected) while lines are made; what it raises ends them all."""
@@ -17,9 +17,9 @@ OnFrame = Callable[[int, int], None]
 
 @dataclass
 class Progress:
-    """Counts frames and passes them to ``report``, with the number of frames expected in all.
+    """Counts frames and passes them to ``report``, with the number expected in all.
 
-    ``pieces``: how many the text is cut into, roughly while it is cut; 0 if that is not known.
+    ``pieces``: how many the text is cut into, roughly while it is cut; 0 if unknown.
     """
 
     report: OnFrame | None = None
@@ -28,7 +28,7 @@ class Progress:
     pieces: int = 0
 
     def expect(self, tokens: Sequence[int]) -> None:
-        """Add texts with these numbers of tokens to what is still to be spoken."""
+        """Add texts with these token counts to what is still to be spoken."""
         self.expected = max(self.expected, self.done + sum(map(expected_frames, tokens)))
 
     def add(self, frames: int) -> None:
@@ -40,19 +40,13 @@ class Progress:
 
 
 class Estimate:
-    """How long speech will be, and how long the rest of it takes at the speed of this run."""
+    """How long speech will be, and how long the rest takes at the speed of this run."""
 
     def __init__(self) -> None:
         self._begun: tuple[int, float] | None = None  # frames, and when they were there
 
     def describe(self, done: int, expected: int, pieces: int, now: float) -> str:
-        """Return it in words, "" for short speech.
-
-        Args:
-            done, expected: frames.
-            pieces: see ``Progress``.
-            now: seconds.
-        """
+        """Return the estimate in words, "" for short speech. ``done`` and ``expected`` are frames, ``now`` seconds."""
         if expected < LONG_S * FRAME_RATE:
             return ""
         if done and self._begun is None:
@@ -67,7 +61,6 @@ class Estimate:
 
 
 def in_words(seconds: float) -> str:
-    """Return a length of time, roughly."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

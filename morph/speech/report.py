@@ -1,4 +1,4 @@
-"""The report of lines: what went wrong, length and speed, and how they were made."""
+"""The report of lines for people: what went wrong, length and speed, and how they were made."""
 
 from __future__ import annotations
 
@@ -34,15 +34,10 @@ LONGEST_ERROR = 300
 
 
 def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
-    """Return a report of lines for people: outcome and speed, a row for each line, settings.
+    """Return a report of lines: outcome and speed, a row for each line, settings.
 
-    Blank lines separate its paragraphs, so that it reads well as plain text and as Markdown.
-
-    Args:
-        model: the checkpoint; one of them, where it was loaded on several devices.
-        spoken: the lines, in their order.
-        options: what they were spoken with.
-        elapsed_s: wall-clock seconds for all of them, prompt and codec included.
+    Blank lines separate its paragraphs, so it works as plain text and as Markdown. ``model`` is any of several
+    devices' models; ``elapsed_s`` is wall-clock time with prompt and codec.
     """
     tail = model.tails(options.tail).get(options.seq_groups)
     groups = describe_groups(options, tail, model.weights)
@@ -50,7 +45,7 @@ def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, e
 
 
 def devices_of(spoken: Sequence[Spoken]) -> list[str]:
-    """Return how many lines each of several devices made, as one setting; nothing where there was one."""
+    """Return the lines per device as one setting; nothing for a single device."""
     counts = Counter(one.report.device for one in spoken if one.report.device)
     said = ", ".join(f"{_count(counts[name])} on {name}" for name in sorted(counts))
     return [f"devices: {said}"] if said else []
@@ -61,22 +56,18 @@ def _count(lines: int) -> str:
 
 
 def engines_of(spoken: Sequence[Spoken]) -> list[str]:
-    """Return each engine that made a line once, in words."""
     return list(dict.fromkeys(one.engine for one in spoken if one.engine))
 
 
 def compose(spoken: Sequence[Spoken], elapsed_s: float, settings: Sequence[str]) -> str:
-    """Return a report (see ``describe``) whose last paragraph is ``settings``, one to a line."""
+    """Return a report (see ``describe``) whose last paragraph is ``settings``, one per line."""
     rows = [f"{number}. {_row(one)}" for number, one in _once(numbered(spoken))]
     blocks = [outcome(spoken, elapsed_s), "\n".join(rows), "\n".join(f"- {setting}" for setting in settings)]
     return "\n\n".join(blocks)
 
 
 def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
-    """Return how it went, in a few lines: what went wrong, other notes, and length and speed.
-
-    Reused lines (see ``kept/cache.py``) do not count for the speed.
-    """
+    """Return how it went, in a few lines. Reused lines (``kept/cache.py``) do not count for the speed."""
     reports = [one.report for one in spoken]
     said = (
         _trouble(numbered(spoken))
@@ -93,7 +84,7 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
 
 
 def numbered(spoken: Sequence[Spoken]) -> list[tuple[int, LineReport]]:
-    """Return the report of each line with its number: its caption's, or its place."""
+    """Return each line's report with its caption's number, or its place."""
     return [(one.number or place, one.report) for place, one in enumerate(spoken, start=1)]
 
 
@@ -116,7 +107,7 @@ def _trouble(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
 
 
 def _once(reports: Sequence[tuple[int, LineReport]]) -> list[tuple[int, LineReport]]:
-    """Return reports in which an error stands once: the lines that have it too name the first one."""
+    """Return reports that state each error once: later lines with it refer to the first."""
     first = {one.error: number for number, one in reversed(reports)}
     return [
         (number, one)
@@ -127,7 +118,6 @@ def _once(reports: Sequence[tuple[int, LineReport]]) -> list[tuple[int, LineRepo
 
 
 def _ending(report: LineReport) -> str:
-    """Return how a line ended in words, with the reason where it could not be made."""
     why = " ".join(report.error.split())[:LONGEST_ERROR].rstrip(".")
     return f"{ENDINGS[report.ended]}: {why}" if why else ENDINGS[report.ended]
 
@@ -143,7 +133,6 @@ def _misheard(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
 
 
 def _heard(reports: Sequence[LineReport]) -> list[str]:
-    """Say how many lines match their texts; nothing if none was heard."""
     heard = [one.heard for one in reports if one.heard is not None]
     if not heard or len(reports) == 1:
         return [f"Heard: {_in_words(one)}." for one in heard if one.passed]
@@ -155,7 +144,6 @@ def _in_words(heard: HeardWords) -> str:
 
 
 def _from_before(reports: Sequence[LineReport]) -> list[str]:
-    """Say how many lines were not made now; nothing if all were."""
     count = sum(one.from_before for one in reports)
     if not count:
         return []
@@ -179,7 +167,7 @@ def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
 
 
 def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights: str = "full") -> str:
-    """Return SEQ_GROUPS in words, what the groups above it come from, and the effect of INT8 weights."""
+    """Return SEQ_GROUPS in words, the source of the groups above it, and the effect of INT8 weights."""
     int8 = weights == "int8"
     if options.seq_groups == PREDICTED_GROUPS:
         but = " but for its int8 weights" if int8 else ""

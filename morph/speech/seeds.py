@@ -1,4 +1,4 @@
-"""Seeds that are made of other seeds and of words, so that they stay when other lines change."""
+"""Derive seeds from other seeds and words, so that they stay when other lines change."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from hashlib import blake2b
 
 
 def hash_seed(key: str) -> int:
-    """Return a seed below 2^56 for a text."""
     return int.from_bytes(blake2b(key.encode(), digest_size=7).digest(), "big")
 
 
 def take_seed(seed: int, take: int) -> int:
-    """Return the seed of a line's take, counted from 1, from that of its first: ``[take N]`` in a script."""
+    """Return the seed of a take, counted from 1: ``[take N]`` in a script."""
     return seed if take == 1 else hash_seed(f"{seed}\0take {take}")

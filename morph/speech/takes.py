@@ -1,4 +1,4 @@
-"""Takes of a piece of text: whether a take went wrong, and which of two is kept."""
+"""Takes of a piece: whether one went wrong, and which of two is kept."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..text.duration import shortest_frames
 # How a take can end, best first. A take that is cut off contains more of its text than one that ends early.
 ENDS = ("eos", "echo", "words", "cap", "loop", "early", "silent")
 WRONG = ENDS[1:]
-# How a line of a stream can end otherwise: by its reader, or because the source of its text failed.
+# How a streamed line can end otherwise: by its reader, or because the source of its text failed.
 STOPPED = ("cancelled", "failed")
-ERROR = "error"  # of a line that could not be made, where the others were
+ERROR = "error"  # of a line that failed alone
 CAP, WORDS, ECHO = "cap", "words", "echo"
 SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; the demo voice's silence has -60 dBFS
 WINDOW_S = 0.05
-SCANNED = 10  # windows at a time
+SCANNED = 10  # windows per step
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,11 @@ class Take:
     """One try at a piece of text.
 
     Args:
-        decoded: its codes, and how decoding ended.
         waveform: float32 ``[T]``.
-        ended: one of ENDS: "eos" by itself, "echo" said words of its reference before its text, "words" said other
-            words than its text, "cap" ran into its limit, "loop" repeated itself, "early" ended before its text can
-            have been spoken, "silent" has no sound. Or one of STOPPED.
-        number: how often the piece had been spoken by then, from 1.
-        wrong: which words went wrong, for people; "" if none did, or it ended otherwise.
+        ended: "eos" by itself, "echo" with words of its reference first, "words" with wrong words, "cap" at its
+            limit, "loop" repeating itself, "early" too soon for its text, "silent" without sound; or one of STOPPED.
+        number: counted from 1.
+        wrong: which words went wrong, for people, or "".
     """
 
     decoded: Decoded
@@ -43,7 +41,7 @@ class Take:
     wrong: str = ""
 
     def better_than(self, other: Take) -> bool:
-        """Return whether it ended better than the other; if both ended the same way, the earlier one is kept."""
+        """Return whether it ended better; of equals, the earlier one is kept."""
         return ENDS.index(self.ended) < ENDS.index(other.ended)
 
     def begin(self, frames: int) -> Take:
@@ -62,7 +60,7 @@ def may_improve(ended: str, sampling: Sampling | None) -> bool:
 
 
 def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: int) -> str:
-    """Return how a take of ``text`` ended, as one of ENDS."""
+    """Return how a take of ``text`` ended, one of ENDS."""
     if is_silent(waveform, sample_rate):
         return "silent"
     if decoded.ended == "eos" and len(decoded.codes) < shortest_frames(text):

@@ -1,4 +1,4 @@
-"""The words of lines that were spoken, with their times: from the traces of their pieces (``words/timing.py``)."""
+"""Word times of rendered lines, from the traces of their pieces (``words/timing.py``)."""
 
 from __future__ import annotations
 
@@ -18,30 +18,24 @@ from .lines import PieceSpan, Spoken
 
 
 def check_word_times(model: Model) -> None:
-    """Raise ValueError for a checkpoint whose lines have no word times."""
     if model.alignment is None:
         raise ValueError(no_word_times(model.name))
     model.texts.check_spans()
 
 
 def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
-    """Return the words of a line and when they are heard in its waveform, in order; () where ``traced_line`` has None.
+    """Return a line's words and their times in its waveform, at any speed, in order; () without traces.
 
-    Args:
-        model: the checkpoint that has spoken it.
-        spoken: the line, at any speed.
-
-    Raises:
-        ValueError: as ``check_word_times``; for a trace of another text.
+    Raises ValueError as ``check_word_times``, and for a trace of another text.
     """
     line = traced_line(model, spoken)
     return line.words() if line is not None else ()
 
 
 def traced_line(model: Model, spoken: Spoken) -> TracedLine | None:
-    """Return what the words of a line are found from; arguments and errors are those of ``word_times``.
+    """Return what word times are computed from; errors as ``word_times``.
 
-    None for a line without a trace: it failed, was kept before there were any, or is another program's.
+    None for a line without a trace: it failed, is from another program, or was cached before traces existed.
     """
     check_word_times(model)
     assert model.alignment is not None
@@ -60,16 +54,7 @@ def traced_line(model: Model, spoken: Spoken) -> TracedLine | None:
 
 
 def track_words(model: Model, spoken: Sequence[Spoken], starts: Sequence[int]) -> list[LineWords]:
-    """Return the words of lines that are heard in one track.
-
-    Args:
-        model: the checkpoint that has spoken them.
-        spoken: the lines.
-        starts: the first sample of each in the track.
-
-    Raises:
-        ValueError: as ``word_times``.
-    """
+    """Return the words of lines joined in one track; ``starts``: the first sample of each. Errors as ``word_times``."""
     return [
         LineWords(word_times(model, one), one.report.name).at(start / one.sample_rate)
         for one, start in zip(spoken, starts, strict=True)
@@ -84,7 +69,7 @@ def _traced_piece(texts: TextIds, spoken: Spoken, span: PieceSpan, trace: Trace)
 
 
 def _quiet(spoken: Spoken, span: PieceSpan, cut_s: float) -> tuple[tuple[float, float], ...]:
-    """Return where a piece is quiet, in seconds from its first frame at the speed at which it was decoded."""
+    """Return where a piece is quiet, in seconds from its first frame at decoding speed."""
     quiet = quiet_times(spoken.waveform[span.start : span.end], spoken.sample_rate)
     return tuple(
         (cut_s + start * spoken.speed if start else 0.0, cut_s + end * spoken.speed) for start, end in quiet
@@ -92,7 +77,7 @@ def _quiet(spoken: Spoken, span: PieceSpan, cut_s: float) -> tuple[tuple[float, 
 
 
 def quiet_times(waveform: np.ndarray, sample_rate: int) -> list[tuple[float, float]]:
-    """Return where words are not heard in a sound, in seconds, in order.
+    """Return where no words are audible, in seconds, in order.
 
     Weak sounds at the edges of speech are as quiet: MARGIN_S beside it counts as speech.
     """

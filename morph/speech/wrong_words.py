@@ -1,4 +1,4 @@
-"""Words of a piece that were skipped, said twice or invented, as its trace shows them; in words for people."""
+"""Describe skipped, repeated or invented words of a piece, as its trace shows them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TELLING = {
 
 
 def check_followed(model: Model, options: GenerateOptions) -> None:
-    """Raise ValueError for options that need to know which words are spoken, of a checkpoint that does not tell it."""
+    """Raise ValueError if the options need word times and the checkpoint reports none."""
     if options.wrong_words == IGNORE:
         return
     try:
@@ -28,10 +28,10 @@ def check_followed(model: Model, options: GenerateOptions) -> None:
 
 
 def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
-    """Return what went wrong with the words of a take of ``text``, such as "did not say 'on the bridge'"; or "".
+    """Return what went wrong with a take's words, such as "did not say 'on the bridge'"; or "".
 
-    Nothing is known without an alignment head, and of texts whose words have no spaces between them: there the guard
-    was not measured. Only the first fault is named.
+    Only the first fault is named. Nothing is known without an alignment head, or for texts without spaces between
+    words: the check was not measured there.
     """
     spans, words = _find_words(model, text)
     if (trace := decoded.trace) is None or not words:
@@ -44,13 +44,13 @@ def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
 
 
 def follow_words(model: Model, text: str) -> WordGuard | None:
-    """Return what follows the words of a piece while it is spoken; None where nothing is known of them."""
+    """Return a guard for the words of a piece while it is spoken; None if nothing is known of them."""
     spans, words = _find_words(model, text)
     return WordGuard(words, len(spans)) if model.alignment is not None and words else None
 
 
 def _find_words(model: Model, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return the characters of each token of a text, and the tokens of each word; none where nothing knows them."""
+    """Return each token's characters, and each word's tokens."""
     spans = [] if model.texts.backend is None else model.texts.spans(text)
     return spans, said_tokens(text, spans)
 

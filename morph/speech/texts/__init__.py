@@ -1,1 +1,1 @@
-"""The text of a line, whole or as it comes, on its way to pieces."""
+"""The text of a line, complete or as it comes, on its way to pieces."""

@@ -1,4 +1,4 @@
-"""Run an iterator in a thread of its own: what takes long holds up nothing else."""
+"""Run an iterator in its own thread, so that slow steps delay nothing else."""
 
 from __future__ import annotations
 
@@ -10,26 +10,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-MOST_WAITING = 1  # values that nobody has taken: an iterator that is farther ahead waits
+MOST_WAITING = 1  # values not taken yet; then the iterator waits
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Given(Generic[T]):
-    """What an iterator has given: a value, its end (``value`` is None), or what it raised."""
+    """What an iterator gave: a value, its end (``value`` is None), or its error."""
 
     value: T | None = None
     error: BaseException | None = None
 
 
 class _Rests:
-    """The rests of a thread.
-
-    Args:
-        closed: ends them.
-    """
-
     def __init__(self, closed: threading.Event):
         self._closed = closed
         self._begin()
@@ -54,9 +48,9 @@ _RESTS: contextvars.ContextVar[_Rests | None] = contextvars.ContextVar("rests", 
 
 
 def rested(is_stopped: Callable[[], bool]) -> Callable[[], bool]:
-    """Return ``is_stopped`` with a rest before it, for the steps of an iterator that ``Ahead`` runs.
+    """Return ``is_stopped`` with a pause before it, for the steps of an iterator that ``Ahead`` runs.
 
-    It is as long as the step, where others have worked meanwhile; in another thread there is none.
+    It lasts as long as the step, if other threads worked meanwhile; in another thread there is none.
     """
 
     def ask() -> bool:
@@ -68,14 +62,10 @@ def rested(is_stopped: Callable[[], bool]) -> Callable[[], bool]:
 
 
 class Ahead(Generic[T]):
-    """One thread that runs one iterator, a value ahead of those that are taken.
+    """One thread that runs one iterator, one value ahead of its reader.
 
-    It rests after each value, and between its steps (``rested``): while it works, a thread that calls many short
-    operations, as speech does, gets Python's lock up to 5 ms later for each of them.
-
-    Args:
-        values: only the thread touches it.
-        bell: called in the thread whenever a value is there.
+    It pauses after each value and between its steps (``rested``). Otherwise a thread of many short operations, as in
+    decoding, gets the GIL up to 5 ms late for each. ``bell`` is called in the thread for each value.
     """
 
     def __init__(self, values: Iterator[T], bell: Callable[[], None]):
@@ -87,7 +77,6 @@ class Ahead(Generic[T]):
         threading.Thread(target=run, args=(self._run, values), name="speech text", daemon=True).start()
 
     def take(self) -> Given[T] | None:
-        """Return the next of what it has given; None if there is nothing yet."""
         try:
             return self._given.get_nowait()
         except queue.Empty:
@@ -95,11 +84,10 @@ class Ahead(Generic[T]):
 
     @property
     def has_given(self) -> bool:
-        """Whether ``take`` would return something."""
         return not self._given.empty()
 
     def close(self) -> None:
-        """Want no more: the thread ends with the value that it makes now. This does not wait for it."""
+        """End the thread after its current value; does not wait for it."""
         self._closed.set()
         while self.take() is not None:  # the thread may wait for a place
             pass

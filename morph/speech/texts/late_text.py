@@ -1,4 +1,4 @@
-"""Lines whose text comes in parts: their pieces by sentences, or one piece whose text comes token by token."""
+"""Lines whose text comes in parts: pieces by sentence, or one piece that grows token by token."""
 
 from __future__ import annotations
 
@@ -24,18 +24,13 @@ from .line_text import LineText
 from .text_reader import MOST_UNREAD, TextReader
 from .written_pieces import WrittenPieces
 
-LONGEST_WORD = 1000  # characters: each part of it would have all of them looked at again
+LONGEST_WORD = 1000  # characters: each new part rescans the whole word
 MOST_HELD = 8  # sentences in one mark
-TOKENS_AHEAD = 250  # of the speech, 20 s: text that comes faster is not read beyond them
+TOKENS_AHEAD = 250  # of the speech, 20 s: faster text is not read beyond them
 
 
 class LateLine(LineText):
-    """A line whose text comes in parts. Only the thread that decodes calls it.
-
-    Args:
-        parts: of the line; gets its pieces as they come.
-        reader: of its text.
-    """
+    """A line whose text comes in parts. Only the decoding thread calls it."""
 
     def __init__(self, parts: LinePieces, reader: TextReader):
         super().__init__()
@@ -45,16 +40,16 @@ class LateLine(LineText):
         self._is_finished = False  # whether the text is complete, and good
 
     def poll(self) -> None:
-        """Take what has come; the pieces that follow from it are added, one or two at a time."""
+        """Read what has come and add the pieces that follow from it, one or two at a time."""
         try:
             error = self._poll()
-        except Exception as problem:  # whatever it is, it is this line's, and its reader gets it
+        except Exception as problem:  # of any kind: it is this line's, and its reader gets it
             error = problem
         if error is not None or (self._is_finished and not self._is_behind):
             self.stop(error)
 
     def _poll(self) -> BaseException | None:
-        """Go on with the text; return what its iterator has raised."""
+        """Process new text; return the iterator's error, if any."""
         self._advance()
         if self._is_behind or self._is_finished:
             return None
@@ -76,7 +71,7 @@ class LateLine(LineText):
         return error
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End the line with the text that has come; nothing more is read."""
+        """End the line with the text that has come, and read no more."""
         if self._end(error):
             self._reader.close()
             self._parts.line = replace(self._line, text=self._whole)
@@ -84,12 +79,12 @@ class LateLine(LineText):
 
     @property
     def starved(self) -> bool:
-        """Whether the line's current piece waits for text."""
+        """Whether the current piece waits for text."""
         return False
 
     @property
     def is_ahead(self) -> bool:
-        """Whether what has come is enough for now, however many pieces of the line wait."""
+        """Whether enough text has come for now, however many pieces wait."""
         return False
 
     @property
@@ -99,14 +94,13 @@ class LateLine(LineText):
 
     @property
     def _is_behind(self) -> bool:
-        """Whether what has been taken is not all in pieces: then no more is taken."""
+        """Whether text that was read is not all in pieces yet: then no more is read."""
         return False
 
     def complete(self) -> None:
-        """Prepare another take of the line, which has all its text at once. The line must have ended well."""
+        """Prepare another take, with all the text at once. The line must have ended well."""
 
     def _check(self, text: str) -> None:
-        """Raise ValueError if the complete text cannot be spoken."""
         check_text(text)
 
     def _add(self, text: str) -> None:
@@ -116,7 +110,7 @@ class LateLine(LineText):
         raise NotImplementedError
 
     def _advance(self) -> None:
-        """Go on with what has been taken, up to the next piece."""
+        """Process read text, up to the next piece."""
 
     def _spoken(self) -> SpokenText:
         return SpokenText(self._whole)
@@ -126,7 +120,7 @@ class LateLine(LineText):
 
 
 class SentenceLine(LateLine):
-    """Layout "sentence": each sentence is written out, split if it is too long, and is a piece or several."""
+    """Layout "sentence": each sentence is normalized and becomes one piece, or several if it is long."""
 
     def __init__(self, parts: LinePieces, reader: TextReader):
         super().__init__(parts, reader)
@@ -147,7 +141,7 @@ class SentenceLine(LateLine):
             self._take(sentence)
 
     def _take(self, sentence: str) -> None:
-        """Write a sentence out, unless it seems to end within ``<shown|read>``: then with the next ones."""
+        """Normalize a sentence; one that seems to end within ``<shown|read>`` waits for the next ones."""
         self._held.append(sentence)
         if len(self._held) == MOST_HELD or not is_mark_begun(" ".join(self._held)):
             self._add_held()
@@ -183,10 +177,7 @@ class SentenceLine(LateLine):
 
 
 class Trailing:
-    """The rows of a prompt's trailing text, ``[N, H]``: they come a few at a time, and each frame needs one.
-
-    ``count``: how many have come; ``starved``: whether the last frame that was asked for waits.
-    """
+    """The rows of a prompt's trailing text, ``[N, H]``, as they come; each frame needs one."""
 
     def __init__(self) -> None:
         self.count, self.starved = 0, False
@@ -194,31 +185,29 @@ class Trailing:
         self._frame = 0  # the last one that was asked for
 
     def add(self, rows: torch.Tensor) -> None:
-        """Add rows that have come."""
         self._rows.append(rows)
         self.count += len(rows)
 
     def take(self) -> torch.Tensor | None:
-        """Return the rows that have come since the last call, or None."""
+        """Return the rows since the last call, or None."""
         rows, self._rows = self._rows, []
         return torch.cat(rows) if rows else None
 
     def ask(self, frame: int, is_certain: bool, is_over: bool) -> bool:
-        """Return whether a frame may be made: its row is there and it ``is_certain`` not to end the line, or all is."""
+        """Return whether a frame may be made: the text is over, or its row is there and it ``is_certain`` to go on."""
         self._frame, self.starved = frame, not (is_over or (frame < self.count and is_certain))
         return not self.starved
 
     @property
     def is_ahead(self) -> bool:
-        """Whether enough rows are there for now."""
         return not self.starved and self.count > self._frame + TOKENS_AHEAD
 
 
 class TokenLine(LateLine):
-    """Layout "token": one piece, whose trailing text comes token by token. It is the ``LateText`` of its request.
+    """Layout "token": one piece, whose trailing text comes token by token; the ``LateText`` of its request.
 
-    The codes do not depend on when the text comes: a frame is made only when its token is there, or the text has ended.
-    Where a checkpoint's lines may not end too early, a frame also waits until the text is long enough to tell.
+    The codes do not depend on when the text comes: a frame is made only when its token is there, or the text has
+    ended. If a checkpoint's lines have a minimum length, a frame also waits until the text is long enough to tell.
     """
 
     def __init__(self, parts: LinePieces, reader: TextReader):
@@ -238,7 +227,7 @@ class TokenLine(LateLine):
         return self._trailing.is_ahead
 
     def follow(self, guard: Guard) -> None:
-        """Adapt a guard to the text: the more there is, the longer it may take."""
+        """Adapt a guard to the text as it grows: the longer it is, the more frames it allows."""
         self._guard = guard
         self._adapt()
 
@@ -251,7 +240,7 @@ class TokenLine(LateLine):
         return None if rows is None else LatePart(rows, self._prompt.min_frames, self._prompt.text_tokens)
 
     def complete(self) -> None:
-        """Give the piece a prompt with all of its text: it had the first token only, and its request the others."""
+        """Give the piece a prompt with all of its text; before, it had only the first token."""
         if self._piece is None:
             return
         self._piece.text = self._whole.strip()
@@ -282,7 +271,7 @@ class TokenLine(LateLine):
         self._piece.text = text
 
     def _extend(self, ids: Sequence[int], text: str, ended: bool = False) -> None:
-        """Add tokens to the prompt; ``text`` is that of all of them."""
+        """Add tokens to the prompt; ``text`` is that of all tokens so far."""
         parts, line = self._parts, self._line
         if self._piece is None:
             if not ids:

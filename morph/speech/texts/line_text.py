@@ -1,4 +1,4 @@
-"""What all texts of lines have in common, whether they come in parts or are there: their end."""
+"""What all line texts have in common, complete or late: their end."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import threading
 
 
 class LineText:
-    """The text of a line, which gives pieces until it is done.
-
-    ``error``: what ended it, None if nothing went wrong.
-    """
+    """The text of a line, which yields pieces until it is done."""
 
     def __init__(self) -> None:
-        # The normalizer asks this. If it asked the text, the two would refer to each other, and each line would be left
-        # to the garbage collector, which stops all threads.
+        # The normalizer reads this event. A reference to the text would form a cycle and leave each line to the garbage
+        # collector, which stops all threads.
         self._done = threading.Event()
         self.error: BaseException | None = None
 
     @property
     def done(self) -> bool:
-        """Whether no piece will come any more."""
         return self._done.is_set()
 
     def _end(self, error: BaseException | None) -> bool:
-        """Note that no piece will come any more; return whether that is new."""
+        """Note that no more pieces come; return whether that is new."""
         if self.done:
             return False
         self.error = error

@@ -1,4 +1,4 @@
-"""Read the text of a line from an iterator, in a thread of its own: late text holds up nothing else."""
+"""Read a line's text from an iterator in its own thread, so that late text delays nothing else."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ from ...text.arriving import Sentences
 
 log = logging.getLogger(__name__)
 
-MOST_UNREAD = 20_000  # characters: an iterator that is ahead of the speech by more waits
+MOST_UNREAD = 20_000  # characters; an iterator farther ahead of the speech waits
 
 
 class TextReader:
-    """One thread that reads one iterator of strings, and closes it.
+    """One thread that reads one iterator of strings, and closes it; only that thread touches it.
 
-    Args:
-        parts: the iterator, or what ``iter`` makes one of. Only the thread touches it.
-        bell: set whenever something has come.
-        layout: see ``Line``: whether there is something to speak once a sentence is complete, or with the first word.
+    ``layout`` (see ``Line``) decides when there is something to speak: at a complete sentence, or at the first word.
     """
 
     def __init__(self, parts: Iterable[str], bell: Bell, layout: str = "sentence"):
         self._parts, self.bell = parts, bell
         self._adds_speech: Callable[[str], object] = str.strip if layout == "token" else Sentences().add
-        self.has_news = False  # whether what ``take`` would return can be spoken, or is the end
+        self.has_news = False  # whether ``take`` would return speakable text, or the end
         self._changed = threading.Condition()
         self._text: list[str] = []
         self._unread = 0
@@ -37,11 +34,10 @@ class TextReader:
         self._thread = threading.Thread(target=run, args=(self._run,), name="speech text", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
         self._thread.start()
 
     def take(self) -> tuple[str, bool, BaseException | None]:
-        """Return the text that has come since the last call, whether that was all, and what the iterator raised."""
+        """Return the text since the last call, whether that was all, and the iterator's error."""
         with self._changed:
             text, self._text, self._unread = "".join(self._text), [], 0
             self.has_news = False
@@ -49,7 +45,7 @@ class TextReader:
             return text, self._ended, self._error
 
     def close(self) -> None:
-        """Read no more. The iterator is closed at once, or when it gives its next string; this waits for neither."""
+        """Stop reading, without waiting. The iterator is closed at once, or when it gives its next string."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -64,7 +60,7 @@ class TextReader:
         with self._changed:
             self._error, self._ended, self.has_news = error, True, True
         self.bell.set()
-        try:  # after the end was told: it may take long
+        try:  # after the end was reported, as it may take long
             if (close := getattr(parts, "close", None)) is not None:
                 close()
         except Exception:
@@ -79,7 +75,7 @@ class TextReader:
                     return
 
     def _put(self, part: str) -> bool:
-        """Keep a part, once there is room for it; return whether it is still wanted."""
+        """Keep a part once there is room for it; return whether it is still wanted."""
         adds_speech = bool(self._adds_speech(part))
         with self._changed:
             while self._unread >= MOST_UNREAD and not self._closed:

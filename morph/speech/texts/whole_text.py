@@ -1,4 +1,4 @@
-"""A line whose text is there, written out and cut piece by piece."""
+"""A complete text that is normalized and cut piece by piece."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from .written_pieces import WrittenPieces
 
 
 class WholeLine(LineText):
-    """Adds the pieces of a line as they are wanted; they are those of ``LinePieces.cut``. Polled as a ``LateLine`` is.
+    """Adds a line's pieces as they are needed, the same as ``LinePieces.cut``. Polled as a ``LateLine`` is.
 
-    Args:
-        parts: of the line, without pieces; gets them.
-        bell: called when a piece of a text with figures is there.
+    ``bell`` is called when a piece of a text with figures is there.
     """
 
     starved = False
@@ -27,21 +25,20 @@ class WholeLine(LineText):
 
     @property
     def is_read(self) -> bool:
-        """Whether all of the text has been written out, so that no piece is far."""
+        """Whether all text has been normalized, so that no piece is far."""
         return self._pieces.is_read
 
     def poll(self) -> None:
-        """Add the next piece if it is there, or note that there is none."""
+        """Add the next piece if it is there, or end the line after the last."""
         error: Exception | None = None
         try:
             self._pieces.advance()
-        except Exception as problem:  # whatever it is, it is this line's, and its reader gets it
+        except Exception as problem:  # of any kind: it is this line's, and its reader gets it
             error = problem
         if error is not None or not self._pieces.is_behind:
             self.stop(error)
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End the line with the pieces it has."""
         if self._end(error):
             self._pieces.end()
             self._parts.said = self._pieces.said(self._text)

@@ -1,4 +1,4 @@
-"""A text that is written out while it is spoken: its first piece does not wait for the last one."""
+"""Normalize a text while it is spoken: its first piece does not wait for the last one."""
 
 from __future__ import annotations
 
@@ -16,24 +16,16 @@ from .ahead import Ahead, rested
 
 @dataclass
 class Stretch:
-    """A stretch of a text between pauses.
+    """A stretch of a text between pauses."""
 
-    Args:
-        text: of it; "" for a pause at the text's end.
-        pause_s: seconds of silence before it.
-        is_quick: whether it is written out at once (``Normalizer.is_quick``).
-        said: its parts as they are spoken, as far as it is written out.
-        is_read: whether these are all.
-    """
-
-    text: str
-    pause_s: float
-    is_quick: bool
+    text: str  # "" for a pause at the text's end
+    pause_s: float  # seconds of silence before it
+    is_quick: bool  # see ``Normalizer.is_quick``
     said: list[SpokenText] = field(default_factory=list)
-    is_read: bool = False
+    is_read: bool = False  # ``said`` is complete
 
     def write_out(self, normalizer: Normalizer, language: str) -> Iterator[SpokenText]:
-        """Give its parts, each as soon as it is written out."""
+        """Yield its parts as they are normalized."""
         for part in normalizer.parts(self.text, language) if self.text else ():
             self.said.append(part)
             yield part
@@ -42,22 +34,17 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Cut:
-    """A piece of a text, and the seconds of silence before it. At the end of each stretch is one without text."""
+    """A piece of a text, and the seconds of silence before it. Each stretch ends with one without text."""
 
     text: str
     pause_s: float
 
 
 class WrittenPieces:
-    """Writes out the stretches of a line's text, cuts them, and adds the pieces to the line as they are wanted.
+    """Normalizes and cuts a line's text, and adds the pieces to the line as they are needed.
 
-    A prompt takes some milliseconds, so a long text must not hold up other lines with all of them. Figures take far
-    longer to write out: from the first stretch that has any on, a thread of the line's own does it.
-
-    Args:
-        parts: of the line; gets the pieces.
-        is_stopped: whether the line is over: then nothing more is written out.
-        bell: called when the thread has a piece.
+    A prompt takes some milliseconds, so a long text must not delay other lines with all of its pieces. Figures take
+    far longer: from the first stretch with any, a thread of the line's own normalizes the text, and calls ``bell``.
     """
 
     def __init__(self, parts: LinePieces, is_stopped: Callable[[], bool], bell: Callable[[], None]):
@@ -73,7 +60,7 @@ class WrittenPieces:
         self._silence = 0.0  # seconds before the next piece
 
     def add(self, text: str) -> None:
-        """Take a text, or its next part, which no piece leaves."""
+        """Add a text, or its next part; no piece crosses its end."""
         paused = read_pauses(self._line.as_read(text))
         for part, pause_s in zip([*paused.parts, ""], paused.pauses_s, strict=True):
             is_quick = self._normalizer.is_quick(part, self._line.language)
@@ -82,29 +69,24 @@ class WrittenPieces:
 
     @property
     def is_behind(self) -> bool:
-        """Whether pieces are missing of what was added, or it is not known that none are."""
+        """Whether pieces of the added text are missing, or may be."""
         return bool(self._in_thread or self._kept or self._cuts or self._waiting)
 
     @property
     def has_next(self) -> bool:
-        """Whether ``advance`` would find something."""
         if self._ahead is None or not self._in_thread:
             return self.is_behind
         return bool(self._kept or self._cuts) or self._ahead.has_given
 
     @property
     def is_read(self) -> bool:
-        """Whether all that was added is written out, so that no piece of it is far."""
+        """Whether all added text is normalized."""
         return all(one.is_read for one in self._stretches if one.text)
 
     def advance(self, to_end: bool = False) -> None:
-        """Add the next piece if it is there.
+        """Add the next piece if it is there; raises what went wrong with the text, after which nothing more comes.
 
-        Args:
-            to_end: see also whether it is the last one, which takes as long as another piece.
-
-        Raises:
-            BaseException: what went wrong with the text; nothing more comes of it.
+        ``to_end``: also find out whether it is the last one, which takes as long as another piece.
         """
         before = len(self._parts.pieces)
         while to_end or len(self._parts.pieces) == before:
@@ -117,7 +99,7 @@ class WrittenPieces:
             self._add(cut)
 
     def _next(self) -> Cut | None:
-        """Return the next piece, or the end of a stretch; None where there is none yet."""
+        """Return the next piece, or the end of a stretch; None if there is none yet."""
         if self._cuts is not None and (cut := next(self._cuts, None)) is not None:
             return cut
         self._cuts = None
@@ -138,7 +120,7 @@ class WrittenPieces:
         return given.value
 
     def _begin(self) -> None:
-        """Begin to write out what waits: the next stretch here if it is quick, and the others too if they all are."""
+        """Begin to normalize: the next stretch here if it is quick, and the others too if all are."""
         if self._ahead is None:
             if self._waiting[0].is_quick:
                 self._cuts = self._cut(self._waiting.popleft())
@@ -162,7 +144,6 @@ class WrittenPieces:
         yield Cut("", silence)
 
     def _add(self, cut: Cut) -> None:
-        """Add a piece, unless it has nothing to speak."""
         parts = self._parts
         self._silence += cut.pause_s
         for piece in cut_pieces(self._line, [cut.text], parts.normalizer, len(parts.pieces), self._silence):
@@ -170,7 +151,7 @@ class WrittenPieces:
             self._silence = 0.0
 
     def end(self, is_whole: bool = True) -> None:
-        """Write nothing more out. ``is_whole``: the pieces that are there are those of the line."""
+        """Stop normalizing. ``is_whole``: the pieces so far are all pieces of the line."""
         if self._ahead is not None:
             self._ahead.close()
             self._to_write.put(None)
@@ -179,7 +160,7 @@ class WrittenPieces:
             end_pieces(self._parts.pieces, self._silence)
 
     def said(self, text: str) -> SpokenText:
-        """Return ``text``, which was added, as it is spoken; as far as it is written out, if that is not all."""
+        """Return the added ``text`` as spoken, as far as it is normalized."""
         own = [stretch for stretch in self._stretches if stretch.text]
         said = [join_spoken(stretch.said) for stretch in own]
         if not self.is_read:
