@@ -1,1 +1,1 @@
-"""Lines that are made once: kept lines, word checks, several devices."""
+"""Speak lists of lines: cache, word check, failures of single lines."""

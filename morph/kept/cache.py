@@ -1,7 +1,7 @@
-"""Lines that were made before, in a folder: one safetensors file each, never pickle. And the words heard in them.
+"""Cache rendered lines and recognized words in a folder: one safetensors or JSON file each, never pickle.
 
-A file is written under another name and then renamed, so that it is whole or not there. Its modification time is that
-of its last use: the files that were not used for the longest time go when there are too many bytes.
+A file is written under another name and then renamed, so it is complete or absent. Its modification time is its last
+use: the least recently used files go first when there are too many bytes.
 """
 
 from __future__ import annotations
@@ -37,61 +37,59 @@ log = logging.getLogger(__name__)
 
 FORMAT, VERSION = "qwen3-tts-line", "2"
 LINE, WORDS, UNFINISHED = ".line.safetensors", ".words.json", ".part"
-ROOM = 100  # files to one that may be kept before the folder is looked at again
-MOST = 1 << 40  # more than any count of a line
+ROOM = 100  # one new file per so many cached ones, before the folder is scanned again
+MOST = 1 << 40  # above any count in a line
 OWN_NAME = re.compile(r"[0-9a-f]{64}\.(line\.safetensors|words\.json)(\.[0-9a-f]{16}\.part)?")
 
 
 class DamagedLine(ValueError):
-    """What was kept is damaged, and its file is gone by now; or it cannot be read."""
+    """A cached file is damaged and has been removed, or cannot be read."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A line as it is kept, with how often its pieces could be spoken again (``GenerateOptions.retries``)."""
+    """A cached line, with the retries that its pieces could have (``GenerateOptions.retries``)."""
 
     spoken: Spoken
     retries: int
 
     def fits(self, retries: int) -> bool:
-        """Return whether a rendering with ``retries`` would make the same line: one that went well needs no more."""
+        """Return whether a rendering with ``retries`` would make the same line: a good one needs no more."""
         report = self.spoken.report
         return self.retries == retries or (report.ended == ENDS[0] and report.takes <= retries + 1)
 
 
 @dataclass(frozen=True)
 class CacheSize:
-    """How many lines are kept, and the bytes on disk of all files."""
+    """The number of cached lines, and the bytes on disk of all files."""
 
     lines: int
     bytes: int
 
 
 class _Room:
-    """How much can be kept until the folder is looked at, which takes longer the more files there are."""
+    """How much can be cached before the folder is scanned, which takes longer the more files there are."""
 
     def __init__(self) -> None:
         self._bytes = self._files = 0
 
     def take(self, size: int) -> bool:
-        """Note that a file was kept; return whether there was room for it."""
+        """Note a cached file; return whether there was room for it."""
         self._bytes -= size
         self._files -= 1
         return self._bytes >= 0 and self._files >= 0
 
     def set(self, size: int, files: int) -> None:
-        """Note how many bytes are free, and after how many files other processes may have taken them."""
+        """Note the free bytes, and after how many files other processes may have used them."""
         self._bytes, self._files = size, files
 
 
 @dataclass(frozen=True)
 class LineCache:
-    """Kept lines, and the words that were heard in them. Several processes may use one folder.
+    """Cached lines and their recognized words. Several processes may use one folder.
 
-    Args:
-        folder: it is created when the first line is kept.
-        most_bytes: of all files; the least recently used go first. 1 or more. Of many files, a hundredth may be too
-            many for a while where several processes keep lines, and a hundredth more than necessary goes.
+    ``most_bytes`` limits all files. With several processes and many files, the limit may be exceeded by a hundredth
+    for a while, and a hundredth more than necessary may go. The folder is created for the first line.
     """
 
     folder: Path
@@ -103,38 +101,32 @@ class LineCache:
             raise ValueError(f"most_bytes is {self.most_bytes}: choose 1 or more")
 
     def find(self, key: str, line: Line) -> Kept | None:
-        """Return what is kept under a key, or None, also for a file of another version; it counts as used now.
+        """Return what is cached under ``key`` (64 hexadecimal digits), or None, also for another version.
 
-        Args:
-            key: 64 hexadecimal digits.
-            line: what is asked for: the report has its name and text.
-
-        Raises:
-            DamagedLine: if the file is damaged; it is removed.
+        It counts as used now; its report gets the name and text of ``line``. Raises DamagedLine.
         """
         return self._read(self._path(key, LINE), lambda content: _unpack(content, line))
 
     def keep(self, key: str, kept: Kept) -> None:
-        """Keep a line, and remove the least recently used files beyond ``most_bytes``.
+        """Cache a line, and remove the least recently used files beyond ``most_bytes``.
 
-        Raises:
-            OSError: if it cannot be written; nothing half-written is left.
+        Raises OSError if it cannot be written; nothing half-written is left.
         """
         self._write(self._path(key, LINE), _pack(kept))
 
     def find_words(self, key: str) -> str | None:
-        """Return the words that are kept under a key, or None; arguments and errors are those of ``find``."""
+        """Return the words cached under a key, or None; errors as ``find``."""
         return self._read(self._path(key, WORDS), _unpack_words)
 
     def keep_words(self, key: str, text: str) -> None:
-        """Keep the words that were heard in a recording; arguments and errors are those of ``keep``."""
+        """Cache the words recognized in a recording; errors as ``keep``."""
         digest = hashlib.sha256(text.encode()).hexdigest()
         self._write(self._path(key, WORDS), json.dumps({"text": text, "sha256": digest}).encode())
 
     def _read(self, path: Path, unpack: Callable[[bytes], T | None]) -> T | None:
         try:
             content = read_whole(path, self.most_bytes)
-        except (FileNotFoundError, TooLarge):  # what is too large for the folder goes when the line is kept
+        except (FileNotFoundError, TooLarge):  # a file too large for the folder goes when the line is cached
             return None
         except OSError as error:
             why = _clear_folder(path) if path.is_dir() else error.strerror or str(error)
@@ -155,7 +147,7 @@ class LineCache:
         unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
         try:
             unfinished.write_bytes(content)
-            # Another process may remove it before it has its name: then it is removed as if a moment later.
+            # Another process may remove it before it is renamed: as if it were removed a moment later.
             with suppress(FileNotFoundError):
                 unfinished.replace(path)
         finally:
@@ -164,11 +156,9 @@ class LineCache:
             self._trim()
 
     def size(self) -> CacheSize:
-        """Return how much is kept."""
         return _size(list(self._files()))
 
     def clear(self) -> CacheSize:
-        """Remove all kept lines; return how much was removed."""
         return _size([(path, status) for path, status in self._files() if _remove(path)])
 
     def _path(self, key: str, suffix: str) -> Path:
@@ -210,7 +200,7 @@ def _size(files: Sequence[tuple[Path, os.stat_result]]) -> CacheSize:
 
 
 def _remove(path: Path) -> bool:
-    """Remove a file if it is there; return whether it is gone. Windows keeps a file that another process reads."""
+    """Remove a file if it exists; return whether it is gone. Windows keeps a file that another process reads."""
     try:
         path.unlink(missing_ok=True)
     except PermissionError as error:
@@ -220,7 +210,7 @@ def _remove(path: Path) -> bool:
 
 
 def _clear_folder(path: Path) -> str:
-    """Remove a folder that is in a file's place, if nothing is in it; return what is wrong."""
+    """Remove an empty folder in a file's place; return what is wrong."""
     try:
         path.rmdir()
     except OSError:
@@ -261,7 +251,7 @@ def _unpack_words(content: bytes) -> str:
 
 
 def _unpack(content: bytes, line: Line) -> Kept | None:
-    """Read a file's content; one of the listed exceptions of ``LineCache.find`` if anything is wrong with it."""
+    """Read a file's content; raises one of the errors that ``_read`` catches if anything is wrong with it."""
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     metadata: dict[str, Any] = header["__metadata__"]
     if metadata["format"] != FORMAT:
@@ -305,7 +295,7 @@ def _span(place: list[Any], traced: list[Any] | None) -> PieceSpan:
 
 
 def _check(waveform: np.ndarray, facts: dict[str, Any]) -> None:
-    """Raise ValueError for what no rendering has made, though its checksum is right."""
+    """Raise ValueError for values that no rendering produces, though the checksum is right."""
     if waveform.dtype != np.float32 or waveform.ndim != 1 or not np.isfinite(waveform).all():
         raise ValueError("its samples are not float32 of one channel, or not finite")
     counts = [facts[name] for name in ("sample_rate", "takes")]

@@ -1,4 +1,4 @@
-"""Lines that are spoken once: kept ones are found again, one that fails ends no others, and words may be checked."""
+"""Speak a list of lines: reuse cached lines, isolate failures, optionally check words."""
 
 from __future__ import annotations
 
@@ -24,45 +24,34 @@ from .word_check import RememberedEar, WordCheck
 
 log = logging.getLogger(__name__)
 
-# A longer text is not kept: for its key it would be written out first, which takes long and cannot be cancelled.
+# A longer text is not cached: its key needs the normalized text, which takes long and cannot be cancelled.
 MOST_KEPT_CHARS = 100_000
-LOOKS_EVERY_S = 0.05  # for progress, and for a user who cancels; a line that ends is noticed at once
+LOOKS_EVERY_S = 0.05  # for progress and cancelling; a line's end is noticed at once
 
 
 @dataclass(frozen=True)
 class Listener:
-    """Callbacks of a rendering, in the caller's thread; what one of them raises ends it.
+    """Callbacks of a rendering, in the caller's thread; if one raises, the rendering ends."""
 
-    Args:
-        on_frame: see ``OnFrame``.
-        on_phase: called with a few words.
-        on_sound: called with the index of the line that is next to be heard, and samples of it, float32 ``[n]``: all
-            lines in their order, each while it is made if it is not complete by then. They are of its first take.
-        on_line: called with the index of a line that is ready, and the line; in any order.
-    """
-
-    on_frame: OnFrame = lambda _done, _expected: None
-    on_phase: Callable[[str], None] = lambda _: None
+    on_frame: OnFrame = lambda _done, _expected: None  # see ``OnFrame``
+    on_phase: Callable[[str], None] = lambda _: None  # a few words
+    # A line's index and samples, float32 ``[n]``: all lines in order, each streamed unless it is complete by then. They
+    # are of its first take.
     on_sound: Callable[[int, np.ndarray], None] = lambda _index, _samples: None
-    on_line: Callable[[int, Spoken], None] = lambda _index, _spoken: None
+    on_line: Callable[[int, Spoken], None] = lambda _index, _spoken: None  # finished lines, in any order
 
     @property
     def hears_sound(self) -> bool:
-        """Whether samples are wanted while lines are made."""
+        """Whether lines are to be streamed."""
         return self.on_sound is not Listener.on_sound
 
 
 @dataclass(frozen=True)
 class Once:
-    """What is done with lines beside speaking them.
+    """What is done with lines beside speaking them."""
 
-    Args:
-        cache: lines of earlier runs, and where new ones are kept. None makes every line and keeps none.
-        check: hears the words of every line, and asks for other takes. None hears none.
-    """
-
-    cache: LineCache | None = None
-    check: WordCheck | None = None
+    cache: LineCache | None = None  # None: no line is reused or cached
+    check: WordCheck | None = None  # recognizes every line's words, and asks for retakes
 
 
 def speak_lines(
@@ -72,21 +61,15 @@ def speak_lines(
     once: Once | None = None,
     listener: Listener | None = None,
 ) -> list[Spoken]:
-    """Return lines in the order given: those in the cache as they are, the others spoken, and kept as each ends.
+    """Return lines in the given order: cached ones as they are, the others spoken, and cached as each ends.
 
-    A line that fails is reported as such (``takes.ERROR``), with half a second of silence; the others are made.
-
-    Args:
-        speaks: speaks them.
-        lines: one or more, with complete texts.
-        options: how they are spoken.
-        once: the cache and the word check; None has neither.
-        listener: hears of progress; what it raises ends the rendering.
+    A line that fails is reported as such (``takes.ERROR``), with half a second of silence; the others go on. Texts
+    must be complete.
 
     Raises:
         ValueError: for a line that cannot be spoken, before any is.
         Exception: the first line's error, if no line could be made.
-        torch.cuda.OutOfMemoryError, OutOfService: what was made before it is in the cache.
+        torch.cuda.OutOfMemoryError, OutOfService: what was made before is in the cache.
     """
     once, listener = once or Once(), listener or Listener()
     if not lines:
@@ -110,21 +93,13 @@ def speak_lines(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a line is kept.
-
-    Args:
-        cache: None keeps nothing.
-        key: of the line there; None cannot be kept.
-        retries: of the options.
-        found: the line, as an earlier run made it, or None.
-        damage: what is wrong with the file that was kept, or "".
-    """
+    """A line's place in the cache."""
 
     cache: LineCache | None
-    key: str | None
+    key: str | None  # None: not cacheable
     retries: int
-    found: Spoken | None = None
-    damage: str = ""
+    found: Spoken | None = None  # the line from an earlier run
+    damage: str = ""  # what is wrong with the cached file, or ""
 
     def look(self, line: Line) -> _Place:
         if self.cache is None or self.key is None:
@@ -136,7 +111,7 @@ class _Place:
         return replace(self, found=kept.spoken) if kept and kept.fits(self.retries) else self
 
     def keep(self, spoken: Spoken) -> Spoken:
-        """Keep a line that was made, for later; return it with notes on what went wrong here."""
+        """Cache a new line; return it with notes on what went wrong here."""
         notes = []
         if self.damage:
             notes.append(f"The line kept from an earlier run {self.damage}: it was made again.")
@@ -151,18 +126,16 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Way:
-    """How lines are spoken; see ``speak_lines``."""
-
     speaks: Speaks
     options: GenerateOptions
     cache: LineCache | None
     listener: Listener
 
     def speak(self, lines: Sequence[Line]) -> tuple[list[Spoken], list[Exception]]:
-        """Return lines in the order given, and the errors of those that could not be made."""
+        """Return lines in the given order, and the errors of those that failed."""
         places = []
         for line in lines:
-            # Keys take time, as texts are written out for them: a user may cancel here.
+            # Keys take time, as texts are normalized for them: a user may cancel here.
             self.listener.on_frame(0, 1)
             is_long = len(str(line.text)) > MOST_KEPT_CHARS
             if is_long:
@@ -175,13 +148,7 @@ class _Way:
 
 
 class _Run:
-    """Lines while they are spoken.
-
-    Args:
-        way: how.
-        lines: all of them.
-        places: where each is kept.
-    """
+    """Lines while they are spoken."""
 
     def __init__(self, way: _Way, lines: Sequence[Line], places: Sequence[_Place]):
         self._way, self._lines, self._places = way, lines, places
@@ -192,12 +159,11 @@ class _Run:
         self._failed: dict[int, Exception] = {}
         self._frames = self._made = 0  # of the speeches that have ended, and how many these are
         self._estimate, self._phase = Estimate(), ""
-        # The line that is heard, or comes next; where nobody listens, none.
+        # The line that streams now or next; none without a listener.
         self._turn = 0 if way.listener.hears_sound else len(lines)
-        self._is_begun = False  # whether something of it was heard
+        self._is_begun = False  # whether it has delivered audio
 
     def run(self) -> tuple[list[Spoken], list[Exception]]:
-        """See ``_Way.speak``."""
         for index, place in enumerate(self._places):
             if place.found is not None:
                 self._take(index, place.found)
@@ -223,7 +189,7 @@ class _Run:
         self._queue(missing, live=self._way.listener.hears_sound)
 
     def _queue(self, indices: Sequence[int], live: bool) -> None:
-        """Queue lines: in their order if they are heard, the first of them ``live``; otherwise the longest first."""
+        """Queue lines: in order if streamed, the first of them ``live``; otherwise the longest first."""
         hears = self._way.listener.hears_sound
         deliveries = [
             Delivery(
@@ -249,15 +215,15 @@ class _Run:
                 self._take(index, spoken)
 
     def _result(self, index: int, speech: Speech) -> Spoken | None:
-        """Return a line that has ended; None for one that failed while it was heard, which is queued again."""
+        """Return an ended line; None for one that failed while it streamed, which is queued again."""
         try:
             spoken = speech.result()
         except (torch.cuda.OutOfMemoryError, OutOfService):
-            raise  # its caller can free memory, or start a server; the other lines would fail too
+            raise  # the caller can free memory, or start a server; the other lines would fail too
         except Exception as error:
             if index == self._turn and self._is_begun:
                 log.warning("a line failed while it was heard (%s): it is made again, complete", error)
-                # What was heard cannot be taken back: nothing follows where it broke off.
+                # Delivered audio cannot be taken back: nothing follows where it broke off.
                 self._turn, self._is_begun = index + 1, False
                 self._queue([index], live=False)
                 return None
@@ -279,7 +245,7 @@ class _Run:
             self._turn, self._is_begun = self._turn + 1, False
 
     def _pass_on(self, index: int) -> bool:
-        """Pass on what has come of a line; return whether that was its last sound."""
+        """Deliver new chunks of a line; return whether the last was among them."""
         speech = self._speeches[index]
         if not speech.is_heard:
             speech.hear()

@@ -1,4 +1,4 @@
-"""Lines are heard by a speech recogniser; those with too many wrong words are made again with other seeds."""
+"""Check lines with a speech recognizer, and retake those with too many wrong words with other seeds."""
 
 from __future__ import annotations
 
@@ -25,23 +25,17 @@ MOST_RETAKES = 10
 
 @dataclass(frozen=True)
 class RememberedEar:
-    """A recogniser that hears a recording only if the cache does not know its words.
-
-    Args:
-        recogniser: hears what is not known; its name tells it from others.
-        cache: where words are kept.
-    """
+    """A recognizer that reuses cached words of a recording. Its name identifies its results."""
 
     recogniser: Recogniser
     cache: LineCache
 
     @property
     def name(self) -> str:
-        """The recogniser's."""
         return self.recogniser.name
 
     def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
-        """Return the words in a waveform (float32 ``[T]``), as the recogniser heard them now or before."""
+        """Return the words in a waveform (float32 ``[T]``), recognized now or before."""
         key = self._key(waveform, sample_rate, language)
         try:
             known = self.cache.find_words(key)
@@ -64,17 +58,11 @@ class RememberedEar:
 
 @dataclass(frozen=True)
 class WordCheck:
-    """How lines are checked.
-
-    Args:
-        recogniser: hears them.
-        most_errors: wrong words per word that a line may have, 0 to 1.
-        retakes: how often a line with more is made again, 0 to 10.
-    """
+    """How lines are checked."""
 
     recogniser: Recogniser
-    most_errors: float = 0.05
-    retakes: int = 3
+    most_errors: float = 0.05  # wrong words per word, 0 to 1
+    retakes: int = 3  # of a line with more, 0 to 10
 
     def __post_init__(self) -> None:
         if not is_number(self.most_errors, 0, 1):
@@ -89,15 +77,10 @@ class WordCheck:
         render: Callable[[Sequence[Line]], Sequence[Spoken]],
         on_phase: Callable[[str], None],
     ) -> list[Spoken]:
-        """Return the lines with what was heard in their reports; of each the take with the fewest wrong words.
+        """Return for each line the take with the fewest wrong words, with what was recognized in its report.
 
-        Take N of a line has the seed that ``[take N]`` has in a script.
-
-        Args:
-            lines: what was asked for.
-            spoken: how it was made, in the same order.
-            render: makes other takes of lines; one that could not be made says so in its report.
-            on_phase: called with a few words before each line is heard; what it raises ends the check.
+        Take N has the seed that ``[take N]`` has in a script. ``render`` makes other takes; a failed one says so in
+        its report. ``on_phase`` gets a few words before each line; if it raises, the check ends.
         """
         best = []
         for number, (line, one) in enumerate(zip(lines, spoken, strict=True), start=1):
@@ -115,7 +98,7 @@ class WordCheck:
         return best
 
     def _hear(self, line: Line, spoken: Spoken) -> Spoken:
-        """Return a line with what is heard of it; as it is if it could not be made or has no words."""
+        """Return a line with the recognized words; unchanged if it failed or has no words."""
         report = spoken.report
         if report.ended == ERROR:
             return spoken
@@ -131,7 +114,7 @@ class WordCheck:
 
 
 def _texts(spoken: Spoken) -> list[str]:
-    """Return what may be heard of a line: its text as it is spoken, and with the words that were read otherwise."""
+    """Return the texts that a line may match: as spoken, and with the words that were read otherwise."""
     report = spoken.report
     shown = shown_text(report.text)
     return list(dict.fromkeys([report.spoken or shown, *([shown] if report.readings else [])]))
@@ -143,9 +126,9 @@ def _is_wrong(spoken: Spoken) -> bool:
 
 
 def _better(before: Spoken, after: Spoken, take: int, seed: int) -> Spoken:
-    """Return the take with the fewer wrong words, the earlier one of two alike; its report counts all takes.
+    """Return the take with fewer wrong words, of equals the earlier; its report counts all takes.
 
-    ``take`` and ``seed`` are of ``after``. The seed is told: in a script the line may be another ``[take N]`` already.
+    The report names the seed of ``after``, as the line may be another ``[take N]`` in a script already.
     """
     was, now, name = before.report.heard, after.report.heard, repr(before.report.text[:40])
     if was is None:
