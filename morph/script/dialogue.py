@@ -1,4 +1,4 @@
-"""Scripts to speech: every line separately, all of them joined, and subtitles for the joined track."""
+"""Speak scripts: every line, the joined track, and its subtitles."""
 
 from __future__ import annotations
 
@@ -27,49 +27,29 @@ SHOWN_INSTRUCTION = 40  # characters, in errors
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A rendered script.
-
-    Args:
-        script: as it was read.
-        asked: its lines, as they were to be spoken.
-        lines: as they were spoken.
-        joined: the track, float32 ``[T]``.
-        sample_rate: in Hz.
-        srt: of the track.
-        starts: the first sample of each line in the track.
-    """
+    """A rendered script."""
 
     script: Script
-    asked: list[Line]
+    asked: list[Line]  # its lines as they were requested
     lines: list[Spoken]
-    joined: np.ndarray
+    joined: np.ndarray  # the track, float32 ``[T]``
     sample_rate: int
-    srt: str
-    starts: tuple[int, ...] = ()
+    srt: str  # of the track
+    starts: tuple[int, ...] = ()  # the first sample of each line in the track
 
 
 @dataclass(frozen=True)
 class ScriptRequest:
-    """A script to speak.
+    """A script to speak."""
 
-    Args:
-        text: see ``script.py``.
-        cast: which character speaks with which voice; every voice must be one of the checkpoint's own.
-        language: for lines that name none.
-        seed: a line without a seed gets its own from this, its name and its text, so that editing one line leaves
-            the takes of the others unchanged.
-        gap_s: seconds of silence between lines; pauses of the script are added to it.
-        sentences: whether subtitles have a caption for each sentence, rather than for each line.
-        pronunciation: how words are read; see ``Line``.
-    """
-
-    text: str
-    cast: Mapping[str, Voice]
-    language: str = "auto"
+    text: str  # see ``script.py``
+    cast: Mapping[str, Voice]  # by character; every voice must be one of the checkpoint's own
+    language: str = "auto"  # for lines that name none
+    # A line without a seed gets a hash of this, its name and its text: editing one line leaves other takes unchanged.
     seed: int = 0
-    gap_s: float = 0.3
-    sentences: bool = False
-    pronunciation: tuple[PronunciationList, ...] = ()
+    gap_s: float = 0.3  # seconds of silence between lines, beside the script's pauses
+    sentences: bool = False  # one caption per sentence, not per line
+    pronunciation: tuple[PronunciationList, ...] = ()  # see ``Line``
 
 
 def render_script(
@@ -79,12 +59,7 @@ def render_script(
     once: Once | None = None,
     listener: Listener | None = None,
 ) -> Dialogue:
-    """Speak a script; see ``speak_lines`` for the other arguments.
-
-    Raises:
-        ScriptError: for a script that cannot be read.
-        ValueError: as ``speak_lines``.
-    """
+    """Speak a script; arguments and errors as ``speak_lines``, and ScriptError for a script that cannot be read."""
     parsed, lines = read_script(speaks, script, options)
     return assemble(parsed, lines, speak_lines(speaks, lines, options, once, listener), script)
 
@@ -94,7 +69,7 @@ def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions)
 
     Raises:
         ScriptError: for a script that cannot be read, or an instruction that cannot be followed.
-        ValueError: for a line with speed or pitch where their library is not installed.
+        ValueError: for speed or pitch if their library is not installed.
     """
     parsed = parse_script(script.text, list(script.cast), speaks.languages)
     check_retiming(parsed.lines)
@@ -106,9 +81,9 @@ def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions)
 def check_instructions(
     speaks: Checks, written: Sequence[ScriptLine], lines: Sequence[Line], options: GenerateOptions
 ) -> None:
-    """Raise ScriptError, naming the lines, for instructions that cannot be followed with the lines' voices.
+    """Raise ScriptError, naming the lines, for instructions that the lines' voices cannot follow.
 
-    ``written`` and ``lines`` are the same lines, as in the script and as they are spoken.
+    ``written`` and ``lines`` are the same lines, as in the script and as spoken.
     """
     errors = []
     for source, line in zip(written, lines, strict=True):
@@ -127,7 +102,7 @@ def check_instructions(
 
 
 def _why_refused(speaks: Checks, line: Line, options: GenerateOptions) -> str:
-    """Return why a line cannot be spoken, "" if it can."""
+    """Return why a line cannot be spoken, or ""."""
     try:
         speaks.check(line, options)
     except ValueError as error:
@@ -136,7 +111,7 @@ def _why_refused(speaks: Checks, line: Line, options: GenerateOptions) -> str:
 
 
 def lines_of(parsed: Script, script: ScriptRequest) -> list[Line]:
-    """Return the lines to be spoken of a script that was read; the text of ``script`` is not read again."""
+    """Return the lines to be spoken; the text of ``script`` is not parsed again."""
     seeds = line_seeds(parsed.lines, script.seed)
     return [
         Line(
@@ -155,7 +130,7 @@ def lines_of(parsed: Script, script: ScriptRequest) -> list[Line]:
 def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
     """Return each line's seed: its own, or a hash of ``seed``, its name, its text and how often both came before.
 
-    A take above the first gets a hash of that and its number.
+    A later take gets a hash of that and its number.
     """
     before: Counter[tuple[str, str]] = Counter()
     seeds = []
@@ -168,14 +143,14 @@ def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
 
 
 def amplify(samples: np.ndarray, gain_db: float | None) -> np.ndarray:
-    """Return float32 samples at another level, within -1..1; None leaves them alone."""
+    """Return float32 samples at another level, clipped to -1..1."""
     if gain_db is None:
         return samples
     return np.clip(samples * np.float32(10 ** (gain_db / 20)), np.float32(-1), np.float32(1))
 
 
 def amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
-    """Return a line at the level that the script asks for; its report says so if that clips."""
+    """Return a line at the script's level; its report says so if that clips."""
     if line.gain_db is None:
         return spoken
     waveform, report = amplify(spoken.waveform, line.gain_db), spoken.report
@@ -186,18 +161,18 @@ def amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
 
 
 def finish_line(spoken: Spoken, line: ScriptLine) -> Spoken:
-    """Return a line at the speed, the pitch and the level that the script asks for."""
+    """Return a line at the script's speed, pitch and level."""
     return amplify_line(retime(spoken, retiming_of(line)), line)
 
 
 def spacing_of(script: Script, gap_s: float) -> Spacing:
-    """Return the silences of a script's track: its pauses, and ``gap_s`` seconds between any two lines."""
+    """Return the track's silences: the script's pauses, and ``gap_s`` between any two lines."""
     lead, *between, tail = script.pauses
     return Spacing([gap_s + pause for pause in between], lead_s=lead, tail_s=tail)
 
 
 def assemble(script: Script, asked: list[Line], spoken: Sequence[Spoken], request: ScriptRequest) -> Dialogue:
-    """Join the lines of a script, with captions at the times of their speech; none where a line could not be made."""
+    """Join a script's lines, with captions at the times of their speech; failed lines get none."""
     rate = spoken[0].sample_rate
     spoken = [finish_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
     joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, request.gap_s))
@@ -212,5 +187,5 @@ def assemble(script: Script, asked: list[Line], spoken: Sequence[Spoken], reques
 
 
 def captions_of(start: int, spoken: Spoken, sentences: bool) -> list[Caption]:
-    """Return the captions of a line whose first sample is ``start``: one, or one for each sentence."""
+    """Return the captions of a line whose first sample is ``start``: one, or one per sentence."""
     return sentence_captions(start, spoken) if sentences else [caption_of(start, spoken)]

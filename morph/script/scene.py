@@ -1,4 +1,4 @@
-"""Scripts as one continuous sound: the lines and pauses of a scene in the order they are heard, as they are made."""
+"""Scripts as one continuous stream: lines and pauses in order, as they are made."""
 
 from __future__ import annotations
 
@@ -17,35 +17,24 @@ from ..words.timing import WordTime, retime_words
 from .dialogue import amplify, spacing_of
 from .retime import retiming_of
 
-PAUSE_PORTION_S = 1.0  # of a pause in one chunk: the reader of a live stream wants small ones
+PAUSE_PORTION_S = 1.0  # of a pause per chunk: the reader of a stream wants small ones
 NOTHING = np.zeros(0, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class SceneChunk:
-    """Samples of a scene, which follow those of the chunk before.
+    """Samples of a scene, which follow those of the chunk before."""
 
-    Args:
-        samples: float32 ``[n]``: of one line, or zeros of a pause.
-        in_line: whether they are of a line.
-        begins: the line that begins with this chunk, or None.
-    """
-
-    samples: np.ndarray
+    samples: np.ndarray  # float32 ``[n]``; zeros in a pause
     in_line: bool
-    begins: ScriptLine | None = None
+    begins: ScriptLine | None = None  # the line that begins with this chunk
 
 
 class Scene:
-    """The sound of a script, from that of its lines: each after its pause, at its speed, pitch and level.
+    """The stream of a script, made from its lines: each after its pause, at its speed, pitch and level.
 
-    Args:
-        script: as it was read.
-        gap_s: seconds of silence between lines, beside the script's own.
-        rate: of the sound, in Hz.
-
-    Raises:
-        ValueError: for more silence than a track may have.
+    ``gap_s``: seconds of silence between lines, beside the script's own. Raises ValueError for more silence than a
+    track may have.
     """
 
     def __init__(self, script: Script, gap_s: float, rate: int):
@@ -55,11 +44,11 @@ class Scene:
         self._begun = 0  # lines so far
 
     def needs_all(self, index: int) -> bool:
-        """Return whether a line is played when it is complete: speed and pitch need what comes after a sample."""
+        """Return whether a line can play only when complete: speed and pitch need later samples."""
         return not retiming_of(self.lines[index]).changes_nothing
 
     def add(self, index: int, samples: np.ndarray) -> Iterator[SceneChunk]:
-        """Yield what follows for samples of a line, float32 ``[n]``. Lines come in their order."""
+        """Yield the chunks that follow from a line's samples, float32 ``[n]``. Lines come in order."""
         line, begins = self.lines[index], None
         if index == self._begun:
             self._begun += 1
@@ -68,7 +57,7 @@ class Scene:
         if len(samples) and self.needs_all(index):
             samples = stretch(samples, self.rate, retiming_of(line))
         if len(samples) or begins is not None:
-            # Zeros are added, as in the track: no -0.0.
+            # Adding zero turns -0.0 into 0.0, as in the track.
             yield SceneChunk(amplify(samples, line.gain_db) + np.float32(0), True, begins)
 
     def end(self) -> Iterator[SceneChunk]:
@@ -84,43 +73,37 @@ class Scene:
 
 
 class Player(Protocol):
-    """Plays sound, such as ComfyUI's page."""
+    """Plays audio, such as ComfyUI's page."""
 
     @property
     def is_heard(self) -> bool:
         """Whether anybody listens."""
 
     def begin(self, name: str, text: str) -> None:
-        """Say which line comes next: its character or setting, and its words."""
+        """Announce the next line: its character or setting, and its words."""
 
     def play(self, samples: np.ndarray) -> None:
         """Play samples, float ``[n]``."""
 
     def show_words(self, line: int, words: Sequence[WordTime]) -> None:
-        """Say when the words of a line are heard, in seconds from its beginning; ``line``: counts calls of ``begin``.
+        """Show a line's word times, in seconds from its beginning; ``line`` counts the calls of ``begin``.
 
-        A line may not have begun yet, or be heard already.
+        The line may not have begun yet, or be over already.
         """
 
 
 class ScenePlayer:
-    """Plays a script while it is made, in the order of its lines.
-
-    Args:
-        scene: the script, of which nothing was heard yet.
-        player: plays it.
-        words: returns the words of a line, as it was spoken; None: the player gets none.
-    """
+    """Plays a script while it is made, in the order of its lines; with ``words``, their times too."""
 
     def __init__(
         self, scene: Scene, player: Player, words: Callable[[Spoken], Sequence[WordTime]] | None = None
     ):
         self._scene, self._player, self._words = scene, player, words
-        self._heard: dict[int, list[np.ndarray]] = {}  # as far as it was played
-        self._complete: dict[int, np.ndarray] = {}  # lines that are heard when they are complete
+        self._heard: dict[int, list[np.ndarray]] = {}  # the played samples
+        self._complete: dict[int, np.ndarray] = {}  # lines that play only when complete
 
     def listen(self, listener: Listener) -> Listener:
-        """Return what hears the lines, for ``speak_lines``; ``listener`` hears of their progress."""
+        """Return the listener for ``speak_lines``; ``listener`` still gets the progress."""
         if not self._player.is_heard:
             return listener
         return Listener(listener.on_frame, listener.on_phase, self._add, self._end)
@@ -133,7 +116,7 @@ class ScenePlayer:
             self._play(index, samples)
 
     def _end(self, index: int, spoken: Spoken) -> None:
-        if self._words is not None and spoken.report.takes == 1:  # another take is not what was heard
+        if self._words is not None and spoken.report.takes == 1:  # another take was not what played
             speed = retiming_of(self._scene.lines[index]).speed
             self._player.show_words(index, retime_words(self._words(spoken), speed))
         if self._scene.needs_all(index):
@@ -156,7 +139,7 @@ class ScenePlayer:
             self._player.play(chunk.samples)
 
     def finish(self, spoken: Sequence[Spoken]) -> None:
-        """Play the silence at the end, and each line again that was heard otherwise than it is in ``spoken``."""
+        """Play the silence at the end, and each line again whose final take differs from what was played."""
         if not self._player.is_heard:
             return
         self._play_chunks(self._scene.end(), [])

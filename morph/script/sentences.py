@@ -1,7 +1,7 @@
-"""Captions of one sentence each, at the times at which the sentences of a line are heard.
+"""Make one caption per sentence, at the time at which it is spoken.
 
-A line's pieces have exact times. In a piece of several sentences, the pause between two of them is looked for in its
-sound; where there is none near the place that the number of characters suggests, both stay in one caption.
+Pieces have exact times. Within a piece, sentences are separated at a pause near the place that their character counts
+suggest; without one, both stay in one caption.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..text.pronunciation import shown_text
 from ..text.scripts.subtitles import Caption
 from ..text.split import split_sentences
 
-REACH = 0.5  # of the shorter of two sentences: how far from the expected place their pause may be
+REACH = 0.5  # how far a pause may be from the expected place, relative to the shorter sentence
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a line that ends where a piece ends or a pause between sentences is: its letters and its samples."""
+    """A part of a line that ends at a piece's end or a pause between sentences; ``letters`` counts its letters."""
 
     letters: int
     start: int
@@ -32,7 +32,7 @@ class _Part:
 
 
 def caption_of(start: int, spoken: Spoken) -> Caption:
-    """Return a line's caption for the time of its speech: lines begin and end with silence."""
+    """Return a line's caption for the time of its speech, without the silence around it."""
     first, last = speech_span(spoken.waveform, spoken.sample_rate)
     report = spoken.report
     words = shown_text(report.text)
@@ -40,12 +40,7 @@ def caption_of(start: int, spoken: Spoken) -> Caption:
 
 
 def sentence_captions(start: int, spoken: Spoken) -> list[Caption]:
-    """Return a line's captions, in order; one for the whole line if its pieces are not known.
-
-    Args:
-        start: the line's first sample in the track.
-        spoken: the line, whose ``spans`` are the times of its pieces.
-    """
+    """Return a line's captions, in order; one caption if its pieces are unknown. ``start``: its first sample."""
     if not spoken.spans:
         return [caption_of(start, spoken)]
     parts = [part for span in spoken.spans for part in _parts(spoken, span)]
@@ -58,12 +53,12 @@ def sentence_captions(start: int, spoken: Spoken) -> list[Caption]:
 
 
 def _letters(text: str) -> int:
-    """Count the letters and digits of a text: pieces may have other punctuation and spaces than it."""
+    """Count letters and digits: pieces may have other punctuation and spaces than the text."""
     return sum(char.isalnum() for char in text)
 
 
 def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
-    """Return the sentences as they were spoken, and as they are shown: as written, where both are equally many."""
+    """Return the sentences as spoken, and as shown: as written, if the counts agree."""
     written = split_sentences(shown_text(spoken.report.text))
     said = split_sentences(spoken.report.spoken) if spoken.report.spoken else written
     return said, written if len(written) == len(said) else said
@@ -72,7 +67,7 @@ def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
 def _join(
     parts: Sequence[_Part], said: Sequence[str], shown: Sequence[str]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield texts of whole sentences with their samples: parts are joined until they end where a sentence ends."""
+    """Yield texts of whole sentences with their samples: parts are joined until one ends with a sentence."""
     ends = {letters: count for count, letters in enumerate(accumulate(map(_letters, said)), start=1)}
     done, begin = 0, parts[0].start
     totals = list(accumulate(part.letters for part in parts))
@@ -103,6 +98,6 @@ def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Part]:
 
 
 def find_pauses(waveform: np.ndarray, sample_rate: int) -> list[Span]:
-    """Return the pauses of a mono waveform (``quiet_spans``) that are between sounds, in samples."""
+    """Return the pauses of a mono waveform (``quiet_spans``) that lie between sounds, in samples."""
     quiet = quiet_spans(waveform, sample_rate)
     return [(start, end) for start, end in quiet if start > 0 and end < len(waveform)]
