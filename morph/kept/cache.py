@@ -1,4 +1,4 @@
-"""Cache rendered lines and recognized words in a folder: one safetensors or JSON file each, never pickle.
+"""Cache rendered lines and recognised words in a folder: one safetensors or JSON file each, never pickle.
 
 A file is written under another name and then renamed, so it is complete or absent. Its modification time is its last
 use: the least recently used files go first when there are too many bytes.
@@ -86,7 +86,7 @@ class _Room:
 
 @dataclass(frozen=True)
 class LineCache:
-    """Cached lines and their recognized words. Several processes may use one folder.
+    """Cached lines and their recognised words. Several processes may use one folder.
 
     ``most_bytes`` limits all files. With several processes and many files, the limit may be exceeded by a hundredth
     for a while, and a hundredth more than necessary may go. The folder is created for the first line.
@@ -119,7 +119,7 @@ class LineCache:
         return self._read(self._path(key, WORDS), _unpack_words)
 
     def keep_words(self, key: str, text: str) -> None:
-        """Cache the words recognized in a recording; errors as ``keep``."""
+        """Cache the words recognised in a recording; errors as ``keep``."""
         digest = hashlib.sha256(text.encode()).hexdigest()
         self._write(self._path(key, WORDS), json.dumps({"text": text, "sha256": digest}).encode())
 

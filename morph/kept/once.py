@@ -51,7 +51,7 @@ class Once:
     """What is done with lines beside speaking them."""
 
     cache: LineCache | None = None  # None: no line is reused or cached
-    check: WordCheck | None = None  # recognizes every line's words, and asks for retakes
+    check: WordCheck | None = None  # recognises every line's words, and asks for retakes
 
 
 def speak_lines(

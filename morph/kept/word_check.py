@@ -1,4 +1,4 @@
-"""Check lines with a speech recognizer, and retake those with too many wrong words with other seeds."""
+"""Check lines with a speech recogniser, and retake those with too many wrong words with other seeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_RETAKES = 10
 
 @dataclass(frozen=True)
 class RememberedEar:
-    """A recognizer that reuses cached words of a recording. Its name identifies its results."""
+    """A recogniser that reuses cached words of a recording. Its name identifies its results."""
 
     recogniser: Recogniser
     cache: LineCache
@@ -35,7 +35,7 @@ class RememberedEar:
         return self.recogniser.name
 
     def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
-        """Return the words in a waveform (float32 ``[T]``), recognized now or before."""
+        """Return the words in a waveform (float32 ``[T]``), recognised now or before."""
         key = self._key(waveform, sample_rate, language)
         try:
             known = self.cache.find_words(key)
@@ -77,7 +77,7 @@ class WordCheck:
         render: Callable[[Sequence[Line]], Sequence[Spoken]],
         on_phase: Callable[[str], None],
     ) -> list[Spoken]:
-        """Return for each line the take with the fewest wrong words, with what was recognized in its report.
+        """Return for each line the take with the fewest wrong words, with what was recognised in its report.
 
         Take N has the seed that ``[take N]`` has in a script. ``render`` makes other takes; a failed one says so in
         its report. ``on_phase`` gets a few words before each line; if it raises, the check ends.
@@ -98,7 +98,7 @@ class WordCheck:
         return best
 
     def _hear(self, line: Line, spoken: Spoken) -> Spoken:
-        """Return a line with the recognized words; unchanged if it failed or has no words."""
+        """Return a line with the recognised words; unchanged if it failed or has no words."""
         report = spoken.report
         if report.ended == ERROR:
             return spoken

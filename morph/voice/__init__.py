@@ -1,1 +1,1 @@
-"""Voices: make, keep and check them, and turn text and voice into prompts."""
+"""Make, store and check voices, and build prompts from text and voice."""

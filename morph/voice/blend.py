@@ -1,8 +1,8 @@
-"""Mix voices: sums of their speaker embeddings with weights that make 1 together, some of which may be below 0.
+"""Mix voices: weighted sums of their speaker embeddings. Weights sum to 1; some may be negative.
 
-A preset's embedding is its row of the talker's table of group 0, which the prompt has where a clone has its x-vector.
-In a Base checkpoint with named speakers (the demo voice, a fine-tuned one) both are of one space: rows were x-vectors,
-or were trained beside them. A CustomVoice checkpoint knows its rows only.
+A preset's embedding is its row in the talker's group 0 table, where a clone's prompt has its x-vector. In a Base
+checkpoint with named speakers (the demo voice, a fine-tuned one) both share one space: rows were x-vectors, or were
+trained beside them. A CustomVoice checkpoint knows only its rows.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ from ..text.split import shorten
 from .voice import AND, LONGEST_RECIPE, Voice, check_voice
 
 NAMED = ("preset", "blend")  # kinds that belong to a checkpoint's speakers
-LEAST_SHARE, MOST_SHARE = -3.0, 4.0  # of a voice: as far as a shift by 3 goes (see ``shift.py``)
+LEAST_SHARE, MOST_SHARE = -3.0, 4.0  # of a voice: the range of a shift by 3 (``shift.py``)
 
 
 def blend_voices(voices: Sequence[Voice], weights: Sequence[float], model: Model | None = None) -> Voice:
-    """Return a voice whose speaker embedding is the weighted mean of the voices' embeddings.
+    """Return the weighted mean of the voices' embeddings as a voice.
 
-    Presets alone give a "blend", which is spoken as presets are, by checkpoints that have all of them. With a clone
-    among them it is an x-vector voice.
+    Presets alone give a "blend", for checkpoints that have all of them; with a clone it is an x-vector voice.
 
     Args:
-        voices: two or more cloned or preset voices of one model size; of ICL voices only the embedding is used.
-        weights: one per voice, with a sum above 0, by which they are divided: shares from LEAST_SHARE to MOST_SHARE.
-            One below 0 takes away what makes its voice differ from the others.
+        voices: two or more clones or presets of one model size; of ICL voices only the embedding is used.
+        weights: divided by their sum, which is above 0; then LEAST_SHARE to MOST_SHARE each. A negative one removes
+            what distinguishes its voice.
         model: the checkpoint that has the presets; not needed for clones.
 
-    Raises:
-        ValueError: for voices or weights that cannot be blended.
+    Raises ValueError for voices or weights that cannot be blended.
     """
     shares = _shares_of(voices, weights)
     if all(voice.kind in NAMED for voice in voices):
@@ -45,16 +43,10 @@ def blend_voices(voices: Sequence[Voice], weights: Sequence[float], model: Model
 def mix_voices(
     voices: Sequence[Voice], shares: Sequence[float], recipe: str, model: Model | None = None
 ) -> Voice:
-    """Return a voice whose speaker embedding is the sum of the voices' embeddings, each times its share.
+    """Return the sum of the voices' embeddings, each times its share, as a voice; arguments as ``blend_voices``.
 
-    Args:
-        voices: as for ``blend_voices``; an instruction is the first one's.
-        shares: one per voice; they make 1 together.
-        recipe: what is mixed, in words. It is the voice's name too, until somebody names it.
-        model: the checkpoint that has the presets; not needed for clones.
-
-    Raises:
-        ValueError: for voices that are not of one space.
+    The shares sum to 1. An instruction is the first voice's. ``recipe`` is also the new voice's first name. Raises
+    ValueError for voices that do not share one space.
     """
     embedding = mixed_embedding(voices, shares, model)
     recipe = shorten(recipe, LONGEST_RECIPE)
@@ -71,11 +63,7 @@ def mix_voices(
 def mixed_embedding(
     voices: Sequence[Voice], shares: Sequence[float], model: Model | None = None
 ) -> torch.Tensor:
-    """Return the sum of the voices' embeddings, each times its share, ``[H]`` in the first one's dtype.
-
-    Raises:
-        ValueError: as ``mix_voices``.
-    """
+    """Return the embeddings' sum, each times its share, ``[H]`` in the first one's dtype; errors as ``mix_voices``."""
     _check_sizes(voices)
     presets = [voice for voice in voices if voice.kind in NAMED]
     if presets and len(presets) < len(voices):
@@ -86,13 +74,13 @@ def mixed_embedding(
 
 
 def named(voice: Voice) -> str:
-    """Return what a recipe calls a voice: in parentheses where that is a recipe itself."""
+    """Return a voice's name for a recipe: in parentheses if it is a recipe itself."""
     name = voice.name or "a voice without a name"
     return f"({name})" if voice.recipe == name else name
 
 
 def _recipe_of(voices: Sequence[Voice], shares: Sequence[float]) -> str:
-    """Return shares of voices in words: "150% Anna - 50% Ben"."""
+    """Return shares in words: "150% Anna - 50% Ben"."""
     parts = [
         f" {'-' if share < 0 else '+'} {abs(share):.0%} {named(voice)}"
         for voice, share in zip(voices, shares, strict=True)
@@ -101,7 +89,7 @@ def _recipe_of(voices: Sequence[Voice], shares: Sequence[float]) -> str:
 
 
 def _shares_of(voices: Sequence[Voice], weights: Sequence[float]) -> list[float]:
-    """Return each voice's share, which make 1 together; ValueError for weights that give none."""
+    """Return the weights divided by their sum; ValueError if that gives no shares in range."""
     if len(voices) < 2 or len(voices) != len(weights):
         raise ValueError(
             f"{len(voices)} voices and {len(weights)} weights: give two or more voices and a weight for each"
@@ -126,7 +114,7 @@ def _check_sizes(voices: Sequence[Voice]) -> None:
 
 
 def _check_mixture(named: Voice, model: Model | None) -> None:
-    """Raise ValueError where presets and clones are not of one space."""
+    """Raise ValueError if presets and clones do not share one space."""
     if model is None:
         raise _needs_model(named)
     if model.type != "base":
@@ -156,7 +144,7 @@ def _embeddings_of(voices: Sequence[Voice], model: Model | None) -> list[torch.T
 
 
 def embedding_of(voice: Voice, model: Model | None) -> torch.Tensor:
-    """Return a voice's speaker embedding ``[H]``, a preset's from the checkpoint's table; ValueError if it has none."""
+    """Return a voice's speaker embedding ``[H]``, a preset's from the checkpoint; ValueError if it has none."""
     if voice.speaker_embedding is not None:
         return voice.speaker_embedding
     if voice.kind != "preset":

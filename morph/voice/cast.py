@@ -1,7 +1,7 @@
-"""Who speaks in a script: voices by name, each made when a line first names it, and where each came from.
+"""The cast of a script: voices by name, each made when a line first names it.
 
-A voice named ``Anna (angry)`` is a mood of Anna, which a line ``ANNA (angry): text`` is spoken with. Where a cast gives
-a character the voice Anna, Anna's moods are the character's too.
+A voice named ``Anna (angry)`` is a mood of Anna, for lines ``ANNA (angry): text``. A character with the voice Anna
+has Anna's moods too.
 """
 
 from __future__ import annotations
@@ -19,22 +19,16 @@ GIVEN, SAVED, PRESET = "cast", "saved voice", "preset"  # where a voice came fro
 
 @dataclass(frozen=True)
 class Part:
-    """A character.
+    """A character."""
 
-    Args:
-        origin: where the voice comes from: GIVEN, SAVED or PRESET.
-        make: makes it.
-        voice: the voice's name, where it is known and may be another than the character's.
-    """
-
-    origin: str
+    origin: str  # GIVEN, SAVED or PRESET
     make: Callable[[], Voice]
-    voice: str = ""
+    voice: str = ""  # its name, if known and perhaps not the character's
 
 
 @dataclass(frozen=True)
 class Cast(Mapping[str, Voice]):
-    """Voices by name. No two names are the same (see ``names.name_key``)."""
+    """Voices by name; no two names are the same (``names.name_key``)."""
 
     parts: Mapping[str, Part]
     _made: dict[str, Voice] = field(default_factory=dict)
@@ -51,13 +45,13 @@ class Cast(Mapping[str, Voice]):
         return len(self.parts)
 
     def spelled(self, name: str) -> str | None:
-        """Return a name as the cast has it, None if nobody is called so."""
+        """Return a name as the cast spells it, or None."""
         return next((known for known in self.parts if name_key(known) == name_key(name)), None)
 
     def spoken_by(self, own: Mapping[str, Any]) -> Cast:
-        """Return a cast in which characters, and their moods, are spoken by something of their own (``Voice.by``).
+        """Return a cast in which the named characters, and their moods, have backends of their own (``Voice.by``).
 
-        ``own``: by name; a mood that it names has its own.
+        A mood that ``own`` names has its own.
         """
         known = {name_key(name): by for name, by in own.items()}
         parts = dict(self.parts)
@@ -70,7 +64,7 @@ class Cast(Mapping[str, Voice]):
         return Cast(parts)
 
     def describe_found(self) -> str:
-        """Return a line that says where the voices were found that have been used and were not given; "" for none."""
+        """Return a sentence on where the used voices that were not given were found; "" for none."""
         found = [
             f"{name} ({' '.join(filter(None, (part.origin, part.voice)))})"
             for name in self._made
@@ -82,13 +76,13 @@ class Cast(Mapping[str, Voice]):
 def _spoken_by(part: Part, by: Any) -> Part:
     def make() -> Voice:
         voice = part.make()
-        return voice if voice.by is by else replace(voice, by=by)  # prompts know a voice by its identity
+        return voice if voice.by is by else replace(voice, by=by)  # prompt caches use the voice's identity
 
     return replace(part, make=make)
 
 
 def join_parts(*groups: Mapping[str, Part]) -> Cast:
-    """Return the cast of several groups of characters; of names that are the same the first one is taken."""
+    """Return the cast of several groups; of equal names the first counts."""
     keys: set[str] = set()
     parts: dict[str, Part] = {}
     for group in groups:
@@ -100,7 +94,7 @@ def join_parts(*groups: Mapping[str, Part]) -> Cast:
 
 
 def _moods_of(parts: Mapping[str, Part], keys: Collection[str]) -> dict[str, Part]:
-    """Return the moods that characters have by their voices' names, but for those that are there by name (``keys``)."""
+    """Return the moods that characters have through their voices, except those in the cast by name (``keys``)."""
     moods: dict[str, list[tuple[str, str]]] = {}
     for name in parts:
         if split := split_mood(name):
@@ -114,17 +108,11 @@ def _moods_of(parts: Mapping[str, Part], keys: Collection[str]) -> dict[str, Par
 
 
 def given_parts(voices: Mapping[str, Voice]) -> dict[str, Part]:
-    """Return the characters of a cast that somebody chose."""
+    """Return the characters of a cast that the user chose."""
     return {name: Part(GIVEN, lambda voice=voice: voice, voice.name) for name, voice in voices.items()}  # type: ignore[misc]
 
 
 def named_parts(origin: str, names: Iterable[str], make: Callable[[str], Voice]) -> dict[str, Part]:
-    """Return the characters that can be found by these names, but for names that no script line can have.
-
-    Args:
-        origin: SAVED or PRESET.
-        names: of voices.
-        make: returns the voice of a name.
-    """
+    """Return the characters of these voice names, except names that no script line can have."""
     usable = [name for name in names if not any(char in name for char in RESERVED)]
     return {name: Part(origin, lambda name=name: make(name)) for name in usable}  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Create voices: clone a recording, name a preset speaker, or describe a voice."""
+"""Create voices: clone a recording, choose a preset, or describe a voice."""
 
 from __future__ import annotations
 
@@ -26,21 +26,11 @@ PADDING_S = 0.5  # silence after the reference, so that its last phoneme does no
 
 @dataclass(frozen=True)
 class CloneOptions:
-    """How to clone a voice.
+    """How to clone a voice. Raises ValueError for an unknown mode, or "icl" without a usable transcript."""
 
-    Args:
-        mode: "x_vector" (timbre only) or "icl" (timbre and manner; needs the transcript).
-        transcript: what the recording says; used by "icl" only.
-        pad_silence: append 0.5 s of silence in "icl" mode, when the last phoneme bleeds into the speech.
-        name: shown to people.
-
-    Raises:
-        ValueError: for an unknown mode, or "icl" without a usable transcript.
-    """
-
-    mode: str = "x_vector"
-    transcript: str | None = None
-    pad_silence: bool = False
+    mode: str = "x_vector"  # "x_vector" (timbre only) or "icl" (timbre and manner; needs the transcript)
+    transcript: str | None = None  # used by "icl" only
+    pad_silence: bool = False  # "icl": append 0.5 s of silence, if the last phoneme bleeds into the speech
     name: str = "cloned voice"
 
     def __post_init__(self) -> None:
@@ -55,15 +45,11 @@ def clone_voice(
 ) -> Voice:
     """Make a voice from a recording of 1 to 30 seconds; x-vector mode uses the first 30 s of a longer one.
 
-    Args:
-        model: a Base checkpoint.
-        waveform: float ``[T]`` or ``[C, T]``, any rate; ``prepare_reference`` cleans it up.
-        sample_rate: Hz.
-        options: mode, transcript, padding and name.
+    ``waveform`` is float ``[T]`` or ``[C, T]`` at any rate in Hz; ``prepare_reference`` cleans it up.
 
     Raises:
-        ValueError: for an unusable recording (in ICL mode also one of more than 30 s), or a checkpoint without a
-            speaker encoder.
+        ValueError: for an unusable recording (in ICL mode also one above 30 s), or a checkpoint without speaker
+            encoder.
     """
     options = options or CloneOptions()
     if not model.can_clone:
@@ -96,7 +82,7 @@ def _embed_speaker(model: Model, reference: Reference, name: str) -> Voice:
 
 
 def preset_voice(model: Model, speaker: str, instruct: str = "") -> Voice:
-    """Return a speaker that the checkpoint (of any type) names, with an instruction if it follows instructions."""
+    """Return a named speaker of a checkpoint of any type, with an instruction if the checkpoint follows them."""
     name = check_speaker(model, speaker)
     voice = Voice("preset", model.size, name=name, speaker=name, instruct=instruct.strip() or None)
     check_voice(model, voice)

@@ -1,9 +1,8 @@
-"""The part of a recording that a voice is made from: the one that was asked for, or the best 3 to 12 s.
+"""Choose the part of a recording that a voice is made from: the requested one, or the best 3 to 12 s.
 
-The best part starts and ends in pauses and has the most speech. Each second of speech counts one; taken off are what a
-pause is longer than half a second, a fifth of a second for each clipped 20 ms, a quarter of a second for each dB by
-which the level of its phrases varies, and a second for each end that is not in a pause. Of equal ones the first is
-taken. The same recording has the same best part.
+The best part starts and ends in pauses and has the most speech. Each second of speech counts one. Subtracted are:
+pauses beyond half a second, a fifth of a second for each clipped 20 ms, a quarter of a second for each dB by which
+the level of its phrases varies, and a second for each end outside a pause. Of equal parts the first is taken.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ SHORTEST_S, LONGEST_S = 3.0, 12.0  # of the best part
 LEAD_S, TAIL_S = (
     0.1,
     0.25,
-)  # of the pauses at its ends, at most: a voice ends better after a moment of silence
+)  # kept of the pauses at its ends, at most: a voice ends better after a moment of silence
 LONGEST_PAUSE_S = 0.5
 PER_CLIPPED_FRAME, PER_DB, PER_CUT = 0.2, 0.25, 1.0  # seconds of speech
-TOLERANCE_S = 0.01  # a number that a person reads is rounded
+TOLERANCE_S = 0.01  # for rounded input
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A part of a recording: where it starts and ends, in seconds, and what it has, as a sentence ("" if unknown)."""
+    """A part of a recording in seconds, and what it has, as a sentence ("" if unknown)."""
 
     start_s: float
     end_s: float
@@ -48,7 +47,7 @@ class Excerpt:
 
 
 def check_bounds(start_s: float, end_s: float) -> None:
-    """Raise ValueError if a part that starts and ends there (0: at the recording's end) is too short for a voice."""
+    """Raise ValueError if the part is too short for a voice. ``end_s`` 0: the recording's end, not checked."""
     if end_s and end_s - start_s < LEAST_S:
         raise ValueError(
             f"start {start_s:g} s and end {end_s:g} s leave {max(0.0, end_s - start_s):.2f} s: choose at least "
@@ -59,8 +58,7 @@ def check_bounds(start_s: float, end_s: float) -> None:
 def choose(seconds: float, start_s: float = 0.0, end_s: float = 0.0) -> Excerpt:
     """Return the part from ``start_s`` to ``end_s`` (0: the end) of a recording of ``seconds``.
 
-    Raises:
-        ValueError: if there is no such part, or it is too short for a voice.
+    Raises ValueError if there is no such part, or it is too short for a voice.
     """
     for name, moment in (("start", start_s), ("end", end_s)):
         if not 0 <= moment <= seconds + TOLERANCE_S:
@@ -73,13 +71,9 @@ def choose(seconds: float, start_s: float = 0.0, end_s: float = 0.0) -> Excerpt:
 
 
 def tell(part: Excerpt, measured: Measured, waveform: np.ndarray, sample_rate: int) -> list[str]:
-    """Return what people are told of a part: where it is, why it is the best one, its figures, its faults.
+    """Return lines for people about a part: its place, why it is the best, its figures, its faults.
 
-    Args:
-        part: the part.
-        measured: of the whole recording, which has more pauses to tell the noise from.
-        waveform: the whole recording, ``[T]`` or ``[C, T]``.
-        sample_rate: in Hz.
+    ``measured`` and ``waveform`` (``[T]`` or ``[C, T]``) are of the whole recording, whose pauses show the noise.
     """
     own = replace(measure(part.cut(waveform, sample_rate), sample_rate), noise_db=measured.noise_db)
     place = f"{part} of {measured.seconds:.2f} s, {part.seconds:.2f} s long"
@@ -91,7 +85,7 @@ def tell(part: Excerpt, measured: Measured, waveform: np.ndarray, sample_rate: i
 
 
 def propose(measured: Measured) -> Excerpt:
-    """Return the best 3 to 12 s of a recording; what there is, if it has less."""
+    """Return the best 3 to 12 s of a recording, or what there is."""
     if not measured.speech:
         return Excerpt(0.0, min(measured.seconds, LONGEST_S), "no speech is found: its beginning")
     parts = _Parts(measured)
@@ -99,10 +93,10 @@ def propose(measured: Measured) -> Excerpt:
 
 
 def better_part(measured: Measured, icl: bool = False) -> Excerpt | None:
-    """Return the best part where the whole recording is worse; None where it is not.
+    """Return the best part if the whole recording is worse, else None.
 
-    It is worse if it is longer than what is used of it, or with ``icl``, where every line continues it, than 12 s; and
-    if it is clipped elsewhere only.
+    The whole is worse if it is longer than cloning uses, or with ``icl``, where every line continues it, than 12 s;
+    and if it is clipped only outside the part.
     """
     if not measured.speech:
         return None
@@ -116,9 +110,9 @@ def better_part(measured: Measured, icl: bool = False) -> Excerpt | None:
 
 
 class _Parts:
-    """The parts of a recording, of at most 12 s, that begin with a stretch of speech and end with one.
+    """The parts of a recording, of at most 12 s, that begin and end with a stretch of speech.
 
-    Arrays of parts have them in order of their first and then of their last stretch.
+    Arrays of parts are in the order of their first, then of their last stretch.
     """
 
     def __init__(self, measured: Measured):
@@ -136,7 +130,7 @@ class _Parts:
         self._last = np.concatenate([np.arange(*one) for one in zip(numbers, behind, strict=True)])
 
     def best(self) -> Excerpt | None:
-        """Return the best of those that last 3 to 12 s; None if there are none."""
+        """Return the best part of 3 to 12 s, or None."""
         start, end = self._bounds(self._first, self._last)
         fits = (end - start >= SHORTEST_S) & (end - start <= LONGEST_S)
         if not fits.any():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMAT = "qwen3-tts-voice"
 VERSION = "1"
 TEXTS = ("kind", *VOICE_TEXTS)
-LATER = ("recipe",)  # texts that files of before do not have, and packs of before do not read
+LATER = ("recipe",)  # texts that older files lack and older packs do not read
 MOST_BYTES = 8 << 20  # of a file: 30 s of reference codes take 0.05 MB
 LONGEST_DESCRIPTION = 300  # characters
 DTYPES = {
@@ -32,18 +32,15 @@ DTYPES = {
     "F16": "float16",
     "BF16": "bfloat16",
     "I64": "int64",
-}  # torch's names of a voice's
-# What reading raises: safetensors a RuntimeError for a file that becomes shorter meanwhile.
+}  # to torch's names
+# Errors of reading; safetensors raises RuntimeError for a file that becomes shorter meanwhile.
 UNREADABLE = (SafetensorError, OSError, RuntimeError)
 
 
 def save_voice(voice: Voice, path: Path, description: str = "") -> None:
-    """Write a voice to ``path``; loading it returns a bit-equal voice. A failed write leaves no file.
+    """Write a voice, replacing the file; loading it returns a bit-equal voice. A failed write leaves no file.
 
-    Args:
-        voice: it.
-        path: of the file; one that is there is replaced.
-        description: what people read of the voice in lists (``check_description``); it changes nothing of the voice.
+    ``description`` is for lists only (``check_description``).
     """
     words, tensors = _contents(voice)
     metadata = {"format": FORMAT, "version": VERSION, "voice": words, "sha256": digest(words, tensors)}
@@ -53,7 +50,7 @@ def save_voice(voice: Voice, path: Path, description: str = "") -> None:
 
 
 def check_description(text: str) -> str:
-    """Return a description of a voice as one line; ValueError if it is too long or has control characters."""
+    """Return a description as one line; ValueError if it is too long or has control characters."""
     line = " ".join(check_encodable(text, "description").split())
     if len(line) > LONGEST_DESCRIPTION:
         raise ValueError(f"description has {len(line)} characters: write at most {LONGEST_DESCRIPTION}")
@@ -63,7 +60,7 @@ def check_description(text: str) -> str:
 
 
 def holds_voice(path: Path, voice: Voice) -> bool:
-    """Whether a file contains this voice, under any name; False if the file is missing or unreadable."""
+    """Whether a file contains this voice, under any name; False if it is missing or unreadable."""
     try:
         saved = load_voice(path)
     except ValueError:
@@ -72,7 +69,7 @@ def holds_voice(path: Path, voice: Voice) -> bool:
 
 
 def voice_digest(voice: Voice) -> str:
-    """Return the SHA-256 of everything in a voice that is heard: all but its name and its recipe."""
+    """Return the SHA-256 of everything audible in a voice: all but its name and its recipe."""
     return digest(*_contents(replace(voice, name="", recipe=None)))
 
 
@@ -110,27 +107,20 @@ def _digest_of_parts(words: str, parts: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def load_voice(path: Path) -> Voice:
-    """Read a voice file.
-
-    Raises:
-        ValueError: if the file is missing, damaged, of another format or of a later version.
-    """
+    """Read a voice file; ValueError if it is missing, damaged, of another format or of a later version."""
     return parse_voice(_content(path), path.name)
 
 
 def read_voice(path: Path) -> tuple[Voice, str]:
-    """Return the voice in a file, and what the same file says for people, or ""; errors as ``load_voice``."""
+    """Return the voice in a file and its description, or ""; errors as ``load_voice``."""
     content = _content(path)
     return parse_voice(content, path.name), _described(content, path.name)["description"]
 
 
 def read_fields(path: Path) -> dict[str, Any]:
-    """Return what lists say of the voice in a file, without torch: its fields, and its "description".
+    """Return a voice's fields and "description" without torch, for lists; errors as ``load_voice``.
 
-    Tensors are as ``unpack_parts`` returns them: the sum of their bytes is checked, their numbers are not.
-
-    Raises:
-        ValueError: as ``load_voice``.
+    Tensors are as ``unpack_parts`` returns them: their checksum is checked, their values are not.
     """
     return _described(_content(path), path.name)
 
@@ -146,15 +136,7 @@ def _damaged(name: str, why: object) -> ValueError:
 
 
 def parse_voice(content: bytes, name: str) -> Voice:
-    """Return the voice in the content of a voice file; no file is read or written.
-
-    Args:
-        content: of a file that ``save_voice`` wrote.
-        name: of the file, for errors.
-
-    Raises:
-        ValueError: as ``load_voice``.
-    """
+    """Return the voice in the bytes of a voice file; errors as ``load_voice`` name the file ``name``."""
     fields = _fields_of(content, name)
     with _readable(name):
         tensors, _ = unpack_tensors(content)
@@ -184,7 +166,7 @@ def _fields_of(content: bytes, name: str) -> dict[str, Any]:
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Raise ValueError, with the file's name, for content that is no voice."""
+    """Raise ValueError, with the file's name, for invalid content."""
     try:
         yield
     except VoiceTooLong as error:

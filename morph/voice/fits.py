@@ -1,4 +1,4 @@
-"""Which checkpoints a voice fits, from the voice alone and from a checkpoint's config."""
+"""Tell which checkpoints a voice fits, from its fields and a checkpoint's config."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ DEMO_SIZE = "0b02"  # of the checkpoint in the pack
 
 @dataclass(frozen=True)
 class Needs:
-    """What a voice needs of a checkpoint.
+    """What a voice needs of a checkpoint."""
 
-    Args:
-        size: upstream's tts_model_size; "" for any.
-        type: upstream's tts_model_type; "" for any.
-        speakers: presets that the checkpoint must have.
-    """
-
-    size: str
-    type: str = ""
-    speakers: tuple[str, ...] = ()
+    size: str  # upstream's tts_model_size; "" for any
+    type: str = ""  # upstream's tts_model_type; "" for any
+    speakers: tuple[str, ...] = ()  # presets that the checkpoint must have
 
     @property
     def checkpoint(self) -> str:
@@ -52,6 +46,6 @@ class Needs:
 
 
 def needs_of(fields: Mapping[str, Any]) -> Needs:
-    """Return what a voice with these fields needs, ``read_fields`` or ``vars(voice)``."""
+    """Return what a voice with these fields (``read_fields`` or ``vars(voice)``) needs."""
     kind = fields["kind"]
     return Needs(fields["model_size"], NEEDED_TYPE.get(kind, ""), speakers_of(kind, fields["speaker"]))

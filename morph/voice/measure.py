@@ -1,6 +1,6 @@
-"""Measure a recording of speech: its level, clipping and noise, and where somebody speaks.
+"""Measure a recording of speech: level, clipping, noise, and where somebody speaks.
 
-All of it comes from levels: music counts as speech, and a steady noise is the noise of the room.
+Everything comes from levels: music counts as speech, and a steady noise is the noise of the room.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 
 from .reference import STEADY_DB, block_power, check_channels, to_mono
 
-FRAME_S = 0.02  # what levels are measured over
+FRAME_S = 0.02  # for levels
 LOWEST_DB = -100.0  # dBFS; digital silence has this level
 LOUD, QUIET = 0.95, 0.05  # quantiles of frames: speech without its pauses, and the noise below it
 NOT_SILENT_DB = 40.0  # frames within this range of the loudest one tell the level of speech
-SPEECH_RANGE_DB = 30.0  # speech is at most this far below its loud frames
+SPEECH_RANGE_DB = 30.0  # of speech, below its loud frames
 ABOVE_NOISE = 0.35  # and at least this share of the way from the noise to them
 SHORTEST_PAUSE_S = 0.15  # shorter ones are inside a word
 SHORTEST_SPEECH_S = 0.06  # shorter sounds are clicks
@@ -26,8 +26,8 @@ FLAT = 0.999  # of a channel's own peak: samples above it are clipped
 FLAT_S = 1e-4  # if they are in a row for this long
 FEWEST_FLAT = 3  # places; one or two are just the loudest moments
 
-QUIET_SPEECH_DB = -35.0  # dBFS; what is quieter was recorded from afar or with a low gain
-NOISY_DB = 15.0  # between speech and noise; a voice from less has the noise in it
+QUIET_SPEECH_DB = -35.0  # dBFS; quieter speech was recorded from afar or with a low gain
+NOISY_DB = 15.0  # between speech and noise; below, the voice has the noise too
 
 Part = tuple[float, float]
 """Where a part of a recording starts and ends, in seconds."""
@@ -35,31 +35,20 @@ Part = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What was measured.
-
-    Args:
-        seconds: the recording's length.
-        level_db: of its speech, in dBFS (root mean square); of all of it, if no speech is found.
-        peak_db: of its loudest sample in any channel, in dBFS.
-        noise_db: of its pauses, in dBFS, LOWEST_DB if they are digital silence; None if it has no pauses.
-        clipped: the share of its samples that are clipped, 0..1.
-        speech: where somebody speaks, in order.
-        frame_db: the level of each FRAME_S, ``[N]``.
-        clipped_frames: whether anything in each is clipped, ``[N]``.
-    """
+    """The measurements of a recording."""
 
     seconds: float
-    level_db: float
-    peak_db: float
-    noise_db: float | None
-    clipped: float
-    speech: tuple[Part, ...]
-    frame_db: np.ndarray
-    clipped_frames: np.ndarray
+    level_db: float  # of its speech, or of all if there is none, in dBFS (root mean square)
+    peak_db: float  # of the loudest sample in any channel, in dBFS
+    noise_db: float | None  # of its pauses, in dBFS, LOWEST_DB for digital silence; None without pauses
+    clipped: float  # share of clipped samples, 0..1
+    speech: tuple[Part, ...]  # where somebody speaks, in order
+    frame_db: np.ndarray  # level of each FRAME_S, ``[N]``
+    clipped_frames: np.ndarray  # whether anything in each is clipped, ``[N]``
 
     @property
     def snr_db(self) -> float:
-        """How far the speech is above the noise, in dB; infinite if that is not known."""
+        """Speech above noise in dB; infinite if unknown."""
         return math.inf if self.noise_db is None else self.level_db - self.noise_db
 
     def clipped_at(self, most: int) -> list[float]:
@@ -81,7 +70,7 @@ class Measured:
 
     @property
     def faults(self) -> dict[str, str]:
-        """What would spoil a voice: a name and a sentence for each; none of an ordinary recording."""
+        """What would spoil a voice: a name and a sentence for each; none for an ordinary recording."""
         if not self.speech:
             return {"speech": "no speech is found: its level hardly changes, like noise or a tone"}
         found = {
@@ -102,11 +91,7 @@ class Measured:
 
 
 def measure(waveform: np.ndarray, sample_rate: int) -> Measured:
-    """Measure a recording: float ``[T]`` or ``[C, T]``, ``sample_rate`` in Hz.
-
-    Raises:
-        ValueError: if it is shorter than 1 s, or not finite.
-    """
+    """Measure a recording, float ``[T]`` or ``[C, T]``; ValueError if it is shorter than 1 s, or not finite."""
     channels = check_channels(waveform, sample_rate)
     starts = _frame_starts(channels.shape[1], sample_rate)
     levels = _frame_levels(to_mono(channels, []), starts)
@@ -136,7 +121,7 @@ def shape_of(waveform: np.ndarray, most: int) -> list[tuple[float, float]]:
 
 
 def _frame_starts(samples: int, sample_rate: int) -> np.ndarray:
-    """Return the first sample of each frame; the last one may be shorter."""
+    """Return the first sample of each frame; the last frame may be shorter."""
     size = FRAME_S * sample_rate
     starts = np.round(np.arange(np.ceil(samples / size)) * size).astype(np.int64)
     return np.unique(starts[starts < samples])
@@ -179,7 +164,7 @@ def _noise(levels: np.ndarray, inside: np.ndarray) -> float | None:
 
 
 def _find_flat(channels: np.ndarray, sample_rate: int) -> np.ndarray:
-    """Return which moments are in a flat top of any channel, ``[T]``."""
+    """Return which samples are in a flat top of any channel, ``[T]``."""
     longest = max(3, round(FLAT_S * sample_rate))
     found = np.zeros(channels.shape[1], dtype=bool)
     for channel in np.abs(channels):

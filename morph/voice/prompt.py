@@ -1,6 +1,6 @@
-"""Text and voice to the talker's input embeddings, as upstream's ``generate`` and ``generate_icl_prompt`` build them.
+"""Build the talker's input embeddings from text and voice, as upstream's ``generate`` and ``generate_icl_prompt``.
 
-Bit-equal to upstream: tokens go through ``text_projection`` in the same groups, so that the same matrix products run.
+Bit-equal to upstream: tokens go through ``text_projection`` in the same groups, so that the same GEMMs run.
 """
 
 from __future__ import annotations
@@ -21,25 +21,20 @@ ROLE_TOKENS = 3  # <|im_start|>, assistant, newline
 END_TOKENS = 5  # <|im_end|>, newline, <|im_start|>, assistant, newline
 REFERENCE_END_TOKENS = 2  # <|im_end|>, newline
 MIN_FRAMES = 2  # as upstream: a line's first two tokens cannot be EOS
-KEPT_PARTS = 128  # of prompts: a voice has up to four, the largest 0.25 MB (10 s of reference, 0.6B)
+KEPT_PARTS = 128  # of prompts: a voice has at most four, the largest 0.25 MB (10 s of reference, 0.6B)
 
 Shared = TypeVar("Shared")
 
 
 @dataclass(frozen=True, eq=False)
 class PromptPrefix:
-    """What all prompts of a voice begin with: ``embeds`` ``[P, H]``. It is known by its identity."""
+    """The common prefix of a voice's prompts, ``[P, H]``; compared by identity."""
 
     embeds: torch.Tensor
 
 
 class LaterRows:
-    """Rows ``[N, H]`` that are made when they are first read, as late as that: the device works meanwhile.
-
-    Args:
-        count: N.
-        make: makes them, once; it is released then.
-    """
+    """Rows ``[count, H]``, computed when they are first read, as late as possible: the device works meanwhile."""
 
     def __init__(self, count: int, make: Callable[[], torch.Tensor]):
         self._count = count
@@ -50,7 +45,6 @@ class LaterRows:
 
     @property
     def rows(self) -> torch.Tensor:
-        """The rows."""
         if not isinstance(self._made, torch.Tensor):
             with torch.inference_mode():
                 self._made = self._made()
@@ -68,15 +62,11 @@ def _rows_of(rows: Rows) -> torch.Tensor:
 class Prompt:
     """The talker's input for one line, in the talker's dtype and on its device.
 
-    ``inputs`` ``[T, H]`` (``embeds`` reads it) is the prefill. ``trailing`` ``[N, H]`` (``text_rows`` reads it) is
-    added to the inputs of the following N frames, one row per frame, and ``pad`` ``[1, H]`` to those of all later
-    frames. ``text_tokens`` is the number of tokens in the text. EOS cannot be sampled before the line has
-    ``min_frames`` frames; upstream's value is 2. ``prefix``: all of ``embeds`` but the last position, where every line
-    of the voice begins with it. ``text_start``: the position of the text's first token, which the others follow; it may
-    be after the prefill. None: not known.
-
-    Raises:
-        ValueError: for ``min_frames`` below 2.
+    ``inputs`` ``[T, H]`` (read ``embeds``) is the prefill. ``trailing`` ``[N, H]`` (read ``text_rows``) is added to
+    the inputs of the next N frames, one row per frame, and ``pad`` ``[1, H]`` to those of all later frames. EOS
+    cannot be sampled before ``min_frames``, at least upstream's 2. ``prefix``: all of ``embeds`` but the last
+    position, if every line of the voice begins with it. ``text_start``: the position of the text's first token,
+    perhaps after the prefill; None: unknown.
     """
 
     inputs: Rows
@@ -98,25 +88,21 @@ class Prompt:
 
     @property
     def text_span(self) -> tuple[int, int]:
-        """The position of the text's first token, and how many tokens there are from it on; none if it is not known."""
+        """The position of the text's first token, and the tokens from there; (0, 0) if unknown."""
         return (0, 0) if self.text_start is None else (self.text_start, self.text_tokens)
 
     @property
     def embeds(self) -> torch.Tensor:
-        """The rows of ``inputs``, made now if they were not before."""
         return _rows_of(self.inputs)
 
     @property
     def text_rows(self) -> torch.Tensor:
-        """The rows of ``trailing``, made now if they were not before."""
         return _rows_of(self.trailing)
 
     def make_inputs(self) -> None:
-        """Make ``embeds``, if they were not before."""
         _rows_of(self.inputs)
 
     def make_text(self) -> None:
-        """Make ``text_rows``, if they were not before."""
         _rows_of(self.trailing)
 
 
@@ -132,12 +118,11 @@ class _Specials:
 def build_prompt(
     model: Model, text: str, voice: Voice, language: str = "auto", instruct: str | None = None
 ) -> Prompt:
-    """Build one line's prompt; see ``PromptBuilder.build``."""
     return PromptBuilder(model).build(text, voice, language, instruct)
 
 
 class _LineIds:
-    """A line's token ids (see ``TextIds.line``), which go to the device when they are first needed there."""
+    """A line's token ids (``TextIds.line``), moved to the device on first use."""
 
     def __init__(self, model: Model, text: str):
         self._model, self._ids = model, model.texts.line(text)
@@ -148,38 +133,34 @@ class _LineIds:
 
     @cached_property
     def on_device(self) -> torch.Tensor:
-        """All of them, ``[1, N]``."""
         return self._model.put_ids(self._ids)
 
 
 class SharedParts(Recent[Hashable, tuple[Voice | None, Any]]):
-    """Parts that prompts of one model have in common, the most recently used ones; they are on the model's device.
+    """Parts that prompts of one model share, most recently used first, on the model's device.
 
-    A voice's parts are known by its identity, and keep it alive.
+    A voice's parts are keyed by its identity, and keep it alive.
     """
 
     def __init__(self, kept: int = KEPT_PARTS):
         super().__init__(kept)
 
     def use_model(self, model: Model) -> None:
-        """Name the model that the parts are made with; those of another one, or of another device, are released."""
+        """Set the model of the parts; those of another model or device are released."""
         table = model.talker.get_text_embeddings().weight
         self.use((model.device, table.dtype, table.data_ptr(), id(model.module)))
 
     def part(self, key: Hashable, voice: Voice | None, make: Callable[[], Shared]) -> Shared:
-        """Return the part of this key, and of this voice if there is one; it is made if it is not kept."""
+        """Return the part of this key and voice, made if it is not cached."""
         part: Shared = self.get_or_make((key, id(voice)), lambda: (voice, make()))[1]
         return part
 
 
 class PromptBuilder:
-    """Builds prompts for one model, and computes once what lines have in common; the results are bit-equal.
+    """Builds prompts for one model and computes their common parts once; the results are bit-equal.
 
-    Shared are the role, the special tokens, and each voice's tags, instruction and reference.
-
-    Args:
-        model: the checkpoint.
-        shared: keeps what lines have in common for other builders of the same model; None keeps it here.
+    Common are the role, the special tokens, and each voice's tags, instruction and reference. ``shared`` keeps them
+    for other builders of the same model.
     """
 
     def __init__(self, model: Model, shared: SharedParts | None = None):
@@ -195,14 +176,12 @@ class PromptBuilder:
         language: str = "auto",
         instruct: str | None = None,
     ) -> Prompt:
-        """Build a line's prompt.
+        """Build a line's prompt; ``instruct`` overrides the voice's.
 
-        Preset and designed voices get the complete text in the prefill, clones get one token per frame, as upstream
-        does by default. ``instruct`` overrides the voice's instruction. What only this line has is projected when it is
-        first read.
+        Preset and designed voices get the complete text in the prefill, clones one token per frame, as upstream does
+        by default. The line's own parts are projected when they are first read.
 
-        Raises:
-            ValueError: for an unknown language, or a prompt that exceeds the talker's context.
+        Raises ValueError for an unknown language, or a prompt that exceeds the talker's context.
         """
         model, pad = self.model, self._specials.pad[0]
         text_ids = _LineIds(model, text)
@@ -238,10 +217,9 @@ class PromptBuilder:
 
     @torch.inference_mode()
     def begin(self, token: int, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
-        """Build the prompt of a line of which only the first text token is known; ``rows`` are the rest.
+        """Build the prompt of a line of which only the first text token is known; ``rows`` returns the rest.
 
-        Raises:
-            ValueError: for an unknown language, or a voice that is not an x-vector clone.
+        Raises ValueError for an unknown language, or a voice that is not an x-vector clone.
         """
         check_streams_text(voice)
         prefix, codec = self._beginning(_LineIds(self.model, ""), voice, language, instruct)
@@ -253,9 +231,9 @@ class PromptBuilder:
 
     @torch.inference_mode()
     def rows(self, tokens: Sequence[int], ended: bool) -> torch.Tensor:
-        """Return the next rows ``[N, H]`` of a prompt's trailing text; where the text has ended, EOS is the last.
+        """Return the next rows ``[N, H]`` of a prompt's trailing text; if the text has ended, EOS is the last.
 
-        Each token is projected alone, so that the result does not depend on how many come at a time.
+        Each token is projected alone, so that the result does not depend on how many come together.
         """
         ids = [torch.tensor([[token]], device=self.model.device) for token in tokens]
         rows = [_project(self.model, token)[0] for token in ids]
@@ -264,7 +242,7 @@ class PromptBuilder:
     def _beginning(
         self, ids: _LineIds, voice: Voice, language: str, instruct: str | None
     ) -> tuple[PromptPrefix, torch.Tensor]:
-        """Return what is before the text, and the codec's bos ``[1, 1, H]``, which is added to what follows."""
+        """Return the prefix, and the codec's bos ``[1, 1, H]``, which is added to what follows."""
         model = self.model
         instruct = instruct if instruct is not None else voice.instruct
         codec = self._once(("codec", language), lambda: _codec_prefix(model, voice, language), voice)
@@ -286,7 +264,7 @@ class PromptBuilder:
         return self._once("specials", lambda: _project_specials(self.model))
 
     def _codec_token(self, name: str) -> torch.Tensor:
-        """Return group 0's embedding of a special token, by its name in the config: ``[1, 1, H]``."""
+        """Return group 0's embedding ``[1, 1, H]`` of a special token, by its name in the config."""
         token = int(getattr(self.model.config.talker_config, name))
         return self._once(name, lambda: _codes(self.model, token))
 
@@ -300,7 +278,7 @@ class PromptBuilder:
 
     @property
     def _text_end(self) -> torch.Tensor:
-        """What follows a complete text: eos and bos, ``[1, 2, H]``."""
+        """EOS and BOS after a complete text, ``[1, 2, H]``."""
 
         def make() -> torch.Tensor:
             eos = self._specials.eos + self._codec_token("codec_pad_id")
@@ -309,14 +287,14 @@ class PromptBuilder:
         return self._once("text end", make)
 
     def _rest(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return the text after its first token, and eos: ``[N, H]``, N as many as the text has tokens."""
+        """Return the text after its first token, and EOS: ``[N, H]`` for N tokens of text."""
         rest = _project(self.model, ids[:, ROLE_TOKENS + 1 : -END_TOKENS])
         return torch.cat((rest, self._specials.eos), dim=1)[0]
 
     def _icl_body(
         self, ids: torch.Tensor, spoken: torch.Tensor, codes: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the reference text and the text, added to the reference's codes; the rest of the text trails."""
+        """Return reference text and text, added to the reference's codes, and the rest of the text, which trails."""
         model, specials = self.model, self._specials
         text = _project(model, torch.cat((spoken, ids[:, ROLE_TOKENS:-END_TOKENS]), dim=-1))
         text = torch.cat((text, specials.eos), dim=1)
@@ -396,7 +374,7 @@ def _codec_prefix(model: Model, voice: Voice, language: str) -> torch.Tensor:
 
 
 def _language_id(model: Model, voice: Voice, language: str) -> int | None:
-    """Return the codec id of a language. A dialect speaker speaks the dialect if Chinese or auto is chosen."""
+    """Return the codec id of a language. A dialect speaker uses the dialect for Chinese and auto."""
     name = check_language(model, language)
     ids = model.config.talker_config.codec_language_id
     dialects = model.config.talker_config.spk_is_dialect or {}
@@ -407,15 +385,12 @@ def _language_id(model: Model, voice: Voice, language: str) -> int | None:
 
 
 def check_language(model: Model, language: str) -> str:
-    """Return the language's name in lower case; raise ValueError, with the known names, for an unknown one."""
+    """Return the language's name in lower case; ValueError, with the known names, for an unknown one."""
     return known_language(language, model.languages, model.name)
 
 
 def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:
-    """Return the talker's input for finished frames, the sum of each frame's 16 embeddings: ``[T, H]``.
-
-    ``codes`` is ``[T, 16]``, ``tables`` is ``model.code_tables()``.
-    """
+    """Return the talker's input for finished frames ``[T, 16]``, the sum of each frame's embeddings: ``[T, H]``."""
     first = model.talker.get_input_embeddings()(codes[:, :1])
     groups = torch.arange(len(tables), device=codes.device)
     rest = tables[groups, codes[:, 1:]]

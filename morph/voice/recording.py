@@ -1,7 +1,6 @@
-"""A recording in the voice folder as a voice: it is cloned by the model that is to speak.
+"""Use a recording in the voice folder as a voice, cloned by the model that speaks.
 
-``anna.wav`` is the voice "anna". With ``anna.txt`` beside it, the words that it says, it is cloned with its manner
-(ICL); without, its timbre alone (x-vector).
+``anna.wav`` is the voice "anna": ICL with the transcript ``anna.txt`` beside it, x-vector without.
 """
 
 from __future__ import annotations
@@ -19,33 +18,22 @@ if TYPE_CHECKING:
     from ..model.model import Model
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg")
-LONGEST_READ_S = 60.0  # of a file: cloning uses the first 30 s, or says that it is too long
+LONGEST_READ_S = 60.0  # of a file: cloning uses the first 30 s, or refuses it
 MOST_TEXT_BYTES = 4 * LONGEST_TRANSCRIPT
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A recording of a speaker.
-
-    Args:
-        name: of the voice.
-        waveform: float32 ``[C, T]``.
-        sample_rate: in Hz.
-        transcript: what it says; None if nobody wrote that down.
-    """
+    """A recording of a speaker."""
 
     name: str
-    waveform: np.ndarray
+    waveform: np.ndarray  # float32 ``[C, T]``
     sample_rate: int
-    transcript: str | None = None
+    transcript: str | None = None  # None if unknown
 
 
 def read_recording(path: Path) -> Recording:
-    """Return the recording of a file, with the text beside it if there is one.
-
-    Raises:
-        ValueError: a file that cannot be read as what its ending says.
-    """
+    """Return the recording in a file, with the text beside it; ValueError if it cannot be read."""
     import soundfile
 
     try:
@@ -58,7 +46,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def read_transcript(path: Path) -> str | None:
-    """Return the text of a file, None if there is no such file or nothing in it; ValueError if it cannot be read."""
+    """Return the text of a file, None if it is missing or empty; ValueError if it cannot be read."""
     if not path.is_file():
         return None
     text = read_text_file(path, MOST_TEXT_BYTES, "keep only what the recording says").strip()
@@ -66,7 +54,6 @@ def read_transcript(path: Path) -> str | None:
 
 
 def clone_recording(model: Model, recording: Recording) -> Voice:
-    """Return the voice of a recording; errors as ``clone_voice``."""
     from .create import CloneOptions, clone_voice  # torch
 
     mode = "icl" if recording.transcript else "x_vector"

@@ -1,4 +1,4 @@
-"""Prepare a reference recording: check it, mix it down, repair what would spoil the voice, and note each change.
+"""Prepare a reference recording: check, mix down, repair what would spoil the voice, and note each change.
 
 Ordinary recordings are only mixed down and resampled, as upstream does.
 """
@@ -24,43 +24,30 @@ LEAST_OFFSET = 1e-3
 CLIPPED_SHARE = 0.01
 STEADY_DB = 6.0  # the level of speech, with its pauses, varies far more
 # A recording ends within its speech if its last block is this near to its loudest one, and this far above its pauses.
-# What presets said ended 61 dB or more below, with their quiet; cut there 13 to 35 dB, cut in a word 4 to 27 dB.
+# Speech of presets ended 61 dB or more below the loudest block; without the silence 13 to 35 dB, cut in a word 4 to 27.
 ABRUPT_DB, ABOVE_PAUSES_DB = 30.0, 10.0
 SPEECH_HZ = (300.0, 4000.0)
-# A telephone's speech, also when it was resampled. Other speech has -15 to -35 dB above this, for s and f.
+# Telephone speech, also resampled. Other speech has -15 to -35 dB above this frequency, for s and f.
 NARROW_HZ, NARROW_DB = 4200.0, -50.0
 SPECTRUM_SAMPLES = 1024
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A prepared recording.
+    """A prepared recording."""
 
-    Args:
-        waveform: float32 ``[T]`` within -1..1.
-        notes: remarks about it for people.
-        is_cut_off: whether it ends within its speech.
-    """
-
-    waveform: np.ndarray
-    notes: tuple[str, ...] = ()
-    is_cut_off: bool = False
+    waveform: np.ndarray  # float32 ``[T]`` within -1..1
+    notes: tuple[str, ...] = ()  # remarks for people
+    is_cut_off: bool = False  # it ends within its speech
 
 
 def prepare_reference(
     waveform: np.ndarray, sample_rate: int, target_rate: int, refuse_long: bool = False
 ) -> Reference:
-    """Prepare a recording of speech as a reference.
+    """Prepare a recording of speech, float ``[T]`` or ``[C, T]``, as a reference; rates are in Hz.
 
-    Args:
-        waveform: float ``[T]`` or ``[C, T]``.
-        sample_rate: Hz.
-        target_rate: Hz; the rate to resample to.
-        refuse_long: refuse a recording of more than 30 s instead of cutting it; after a cut, a transcript would not
-            match.
-
-    Raises:
-        ValueError: if it is too short, silent or not finite, or too long with ``refuse_long``.
+    ``refuse_long``: refuse a recording above 30 s, which a transcript would not match after a cut. Raises ValueError
+    also if it is too short, silent or not finite.
     """
     channels = check_channels(waveform, sample_rate)
     notes: list[str] = []
@@ -91,7 +78,7 @@ def check_channels(waveform: np.ndarray, sample_rate: int) -> np.ndarray:
 
 
 def to_mono(channels: np.ndarray, notes: list[str]) -> np.ndarray:
-    """Mix ``[C, T]`` down to ``[T]``, and repair what would spoil it; what was done is added to ``notes``."""
+    """Mix ``[C, T]`` down to ``[T]`` and repair what would spoil it; add each change to ``notes``."""
     return _mix_down(_center(_turn_down(channels, notes), notes), notes)
 
 
@@ -181,7 +168,7 @@ def is_cut_off(mono: np.ndarray, rate: int) -> bool:
 
 
 def _is_narrow(mono: np.ndarray, rate: int) -> bool:
-    """Return whether nothing of a recording is above NARROW_HZ, where speech of a wider band has its s and f."""
+    """Return whether nothing is above NARROW_HZ, where wider-band speech has its s and f."""
     import scipy.signal  # slow to import
 
     hertz, power = scipy.signal.welch(mono, rate, nperseg=min(SPECTRUM_SAMPLES, mono.size))

@@ -1,7 +1,7 @@
-"""Shift a voice: add to its speaker embedding a multiple of the difference of two others.
+"""Shift a voice: add a multiple of the difference of two others to its speaker embedding.
 
-"The same speaker angry" minus "the same speaker calm" is a direction in the space of embeddings, in which any voice of
-that space can be moved. What else differs between the two (the room, the loudness, another speaker) comes with it.
+"The same speaker angry" minus "the same speaker calm" is a direction in which any voice of that space can move. Other
+differences between the two (room, loudness, another speaker) come with it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,10 @@ from .voice import Voice
 
 @dataclass(frozen=True)
 class Shift:
-    """Where a voice is moved.
+    """Where a voice is moved, from the mean of ``away`` to the mean of ``toward``, best of the same speakers.
 
-    Args:
-        toward: voices that have the mood; their mean is taken.
-        away: voices that do not, best of the same speakers; their mean is taken.
-        strength: how often the difference is added, within SHIFT_STRENGTHS; 0 changes nothing, below 0 goes the other
-            way.
-
-    Raises:
-        ValueError: for no voices, or another strength.
+    ``strength`` multiplies the difference, within SHIFT_STRENGTHS; negative goes the other way. Raises ValueError for
+    no voices, or another strength.
     """
 
     toward: Sequence[Voice]
@@ -49,15 +43,10 @@ class Shift:
 
 
 def shift_voice(voice: Voice, shift: Shift, model: Model | None = None) -> Voice:
-    """Return a voice that is moved by a shift: an x-vector voice, or, of presets alone, a "blend".
+    """Return the shifted voice: an x-vector voice or, of presets alone, a "blend"; ``model`` as ``blend_voices``.
 
-    Args:
-        voice: a cloned or preset voice; of an ICL voice only the embedding is used.
-        shift: where to. Its voices have to be of one space with ``voice`` (see ``blend.py``).
-        model: the checkpoint that has the presets; not needed for clones.
-
-    Raises:
-        ValueError: for voices that cannot be mixed, or whose difference is nothing.
+    All voices must share one space (``blend.py``); of an ICL voice only the embedding is used. Raises ValueError for
+    voices that cannot be mixed, or do not differ.
     """
     toward, away = ([1 / len(side)] * len(side) for side in (shift.toward, shift.away))
     voices = [voice, *shift.toward, *shift.away]

@@ -1,4 +1,4 @@
-"""The transcript of a reference recording, as a speech recogniser hears it."""
+"""Transcribe a reference recording with a speech recogniser."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from .reference import prepare_reference
 
 
 def hear_transcript(recogniser: Recogniser, waveform: np.ndarray, sample_rate: int) -> str:
-    """Return the words of a recording, for ``CloneOptions.transcript``; the recogniser finds out the language.
+    """Return the words of a recording, for ``CloneOptions.transcript``; the recogniser detects the language.
 
-    Args:
-        recogniser: it.
-        waveform: float ``[T]`` or ``[C, T]``, any rate; it is prepared as for cloning.
-        sample_rate: Hz.
+    ``waveform`` is float ``[T]`` or ``[C, T]`` at any rate in Hz, prepared as for cloning.
 
-    Raises:
-        ValueError: for a recording that ICL cannot use (``prepare_reference``), or one without words.
+    Raises ValueError for a recording that ICL cannot use (``prepare_reference``), or one without words.
     """
     reference = prepare_reference(waveform, sample_rate, RATE, refuse_long=True)
     words = " ".join(recogniser.hear(reference.waveform, RATE, "auto").split())

@@ -1,4 +1,4 @@
-"""The voice that a line is spoken with, and the checks that a model can speak with it."""
+"""The voice of a line, and the checks that a model can speak with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TENSORS = ("speaker_embedding", "ref_codes")
 TEXTS = ("model_size", "name", "transcript", "speaker", "instruct", "recipe")
 NEEDED_TYPE = {"x_vector": "base", "icl": "base", "design": "voice_design"}  # tts_model_type; others fit any
 OPTIONAL = ("model_size", "name", "instruct", "recipe")  # allowed for every kind
-# What a voice may bring from anywhere: the model works through it before the first sound, and others wait meanwhile.
+# Limits for voices of any origin: the model processes them before the first audio, while others wait.
 MOST_CODE_FRAMES = 400  # 32 s: 30 s of a recording, and what cloning may add to them
 LONGEST_TRANSCRIPT = 2000  # characters: 30 s of fast speech have fewer than 1,000
 LONGEST_RECIPE = 1000  # characters
@@ -38,31 +38,26 @@ LONGEST = {"name": 1000, "transcript": LONGEST_TRANSCRIPT, "instruct": 4096, "re
 
 
 class VoiceTooLong(ValueError):
-    """A voice brings more than a model should work through for each of its lines."""
+    """A voice is longer than a model should process for each of its lines."""
 
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """A voice, as the model takes it.
+    """A voice as the model uses it. Raises ValueError that names a missing, wrong, too long or forbidden field.
 
     Args:
         kind: "x_vector" (speaker embedding only), "icl" (also reference codes and transcript), "preset" (a speaker of
             the checkpoint), "design" (a description) or "blend" (mixed from presets).
-        model_size: upstream's tts_model_size of the checkpoint that it was made with; "" for a preset of any checkpoint
-            that has the speaker.
-        name: shown to people.
+        model_size: upstream's tts_model_size of the checkpoint that made it; "" for a preset of any checkpoint with
+            it.
         speaker_embedding: ``[H_talker]``, in the checkpoint's dtype.
         ref_codes: ``[T, 16]`` int64.
-        transcript: what the reference says.
-        speaker: a preset's name, as the checkpoint's config spells it; of a blend all of them, with " + " between.
+        speaker: a preset's name, as the checkpoint's config spells it; of a blend all names, joined with " + ".
         instruct: how to speak, or the description of a designed voice.
         notes: remarks for people about the recording that it was cloned from; not saved in a voice file.
-        pronunciation: how words are read in its lines: the list beside its file, if there is one.
-        recipe: what a blended or shifted voice was made of, for people: voices by name, and how much of each.
-        by: what speaks its lines, where that is not what speaks the others' (see ``ByVoice``); not saved either.
-
-    Raises:
-        ValueError: naming the field that is missing, of the wrong type, too long, or not allowed for the kind.
+        pronunciation: the list beside its file, if there is one.
+        recipe: what a blended or shifted voice was made of, for people.
+        by: the backend of its lines, if it has its own (``ByVoice``); not saved either.
     """
 
     kind: str
@@ -92,14 +87,14 @@ class Voice:
 
 
 def speakers_of(kind: str, speaker: str | None) -> tuple[str, ...]:
-    """Return the presets that a voice with this ``kind`` and ``speaker`` names."""
+    """Return the presets that a voice of this ``kind`` names."""
     if speaker is None:
         return ()
     return tuple(speaker.split(AND)) if kind == "blend" else (speaker,)
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
-    """Check a voice's texts, and which fields it has; what is in its tensors is not looked at. Errors as ``Voice``."""
+    """Check a voice's texts, and which fields it has, but not the tensors' values. Errors as ``Voice``."""
     kind, name = fields["kind"], fields["name"]
     if kind not in KINDS:
         raise ValueError(f"voice kind is {kind!r}: it is one of {', '.join(KINDS)}")
@@ -221,7 +216,7 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
             )
     check_tensors(model, voice)
     if (instruct or voice.instruct) and not model.follows_instructions:
-        # What follows them cannot speak with a clone.
+        # Checkpoints that follow instructions cannot speak with a clone.
         other = "load such a checkpoint" if needed != "base" else "give the clone a mood with Shift Voice"
         raise ValueError(
             f"{model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained to): "
@@ -247,5 +242,5 @@ def check_tensors(model: Model, voice: Voice) -> None:
 
 
 def check_speaker(model: Model, speaker: str) -> str:
-    """Return a preset speaker's name as the config spells it; raise ValueError, with the known names, for others."""
+    """Return a preset's name as the config spells it; ValueError, with the known names, for others."""
     return known_speaker(speaker, model.speakers, model.name)
