@@ -1,4 +1,4 @@
-"""The static buffers of a batch of lines: what a captured frame reads and writes, at fixed addresses."""
+"""The static buffers of a batch of lines: a captured frame reads and writes them at fixed addresses."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ PREDICTOR_LENGTH = POSITIONS + 7  # 24: keeps the rows of its cache aligned
 
 @dataclass(frozen=True)
 class LineState:
-    """What one frame passes to the next, one row per line.
+    """The state that one frame passes to the next, one row per line.
 
-    ``tokens`` ``[B]`` is group 0 of the frame to be decoded, ``hidden`` ``[B, H]`` the talker's state that it was
-    sampled from. ``steps`` counts the line's frames; the line cannot end before ``minimums`` frames. ``positions`` is
-    the cache position of its next key. ``seen`` ``[B, V]`` marks group 0's sampled tokens, for the repetition penalty.
-    ``keys`` is ``[B, 2]`` (see ``noise.py``). ``alignment`` ``[B, 5]`` is the position of the text's first token and
-    the number of its tokens, then what the alignment head says of the frame to be decoded (``words/trace.py``).
-    ``report`` ``[B, REPORT_WIDTH]`` (``decode/decoded.py``) is the last frame's codes, then a flag that is 1 if any of
-    the line's logits was not finite, then what the alignment head said of that frame.
+    Attributes:
+        tokens: ``[B]``, group 0 of the next frame, sampled from ``hidden`` ``[B, H]``.
+        steps: frames so far; the line cannot end before ``minimums`` frames.
+        positions: cache position of the next key.
+        seen: ``[B, V]``, group 0's sampled tokens, for the repetition penalty.
+        keys: ``[B, 2]``, see ``noise.py``.
+        alignment: ``[B, 5]``, position and number of the text's tokens, then the alignment head's result for the next
+            frame (``words/trace.py``).
+        report: ``[B, REPORT_WIDTH]`` (``decode/decoded.py``): the last frame's codes, 1 if a logit was not finite,
+            and the alignment head's result for that frame.
     """
 
     tokens: torch.Tensor
@@ -51,7 +54,6 @@ class LineState:
 
     @classmethod
     def allocate(cls, config: Any, batch: int, like: torch.Tensor) -> LineState:
-        """Return the state of ``batch`` lines; dtype and device of ``like``. ``config`` is the talker's."""
         device = like.device
 
         def integers(*shape: int) -> torch.Tensor:
@@ -71,16 +73,16 @@ class LineState:
 
     @property
     def spans(self) -> torch.Tensor:
-        """A view of where each line's text is: ``[B, 2]``."""
+        """Position and number of each line's text tokens, a view ``[B, 2]``."""
         return self.alignment[:, :SPAN]
 
     @property
     def said(self) -> torch.Tensor:
-        """A view of what the alignment head says of the frame to be decoded: ``[B, 3]``."""
+        """The alignment head's result for the next frame, a view ``[B, 3]``."""
         return self.alignment[:, SPAN:]
 
     def reset(self, numbers: torch.Tensor) -> None:
-        """Set all lines to before their first frame; ``numbers`` is that of ``LastPositions``."""
+        """Set all lines to before their first frame; ``numbers`` as of ``LastPositions``."""
         self.positions.copy_(numbers[:, 0])
         self.minimums.copy_(numbers[:, 1])
         self.keys.copy_(numbers[:, 2:4])
@@ -90,7 +92,7 @@ class LineState:
         self.report.zero_()
 
     def take(self, rows: torch.Tensor) -> LineState:
-        """Return a copy of some lines' state (rows int64 ``[N]``)."""
+        """Return a copy of the state of rows int64 ``[N]``."""
         return LineState(**{name: part.index_select(0, rows) for name, part in vars(self).items()})
 
     def copy_rows(self, rows: torch.Tensor, lines: LineState) -> None:
@@ -101,7 +103,7 @@ class LineState:
 
 @dataclass(frozen=True)
 class Settings:
-    """How each line samples: repetition ``penalties`` ``[B]``, and the settings of both samplers."""
+    """Each line's repetition penalty ``[B]`` and the settings of both samplers."""
 
     penalties: torch.Tensor
     talker: SamplingTensors
@@ -109,28 +111,24 @@ class Settings:
 
     @classmethod
     def allocate(cls, batch: int, device: torch.device) -> Settings:
-        """Return greedy settings without a penalty; ``put`` changes them."""
+        """Return greedy settings without a penalty."""
         samplers = [SamplingTensors.allocate(batch, device) for _ in range(2)]
         return cls(torch.ones(batch, device=device), *samplers)
 
     def put(self, sampling: Sampling, vocab: int, codebook: int, rows: Rows = ALL_ROWS) -> None:
-        """Set rows to ``sampling``, over ``vocab`` tokens for group 0 and ``codebook`` for the others."""
         self.penalties[rows].fill_(sampling.repetition_penalty)
         self.talker.put(sampling.talker, vocab, rows)
         self.subtalker.put(sampling.subtalker, codebook, rows)
 
     def take(self, rows: torch.Tensor) -> Settings:
-        """Return a copy of some lines' settings (rows int64 ``[N]``)."""
         return Settings(self.penalties[rows], self.talker.take(rows), self.subtalker.take(rows))
 
 
 @dataclass(frozen=True)
 class PrefillBatch:
-    """The inputs of a prefill of N lines.
+    """The inputs of a prefill: prompts ``embeds`` ``[N, T, H]``, padded on the right with zeros.
 
-    ``embeds`` ``[N, T, H]`` are the prompts, padded on the right with zeros. ``numbers`` is int64 ``[N, 7]``: for each
-    line its row, its prompt's length, its minimum number of frames, the two words of its key (see ``noise.py``), and
-    where its text is (``Prompt.text_span``).
+    ``numbers`` is int64 ``[N, 7]``: row, prompt length, minimum frames, key (``noise.py``) and ``Prompt.text_span``.
     """
 
     embeds: torch.Tensor
@@ -138,7 +136,7 @@ class PrefillBatch:
 
     @classmethod
     def allocate(cls, lines: int, length: int, like: torch.Tensor) -> PrefillBatch:
-        """Return buffers for prompts of at most ``length`` positions; width, dtype, device of ``like`` ``[..., H]``."""
+        """Return buffers for prompts of at most ``length`` positions; width, dtype, device of ``like``."""
         numbers = torch.zeros(lines, 5 + SPAN, dtype=torch.int64, device=like.device)
         return cls(like.new_zeros(lines, length, like.shape[-1]), numbers)
 
@@ -158,10 +156,9 @@ class PrefillBatch:
 
 @dataclass(frozen=True)
 class LastPositions:
-    """The last position of every line's prompt, where the cache has all positions before it.
+    """The last position of every line's prompt, with all earlier positions in the cache.
 
-    ``embeds`` ``[B, H]`` is the talker's input there. ``numbers`` is int64 ``[B, 6]``: for each line that position, its
-    minimum number of frames, the two words of its key (see ``noise.py``), and where its text is (``Prompt.text_span``).
+    ``embeds`` ``[B, H]`` is the talker's input; ``numbers`` as of ``PrefillBatch``, without the row: ``[B, 6]``.
     """
 
     embeds: torch.Tensor
@@ -169,7 +166,6 @@ class LastPositions:
 
     @classmethod
     def allocate(cls, like: torch.Tensor) -> LastPositions:
-        """Return buffers for the lines of ``like`` ``[B, H]``, with its dtype and device."""
         return cls(
             torch.zeros_like(like), torch.zeros(len(like), 4 + SPAN, dtype=torch.int64, device=like.device)
         )
@@ -196,12 +192,11 @@ def put_sequences(buffer: torch.Tensor, rows: Sequence[int], sequences: Sequence
 
 
 def _put_numbers(buffer: torch.Tensor, numbers: Sequence[Sequence[int]]) -> None:
-    """Copy whole numbers to a buffer ``[N, M]``, without a host sync."""
     buffer.copy_(torch.tensor(numbers, dtype=torch.int64, pin_memory=buffer.is_cuda), non_blocking=True)
 
 
 def _pinned(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
-    """Return host numbers in pinned memory if the destination is a GPU, so that the copy does not block the host."""
+    """Return host numbers in pinned memory for a GPU, so that the copy does not block the host."""
     return numbers.pin_memory() if destination.is_cuda else numbers
 
 
@@ -209,11 +204,10 @@ def _pinned(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
 class Buffers:
     """The buffers of a batch.
 
-    ``text`` ``[B, N, H]`` is added to the talker's input, one position per frame. ``cache`` is the talker's KV cache,
-    ``frame_cache`` the predictor's (of one frame); ``angles`` and ``frame_angles`` are their RoPE tables.
-    ``suppressed`` and ``is_eos`` are bool ``[V]`` over group 0's vocabulary; ``codebook`` is the size of the other
-    groups' vocabulary. ``workspace`` is for the kernels' intermediate results. ``config`` is the talker's.
-    ``entering`` int64 ``[1]`` is the row of ``copy_line``.
+    ``text`` ``[B, N, H]`` is added to the talker's input, one position per frame. ``cache`` and ``angles`` are the
+    talker's, ``frame_cache`` and ``frame_angles`` the predictor's, for one frame. ``suppressed`` and ``is_eos`` are
+    bool ``[V]`` over group 0's vocabulary; ``codebook`` is the size of the other groups'. ``entering`` int64 ``[1]``
+    is the row of ``copy_line``.
     """
 
     config: Any
@@ -234,7 +228,6 @@ class Buffers:
     def allocate(
         cls, config: Any, talker: LayerStack, predictor: LayerStack, batch: int, context: int
     ) -> Buffers:
-        """Return buffers for ``batch`` lines of at most ``context`` positions, on the weights' device."""
         like = talker.norm
         tokens = torch.arange(config.vocab_size, device=like.device)
         is_eos = tokens == config.codec_eos_token_id
@@ -256,7 +249,6 @@ class Buffers:
 
     @property
     def context(self) -> int:
-        """Positions per line."""
         return self.cache.length
 
     def grown(self, context: int) -> Buffers:
@@ -269,30 +261,22 @@ class Buffers:
         return replace(self, cache=cache, text=text, angles=Angles.table(self.config, context, text.device))
 
     def put(self, sampling: Sampling, rows: Rows = ALL_ROWS) -> None:
-        """Set how the lines of these rows sample."""
         self.settings.put(sampling, len(self.is_eos), self.codebook, rows)
 
     def clear(self, rows: Sequence[int], broken: Collection[int] = ()) -> None:
-        """Before new lines are put into these rows: clear their caches where NaN may be left in them.
-
-        ``broken``: rows of lines whose numbers were not finite.
-        """
+        """Clear the caches of rows that get new lines if NaN may be left in them: those of ``broken`` lines."""
         if self.cache.keys.dtype != torch.float16:  # idle rows can overflow in this dtype only
             rows = [row for row in rows if row in broken]
         if rows:
             self.cache.clear(torch.tensor(rows, device=self.text.device))
 
     def copy_line(self, line: Buffers, positions: int) -> None:
-        """Copy the only line of other buffers to row ``entering``: its state, and this many positions of its cache."""
+        """Copy the only line of other buffers to row ``entering``: its state, and this many cache positions."""
         self.state.copy_rows(self.entering, line.state)
         self.cache.copy_rows(self.entering, line.cache.window(positions))
 
     def put_texts(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:
-        """Set what the prefill does not: write the trailing texts of new lines to their rows.
-
-        Raises:
-            ValueError: if a trailing text does not fit into the context.
-        """
+        """Write the trailing texts of new lines to their rows; raise ValueError if one exceeds the context."""
         longest = max(len(prompt.trailing) for prompt in prompts)
         if longest >= self.context:
             raise ValueError(f"a line has {longest} trailing text tokens and only {self.context} positions")
@@ -311,7 +295,7 @@ class Buffers:
             self.text[row, :length] = prompt.text_rows
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
-        """Write text that came late after the first ``start`` rows of a line's text, and what is known of it by now."""
+        """Write late text after the first ``start`` rows of a line's text."""
         self.text[row, start : start + len(part.rows)] = part.rows.to(self.text.dtype)
         self.state.minimums[row] = part.min_frames
         self.state.spans[row, 1] = part.text_tokens

@@ -1,9 +1,9 @@
 """Stateless random numbers: a function of a line's seed, the frame, the group and the token.
 
-A captured graph cannot keep a ``torch.Generator`` per line. Here the noise of every sample is a hash of (seed, frame,
-group, token), so a line samples the same tokens in any batch, in any row and on any device, and a frame can be
-recomputed. The hash is two rounds of a 32-bit mixer (Wellons' hash-prospector, ``[16 21f0aaad 15 735a2d97 15]``), in
-int64: both multipliers are below 2**31, so no product overflows, and torch, Triton and Python agree to the bit.
+A captured graph cannot keep a ``torch.Generator`` per line. With this hash a line samples the same tokens in any
+batch, row and device, and a frame can be recomputed. It is two rounds of a 32-bit mixer (Wellons' hash-prospector,
+``[16 21f0aaad 15 735a2d97 15]``), in int64: both multipliers are below 2**31, so no product overflows, and torch,
+Triton and Python agree to the bit.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ UNIFORM_BITS = 23  # (n + 1/2) / 2**23 is exact in float32 and never 0 or 1
 
 
 def line_keys(seeds: Sequence[int]) -> torch.Tensor:
-    """Return a key per line: int64 ``[B, 2]`` on the CPU, as of ``line_key``."""
+    """Return ``line_key`` of each seed: int64 ``[B, 2]`` on the CPU."""
     return torch.tensor([line_key(seed) for seed in seeds], dtype=torch.int64).view(-1, 2)
 
 
 def line_key(seed: int) -> tuple[int, int]:
-    """Return the key of a line: the two 32-bit words of its seed, scrambled (splitmix64)."""
+    """Return the two 32-bit words of a seed, scrambled (splitmix64)."""
     key = _splitmix(seed & LONG_WORD)
     return key & WORD, key >> 32
 
@@ -47,11 +47,8 @@ def mix(words: torch.Tensor) -> torch.Tensor:
 
 
 def random_words(keys: torch.Tensor, counters: torch.Tensor, width: int) -> torch.Tensor:
-    """Return 32-bit words ``[B, G, width]`` for keys ``[B, 2]``, counters int64 ``[B, G]``, tokens ``0 .. width - 1``.
-
-    Two words are derived from the key and the counter, by different formulas; within a line, no two counters have
-    either word in common.
-    """
+    """Return 32-bit words ``[B, G, width]`` for keys ``[B, 2]``, counters int64 ``[B, G]`` and all tokens."""
+    # Two words come from key and counter, by different formulas; no two counters of a line share either word.
     low, high = keys[:, :1], keys[:, 1:]
     first = mix((mix(counters ^ low) + high) & WORD)
     second = mix(mix((counters + high) & WORD) ^ low)

@@ -1,4 +1,4 @@
-"""The sampler of ``decode/sampling.py`` with settings in tensors, per line: they change without a new capture."""
+"""The sampler of ``decode/sampling.py`` with per-line settings in tensors, which change without a new capture."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ OFF = -1.0  # no cumulative probability is below this share: top-p keeps every t
 class SamplingTensors:
     """One ``TokenSampling`` per line, as tensors ``[B]``.
 
-    ``cutoffs`` (int64) is the index of the k-th most likely of V tokens sorted in ascending order: top-k removes those
-    before it. ``shares`` (float32) is the probability mass that top-p removes from the low end. ``scales`` (float32)
-    multiplies the noise: 1, or 0 for greedy.
+    ``cutoffs`` (int64): top-k removes the tokens before this index, sorted by ascending score. ``shares``: the
+    probability that top-p removes from the low end. ``scales``: the noise's factor, 0 for greedy.
     """
 
     temperatures: torch.Tensor
@@ -30,7 +29,6 @@ class SamplingTensors:
 
     @classmethod
     def allocate(cls, batch: int, device: torch.device) -> SamplingTensors:
-        """Return greedy settings for every line; ``put`` changes them."""
         return cls(
             torch.ones(batch, device=device),
             torch.zeros(batch, dtype=torch.int64, device=device),
@@ -39,13 +37,11 @@ class SamplingTensors:
         )
 
     def take(self, rows: torch.Tensor) -> SamplingTensors:
-        """Return a copy of some lines' settings (rows int64 ``[N]``)."""
         return SamplingTensors(
             self.temperatures[rows], self.cutoffs[rows], self.shares[rows], self.scales[rows]
         )
 
     def put(self, sampling: TokenSampling, vocab: int, rows: Rows = ALL_ROWS) -> None:
-        """Set rows to ``sampling``, over ``vocab`` tokens."""
         sampled = sampling.do_sample
         kept = min(sampling.top_k, vocab) if sampling.top_k and sampled else vocab
         # Not assigned: that would wait for the device.
@@ -56,18 +52,10 @@ class SamplingTensors:
 
 
 def sample_static(scores: torch.Tensor, settings: SamplingTensors, noise: torch.Tensor) -> torch.Tensor:
-    """Sample a token from each row of scores, filtered as ``decode.sampling.filter_logits`` does, with the given noise.
+    """Sample tokens, int64 ``[B]`` or ``[B, G]``, from float32 scores ``[B, V]`` or ``[B, G, V]``.
 
-    Top-k and top-p share one stable sort. If tokens tie at the top-p boundary, as many survive as in
-    ``filter_logits``, but always the higher ids.
-
-    Args:
-        scores: float32 ``[B, V]``, or ``[B, G, V]`` for G groups at once.
-        settings: the lines' settings.
-        noise: Gumbel noise in the shape of ``scores``.
-
-    Returns:
-        Tokens ``[B]`` or ``[B, G]``, int64.
+    ``noise`` is Gumbel noise in that shape. The filter is that of ``decode.sampling.filter_logits``, with one stable
+    sort for top-k and top-p. If tokens tie at the top-p boundary, as many survive, but always the higher ids.
     """
 
     def per_line(values: torch.Tensor) -> torch.Tensor:

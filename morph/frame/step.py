@@ -1,7 +1,7 @@
-"""One complete frame over static buffers, for capture: groups 1-15, the talker's step, the next frame's group 0.
+"""One complete frame over static buffers, for capture: groups 1-15, the talker's step, the next group 0.
 
-There is no host sync and no data-dependent shape, and every result is written in place into the buffers of
-``buffers.py``. On the CPU the same functions are called directly.
+There is no host sync and no data-dependent shape; every result is written in place into ``buffers.py``'s. On the CPU
+the same functions are called directly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Start: TypeAlias = Callable[[Weights, Buffers, torch.Tensor], None]
 
 
 def prefill(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, ops: LayerOps = TORCH_OPS) -> None:
-    """Run the prompts of arriving lines and sample group 0 of their first frames; other lines are not touched."""
+    """Run the prompts of arriving lines and sample group 0 of their first frames; other lines do not change."""
     rows, lengths, minimums, keys, spans = arrivals.numbers.split((1, 1, 1, 2, SPAN), dim=1)
     rows = rows[:, 0]
     fresh = LineState.allocate(buffers.config, len(rows), arrivals.embeds)
@@ -47,7 +47,7 @@ def prefill_all(
     ops: LayerOps = TORCH_OPS,
     start: Start | None = None,
 ) -> None:
-    """As ``prefill``, of lines that take all rows in their order; ``start`` stands for ``start_lines``."""
+    """As ``prefill``, for lines that fill all rows in their order; ``start`` replaces ``start_lines``."""
     hidden = _run_prompts(weights, buffers, arrivals, buffers.state.said, ops)
     buffers.state.reset(arrivals.numbers[:, 1:])
     buffers.state.positions.sub_(1)  # the last one is counted when its state is there
@@ -57,10 +57,7 @@ def prefill_all(
 def _run_prompts(
     weights: Weights, buffers: Buffers, arrivals: PrefillBatch, said: torch.Tensor, ops: LayerOps
 ) -> torch.Tensor:
-    """Write the prompts' keys and values to the cache; return the talker's states at their ends ``[N, H]``.
-
-    ``said`` ``[N, 3]`` gets what the alignment head says of the first frames.
-    """
+    """Fill the cache; return the talker's last states ``[N, H]``, and in ``said`` the head's ``[N, 3]``."""
     rows, last = arrivals.numbers[:, 0].contiguous(), arrivals.numbers[:, 1] - 1
     watch = watch_for(weights, arrivals.numbers[:, -SPAN:], last, said)
     angles = buffers.angles.span(0, arrivals.embeds.shape[1])
@@ -72,14 +69,14 @@ def _run_prompts(
 def watch_for(
     weights: Weights, spans: torch.Tensor, positions: torch.Tensor, out: torch.Tensor
 ) -> Watch | None:
-    """Return what the checkpoint's alignment head is asked for in a pass; None if it has none. Args: see ``Watch``."""
+    """Return the ``Watch`` of a pass, or None if the checkpoint has no alignment head."""
     return None if weights.alignment is None else Watch(weights.alignment, spans, positions, out)
 
 
 def prefill_prefix(
     weights: Weights, buffers: Buffers, embeds: torch.Tensor, ops: LayerOps = TORCH_OPS
 ) -> None:
-    """Write keys and values of what a line's prompt begins with, ``embeds`` ``[1, P, H]``, to the cache's first row."""
+    """Write keys and values of the beginning of a prompt, ``embeds`` ``[1, P, H]``, to the cache's first row."""
     view = FillView(buffers.cache, torch.zeros(1, dtype=torch.int64, device=embeds.device))
     angles = buffers.angles.span(0, embeds.shape[1])
     run_layers(weights.talker, embeds, LayerPass(angles, weights.talker.head_norms(), view), ops)
@@ -105,15 +102,15 @@ def start_lines(weights: Weights, buffers: Buffers, hidden: torch.Tensor) -> Non
 def decode_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: int) -> None:
     """Decode every line's next frame, report it, and sample group 0 of the frame after.
 
-    ``window`` is the number of cache positions that attention reads. A row beyond it (its line has ended, or it never
-    had one) keeps overwriting the window's last position; other lines are not affected.
+    Attention reads ``window`` cache positions. A row beyond it, without a line, keeps overwriting the window's last
+    position; other lines are not affected.
     """
     predict_codes(weights, buffers, seq_groups)
     advance(weights, buffers, window)
 
 
 def predict_codes(weights: Weights, buffers: Buffers, seq_groups: int) -> None:
-    """Make the first part of ``decode_frame``: all codes of every line's next frame, in its report."""
+    """Run the first part of ``decode_frame``: all codes of every line's next frame, in its report."""
     state = buffers.state
     groups = torch.arange(1, GROUPS, device=state.steps.device)
     noise = gumbel_noise(state.keys, state.steps[:, None] * GROUPS + groups, buffers.codebook)
@@ -122,23 +119,19 @@ def predict_codes(weights: Weights, buffers: Buffers, seq_groups: int) -> None:
 
 
 def report_alignment(weights: Weights, state: LineState) -> None:
-    """Report what the alignment head says of the frame that is decoded, if there is one."""
     if weights.alignment is not None:
         state.report[:, ALIGNMENT:].copy_(state.said)
 
 
 def advance(weights: Weights, buffers: Buffers, window: int) -> None:
-    """Make the second part of ``decode_frame``, after ``predict_codes``: group 0 of the frame after it."""
+    """Run the second part of ``decode_frame``, after ``predict_codes``: group 0 of the frame after it."""
     state = buffers.state
     hidden = _step_talker(weights, buffers, state.report[:, :GROUPS], window)
     start_lines(weights, buffers, hidden)
 
 
 def predict(weights: Weights, buffers: Buffers, seq_groups: int, noise: torch.Tensor) -> torch.Tensor:
-    """Return a frame's 16 codes ``[B, 16]``: ``seq_groups`` passes of the predictor, the crossbar for the rest.
-
-    ``noise`` is ``[B, 15, V]``.
-    """
+    """Return a frame's 16 codes ``[B, 16]`` with noise ``[B, 15, V]``: predictor passes, then the crossbar."""
     state, decoder = buffers.state, weights.predictor
     head_norms = decoder.head_norms()
     codes = [state.tokens]
@@ -171,7 +164,6 @@ def _sample_subtalker(buffers: Buffers, logits: torch.Tensor, noise: torch.Tenso
 
 
 def _step_talker(weights: Weights, buffers: Buffers, codes: torch.Tensor, window: int) -> torch.Tensor:
-    """Run the talker over a frame's codes ``[B, 16]``; return its state ``[B, H]``."""
     state = buffers.state
     groups = torch.arange(GROUPS - 1, device=codes.device)
     first = functional.embedding(codes[:, :1], weights.first_table)
@@ -200,7 +192,7 @@ def _start_frame(
 ) -> None:
     """Sample group 0 of the lines' next frame from the talker's state ``[N, H]``, and store both in ``state``.
 
-    ``state`` and ``settings`` are parameters because a prefill passes those of its N lines, not the buffers' own.
+    ``state`` and ``settings`` are parameters because a prefill passes those of its N lines.
     """
     logits = functional.linear(hidden, weights.first_head)
     _note_not_finite(state, logits)
@@ -215,9 +207,6 @@ def _start_frame(
 
 
 def _note_not_finite(state: LineState, logits: torch.Tensor) -> None:
-    """Mark lines with a logit that is NaN or +inf in their report; the host raises when it reads it.
-
-    The eager engine checks the same with ``decode.sampling.check_finite``.
-    """
+    """Mark lines with a logit that is NaN or +inf in their report, as ``decode.sampling.check_finite`` does."""
     largest = logits.flatten(1).amax(1)
     state.report[:, GROUPS] |= largest - largest != 0  # NaN for both

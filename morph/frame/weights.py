@@ -22,10 +22,9 @@ from ..words.head import AlignmentHead
 class Weights:
     """All weights of a frame, as views of the model's parameters; see ``LayerStack`` for when to release them.
 
-    ``first_table`` and ``first_head`` ``[V, H]`` belong to group 0, ``tables`` ``[15, V, H]`` and ``heads``
-    ``[15, V, H_predictor]`` to the other groups. ``projection`` is weight and bias from the talker's width to the
-    predictor's, or None. ``tails`` are the parts of trained tails, by SEQ_GROUPS. ``alignment`` is the head
-    that follows the text, or None.
+    ``first_table`` and ``first_head`` ``[V, H]`` belong to group 0, ``tables`` ``[15, V, H]`` and ``heads`` ``[15, V,
+    H_predictor]`` to the other groups. ``projection`` is weight and bias from the talker's to the predictor's width.
+    ``tails`` are trained tails, by SEQ_GROUPS.
     """
 
     talker: LayerStack
@@ -40,9 +39,7 @@ class Weights:
 
     @classmethod
     def of(cls, model: Model, tail: str = "auto") -> Weights:
-        """View a model's weights on their current device; joins those that are not joined yet.
-
-        ``tail``: as in ``GenerateOptions``.
+        """View a model's weights on their current device, joining them if necessary.
 
         Raises:
             ValueError: for a config that the graph engine does not implement.
@@ -61,11 +58,11 @@ class Weights:
         )
 
     def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Return ``tail_logits`` of these heads, with the trained tail of ``seq_groups`` if there is one."""
+        """Return ``tail_logits``, with the trained tail of ``seq_groups`` if there is one."""
         return tail_logits(self.tails.get(seq_groups, {}), self.heads[seq_groups:], states, tokens)
 
     def addresses(self) -> tuple[int, ...]:
-        """Return the alignment head and all weights' addresses: a graph captured with others must not be replayed."""
+        """Return alignment head and weight addresses: a graph captured with others must not be replayed."""
         tensors = [self.first_table, self.first_head, self.tables, self.heads, *(self.projection or ())]
         for decoder in (self.talker, self.predictor):
             tensors += [decoder.qk_norms, decoder.norm]
@@ -76,18 +73,17 @@ class Weights:
 
 
 class KeptWeights:
-    """The weights of one model, kept until ``free``: viewing them takes a millisecond or two.
+    """The weight views of one model, kept until ``free``: viewing takes a millisecond or two.
 
-    They are viewed again where a parameter or buffer has another address than before, because the model was moved or
-    a weight was replaced. Until then the views keep their memory. A look at all addresses takes 0.3 ms where they are
-    not in the CPU's cache: ``assume`` leaves it for a moment when the device is busy, ``confirm``.
+    They are renewed when a parameter or buffer has another address, because the model was moved or a weight replaced.
+    Checking all addresses takes 0.3 ms with a cold CPU cache: ``assume`` leaves it to ``confirm``, while the device
+    is busy.
     """
 
     def __init__(self) -> None:
         self.free()
 
     def free(self) -> None:
-        """Release the views."""
         self.weights: Weights | None = None
         self.addresses: tuple[int, ...] = ()
         self._of: tuple[Any, ...] = ()
@@ -95,7 +91,7 @@ class KeptWeights:
         self._assumed = False
 
     def of(self, model: Model, tail: str = "auto") -> Weights:
-        """Return ``Weights.of`` these arguments, the same object for as long as it is valid; see there for errors."""
+        """Return ``Weights.of`` these arguments, the same object as long as it is valid; the errors are the same."""
         key = _key(model, tail)
         if self.weights is not None and key == self._of and self._where and self._where.unchanged():
             self._assumed = False
@@ -107,10 +103,8 @@ class KeptWeights:
         return weights
 
     def assume(self, model: Model, tail: str = "auto") -> Weights:
-        """Return ``of`` these arguments, except that the addresses may not have been looked at: call ``confirm`` then.
-
-        What is computed with weights that prove to be others must be thrown away. Their memory is still valid.
-        """
+        """Return ``of`` these arguments, perhaps unchecked: call ``confirm`` then, and discard results if it fails."""
+        # The memory of outdated views is still valid.
         weights = self.weights
         if weights is None or _key(model, tail) != self._of or weights.talker.norm.device != model.device:
             return self.of(model, tail)
@@ -118,7 +112,7 @@ class KeptWeights:
         return weights
 
     def confirm(self) -> bool:
-        """Return whether the weights that ``assume`` returned are the model's; to be asked once."""
+        """Return whether the assumed weights are the model's; call it once."""
         assumed, self._assumed = self._assumed, False
         return not assumed or (self._where is not None and self._where.unchanged())
 
