@@ -1,4 +1,4 @@
-"""Frames and prefills in Triton kernels where they run, otherwise in torch operations."""
+"""Frames and prefills in Triton kernels if they run, otherwise in torch operations."""
 
 from __future__ import annotations
 
@@ -26,13 +26,10 @@ COMPILING = (
 
 
 class FrameBackend:
-    """Runs ``decode_frame`` and ``prefill`` of ``frame/step.py`` in Triton kernels, as long as none of them fails.
+    """Runs the functions of ``frame/step.py`` in Triton kernels, as long as none of them fails.
 
-    Some kernels fail only when they run: they do not compile, or need more shared memory than this GPU has. Then one
-    warning says so, and this frame and all later ones run in torch operations.
-
-    Args:
-        kernels: False keeps to torch operations.
+    Some kernels fail only when they run: they do not compile, or need more shared memory than this GPU has. This
+    frame and all later ones then run in torch operations, after one warning. ``kernels`` False keeps to these.
     """
 
     def __init__(self, kernels: bool = True):
@@ -61,17 +58,13 @@ class FrameBackend:
         return self.fallback or (None if why is None else Fallback(KERNELS, why))
 
     def refuse(self, reason: str) -> None:
-        """Use torch operations from now on."""
         self._failed, self.fallback = True, Fallback(KERNELS, reason)
         self._passes = torch_passes()
         log.warning("Triton kernels cannot run here (%s): frames run in torch operations, slower", reason)
 
     def prefill(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch, captured: bool) -> None:
-        """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated.
-
-        ``captured``: whether it becomes a graph. Where graphs own their temporaries, such a prefill runs in torch
-        operations, because Triton refuses that memory (``workspace.py``); a single line's short prompt has none.
-        """
+        """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated."""
+        # If graphs own their temporaries, Triton refuses that memory (``workspace.py``); a short prompt has none.
         alone = len(slots.state.tokens) == 1
         if alone and _runs_short(self._passes, arrivals):
             self._compile_prompt(weights, slots, arrivals)
@@ -91,7 +84,6 @@ class FrameBackend:
             compile_prompt(weights, slots, arrivals)
 
     def _is_new(self, key: Hashable) -> bool:
-        """Return whether kernels of this kind are to be compiled, once; a log says so before the first ones."""
         if self.fallback is not None or key in self._compiled:
             return False
         if not self._compiled:
@@ -100,15 +92,15 @@ class FrameBackend:
         return True
 
     def prefill_prefix(self, weights: Weights, slots: Buffers, embeds: torch.Tensor) -> None:
-        """Run what a single line's prompt begins with, ``[P, H]``: see ``frame.step.prefill_prefix``."""
+        """Run the beginning of a single line's prompt, ``[P, H]``: see ``frame.step.prefill_prefix``."""
         self._repeat(lambda passes: prefill_prefix(weights, slots, embeds[None], passes.ops))
 
     def begin(self, weights: Weights, slots: Buffers, last: LastPositions, window: int) -> None:
-        """Run the last position of a single line's prompt: see ``frame.step.begin_lines``, which can be repeated."""
+        """Run the last position of a single line's prompt: see ``frame.step.begin_lines``."""
         self._repeat(lambda passes: passes.begin(weights, slots, last, window))
 
     def _repeat(self, run: Callable[[Passes], None]) -> None:
-        """Run what can be repeated; if a kernel fails, again in torch operations."""
+        """Run a repeatable function; if a kernel fails, run it again in torch operations."""
         try:
             run(self._passes)
         except torch.cuda.OutOfMemoryError:
@@ -120,17 +112,13 @@ class FrameBackend:
             run(self._passes)
 
     def compile(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
-        """Compile the kernels of a frame in parallel, once; without it, each compiles when it is first launched."""
+        """Compile the kernels of a frame in parallel, once; otherwise each compiles at its first launch."""
         key = (seq_groups, window, len(slots.state.tokens))
         if self._is_new(key) and available(slots.state.hidden.device) is None:
             compile_frame(weights, slots, seq_groups, window)
 
     def decode(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
-        """Make a frame: see ``frame.step.decode_frame``.
-
-        Raises:
-            RuntimeError: for a kernel that fails after the first frame of its kind, that is, during a capture.
-        """
+        """Run a frame; raise RuntimeError for a kernel that fails after the first frame of its kind (in a capture)."""
         key = (seq_groups, window, len(slots.state.tokens))
         if self.fallback is None and key not in self._tried:
             self._try(weights, slots, seq_groups, window)
@@ -144,15 +132,15 @@ class FrameBackend:
             raise RuntimeError(first_line(error)) from error
 
     def predict(self, weights: Weights, slots: Buffers, seq_groups: int) -> None:
-        """Make the codes of a frame, of a kind that ``decode`` has made: see ``frame.step.predict_codes``."""
+        """Run the codes of a frame, of a kind that ``decode`` has run: see ``frame.step.predict_codes``."""
         self._passes.predict(weights, slots, seq_groups)
 
     def advance(self, weights: Weights, slots: Buffers, window: int) -> None:
-        """Make the rest of a frame, after ``predict``: see ``frame.step.advance``."""
+        """Run the rest of a frame, after ``predict``: see ``frame.step.advance``."""
         self._passes.advance(weights, slots, window)
 
     def _try(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
-        """Make the first frame of its kind: if a kernel fails, restore the lines' state and use torch operations."""
+        """Run the first frame of its kind: if a kernel fails, restore the lines' state and use torch operations."""
         before = {name: part.clone() for name, part in vars(slots.state).items()}
         try:
             self.compile(weights, slots, seq_groups, window)
@@ -167,7 +155,6 @@ class FrameBackend:
 
 
 def _runs_short(passes: Passes, arrivals: PrefillBatch) -> bool:
-    """Return whether ``passes.prompt`` runs a single line's prompt."""
     return passes.prompt is not None and arrivals.embeds.shape[1] in SHORT_PROMPTS
 
 

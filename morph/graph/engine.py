@@ -1,12 +1,10 @@
 """The graph engine: prompts to codes over static buffers, one CUDA graph replay per frame.
 
-No frame waits for the host. Sampling runs on the device with noise that a line's seed determines, the host reads the
-codes a few frames late (the first frame of a line that is heard while it is made: at once), and frames after a line's
-end are dropped. Sampling settings, seeds and texts are tensors, so
-one graph serves every line with the same batch, SEQ_GROUPS and window of the cache. A row whose line has ended takes
-the next line while the others continue. Without CUDA the same functions are called directly; where Triton can run,
-its kernels make the frames (``backend.py``). Greedy codes equal the eager engine's up to rounding; sampled codes have
-the same distribution.
+No frame waits for the host. Sampling runs on the device with noise from a line's seed; the host reads codes a few
+frames late (a streamed line's first frame: at once) and drops frames after a line's end. Settings, seeds and texts
+are tensors, so one graph serves every line of the same batch, SEQ_GROUPS and cache window. A row whose line has ended
+gets the next line while the others continue. Without CUDA the same functions are called directly. Greedy codes equal
+the eager engine's up to rounding; sampled codes have the same distribution.
 """
 
 from __future__ import annotations
@@ -45,18 +43,16 @@ from .rows import FIRST_AT_ONCE, RowTable
 SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
 KEPT_PREFIXES = 32  # of nine positions: 1 MB each for 0.6B in bf16
-LATE_LAG = 1  # frames that the device is ahead of the host, where lines come late
-# Up to this many lines are made many times faster than they play, so a new line's latency comes before throughput.
-FEW_LINES = 4
-LATE_CONTEXT = 512  # positions, where a line's length is not known: 40 s
+LATE_LAG = 1  # frames that the device is ahead of the host if late lines are expected
+FEW_LINES = 4  # so few are many times faster than real time: a new line's latency comes before throughput
+LATE_CONTEXT = 512  # positions of a line of unknown length: 40 s
 LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps about 40 KB for each
 # Prompts are prepared up to this length: 400 characters in a preset voice, or 30 s of reference (ICL) and a text.
 LONGEST_PREPARED = 512
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
-# Of more than 64 rows it takes as many for each: between two passes the device waits for the host.
-PREFILL_PER_ROW = LARGEST_PREFILL // 64
-# Lines that join a running batch at a time, each with a pass of its own over its short prompt: the kernels of one line
-# take a third of the time of a pass in the batch, which for more lines takes hardly longer than for one.
+PREFILL_PER_ROW = LARGEST_PREFILL // 64  # with more rows: the device waits for the host between passes
+# So few new lines get a prompt pass each: the kernels of one line take a third of the time of a pass in the batch,
+# which takes hardly longer for more lines.
 FEW_NEWCOMERS = 2
 
 
@@ -69,29 +65,25 @@ def choose_window(positions: int) -> int:
 
 
 def pad_length(positions: int) -> int:
-    """Return the padded length of a prefill that holds a prompt."""
     return -(-positions // PROMPT_STEP) * PROMPT_STEP
 
 
 def pad_single(positions: int) -> int:
-    """Return the padded length of a single line's prompt: every launch counts there, so short ones are padded less."""
+    """Return the padded length of a single line's prompt, with small steps for short ones: every launch counts."""
     return next((length for length in SHORT_PROMPTS if length >= positions), pad_length(positions))
 
 
 class GraphDecoder:
-    """Decodes lines with one model, up to ``batch`` of them together.
+    """Decodes lines with one model, up to ``batch`` of them together. Not thread-safe.
+
+    It keeps caches, graphs, a few MB of buffers and views of the weights until ``free``, but no reference to the
+    model between decodings; it notices if the model was moved. With several rows and late lines it also keeps a
+    decoder of one line for their prompts.
 
     Args:
         batch: rows of all buffers; rows without a line are computed and not read.
-        context: positions per line to begin with (prompt and frames); the cache grows when a line needs more.
-        frames: runs the frames, in kernels or torch operations; None chooses for the device.
-        captures: the stream that graphs are captured on, to share it; None creates one.
-        views: of the weights, to share them; None creates them.
-
-    It keeps caches, a few MB of buffers, the graphs' temporaries and views of the weights until ``free``; with several
-    rows into which lines come late, also a decoder of one line for their prompts. Between decodings it holds no
-    reference to the model. It notices if the model was moved in between. Not for two threads at
-    once.
+        context: initial positions per line (prompt and frames); the cache grows when a line needs more.
+        frames, captures, views: None creates them; pass them to share them.
     """
 
     def __init__(
@@ -118,10 +110,10 @@ class GraphDecoder:
         self._readback: Readback | None = None
         self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
         self._last: LastPositions | None = None
-        # The prompts of new lines, by row, whose trailing texts are not in the buffers yet.
+        # The prompts of new lines by row, until their trailing texts are in the buffers.
         self._unwritten: dict[int, Prompt] = {}
         self._broken: set[int] = set()  # rows whose caches have NaN, which no mask would hide
-        # Keys and values of what voices' prompts begin with.
+        # Keys and values of voices' prompt prefixes.
         self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
         self._entrance: GraphDecoder | None = None  # where the short prompts of late lines are run
         self._most = LARGEST_PREFILL  # positions of a pass over the prompts of several lines
@@ -144,18 +136,15 @@ class GraphDecoder:
 
     @property
     def fallback(self) -> Fallback | None:
-        """What kept the last decoding's frames from being replayed as graphs, or None."""
+        """Why the last decoding's frames were not replayed as graphs, or None."""
         return None if self._graphs is None else self._graphs.fallback
 
     @torch.inference_mode()
     def start(self, model: Model, options: GenerateOptions, context: int = 0, assume: bool = False) -> None:
         """Prepare for lines of this model that need this many positions.
 
-        ``assume``: that the model is where it was before, if its frames run beside the host: the caller then asks the
-        views to ``confirm`` it while they do.
-
-        Raises:
-            ValueError: for a config that the graph engine does not compute.
+        ``assume``: skip the check whether the model was moved if frames run beside the host; the caller then asks the
+        views to ``confirm``. Raise ValueError for a config that the graph engine does not compute.
         """
         self.seq_groups = options.seq_groups
         if self._entrance is not None:  # first: it may look at the weights, and then views them again
@@ -209,7 +198,7 @@ class GraphDecoder:
         self._unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
 
     def _put_samplings(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
-        """Set how these rows sample; nothing is launched for a row that has sampled so before."""
+        """Set how these rows sample, without a launch for a row that has sampled so before."""
         for row, line in zip(rows, lines, strict=True):
             sampling = line.sampling or self._sampling
             assert sampling is not None
@@ -218,7 +207,6 @@ class GraphDecoder:
                 self._samplings[row] = sampling
 
     def _run_prompts(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
-        """Fill the caches of these rows with the prompts, and sample group 0 of the first frames."""
         if self.batch == 1 and lines[0].prompt.prefix is not None:
             self._begin(lines[0], lines[0].prompt.prefix)
         else:
@@ -234,7 +222,7 @@ class GraphDecoder:
 
         def function() -> None:
             slots.copy_line(alone, positions)
-            # The next line does not write all positions, and nobody knows yet whether this one left NaN there.
+            # The next line does not write all positions, and this one may have left NaN there.
             alone.cache.window(SHORT_PROMPTS[-1]).clear(alone.entering)
 
         graphs.run(("enter", positions), function)
@@ -247,10 +235,8 @@ class GraphDecoder:
             self._unwritten.clear()
 
     def _begin(self, line: LineRequest, prefix: PromptPrefix) -> None:
-        """Begin a single line whose prompt is a voice's prefix and one position: keys and values are kept per voice.
-
-        A new prefix is prefilled by itself, so the line's codes do not depend on whether it was kept.
-        """
+        """Begin a single line whose prompt is a voice's prefix and one position: keys and values are kept per voice."""
+        # A new prefix is prefilled by itself, so the line's codes do not depend on whether it was kept.
         weights, slots, _ = self._started
         window = choose_window(len(prefix.embeds) + 1)
         last = self._last = self._last or LastPositions.allocate(slots.state.hidden)
@@ -297,12 +283,11 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def frame(self, positions: int, stopped: Sequence[int] = ()) -> None:
-        """Make every line's next frame; its codes are in ``report`` once the device has finished it.
+        """Run every line's next frame; its codes are in ``report`` once the device has finished it.
 
-        Args:
-            positions: how much of the cache the longest line takes up by then.
-            stopped: rows that make no frame. They are computed too, and get their state back: a mask in the frame would
-                cost every frame time. The key that they leave in the cache is overwritten by their next frame's.
+        ``positions`` is the cache use of the longest line by then. ``stopped`` rows are computed too, and get their
+        state back: a mask would cost every frame time. Their next frame overwrites the key that they leave in the
+        cache.
         """
         self._grow(positions)
         self._write_texts()
@@ -312,7 +297,7 @@ class GraphDecoder:
         window, before = choose_window(positions), graphs.fallback
         self._run(("frame", self.seq_groups, window), self.frames.decode, self.seq_groups, window)
         if graphs.fallback is not None and graphs.fallback != before and self.frames.fallback is None:
-            # The kernels may be what cannot be captured: try again with torch operations.
+            # Perhaps the kernels cannot be captured: try again with torch operations.
             self.frames.refuse(f"a graph of them could not be captured: {graphs.fallback.why}")
             graphs.forget()
             self._graphs = CapturedGraphs(graphs.device, self._captures)
@@ -320,21 +305,17 @@ class GraphDecoder:
             slots.state.copy_rows(rows, kept)
 
     def _can_split(self, positions: int) -> bool:
-        """Return whether the next frame can be split: its codes, which are read before the talker's step, and that.
-
-        Whole frames of the same kind must have been captured: they fall back to torch operations if a kernel fails.
-        """
+        """Return whether the next frame can be split: codes, which are read before the talker's step, and that."""
+        # Whole frames of the same kind must have been captured: they fall back to torch operations.
         self._grow(positions)
         return self._graphs_here.has(("frame", self.seq_groups, choose_window(positions)))
 
     @torch.inference_mode()
     def _codes(self) -> None:
-        """Make the first part of every line's next frame: its codes, into ``report``."""
         self._run(("codes", self.seq_groups), self.frames.predict, self.seq_groups)
 
     @torch.inference_mode()
     def _advance(self, positions: int) -> None:
-        """Make the second part of a frame, after ``_codes``: group 0 of the next one."""
         window = choose_window(positions)
         self._write_texts()
         self._run(("advance", window), self.frames.advance, window)
@@ -352,10 +333,9 @@ class GraphDecoder:
         options: GenerateOptions,
         on_frame: Callable[[int], None] | None = None,
     ) -> list[Decoded]:
-        """Decode any number of lines to their ends; they get rows in the order given.
+        """Decode any number of lines to their ends, as ``eager.decode``; they get rows in the order given.
 
-        Arguments and result are those of ``eager.decode``, except that ``batch`` is the batch size. If ``on_frame``
-        raises, the decoding ends and the error passes through; the decoder can be used again at once.
+        If ``on_frame`` raises, the decoding ends and the error passes through; the decoder can be used again at once.
 
         Raises:
             ValueError: as ``start``, and for no lines.
@@ -369,7 +349,7 @@ class GraphDecoder:
         try:
             with on_device(model.device):
                 self.start(model, options, expected_context(source), assume=True)
-                # Where passes have been prepared, larger ones would not be: they would save nothing.
+                # Larger passes than the prepared ones would save nothing.
                 self._most = LARGEST_CAPTURED_PREFILL if source.ahead.lines else largest_prefill(self.batch)
                 if source.ahead.lines:
                     self._prepare(source.ahead.lines)
@@ -382,11 +362,8 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def _prepare(self, most: int) -> None:
-        """Capture, before any line has a row, what lines would otherwise have to wait for.
-
-        That is the frames of lines as long as the cache has room for, whole and in two parts, and the prompts of up to
-        ``most`` lines that begin together. What it leaves in the rows is overwritten when lines join.
-        """
+        """Capture, before any line has a row, everything that lines would otherwise wait for."""
+        # Frames up to the cache's length, in one piece and split, and prompts of up to ``most`` lines together.
         for window in windows_up_to(self.context):
             # A frame that cannot be captured replaces the graphs.
             self._graphs_here.prepare(("frame", self.seq_groups, window), partial(self.frame, window))
@@ -402,7 +379,6 @@ class GraphDecoder:
             self._graphs_here.prepare(("prefill", count, length), prefill)
 
     def _prepare_line(self, longest: int) -> None:
-        """Capture the prompts of a single line, of at most this many positions."""
         for length in line_lengths(longest):
             self._graphs_here.prepare(("prefill", 1, length), partial(self._prefill_nothing, 1, length))
         line = self._empty_line(SHORT_PROMPTS[0])
@@ -441,14 +417,7 @@ class GraphDecoder:
 
 
 class GraphRows:
-    """The rows of one decoding: the device is ahead of the host by a few frames.
-
-    Args:
-        decoder: started for the model.
-        model: the checkpoint.
-        options: of the decoding.
-        source: of the lines; it says whether they come while others are decoded.
-    """
+    """The rows of one decoding by a started decoder, with the device a few frames ahead of the host."""
 
     def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, source: LineSource):
         self.decoder, self._table, self._readback = decoder, RowTable(decoder.batch), decoder._new_readback()
@@ -496,14 +465,14 @@ class GraphRows:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether a line has frames to come beyond those in flight; where none is in flight, its guard says so."""
+        """Whether a line has frames to come beyond those in flight; with none in flight, its guard decides."""
         return not self._readback.waiting or any(
             self._table.reached(line) - request.prompt.length < request.guard.max_frames
             for line, request in self._lines.items()
         )
 
     def _launch(self, positions: int, stopped: Sequence[int], began: Mapping[int, LineRequest]) -> None:
-        """Make a frame, or the first part of one, have it copied, and let the lines get ready whose first it is."""
+        """Run a frame, or its first part, copy its report, and call back lines whose first frame it is."""
         if self._split:
             self.decoder._codes()
         else:
@@ -531,7 +500,7 @@ class GraphRows:
         self._readback, self._split = decoder._new_readback(), 0
 
     def read(self) -> Frame | None:
-        # Nothing plays before a line's first frame: it is not read late, and no frame is launched in its way.
+        # A streamed line's first frame is urgent: it is not read late, and no frame is launched before it is read.
         if self._readback.waiting > (self._lag if self._ahead else 0) or self._first_is_awaited:
             self._report = self._readback.pop().numpy()
             frame = self._table.receive(self._report)
@@ -549,19 +518,15 @@ class GraphRows:
 
     @property
     def _codes_are_awaited(self) -> bool:
-        """Whether the codes of the next frame are read before the talker's step: of a few lines, or if no line plays.
-
-        Where more lines play, what they need goes before a new line's latency.
-        """
+        """Whether the next frame's codes are read before the talker's step: of a few lines, or if no line plays."""
+        # With more lines that play, their needs go before a new line's latency.
         running = self._table.running
         return self._first_is_awaited and (running <= FEW_LINES or len(self._unheard) == running)
 
     @property
     def _lag(self) -> int:
-        """How many frames the device is ahead of the host: a line that comes late waits for them.
-
-        With few lines, and a row free for another one, that is none: each frame then takes a tenth longer.
-        """
+        """How many frames the device is ahead of the host, which delays late lines."""
+        # With few lines, and a row free for another, none: each frame then takes a tenth longer.
         if self.decoder._synchronous:
             return 0
         if not self._source.late:
@@ -599,10 +564,7 @@ def split_prefill(lengths: Sequence[int], most: int = LARGEST_PREFILL) -> Iterat
 
 
 def prefill_kinds(most: int) -> list[tuple[int, int]]:
-    """Return lines and length of the passes over prompts of at most ``most`` lines that are captured ahead.
-
-    The largest goes first: all passes share its memory.
-    """
+    """Return lines and length of the prefills to capture, largest first: all share its memory."""
     kinds = [
         (1 << bit, length)
         for length in range(PROMPT_STEP, LONGEST_PREPARED + 1, PROMPT_STEP)
@@ -612,12 +574,12 @@ def prefill_kinds(most: int) -> list[tuple[int, int]]:
 
 
 def line_lengths(longest: int) -> list[int]:
-    """Return the padded lengths of a single line's prompts, up to ``longest``; the largest first."""
+    """Return the padded lengths of a single line's prompts, up to ``longest``, largest first."""
     return sorted({pad_single(positions) for positions in range(1, longest + 1)}, reverse=True)
 
 
 def windows_up_to(context: int) -> list[int]:
-    """Return the windows of frames in a cache of ``context`` positions, largest first: they share its memory too."""
+    """Return the windows of frames in a cache of ``context`` positions, largest first."""
     windows = [choose_window(context)]
     while windows[-1] > SMALLEST_WINDOW:
         windows.append(windows[-1] // 2)
@@ -625,7 +587,7 @@ def windows_up_to(context: int) -> list[int]:
 
 
 def empty_line(like: torch.Tensor, length: int) -> LineRequest:
-    """Return a line that says nothing, with a prompt of ``length``; width, dtype, device of ``like`` ``[B, H]``."""
+    """Return a silent line with a prompt of ``length``; width, dtype, device of ``like`` ``[B, H]``."""
     pad = torch.zeros_like(like[:1])
     return LineRequest(Prompt(pad.expand(length, -1), pad[:0], pad, text_tokens=0), Guard(1))
 
@@ -636,12 +598,12 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
 
 
 def expects_late(source: LineSource) -> bool:
-    """Return whether lines come while others are decoded, or will, after the first ones."""
+    """Return whether lines come, or will come, after the first ones."""
     return source.late or source.ahead.lines > 0
 
 
 def expected_context(source: LineSource) -> int:
-    """Return the positions that the longest of the lines that are there is likely to need; more for late ones."""
+    """Return the positions that the longest line present is likely to need; more if late lines are expected."""
     there = max(map(expected_positions, source.ready), default=0)
     return max(there, LATE_CONTEXT, source.ahead.positions) if expects_late(source) else there
 

@@ -22,7 +22,7 @@ MANY = 64
 
 
 def rounded_rows(lines: int) -> int:
-    """Return the rows for a number of lines: a power of two, or a multiple of 64, so that few numbers are captured."""
+    """Return the rows for a number of lines: a power of two, or a multiple of 64, so that few are captured."""
     return power_above(lines) if lines <= MANY else -(-lines // MANY) * MANY
 
 
@@ -34,8 +34,8 @@ def spare_rows(needed: int) -> int:
 class DecoderPool:
     """The graph decoders of one model, created when needed: one for single lines, one for batches.
 
-    ``kernels`` False keeps their frames to torch operations. Call ``free`` before the model leaves its device; if a
-    model was moved without it, the next decoding notices and releases what the decoders held.
+    ``kernels`` False keeps frames to torch operations. Call ``free`` before the model leaves its device; otherwise
+    the next decoding notices and releases the old memory.
     """
 
     def __init__(self, kernels: bool = True, captures: CaptureStream | None = None) -> None:
@@ -46,28 +46,24 @@ class DecoderPool:
 
     @property
     def fallback(self) -> Fallback | None:
-        """What kept frames from being replayed as graphs, or None."""
+        """Why frames were not replayed as graphs, or None."""
         return next((one.fallback for one in self._decoders.values() if one.fallback), None)
 
     def decoder(self, model: Model, lines: Lines, options: GenerateOptions) -> GraphDecoder:
-        """Return what decodes any number of lines, ``rows_of`` them at a time."""
+        """Return the decoder for these lines, with ``rows_of`` them as its batch size."""
         needed = rows_of(options.batch_size, lines)
         limit = limit_of(options.batch_size, lines)
         return self._decoder(needed, limit or needed, model.device)
 
     def free(self) -> None:
-        """Release all graphs and caches."""
         for decoder in self._decoders.values():
             decoder.free()
         self._decoders.clear()
         self._views.free()
 
     def _decoder(self, lines: int, batch_size: int, device: torch.device) -> GraphDecoder:
-        """Return a decoder: single lines have their own; a batch reuses the last batch's if its rows fit.
-
-        On a CPU it is reused only with exactly the same number of rows: an idle row costs time, and there are no
-        graphs to keep.
-        """
+        """Return the single-line decoder, or the last batch's if its rows fit."""
+        # On a CPU the rows must be equal: an idle row costs time, and there are no graphs to keep.
         needed = min(lines, batch_size)
         single = needed == 1
         decoder = self._decoders.get(single)

@@ -11,8 +11,8 @@ LAG = 2
 class Readback:
     """A ring of ``LAG + 1`` host copies of one device tensor ``[B, N]``; on CUDA pinned, with one event each.
 
-    The copies and the writes to the tensor must run on one stream: then a copy left over from a cancelled decoding
-    finishes before the next one's.
+    Copies and writes to the tensor must run on one stream: a copy left over from a cancelled decoding then finishes
+    before the next one's.
     """
 
     def __init__(self, source: torch.Tensor):
@@ -25,15 +25,13 @@ class Readback:
 
     @property
     def waiting(self) -> int:
-        """The number of reports that have been pushed and not popped."""
         return self._pushed - self._popped
 
     def reset(self) -> None:
-        """Forget what has not been popped."""
         self._pushed = self._popped = 0
 
     def push(self) -> None:
-        """Copy the source as it is once the device has done all work so far. RuntimeError when the ring is full."""
+        """Copy the source once the device has done all work so far; raise RuntimeError if the ring is full."""
         if self.waiting > LAG:
             raise RuntimeError(f"{self.waiting} reports wait to be read and the ring holds {LAG + 1}")
         slot = self._pushed % (LAG + 1)
@@ -43,7 +41,7 @@ class Readback:
         self._pushed += 1
 
     def pop(self) -> torch.Tensor:
-        """Wait for the oldest report and return a copy of it on the CPU. RuntimeError when there is none."""
+        """Wait for the oldest report and return a CPU copy of it; raise RuntimeError if there is none."""
         if not self.waiting:
             raise RuntimeError("no report waits to be read")
         slot = self._popped % (LAG + 1)

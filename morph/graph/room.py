@@ -10,13 +10,7 @@ SHARE = 3  # of the free memory, the caches of all rows take a third at most
 
 
 def roomy_context(model: Model, rows: int, free: int) -> int:
-    """Return the positions that each row's cache is given before the first line.
-
-    Args:
-        model: the checkpoint.
-        rows: of the batch.
-        free: bytes of memory.
-    """
+    """Return the positions that each row's cache gets before the first line, for ``free`` bytes of memory."""
     context = MOST_POSITIONS
     while context > LATE_CONTEXT and rows * context * position_bytes(model) > free // SHARE:
         context //= 2
@@ -24,7 +18,7 @@ def roomy_context(model: Model, rows: int, free: int) -> int:
 
 
 def position_bytes(model: Model) -> int:
-    """Return the bytes that a position of a row takes: keys and values of every layer of the talker, and its text."""
+    """Return the bytes of one position of a row: keys and values of all talker layers, and its text."""
     config = model.config.talker_config
     cached = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
     return (cached + config.hidden_size) * model.dtype.itemsize

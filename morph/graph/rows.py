@@ -1,4 +1,4 @@
-"""The host's view of a batch of rows whose frames it reads late: which line has which row."""
+"""The host's map of lines to rows, for frames that it reads late."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ FIRST_AT_ONCE = 16
 class RowTable:
     """Which line has which row, with frames in flight: a frame belongs to the lines that were in the rows then.
 
-    For each row it has the number of its line, and the cache positions that this takes up: a look at every line in
-    Python takes longer than all the rest.
-
-    Args:
-        rows: of the batch.
+    It is kept in arrays by row: looping over lines in Python takes longer than all the rest.
     """
 
     def __init__(self, rows: int):
@@ -38,23 +34,17 @@ class RowTable:
 
     @property
     def running(self) -> int:
-        """The rows that have a line."""
         return len(self._rows)
 
     @property
     def positions(self) -> int:
-        """The cache positions that the longest running line takes up.
-
-        A stopped row overwrites the position of its next frame, so that one counts too.
-        """
+        """The cache positions of the longest running line."""
+        # A stopped row overwrites the position of its next frame, so that one counts too.
         held = (self._reached[row] + 1 for row in self._stopped if self._numbers[row] != NOBODY)
         return int(max(self._reached.max(), max(held, default=0)))
 
     def room(self, waiting: int) -> int:
-        """Return how many of the waiting lines take rows now; none as long as few rows are free, for some frames.
-
-        It is asked once before each frame for which lines wait.
-        """
+        """Return how many waiting lines take rows now, once per frame: none for some frames while few rows are free."""
         free = len(self._numbers) - self.running
         if free < min(waiting, max(1, len(self._numbers) // REFILL_SHARE)) and self._waited < REFILL_PATIENCE:
             self._waited += free > 0
@@ -71,7 +61,6 @@ class RowTable:
         return rows
 
     def row(self, line: int) -> int:
-        """Return a line's row."""
         return self._rows[line]
 
     def reached(self, line: int) -> int:
@@ -79,7 +68,7 @@ class RowTable:
         return int(self._reached[self._rows[line]])
 
     def send(self, stopped: Sequence[int] = ()) -> None:
-        """Note that a frame is in flight: of the lines in the rows now, but the stopped rows."""
+        """Note a frame in flight, of the lines in the rows now except the stopped rows."""
         self._stopped = stopped
         sent = self._numbers.copy()
         if stopped:
@@ -94,7 +83,6 @@ class RowTable:
         return Frame(sent[rows], report[rows])
 
     def release(self, line: int) -> int:
-        """Free a line's row, and return it."""
         row = self._rows.pop(line)
         self._numbers[row], self._reached[row] = NOBODY, 0
         return row
