@@ -1,1 +1,1 @@
-"""Shared by the engines: captured graphs, workspaces, fallbacks, errors as text; files that are written whole."""
+"""Shared by the engines: captured graphs, workspaces, fallbacks, errors as text, atomic files."""

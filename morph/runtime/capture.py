@@ -1,4 +1,4 @@
-"""Capture functions in CUDA graphs and replay them; call them directly where that is not possible."""
+"""Capture functions in CUDA graphs and replay them; call them directly if that is not possible."""
 
 from __future__ import annotations
 
@@ -20,14 +20,10 @@ HIGHEST = -5  # torch takes the highest priority that it and the device have
 
 
 class CaptureStream:
-    """The stream that captures run on, created for a device on first use; ``first_times`` counts them.
+    """The stream that captures run on, created for a device on first use; ``first`` gives its kernels priority.
 
-    Decoders that never run at the same time share one: libraries keep memory for every stream that they see (cuBLAS
-    32 MiB on a Hopper GPU), and a graph keeps using the memory it was captured with.
-
-    Args:
-        first: whether the kernels of its graphs go before those of others that run beside them.
-        first_times: None creates it.
+    Decoders that never run at the same time share one: libraries keep memory for every stream they see (cuBLAS 32 MiB
+    on a Hopper GPU), and a graph keeps the memory it was captured with.
     """
 
     def __init__(self, first: bool = False, first_times: FirstTimes | None = None) -> None:
@@ -46,12 +42,12 @@ class CapturedGraphs:
     """Graphs of functions of static buffers, by key: the first call is direct, the second captures, later ones replay.
 
     The direct call does real work and warms up what a capture must not initialize. It runs on the capture stream, so
-    that what libraries keep per stream (cuBLAS's workspace) exists before the capture and belongs to no graph. All
-    graphs share one memory pool: they run consecutively, and their results are stored outside it.
+    that libraries' memory per stream (cuBLAS's workspace) exists before the capture and belongs to no graph. All
+    graphs share one memory pool: they run consecutively, and their results are stored outside it. ``captures`` may be
+    shared with others whose graphs never run at the same time.
 
-    Without CUDA every call is direct, and also after the first capture that fails, with one warning; ``fallback``
-    says why, or is None. No reference to the functions is kept. ``captures`` may be shared with others whose graphs
-    never run at the same time as these.
+    Without CUDA, and after the first capture that fails, with one warning, every call is direct; ``fallback`` has the
+    reason. No reference to the functions is kept.
     """
 
     def __init__(self, device: torch.device, captures: CaptureStream | None = None):
@@ -71,11 +67,10 @@ class CapturedGraphs:
             self._pool = torch.cuda.graph_pool_handle()  # a pool without graphs cannot be reused
 
     def has(self, key: Hashable) -> bool:
-        """Return whether the function of this key has been captured."""
         return self._graphs.get(key) is not None
 
     def prepare(self, key: Hashable, call: Callable[[], object]) -> None:
-        """Have ``call`` run the function of this key until a graph holds it, where graphs can be captured."""
+        """Have ``call`` run the function of this key until it is captured, if graphs can be captured."""
         while self.fallback is None and not self.has(key):
             call()
 
@@ -127,11 +122,8 @@ class CapturedGraphs:
 
 
 def release_frames(error: BaseException) -> None:
-    """Clear the stack frames of an error and of its causes, so that they hold no tensors.
-
-    Under cudaMallocAsync, freeing memory of a failed capture after the capture crashes the process in torch's
-    allocator.
-    """
+    """Clear the stack frames of an error and of its causes, so that they hold no tensors."""
+    # Under cudaMallocAsync, freeing memory of a failed capture after it crashes the process in torch's allocator.
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
@@ -143,8 +135,6 @@ def release_frames(error: BaseException) -> None:
 
 
 def graphs_keep_memory(device: torch.device) -> bool:
-    """Return whether memory allocated in a capture becomes a node of its graph, as under cudaMallocAsync.
-
-    Triton's kernels refuse such memory, and torch cannot return it to the device after the graph is released.
-    """
+    """Return whether memory allocated in a capture becomes a node of its graph, as under cudaMallocAsync."""
+    # Triton's kernels refuse such memory, and torch cannot return it to the device after the graph is released.
     return device.type == "cuda" and torch.cuda.get_allocator_backend() == "cudaMallocAsync"

@@ -1,4 +1,4 @@
-"""Python's garbage collector, while sound is made."""
+"""Python's garbage collector during synthesis."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from typing import Any
 
 
 class Sparing:
-    """Whether the collector looks only at new objects: it is one for the process, and several may want that at a time.
-
-    To ask the collector takes a tenth of a second where there is something that it leaves alone: it counts that.
-    """
+    """Reference-counted ``gc.freeze()``. Asking the collector takes 0.1 s if objects are frozen: it counts them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wanted = 0
-        self._is_ours = False  # whether nobody else had done so before
+        self._is_ours = False  # whether nothing was frozen before
 
     def for_good(self) -> None:
-        """Have the collector leave alone what is there now, modules and the model, as long as the process lives."""
+        """Exempt all current objects, modules and the model, from collection as long as the process lives."""
         with self._lock:
             gc.collect()
             gc.freeze()
@@ -30,11 +27,8 @@ class Sparing:
 
     @contextmanager
     def in_block(self) -> Iterator[None]:
-        """Have the collector look only at objects that are made in the block.
-
-        A look at everything else, modules, models and whatever the host program keeps, stops all threads for 100 ms and
-        more. Streams start with less sound than that. Where somebody has done so before, for longer, nothing changes.
-        """
+        """Exempt current objects from collection in the block, unless the host program has already done so."""
+        # A full collection stops all threads for 100 ms and more. Streams start with less sound than that.
         with self._lock:
             if not self._wanted:
                 self._is_ours = gc.get_freeze_count() == 0
@@ -56,19 +50,17 @@ spare_older_objects, older_objects_spared = _SPARING.for_good, _SPARING.in_block
 
 
 class Pauses:
-    """Counts the pauses that the collector makes, from ``begin`` to ``end``: all threads stand still in them."""
+    """Counts the collector's pauses, which stop all threads, from ``begin`` to ``end``."""
 
     def __init__(self) -> None:
         self.count = 0
         self.seconds = self.longest = 0.0
-        self._began: float | None = None  # of the one that goes on
+        self._began: float | None = None  # start of the current pause
 
     def begin(self) -> None:
-        """Count from now on."""
         gc.callbacks.append(self._note)
 
     def end(self) -> None:
-        """Count no more."""
         if self._note in gc.callbacks:
             gc.callbacks.remove(self._note)
 

@@ -1,4 +1,4 @@
-"""What one thread uses at a time, in the process that had it when it was last free."""
+"""A reentrant lock that notices a fork."""
 
 from __future__ import annotations
 
@@ -7,26 +7,18 @@ import threading
 
 
 class Exclusive:
-    """A lock that a thread may take several times: it is held inside a ``with``, and other threads wait.
+    """A reentrant lock, held inside a ``with``; ``name`` is what it protects.
 
-    A process that is forked while another thread holds it has a copy that nobody ever releases: that is an error there.
-
-    Args:
-        name: of what it protects, for the error.
+    A process forked while another thread holds it would wait forever: entering raises RuntimeError there.
     """
 
     def __init__(self, name: str):
         self._name = name
         self._lock = threading.RLock()
         self._holder: tuple[int, int] | None = None  # process and thread
-        self._times = 0  # that it has been taken and not released
+        self._times = 0  # depth of the holder's nested ``with``
 
     def __enter__(self) -> None:
-        """Take it.
-
-        Raises:
-            RuntimeError: if it was held by another thread when this process was forked.
-        """
         here, holder = (os.getpid(), threading.get_ident()), self._holder
         if holder is not None and holder[0] != here[0]:
             # The thread that forked is the main one here. A new thread may have the ident of one that is gone.

@@ -1,4 +1,4 @@
-"""Parts that run slower than they could, and why."""
+"""Parts that run slower than they could, and the reason."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ INSTEAD = {
 
 @dataclass(frozen=True)
 class Fallback:
-    """A ``part`` (one of INSTEAD) that cannot run, and the reason.
-
-    Raises:
-        ValueError: for an unknown part.
-    """
+    """A ``part`` (one of INSTEAD) that cannot run, and the reason."""
 
     part: str
     why: str
@@ -29,5 +25,4 @@ class Fallback:
             raise ValueError(f"part is {self.part!r}: choose one of {', '.join(INSTEAD)}")
 
     def describe(self) -> str:
-        """Return what runs instead, and why, for reports."""
         return f"{INSTEAD[self.part]}: {self.why}"

@@ -1,4 +1,4 @@
-"""What takes long because it is done for the first time: functions run directly, then are captured, then replayed."""
+"""Functions that are slow the first times: they run directly, then are captured, then replayed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ log = logging.getLogger(__name__)
 
 
 class FirstTimes:
-    """Counts first calls and captures. Those that come after ``settle`` hold up lines: each is logged with its key."""
+    """Counts first calls and captures, and logs those after ``settle``: they hold up lines."""
 
     def __init__(self) -> None:
-        self.captures = 0  # graphs that have been captured
+        self.captures = 0  # captured graphs
         self.late = 0  # first calls and captures after ``settle``
-        self.seconds = 0.0  # that all of them have taken on the host
+        self.seconds = 0.0  # host time of all of them
         self._settled = False
 
     def settle(self) -> None:
-        """Say that all is done that was foreseen."""
+        """End the warm-up."""
         self._settled = True
 
     @contextmanager
     def noted(self, key: Hashable, captures: bool) -> Iterator[None]:
-        """Note that the function of this key is called for the first time in the block, or that it is captured."""
+        """Note the first call, or the capture, of the function of this key in the block."""
         began = time.perf_counter()
         yield
         took = time.perf_counter() - began
@@ -38,5 +38,4 @@ class FirstTimes:
 
 
 def describe(key: Hashable) -> str:
-    """Return the key of a graph in words."""
     return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)

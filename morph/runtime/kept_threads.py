@@ -1,4 +1,4 @@
-"""Threads that take one job after another: a new thread starts on a cold core, which costs a first sample 0.4 ms."""
+"""A thread pool: a new thread starts on a cold core, which costs a first sample 0.4 ms."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeAlias
 
-KEPT = 2  # threads that wait for a job
+KEPT = 2  # idle threads
 
 Call: TypeAlias = Callable[[], None]
 _Jobs: TypeAlias = "SimpleQueue[Job | None]"
 
 
 class Job:
-    """A call in a thread that makes no other at the same time."""
-
     def __init__(self, call: Call):
         self._call: Call | None = call
         self._process = os.getpid()
@@ -25,14 +23,13 @@ class Job:
         self._done = threading.Event()
 
     def run(self) -> None:
-        """Make the call, in the current thread, and forget it; ``end`` is next."""
+        """Make the call in the current thread, and forget it; ``end`` is next."""
         call, self._call = self._call, None
         self._thread = threading.current_thread()
         if call is not None:
             call()
 
     def end(self) -> None:
-        """Let those who wait for the end of the call go on."""
         self._done.set()
 
     @property
@@ -41,11 +38,7 @@ class Job:
         return self._process == os.getpid()
 
     def join(self) -> None:
-        """Wait for the end of the call; not in a forked process, which does not have its thread.
-
-        Raises:
-            RuntimeError: within the call itself.
-        """
+        """Wait for the end of the call, except in a forked process; raise RuntimeError within the call itself."""
         if self.is_current:
             raise RuntimeError("a job cannot wait for its own end")
         if self.is_here:
@@ -53,17 +46,13 @@ class Job:
 
     @property
     def is_current(self) -> bool:
-        """Whether the current thread makes the call now."""
         return self._thread is threading.current_thread() and not self._done.is_set()
 
 
 class KeptThreads:
-    """Starts jobs at once, each in a thread that has just done another one, or in a new one.
+    """Starts jobs immediately, each in an idle thread or a new one.
 
-    Threads without a job end with this object, and do not keep a program from ending.
-
-    Args:
-        name: of the threads.
+    Idle threads end with this object, and do not keep a program from ending.
     """
 
     def __init__(self, name: str):
@@ -77,17 +66,15 @@ class KeptThreads:
 
     @property
     def idle(self) -> int:
-        """How many threads wait for a job."""
         return len(self._idle)
 
     @property
     def working(self) -> int:
-        """How many threads have a job."""
         return self._idle.working
 
     def start(self, call: Call) -> Job:
-        """Make a call in a thread. It must not raise: nobody would see it but ``threading.excepthook``."""
-        if self._process != os.getpid():  # forked: no thread that waits is here
+        """Make a call in a thread. It must not raise: only ``threading.excepthook`` would notice."""
+        if self._process != os.getpid():  # forked: the idle threads are gone
             self._open()
         job = Job(call)
         queue = self._idle.take()
@@ -99,11 +86,7 @@ class KeptThreads:
 
 
 class _Idle:
-    """The queues of the threads that wait. Threads know this, not the ``KeptThreads``, which can so be collected.
-
-    Attributes:
-        working: how many threads have been asked for a job and wait for no other yet.
-    """
+    """The queues of idle threads. Threads know this, not the ``KeptThreads``, which can so be collected."""
 
     def __init__(self) -> None:
         self.working = 0
@@ -132,7 +115,7 @@ class _Idle:
         return True
 
     def close(self) -> None:
-        """End the threads that wait, and the others after their jobs. Takes no lock: see ``Bell``."""
+        """End idle threads, and the others after their jobs. Takes no lock: see ``Bell``."""
         self._closed = True
         self._end()
 
@@ -150,7 +133,7 @@ def _work(queue: _Jobs, idle: _Idle) -> None:
         try:
             job.run()
             whole = True
-        finally:  # who waits for the end may have the next job: it gets this thread
+        finally:  # first: a waiter may start the next job, which should get this thread
             kept = idle.offer(queue, whole)
             job.end()
         if not kept:

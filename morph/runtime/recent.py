@@ -1,4 +1,4 @@
-"""Values that are kept as long as they are among the most recently used ones."""
+"""A cache of the most recently used values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """The most recently used values, by key.
-
-    Args:
-        kept: how many.
-    """
+    """The ``kept`` most recently used values, by key."""
 
     def __init__(self, kept: int):
         self._kept = kept
@@ -26,30 +22,27 @@ class Recent(Generic[Key, Value]):
         return len(self._values)
 
     def clear(self) -> None:
-        """Release all values."""
         self._values.clear()
 
     def use(self, where: Hashable) -> None:
-        """Name what values are made with, such as a model on a device; those of something else are released."""
+        """Name the origin of values, such as a model on a device; values of another origin are released."""
         if where != self._where:
             self.clear()
             self._where = where
 
     def get(self, key: Key) -> Value | None:
-        """Return the value of a key, which is then used last, or None if it is not kept."""
         if key in self._values:
             self._values.move_to_end(key)
         return self._values.get(key)
 
     def keep(self, key: Key, value: Value) -> None:
-        """Keep a value; the one that was not used for longest is released if there are too many."""
         self._values[key] = value
         self._values.move_to_end(key)
         if len(self._values) > self._kept:
             self._values.popitem(last=False)
 
     def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value of a key; it is made if it is not kept. ``make`` may use other keys."""
+        """Return the value of a key, made if it is not kept. ``make`` may use other keys."""
         if key not in self._values:
             self.keep(key, make())
         self._values.move_to_end(key)

@@ -1,4 +1,4 @@
-"""Powers of two: sizes of batches, so that few are captured."""
+"""Powers of two: batch sizes, so that few are captured."""
 
 from __future__ import annotations
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 class TooLarge(ValueError):
-    """A file has more bytes than what it should contain can have."""
+    """A file has more bytes than its content can have."""
 
 
 def read_whole(path: Path, most_bytes: int) -> bytes:
-    """Return the content of a file. It is opened once: another may take its place meanwhile.
+    """Return the content of a file. It is opened once: another may replace it meanwhile.
 
     Raises:
         OSError: it cannot be read.
-        TooLarge: it has more than ``most_bytes``; nothing of it is read. The message begins with the file's name.
+        TooLarge: it has more than ``most_bytes``; nothing is read. The message begins with the file's name.
     """
     with path.open("rb") as file:
         if (size := os.fstat(file.fileno()).st_size) > most_bytes:
@@ -25,18 +25,16 @@ def read_whole(path: Path, most_bytes: int) -> bytes:
 
 
 def name_beside(path: Path) -> Path:
-    """Return a path in the folder of ``path`` for a file that then takes its place.
-
-    The name is random: two processes never share one, and nobody can put a link there beforehand.
-    """
+    """Return a path beside ``path`` for a file that later replaces it."""
+    # The name is random: two processes never share one, and nobody can put a link there beforehand.
     return path.with_name(f".{secrets.token_hex(8)}.part")
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, or replace the one that is there once all is written. A link is replaced, never followed.
+    """Write a file, or replace the existing one once all is written. A link is replaced, never followed.
 
     Raises:
-        OSError: it cannot be written; the file that was there is unchanged, and nothing else is left.
+        OSError: it cannot be written; the existing file is unchanged, and nothing else is left.
     """
     unfinished = name_beside(path)
     try:

@@ -1,8 +1,7 @@
-"""Memory for the intermediate results of a frame's kernels: allocated before a capture, the same in every frame.
+"""Memory for the intermediate results of a frame's kernels, allocated before a capture.
 
-Triton's kernels cannot use memory that is allocated while a CUDA graph is captured. Under ComfyUI's default allocator
-(cudaMallocAsync) it is a node of the graph, and Triton's launcher, which asks the driver for every pointer's owner,
-refuses it.
+Under ComfyUI's default allocator (cudaMallocAsync), memory allocated during a capture is a node of the graph.
+Triton's launcher, which asks the driver for every pointer's owner, refuses it.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import torch
 class Workspace:
     """Tensors by name, shape and dtype, allocated on first request and then reused.
 
-    A tensor is valid until its name is requested again. Tensors stay allocated as long as the workspace exists: use
-    it for one layer's results and a few of a pass, not for those of all layers.
+    A tensor is valid until its name is requested again, and stays allocated with the workspace: use it for one
+    layer's results and a few of a pass, not for those of all layers.
     """
 
     def __init__(self, device: torch.device):
@@ -24,11 +23,7 @@ class Workspace:
         self._tensors: dict[tuple[str, tuple[int, ...], torch.dtype], torch.Tensor] = {}
 
     def empty(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return the tensor of this name and shape; its contents are undefined.
-
-        Raises:
-            RuntimeError: if it would have to be allocated during a capture.
-        """
+        """Return the tensor of this name and shape, uninitialized; raise RuntimeError in a capture if it is new."""
         key = (name, tuple(shape), dtype)
         if key not in self._tensors:
             if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
