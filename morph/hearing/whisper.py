@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 SIZES = ("tiny", "base", "small", "medium", "large-v3-turbo")  # faster-whisper's names
 NEEDED_FILES = ("config.json", "model.bin", "tokenizer.json")
 RATE = 16000
-WINDOW_S = 30.0  # longer recordings are heard in parts, which are found by their timestamps
+WINDOW_S = 30.0  # longer recordings are transcribed in parts, found by their timestamps
 CODES = {
     "chinese": "zh",
     "english": "en",
@@ -32,7 +32,6 @@ CODES = {
 
 
 def check_installed() -> None:
-    """Raise ValueError if faster-whisper is not installed."""
     try:
         import faster_whisper  # noqa: F401
     except ImportError as error:
@@ -43,23 +42,18 @@ def check_installed() -> None:
 
 
 class Recogniser(Protocol):
-    """Hears words."""
+    """A speech recogniser."""
 
     @property
     def name(self) -> str:
-        """What tells it from recognisers that hear otherwise."""
+        """An id that differs from recognisers with other results."""
 
     def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
-        """Return the words in a waveform (float32 ``[T]``), in one of our languages or "auto"."""
+        """Transcribe a waveform (float32 ``[T]``), in one of our languages or "auto"."""
 
 
 class Whisper:
-    """A recogniser.
-
-    Args:
-        folder: of a model in CTranslate2's format.
-        size: its name, for reports.
-    """
+    """A Whisper model from a ``folder`` in CTranslate2's format; ``size`` is for reports."""
 
     def __init__(self, folder: Path, size: str):
         check_installed()
@@ -69,10 +63,7 @@ class Whisper:
         self._model: Any = WhisperModel(str(folder), device="cpu", compute_type="int8", local_files_only=True)
 
     def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
-        """Return the words that are heard in a waveform (float32 ``[T]``).
-
-        ``language``: one of ours; "auto", or one that is not in CODES, lets Whisper find out.
-        """
+        """Transcribe a waveform (float32 ``[T]``); Whisper detects "auto", and languages that are not in CODES."""
         segments, _ = self._model.transcribe(
             resample(waveform, sample_rate, RATE),
             language=CODES.get(language.strip().lower()),
@@ -88,8 +79,7 @@ def load_whisper(size: str, root: Path) -> Whisper:
     """Load a model from ``root/size``; download it to there if it is not complete.
 
     Raises:
-        ValueError: for another size, where faster-whisper is not installed, and where the model is neither there nor
-            can be downloaded.
+        ValueError: for another size, without faster-whisper, or if the model is missing and cannot be downloaded.
     """
     if size not in SIZES:
         raise ValueError(f"recogniser is {size!r}: choose one of {', '.join(SIZES)}")
@@ -106,7 +96,6 @@ def load_whisper(size: str, root: Path) -> Whisper:
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether a folder has all files of a model."""
     return all((folder / name).is_file() for name in NEEDED_FILES)
 
 
@@ -116,7 +105,7 @@ def _download(size: str, folder: Path) -> None:
     log.info("downloading faster-whisper %s", size)
     try:
         download_model(size, output_dir=str(folder))
-    except Exception as error:  # of the hub, of HTTP or of the disk
+    except Exception as error:  # from the hub, HTTP or the disk
         raise ValueError(
             f"the recogniser {size} is not on this machine and cannot be downloaded ({error}): connect to the network "
             f"once, or put its files into models/{folder.parent.name}/{folder.name}"

@@ -1,4 +1,4 @@
-"""Wrong words: the edits between a text and what was heard, after Whisper's own normalisation of both."""
+"""Wrong words: the edits between a text and its transcript, after Whisper's own normalisation of both."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]")
 
 @dataclass(frozen=True)
 class HeardWords:
-    """What was heard in a line.
+    """The transcript of a line, and its wrong words.
 
-    Args:
-        text: as the recogniser wrote it.
+    Attributes:
         errors: words to insert, remove or replace (letters, in languages without spaces).
-        words: of the text that was asked for, 1 or more.
+        words: of the requested text, at least 1.
         passed: whether the errors are few enough.
-        takes: how many takes of the line were heard.
+        takes: how many takes were transcribed.
     """
 
     text: str
@@ -31,14 +30,14 @@ class HeardWords:
 
     @property
     def rate(self) -> float:
-        """Errors per word; above 1 if more was heard than asked for."""
+        """Errors per word; above 1 if the transcript is longer than the text."""
         return self.errors / self.words
 
 
 def word_errors(wanted: Sequence[str], given: Sequence[str]) -> int:
     """Return the minimum number of words to insert, remove or replace between two texts.
 
-    Two words that are written as one, or one as two, are no error ("under water", "underwater"): both sound alike.
+    Two words written as one, or one as two, are no error ("under water", "underwater"): both sound alike.
     """
     pairs, given_pairs = (["", *map("".join, pairwise(words))] for words in (wanted, given))
     rows = [list(range(len(given) + 1))]
@@ -56,13 +55,9 @@ def word_errors(wanted: Sequence[str], given: Sequence[str]) -> int:
 
 
 def count_errors(asked: str, heard: str, language: str = "auto") -> tuple[int, int]:
-    """Return how many words of a text were heard wrong, and how many it has.
+    """Return how many words of a text the transcript has wrong, and how many the text has.
 
-    Args:
-        asked: the text.
-        heard: the transcript.
-        language: of both; English also compares "$5" and "five dollars", "it's" and "it is". In all languages two words
-            that are written as one are no error.
+    In English, "$5" equals "five dollars" and "it's" equals "it is".
     """
     wanted, given = (
         [word for word in normalize(text, language, asked).split() if any(map(str.isalnum, word))]
@@ -74,10 +69,8 @@ def count_errors(asked: str, heard: str, language: str = "auto") -> tuple[int, i
 def normalize(text: str, language: str, asked: str) -> str:
     """Return a text in lower case without punctuation, as Whisper's authors compare it.
 
-    Args:
-        text: asked or heard.
-        language: "auto" is English for a text in Latin letters without accents, as its figures are English then.
-        asked: decides whether letters are compared, or words.
+    "auto" is English for a text in Latin letters without accents, as its figures are English then. ``asked`` decides
+    whether letters are compared, or words.
     """
     from transformers.models.whisper.english_normalizer import BasicTextNormalizer, EnglishTextNormalizer
 
