@@ -1,4 +1,4 @@
-"""The trade-off's picture: quality against time. The sweep shows one line's, the laboratory many lines'."""
+"""Plots of quality against time: the sweep shows one line's, the laboratory many lines'."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .sweep import Sweep
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FRAME_MS = 80  # what a frame lasts: slower is not real time
+FRAME_MS = 80  # duration of a frame: slower is not real time
 MARKERS = "osD^vP*X"
 # As ComfyUI's page.
 DARK: dict[Any, str] = {
@@ -26,7 +26,7 @@ DARK: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class Mark:
-    """One setting: milliseconds a frame, its value, the ends of the value's interval, and what to write beside it."""
+    """One setting: milliseconds per frame, its value and the value's interval, and its label."""
 
     ms: float
     value: float
@@ -37,7 +37,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """One measure: its axis' title, marks by what they are joined under, and levels to compare with, by name."""
+    """One measure: the axis title, joined marks by series, and named levels to compare with."""
 
     title: str
     series: dict[str, list[Mark]]
@@ -45,7 +45,7 @@ class Panel:
 
 
 def plot_tradeoff(panels: Sequence[Panel], title: str) -> Figure:
-    """Draw each measure over milliseconds a frame, two panels abreast; time is logarithmic."""
+    """Draw each measure over milliseconds per frame (logarithmic), two panels abreast."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure  # no pyplot: it keeps figures in a global list
 
@@ -68,7 +68,7 @@ def plot_tradeoff(panels: Sequence[Panel], title: str) -> Figure:
 
 
 def _draw(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
-    """Draw one panel; a name has its colour and marker in all of them. Return the artists, for the legend."""
+    """Draw one panel, and return the artists, for the legend."""
     drawn = {}
     for name, marks in panel.series.items():
         number = names.index(name)
@@ -101,7 +101,7 @@ def _draw(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _label_times(axes: Any, times: Sequence[float]) -> None:
-    """Plain numbers at 1, 2 and 5 of each decade, or at every digit where the times are near one another."""
+    """Show plain numbers at 1, 2 and 5 of each decade, or at every digit if the times are close."""
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     near = bool(times) and max(times) < 8 * min(times)
@@ -111,7 +111,7 @@ def _label_times(axes: Any, times: Sequence[float]) -> None:
 
 
 def plot_sweep(result: Sweep) -> np.ndarray:
-    """Draw a sweep: distance from exact over time; gives uint8 RGB ``[H, W, 3]``."""
+    """Draw a sweep, distance from exact over time, as uint8 RGB ``[H, W, 3]``."""
     from matplotlib import rc_context
 
     marks = [

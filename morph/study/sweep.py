@@ -1,4 +1,4 @@
-"""One line at several SEQ_GROUPS: the speed of each, and the distance of its distributions from the exact ones."""
+"""One line at several SEQ_GROUPS: the speed of each, and the distance of its distributions from exact."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 fl
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One SEQ_GROUPS: its speed and its distance.
+    """The speed and the distance of one SEQ_GROUPS.
 
-    ``ms_per_frame`` and ``rtf`` measure the decoding without the codec. ``distance`` is the total variation distance
-    (0 equal, 1 disjoint) between the distribution that each group's token is sampled from and the exact one, given the
-    same previous tokens, averaged over the 15 groups and the frames of the exact line. It does not measure how the
-    speech sounds.
+    ``ms_per_frame`` and ``rtf`` measure decoding without the codec. ``distance`` is the total variation distance (0
+    equal, 1 disjoint) between each group's sampling distribution and the exact one, given the same previous tokens,
+    averaged over the 15 groups and the frames of the exact line. It does not measure how the speech sounds.
     """
 
     seq_groups: int
@@ -47,7 +46,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The rows in the order of the SEQ_GROUPS given, what each spoke, and the model's ``weights`` (full or int8)."""
+    """The rows in the order of the SEQ_GROUPS given, each one's speech, and the model's ``weights`` (full or int8)."""
 
     rows: list[SweepRow]
     spoken: list[Spoken]
@@ -63,14 +62,11 @@ def sweep(
     on_frame: OnFrame | None = None,
     on_spoken: Callable[[int, Spoken], None] | None = None,
 ) -> Sweep:
-    """Speak one line at each SEQ_GROUPS, with the same seed. The text is prepared as that of any line.
+    """Speak one line at each SEQ_GROUPS, with the same seed. Most parameters are those of ``speak_lines``.
 
-    The eager engine first decodes the exact line, untimed: the distances are measured on its codes. The rows come from
-    the synthesizer's engine; where that captures graphs, it decodes each line once untimed before.
-
-    Args:
-        on_spoken: called with each SEQ_GROUPS and its speech when it has been made. Not while it is made: the time of
-            its frames is measured. The other parameters are those of ``speak_lines``.
+    The eager engine first decodes the exact line, untimed: distances are measured on its codes. If the synthesizer's
+    engine captures graphs, it decodes each line once untimed before its row. ``on_spoken`` gets each SEQ_GROUPS with
+    its finished speech, not before: frames are timed.
 
     Raises:
         ValueError: for a line that cannot be spoken, or not in one piece.
@@ -91,8 +87,6 @@ def sweep(
 
 @dataclass(frozen=True)
 class _Study:
-    """The line of a sweep: one piece, what speaks it, and its progress."""
-
     synthesizer: Synthesizer
     parts: LinePieces
     progress: Progress
@@ -126,7 +120,7 @@ class _Study:
 
 
 def _check_length(parts: LinePieces, options: GenerateOptions) -> None:
-    """Raise ValueError for a text that would be spoken in several pieces."""
+    """Raise ValueError for a text of several pieces."""
     model, length = parts.model, len(parts.said.text)
     if 0 < (limit := piece_limit(model, options)) < length:
         raise ValueError(
@@ -153,7 +147,7 @@ def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, S
 
 
 def _trace(study: _Study) -> tuple[torch.Tensor, torch.Tensor]:
-    """Decode the line exactly; return what the distances are measured on, as ``measure_distances`` takes it."""
+    """Decode the line exactly; return the hidden states and codes that ``measure_distances`` takes."""
     trace: list[tuple[torch.Tensor, torch.Tensor]] = []
     decode(
         study.model,
@@ -172,12 +166,8 @@ def measure_distances(
 ) -> dict[int, float]:
     """Return the distance (see ``SweepRow``) of every SEQ_GROUPS from exact.
 
-    Args:
-        model: the checkpoint.
-        hidden: ``[N, 1, H]``, the talker's state before each frame.
-        codes: ``[N, 16]``, the frames.
-        subtalker: sampling of the sub-talker: its filter shapes the distributions.
-        tail: as in ``GenerateOptions``.
+    ``hidden`` ``[N, 1, H]`` is the talker's state before each of the frames ``codes`` ``[N, 16]``. ``subtalker``'s
+    filter shapes the distributions.
     """
     predictor = Predictor(model.talker.code_predictor, model.tails(tail))
     totals = dict.fromkeys(range(1, PREDICTED_GROUPS + 1), 0.0)
@@ -202,7 +192,7 @@ def embed_inputs(model: Model, codes: torch.Tensor) -> torch.Tensor:
 
 
 def sampled_distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
-    """Return the float32 probabilities that tokens are sampled with; for greedy, those of unfiltered sampling."""
+    """Return the float32 sampling probabilities of tokens; for greedy, those of unfiltered sampling."""
     return distribution(logits, sampling if sampling.do_sample else PLAIN)
 
 
