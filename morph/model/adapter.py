@@ -1,7 +1,7 @@
-"""A LoRA adapter, merged into copies of the weights that it changes; the model's other weights are shared.
+"""A LoRA adapter, merged into copies of the weights that it changes; all other weights are shared.
 
-The model itself keeps its weights, so that nothing has to be subtracted again: it speaks as before, bit for bit. The
-copies become part of its module, so that they move between devices with what they share.
+The base model keeps its weights, so nothing has to be subtracted again: it speaks as before, bit for bit. The copies
+join its module, so that they move between devices together.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from .weights.int8 import Int8Linear
 
 log = logging.getLogger(__name__)
 
-# Where a training may have begun: with all of upstream's model, with its talker, or with the talker's layers.
+# The module that was trained: upstream's model, its talker, or the talker's layers.
 PREFIXES = ("", "talker.", "talker.model.")
 PREDICTOR = "talker.code_predictor."
-# Weights that become one tensor (see ``joined_weights``): all of them are copied if one is changed.
+# Weights that are joined (``joined_weights``): all of them are copied if one is changed.
 JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 HEADS = "lm_head"
 
-# Returns a weight by the name of its layer, in full precision, from the checkpoint's files.
+# Returns a layer's weight in full precision, from the checkpoint's files.
 ReadWeight = Callable[[str], torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
-    """What is added to the weight ``[N, K]`` of a linear layer: ``scale * up @ down``.
+    """An update of a linear layer's weight ``[N, K]``: ``scale * up @ down``.
 
     ``up`` is peft's ``lora_B`` ``[N, R]``, ``down`` its ``lora_A`` ``[R, K]``, ``scale`` alpha over R or its root.
     """
@@ -45,27 +45,22 @@ class LowRank:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the weight."""
         return len(self.up), self.down.shape[1]
 
     def added_to(self, weight: torch.Tensor, strength: float) -> torch.Tensor:
-        """Return the sum with a weight, a new tensor of its dtype, on its device: peft's ``merge_and_unload``.
-
-        The product is computed in float32 on the CPU, so that it is the same for models on any device.
-        """
+        """Return the sum with a weight as a new tensor: peft's ``merge_and_unload``."""
+        # In float32 on the CPU, so that it is the same for models on any device.
         product = (self.up.float() @ self.down.float()) * (strength * self.scale)
         return (weight.detach().float() + product.to(weight.device)).to(weight.dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class Adapter:
-    """A LoRA.
+    """A LoRA: low-rank updates by layer name, as the training named them.
 
-    Args:
-        name: of its folder.
-        digest: SHA-256 of its files.
-        parts: what is added, by the names of linear layers, as the training named them.
-        trained_on: the checkpoint that its training began with, as its config says; "" if it does not.
+    Attributes:
+        name: of its folder; digest: SHA-256 of its files.
+        trained_on: the base checkpoint that its config names, or "".
     """
 
     name: str
@@ -75,20 +70,13 @@ class Adapter:
 
 
 def merge(model: Model, adapter: Adapter, strength: float, read_weight: ReadWeight) -> Model:
-    """Return a model that speaks with an adapter; at strength 0 the same object.
+    """Return a model that speaks with an adapter (strength 1: as trained); at strength 0 the same object.
 
-    It shares the tokenizer, the codec and all weights that the adapter does not change, and takes turns with the first
-    one. Free the engine of each before either moves to another device.
-
-    Args:
-        model: stays as it is.
-        adapter: trained for a checkpoint of its shape.
-        strength: 1 is as trained.
-        read_weight: for INT8 models, whose own weights are rounded.
+    It shares the tokenizer, codec, lock and unchanged weights with ``model``. Free the engine of each before either
+    moves to another device. INT8 models need ``read_weight``, as their own weights are rounded.
 
     Raises:
-        ValueError: for layers that the model does not have, or of another shape; sums that are not finite; an INT8
-            model that has an adapter already.
+        ValueError: for missing layers or other shapes; sums that are not finite; an INT8 model that has an adapter.
     """
     parts = find_layers(model, adapter)
     if strength == 0:
@@ -112,10 +100,10 @@ def merge(model: Model, adapter: Adapter, strength: float, read_weight: ReadWeig
 
 
 def find_layers(model: Model, adapter: Adapter) -> dict[str, LowRank]:
-    """Return an adapter's parts by the names that the layers have in upstream's model.
+    """Return an adapter's parts by upstream's layer names.
 
     Raises:
-        ValueError: naming a layer that the model does not have, that is not linear, or whose shape is another.
+        ValueError: naming a layer that is missing, not linear, or of another shape.
     """
     layers = dict(model.upstream.named_modules())
     for prefix in PREFIXES:
@@ -219,7 +207,7 @@ def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: 
 
 
 def _replaced(module: torch.nn.Module, changed: Mapping[str, torch.nn.Module]) -> torch.nn.Module:
-    """Return a module with others in the places of some below it. It has the same other modules and tensors."""
+    """Return a copy of a module with some modules below it replaced. It shares all others and its tensors."""
     if "" in changed:
         return changed[""]
     below: dict[str, dict[str, torch.nn.Module]] = {}
@@ -240,7 +228,7 @@ def _follow(first: Model, other: Model, changed: Mapping[str, torch.nn.Module]) 
 
 
 def _forget(merged: torch.nn.ModuleDict, key: str) -> None:
-    """Remove copies. The garbage collector may call this while the modules are looked through: they get a new dict."""
+    """Remove copies. The garbage collector may call this during an iteration over the modules: they get a new dict."""
     left = dict(merged._modules)
     left.pop(key, None)
     merged._modules = left

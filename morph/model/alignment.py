@@ -1,4 +1,4 @@
-"""What the alignment head says of a position: which text token it is on, and how much of its attention is."""
+"""The alignment head: which text token a position is on, and its share of the head's attention."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from ..words.trace import NO_TOKEN, SCALE
 
 @dataclass(frozen=True)
 class Watch:
-    """What the alignment head is asked for in a pass over N lines, and where its answers go.
+    """A request to the alignment head in a pass over N lines.
 
-    Args:
-        head: it.
-        spans: int64 ``[N, 2]``: the position of each line's first text token, and how many tokens its text has.
-        positions: int64 ``[N]``, contiguous: the position of each line whose query is asked; it sees those up to it.
-        out: int64 ``[N, 3]``: gets what ``words.trace`` says that engines report.
-        before: int64 ``[N, 3]``: gets what ``out`` had, before that; None: it is dropped. Only the kernels use it.
+    Attributes:
+        spans: int64 ``[N, 2]``: position of each line's first text token, and number of its text tokens.
+        positions: int64 ``[N]``, contiguous: each line's query position; it sees those up to it.
+        out: int64 ``[N, 3]``, the result (``words.trace``); before: ``[N, 3]``, gets what ``out`` had (kernels only).
     """
 
     head: AlignmentHead
@@ -29,7 +27,7 @@ class Watch:
     before: torch.Tensor | None = None
 
     def ask(self, queries: torch.Tensor, keys: torch.Tensor) -> None:
-        """Answer from the queries ``[N, heads, T, D]`` and keys ``[N, kv_heads, S, D]`` of the head's layer.
+        """Compute ``out`` from queries ``[N, heads, T, D]`` and keys ``[N, kv_heads, S, D]`` of the head's layer.
 
         Both are after norm and RoPE. T is 1, or the queries are those of positions 0 .. T - 1.
         """
@@ -46,13 +44,9 @@ class Watch:
 def token_on(
     queries: torch.Tensor, keys: torch.Tensor, spans: torch.Tensor, seen: torch.Tensor
 ) -> torch.Tensor:
-    """Return what one head says of N lines, int64 ``[N, 3]`` (see ``words.trace``).
+    """Return one head's result for N lines, int64 ``[N, 3]`` (see ``words.trace``).
 
-    Args:
-        queries: ``[N, D]``, after norm and RoPE.
-        keys: ``[N, S, D]``.
-        spans: see ``Watch``.
-        seen: bool ``[N, S]``, the positions that the query sees.
+    Queries ``[N, D]`` and keys ``[N, S, D]`` are after norm and RoPE; ``seen`` is bool ``[N, S]``.
     """
     scores = (keys.float() * queries[:, None].float()).sum(2) * keys.shape[2] ** -0.5
     weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=1)

@@ -1,4 +1,4 @@
-"""The crossbar: the logits of every remaining codebook group from one hidden state, in one einsum.
+"""The crossbar: the logits of all remaining codebook groups from one hidden state, in one einsum.
 
 After SEQ_GROUPS sequential passes of the code predictor, its last state is multiplied with the heads of all groups
 above at once. A trained tail (``tail.py``) corrects that state and the heads.
@@ -18,12 +18,7 @@ EPS = 1e-6  # of the residual layers' RMSNorm
 
 
 def crossbar(heads: Weight, states: torch.Tensor) -> torch.Tensor:
-    """Return the logits ``[B, G, V]`` of G groups.
-
-    Args:
-        heads: ``[G, V, H]``.
-        states: ``[B, H]``, shared by all groups, or one state per group, ``[B, G, H]``.
-    """
+    """Return logits ``[B, G, V]`` for heads ``[G, V, H]`` and shared states ``[B, H]`` or ``[B, G, H]``."""
     shared = states.dim() == 2
     if not isinstance(heads, Int8Weight):
         return torch.einsum("gvh,bh->bgv" if shared else "gvh,bgh->bgv", heads, states)
@@ -35,13 +30,9 @@ def crossbar(heads: Weight, states: torch.Tensor) -> torch.Tensor:
 def tail_logits(
     parts: Mapping[str, torch.Tensor], heads: Weight, states: torch.Tensor, tokens: torch.Tensor
 ) -> torch.Tensor:
-    """Return the logits ``[B, G, V]`` of the tail's groups, those above SEQ_GROUPS.
+    """Return the logits ``[B, G, V]`` of the groups above SEQ_GROUPS = S, with the parts of a trained tail or none.
 
-    Args:
-        parts: the tensors of a trained tail, see ``tail.py``; empty for the stock crossbar.
-        heads: the stock heads of the tail's groups, ``[G, V, H]``.
-        states: ``[B, H]``, the last sequential state: group S was sampled from it.
-        tokens: ``[B]``, the token sampled for group S.
+    ``heads`` ``[G, V, H]`` are the stock heads. Group S's ``tokens`` ``[B]`` were sampled from ``states`` ``[B, H]``.
     """
     if "token" in parts:
         states = states + functional.embedding(tokens, parts["token"])

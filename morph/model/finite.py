@@ -1,4 +1,4 @@
-"""Numbers that are not finite: a damaged checkpoint or voice, or fp16 that overflows."""
+"""Errors for numbers that are not finite: a damaged checkpoint or voice, or fp16 that overflows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class NotFinite(ValueError):
 
 
 def not_finite(dtype: torch.dtype) -> NotFinite:
-    """Return the error for numbers that were computed in ``dtype``."""
+    """Return the error for numbers computed in ``dtype``."""
     if dtype == torch.float16:
         return NotFinite("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
     precision = {torch.float32: "fp32", torch.bfloat16: "bf16"}.get(dtype, str(dtype))
@@ -24,7 +24,7 @@ def not_finite(dtype: torch.dtype) -> NotFinite:
 
 
 class Computes(Protocol):
-    """A module, which computes in its dtype. transformers looks at its weights for it: ask for errors only."""
+    """A module with a dtype. transformers looks at all weights for it: ask for errors only."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -32,11 +32,10 @@ class Computes(Protocol):
 
 
 def check_samples(samples: np.ndarray, codec: Computes) -> None:
-    """Raise ``NotFinite`` if a codec has made a sample that is NaN."""
+    """Raise ``NotFinite`` if a codec sample is NaN."""
     if not np.isfinite(samples.sum()):
         raise not_finite(codec.dtype)
 
 
 def of_voice(error: NotFinite, voice: str) -> NotFinite:
-    """Return an error that names the voice of its line."""
     return NotFinite(f"voice {voice}: {error}") if voice else error

@@ -1,8 +1,8 @@
 """The decoder layers of talker and predictor, as functions over views of upstream's weights.
 
-The same arithmetic as upstream's modules with fewer kernel launches: one GEMM for q, k and v, one for gate and up;
-norm and RoPE run on queries and keys together, in float32. There is no host sync and no data-dependent shape, so a
-pass over static buffers can be captured in a CUDA graph.
+The arithmetic is that of upstream's modules with fewer launches: one GEMM for q, k and v, one for gate and up; norm
+and RoPE on queries and keys together, in float32. There is no host sync and no data-dependent shape, so a pass over
+static buffers can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Layer:
 class LayerStack:
     """A stack of layers. ``qk_norms`` is ``[layers, 2, head_dim]``, ``norm`` the last norm's ``[H]``.
 
-    It consists of views of the model's parameters: release it before the model leaves the device.
+    These are views of the model's parameters: release them before the model leaves the device.
     """
 
     layers: tuple[Layer, ...]
@@ -53,7 +53,7 @@ class LayerStack:
 
     @classmethod
     def of(cls, module: Any) -> LayerStack:
-        """View a ``Qwen3TTSTalkerModel`` or ``Qwen3TTSTalkerCodePredictorModel``; joins its weights if necessary.
+        """View a ``Qwen3TTSTalkerModel`` or ``Qwen3TTSTalkerCodePredictorModel``, joining its weights if necessary.
 
         Raises:
             ValueError: for a config that these functions do not implement.
@@ -113,17 +113,17 @@ class Angles:
 
     @classmethod
     def table(cls, config: Any, length: int, device: torch.device) -> Angles:
-        """Return those of positions ``0 .. length - 1``."""
+        """Return the angles of positions ``0 .. length - 1``."""
         table = RopeTable.build(config, length, device, torch.float32)
         half = table.sin.shape[-1] // 2
         return cls(table.cos, torch.cat((-table.sin[:, :half], table.sin[:, half:]), dim=-1))
 
     def span(self, start: int, end: int) -> Angles:
-        """Return those of a span of positions, shared by all lines: ``[1, T, 1, head_dim]``."""
+        """Return the angles of a span of positions, shared by all lines: ``[1, T, 1, head_dim]``."""
         return Angles(self.cos[None, start:end, None], self.sin[None, start:end, None])
 
     def at(self, positions: torch.Tensor) -> Angles:
-        """Return those of one position per line (int64 ``[B]``): ``[B, 1, 1, head_dim]``."""
+        """Return the angles of one position per line (int64 ``[B]``): ``[B, 1, 1, head_dim]``."""
         return Angles(self.cos[positions][:, None, None], self.sin[positions][:, None, None])
 
 
@@ -146,11 +146,8 @@ def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
 def attend(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """Attention of ``[B, heads, T, D]`` over ``[B, kv_heads, N, D]``: causal with T = N, or one new position (T = 1).
-
-    Returns ``[B, heads, T, D]``. For one position, the query heads that share a key head are passed to SDPA as that
-    head's positions, so that keys and values are read once and not repeated.
-    """
+    """Attention of ``[B, heads, T, D]`` over ``[B, kv_heads, N, D]``: causal (T = N), or one new position (T = 1)."""
+    # For one position, query heads that share a key head go to SDPA as that head's positions: keys are read once.
     batch, heads, length, head_dim = queries.shape
     group = heads // keys.shape[1]
     if length > 1 and group > 1 and _shares_keys(queries):
@@ -164,17 +161,16 @@ def attend(
 
 
 def _shares_keys(queries: torch.Tensor) -> bool:
-    """Return whether SDPA reads keys that query heads share without copies of them: in FlashAttention only."""
+    """Return whether SDPA reads shared keys without copies of them: in FlashAttention only."""
     return queries.is_cuda and queries.element_size() == 2 and TORCH >= (2, 5)
 
 
 @dataclass(frozen=True)
 class LayerPass:
-    """What all layers of a pass have in common.
+    """The settings of a pass over all layers.
 
-    ``angles`` are those of its positions, ``head_norms`` is ``LayerStack.head_norms()``, computed once per frame, and
-    ``view`` writes keys and values to the cache and returns what to attend to. ``watch``: what the alignment head is
-    asked for, or None.
+    ``head_norms`` is ``LayerStack.head_norms()``, computed once per frame; ``view`` writes keys and values to the
+    cache and returns what to attend to.
     """
 
     angles: Angles
@@ -183,7 +179,7 @@ class LayerPass:
     watch: Watch | None = None
 
     def watched(self, index: int) -> Watch | None:
-        """Return what the alignment head is asked for if layer ``index`` is its own."""
+        """Return the ``Watch`` if layer ``index`` is the alignment head's."""
         return self.watch if self.watch is not None and self.watch.head.layer == index else None
 
 
@@ -207,7 +203,6 @@ class LayerOps:
         return attend(queries, keys, values, layer_pass.view.mask).transpose(1, 2).flatten(2)
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """SwiGLU: ``[B, T, 2 I]`` to ``[B, T, I]``."""
         return swiglu(gate_up)
 
     def add_norm(

@@ -24,8 +24,8 @@ from .weights.joined_weights import stack
 class Qwen3TTS(torch.nn.Module):
     """Talker, codec and trained tails in one module, so that they move between devices together.
 
-    Upstream keeps the codec outside the talker's module tree. A plain module also has no read-only ``device``,
-    which ComfyUI's model management could not set; its log calls the model by this class's name.
+    Upstream keeps the codec outside the talker's module tree. A plain module also has no read-only ``device``, which
+    ComfyUI's model management could not set; its log shows this class's name.
     """
 
     def __init__(self, talker: torch.nn.Module, codec: torch.nn.Module):
@@ -33,14 +33,12 @@ class Qwen3TTS(torch.nn.Module):
         self.talker = talker
         self.codec = codec
         self.tails = torch.nn.ModuleDict()  # trained tails, by SEQ_GROUPS
-        self.merged = (
-            torch.nn.ModuleDict()
-        )  # what models with adapters do not share with this one (``adapter.py``)
+        self.merged = torch.nn.ModuleDict()  # weights that models with adapters do not share (``adapter.py``)
 
 
 @dataclass(frozen=True)
 class Applied:
-    """An adapter that a model speaks with: its name, the SHA-256 of its files, and how strong it is (1: as trained)."""
+    """An adapter in use: its name, the SHA-256 of its files, and its strength (1: as trained)."""
 
     name: str
     digest: str
@@ -52,12 +50,7 @@ class Applied:
 
 
 class Model:
-    """A Qwen3-TTS checkpoint, ready to speak.
-
-    Args:
-        upstream: ``qwen_tts.Qwen3TTSModel`` as loaded.
-        name: what to call it in reports.
-    """
+    """A loaded Qwen3-TTS checkpoint (``qwen_tts.Qwen3TTSModel``); ``name`` is for reports."""
 
     def __init__(self, upstream: Any, name: str):
         self.upstream = upstream.model
@@ -72,13 +65,12 @@ class Model:
         self.module.eval().requires_grad_(False)
         self.sampling = Sampling.from_config(self.upstream.generate_config)
         self.profile = TextProfile()
-        self.alignment: AlignmentHead | None = None  # what says which word is spoken; None: nothing does
-        # "auto" and the checkpoint's own, without the dialects.
+        self.alignment: AlignmentHead | None = None  # the head that follows the text, if one is known
         self.languages = list_languages(self.config.talker_config.codec_language_id)
         self.sample_rate = int(self.codec.get_output_sample_rate())  # of the codec's sound, in Hz (24000)
-        self._place = self.talker.get_text_embeddings()  # its weight says where the talker is
-        self.fingerprint = ""  # of the files that it was loaded from; "" if it was not loaded from files
-        self.adapters: tuple[Applied, ...] = ()  # that its weights contain
+        self._place = self.talker.get_text_embeddings()  # its weight has the talker's device and dtype
+        self.fingerprint = ""  # of its files; "" if it was not loaded from files
+        self.adapters: tuple[Applied, ...] = ()  # merged into its weights
         self._first: Model | None = None
         self._use = Exclusive("the model")
 
@@ -92,7 +84,6 @@ class Model:
 
     @property
     def title(self) -> str:
-        """Its name and its adapters."""
         return " + ".join([self.name, *(one.describe() for one in self.adapters)])
 
     @property
@@ -107,7 +98,7 @@ class Model:
 
     @property
     def width(self) -> int:
-        """The talker's hidden size, which is also the length of a speaker embedding."""
+        """The talker's hidden size, also the length of a speaker embedding."""
         return int(self.config.talker_config.hidden_size)
 
     @property
@@ -117,7 +108,6 @@ class Model:
 
     @property
     def can_clone(self) -> bool:
-        """Whether the checkpoint has a speaker encoder."""
         return self.upstream.speaker_encoder is not None
 
     @property
@@ -127,19 +117,17 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """The talker's device."""
         device: torch.device = self._place.weight.device
         return device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The talker's dtype."""
         dtype: torch.dtype = self._place.weight.dtype
         return dtype
 
     @property
     def weights(self) -> str:
-        """The one of ``options.WEIGHTS`` that it was loaded with."""
+        """One of ``options.WEIGHTS``."""
         return "int8" if isinstance(self.talker.code_predictor.lm_head[0], Int8Linear) else "full"
 
     @property
@@ -152,12 +140,12 @@ class Model:
 
     @property
     def attention(self) -> str:
-        """transformers' name of the attention that the talker runs."""
+        """transformers' name of the talker's attention."""
         return str(self.talker.config._attn_implementation)
 
     @property
     def samples_per_frame(self) -> int:
-        """The number of samples that one frame of 16 codes decodes to (1920)."""
+        """Samples per frame of 16 codes (1920)."""
         return int(self.codec.get_decode_upsample_rate())
 
     @property
@@ -167,7 +155,7 @@ class Model:
 
     @property
     def first(self) -> Model:
-        """The model without adapters whose weights this one shares: itself if it has none."""
+        """The model without adapters whose weights this one shares, or itself."""
         return self._first or self
 
     def with_upstream(self, upstream: Any, tails: Mapping[str, torch.nn.Module]) -> Model:
@@ -181,7 +169,7 @@ class Model:
         return other
 
     def add_tails(self, tails: Mapping[int, Tail]) -> None:
-        """Let the crossbar use these trained tails. They become part of the module and move with it."""
+        """Add trained tails to the module: they move with it."""
         self.module.tails.update({str(seq_groups): tail for seq_groups, tail in tails.items()})
 
     def tails(self, choice: str = "auto") -> dict[int, Tail]:
@@ -199,7 +187,7 @@ class Model:
         return self.put_ids(self.texts.turn(role, text))
 
     def put_ids(self, ids: list[int]) -> torch.Tensor:
-        """Return token ids ``[1, N]`` on the model's device; the host does not wait for the copy."""
+        """Return token ids ``[1, N]`` on the model's device, without a host sync."""
         device = self.device
         on_cuda = device.type == "cuda"
         return torch.tensor([ids], pin_memory=on_cuda).to(device, non_blocking=on_cuda)

@@ -1,4 +1,4 @@
-"""What checkpoints, speakers and languages are called; needs no torch, so that a wrong name is refused at once."""
+"""Names of checkpoints, speakers and languages, without torch, so that a wrong name is refused immediately."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ KIND_NAMES = {"base": "Base", "custom_voice": "CustomVoice", "voice_design": "Vo
 
 
 def list_languages(ids: Mapping[str, int] | None) -> list[str]:
-    """Return the languages of a checkpoint's codec ids: "auto" and its own, without the dialects."""
+    """Return "auto" and the languages of a checkpoint's codec ids, without the dialects."""
     return ["auto", *sorted(name for name in ids or {} if "dialect" not in name)]
 
 
 def known_language(language: str, known: Sequence[str], checkpoint: str) -> str:
-    """Return a language's name in lower case; raise ValueError if it is none of those known to a checkpoint."""
+    """Return a language in lower case; raise ValueError if a checkpoint does not know it."""
     name = language.strip().lower()
     if name not in known:
         raise ValueError(
@@ -24,7 +24,7 @@ def known_language(language: str, known: Sequence[str], checkpoint: str) -> str:
 
 
 def known_speaker(speaker: str, speakers: Iterable[str], checkpoint: str) -> str:
-    """Return a speaker's name as a checkpoint spells it; raise ValueError if it is none of its speakers."""
+    """Return a speaker as a checkpoint spells it; raise ValueError if it is none of its speakers."""
     known = {name.lower(): name for name in speakers}
     if not known:
         raise ValueError(

@@ -1,6 +1,6 @@
 """RoPE tables: computed in float32 from the config alone, then cast once.
 
-Nothing here reads a model's ``inv_freq`` buffer: transformers 5 can leave it zeroed after loading.
+No model's ``inv_freq`` buffer is read: transformers 5 can leave it zeroed after loading.
 """
 
 from __future__ import annotations
@@ -12,13 +12,8 @@ import torch
 
 
 def inverse_frequencies(config: Any, device: torch.device | str | None = None) -> torch.Tensor:
-    """Return ``theta ** (-2i / head_dim)``, float32 ``[head_dim / 2]``, as transformers' default RoPE computes it.
-
-    Args:
-        config: with ``head_dim`` (or ``hidden_size`` and ``num_attention_heads``) and ``rope_theta`` (or, in
-            transformers 5, ``rope_parameters``).
-        device: where to compute; None for the current default device.
-    """
+    """Return ``theta ** (-2i / head_dim)``, float32 ``[head_dim / 2]``, as transformers' default RoPE computes it."""
+    # transformers 5 has ``rope_parameters`` instead of ``rope_theta``.
     base = getattr(config, "rope_theta", None)
     if base is None:
         base = config.rope_parameters["rope_theta"]
@@ -39,7 +34,7 @@ def require_default_rope(config: Any) -> None:
 class RopeTable:
     """Cosines and sines for positions ``0 .. length-1``, each ``[length, head_dim]`` in the model's dtype.
 
-    Together with ``positions`` ``[length]`` this is the paper's morph cache: every frame would otherwise recompute it.
+    With ``positions`` ``[length]`` this is the paper's morph cache: every frame would otherwise recompute it.
     """
 
     cos: torch.Tensor
@@ -48,10 +43,8 @@ class RopeTable:
 
     @classmethod
     def build(cls, config: Any, length: int, device: torch.device, dtype: torch.dtype) -> RopeTable:
-        """Compute the table; bit-equal to upstream's ``rotary_emb`` at the same positions.
-
-        The frequencies are computed on the CPU, as upstream does when it loads a model, then moved.
-        """
+        """Compute the table; bit-equal to upstream's ``rotary_emb`` at the same positions."""
+        # On the CPU, as upstream does when it loads a model, then moved.
         require_default_rope(config)
         frequencies = inverse_frequencies(config, "cpu").to(device)
         positions = torch.arange(length, device=device)
@@ -60,5 +53,4 @@ class RopeTable:
         return cls(angles.cos().to(dtype), angles.sin().to(dtype), positions)
 
     def fits(self, length: int, device: torch.device, dtype: torch.dtype) -> bool:
-        """Whether the table covers ``length`` positions of a model on ``device`` in ``dtype``."""
         return len(self.cos) >= length and self.cos.device == device and self.cos.dtype == dtype

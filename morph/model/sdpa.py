@@ -10,10 +10,10 @@ import torch
 
 
 class Exclusion:
-    """Counts who wants cuDNN's attention excluded, in all threads of this process.
+    """A reference count of the callers that exclude cuDNN's attention, in all threads of this process.
 
-    torch's own ``sdpa_kernel`` restores what it found. Where two threads' ``with`` overlap, the first to end would
-    allow cuDNN for the other, and the last would leave it excluded for good.
+    torch's own ``sdpa_kernel`` restores what it found. If two threads' ``with`` overlap, the first to end would allow
+    cuDNN for the other, and the last would leave it excluded for good.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Exclusion:
 
     @contextmanager
     def wanted(self) -> Iterator[None]:
-        """Exclude it until the last ``with`` ends; then what was set before the first one is restored."""
+        """Exclude it until the last ``with`` ends, then restore the first one's setting."""
         with self._lock:
             if not self._wanted:
                 self._before = torch.backends.cuda.cudnn_sdp_enabled()
@@ -38,6 +38,6 @@ class Exclusion:
                     torch.backends.cuda.enable_cudnn_sdp(self._before)
 
 
-# One for the process, as the flag that it sets. Without cuDNN because it makes a plan per shape: in captures the plans
-# of every length would be kept, and outside of them each costs 24 ms (H200, torch 2.11).
+# cuDNN makes a plan per shape: captures would keep the plans of every length, elsewhere each costs 24 ms (H200, torch
+# 2.11).
 without_cudnn = Exclusion().wanted

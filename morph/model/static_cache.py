@@ -1,7 +1,7 @@
 """A KV cache of fixed size, and the three ways in which a pass writes to it and reads from it.
 
 Shapes and addresses never change, so a captured graph can use it. Every line starts at position 0 of its own row;
-positions after a line's last one are never attended to, and are overwritten as the line grows.
+positions after its last one are masked, and are overwritten as the line grows.
 """
 
 from __future__ import annotations
@@ -20,20 +20,16 @@ class StaticCache:
 
     @classmethod
     def allocate(cls, shape: tuple[int, int, int, int, int], like: torch.Tensor) -> StaticCache:
-        """Return an empty cache of ``shape`` ``[layers, B, kv_heads, T, head_dim]``; dtype and device of ``like``.
-
-        It is filled with zeros: masked positions still take part in the products, where a NaN would spread.
-        """
+        """Return an empty cache of ``shape`` ``[layers, B, kv_heads, T, head_dim]``; dtype and device of ``like``."""
+        # Zeros: masked positions still take part in the products, where a NaN would spread.
         return cls(like.new_zeros(shape), like.new_zeros(shape))
 
     @property
     def lines(self) -> int:
-        """Number of lines."""
         return self.keys.shape[1]
 
     @property
     def length(self) -> int:
-        """Positions per line."""
         return self.keys.shape[3]
 
     def window(self, length: int) -> StaticCache:
@@ -41,7 +37,6 @@ class StaticCache:
         return StaticCache(self.keys[:, :, :, :length], self.values[:, :, :, :length])
 
     def clone(self) -> StaticCache:
-        """Return a copy with its own memory."""
         return StaticCache(self.keys.clone(), self.values.clone())
 
     def clear(self, rows: torch.Tensor) -> None:
@@ -62,10 +57,10 @@ class StaticCache:
 
 
 class FillView:
-    """Prefill of some rows from position 0 on; ``rows`` is int64 ``[N]`` on the device, without repeats.
+    """Prefill of some rows (int64 ``[N]`` on the device, without repeats) from position 0 on.
 
-    Reads nothing from the cache: the pass is causal over the prompts themselves, so a shorter prompt does not see the
-    padding on its right. Other rows are not touched.
+    Nothing is read from the cache: the pass is causal over the prompts themselves, so a shorter prompt does not see
+    the padding on its right.
     """
 
     mask: torch.Tensor | None = None
@@ -104,7 +99,7 @@ class SpanView:
 
 
 class StepView:
-    """One new position per line, a different one for each; ``positions`` is int64 ``[B]`` on the device.
+    """One new position per line (int64 ``[B]`` on the device).
 
     Reads the complete cache; the mask hides what comes after each line's position.
     """

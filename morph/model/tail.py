@@ -3,15 +3,12 @@
 The stock crossbar multiplies the last sequential state with heads that were trained on later states, and that state
 has not seen the last sequential token. ``lab/tails`` trains corrections for one checkpoint and one SEQ_GROUPS. A tail
 has any of these parts (G = 15 - SEQ_GROUPS; H and V are the predictor's width and codebook size):
-
 - ``token`` ``[V, H]``: added to the state, an embedding of the last sequential token;
 - ``mix_up`` ``[M, H]``, ``mix_down`` ``[H, M]``: a residual layer on the state, shared by all groups;
 - ``group_up`` ``[M, H]``, ``group_down`` ``[G, H, M]``: a residual layer with a separate output for each group;
 - ``left`` ``[G, V, R]``, ``right`` ``[G, R, H]``: a low-rank correction of the stock heads;
 - ``heads`` ``[G, V, H]``: heads that replace the stock ones.
-
-A variant leaves out the parts it does not use. ``crossbar.tail_logits`` applies them; ``checkpoint/tail_file.py``
-saves and loads them.
+``crossbar.tail_logits`` applies them; ``checkpoint/tail_file.py`` saves and loads them.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ PAIRS = (("mix_up", "mix_down"), ("group_up", "group_down"), ("left", "right"))
 
 @dataclass(frozen=True)
 class About:
-    """A tail's variant, and how far it is from the exact distributions on held-out lines (see ``sweep.SweepRow``).
+    """A tail's variant, and its distance from the exact distributions on held-out lines (``sweep.SweepRow``).
 
     ``distance`` and ``stock_distance`` (the stock crossbar's) are means over the tail's groups only.
     """
@@ -41,7 +38,7 @@ class About:
 
 
 class Tail(torch.nn.Module):
-    """A trained tail as a module, so that it moves between devices with the model it belongs to.
+    """A trained tail as a module, so that it moves between devices with its model.
 
     Raises:
         ValueError: for parts that do not fit this SEQ_GROUPS and these stock heads ``[15, V, H]``.
@@ -58,7 +55,6 @@ class Tail(torch.nn.Module):
 
     @property
     def parts(self) -> dict[str, torch.Tensor]:
-        """The parts by name, on their current device."""
         return {name: part.detach() for name, part in self.named_parameters()}
 
     def logits(self, heads: Weight, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -66,7 +62,6 @@ class Tail(torch.nn.Module):
         return tail_logits(self.parts, heads[self.seq_groups :], states, tokens)
 
     def describe(self) -> str:
-        """Return the variant and its held-out distance, for reports."""
         about = self.about
         return (
             f"trained tail {about.variant}, distance of its groups {about.distance:.3f} "
@@ -75,7 +70,6 @@ class Tail(torch.nn.Module):
 
 
 def describe_tails(tails: Mapping[int, Tail]) -> str:
-    """Return one line about a checkpoint's trained tails."""
     if not tails:
         return "crossbar with stock heads (no trained tails)"
     return "trained tails for SEQ_GROUPS " + ", ".join(map(str, tails))
@@ -103,7 +97,6 @@ def check_parts(parts: Mapping[str, torch.Tensor], seq_groups: int, heads: Weigh
 def _expected_shapes(
     parts: Mapping[str, torch.Tensor], seq_groups: int, heads: Weight
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shape that each part must have; the inner width and the rank are the parts' own."""
     groups, vocab, width = len(heads) - seq_groups, *heads.shape[1:]
     inner = {name: part.shape[0] for name, part in parts.items() if name.endswith("_up")}
     rank = parts["left"].shape[-1] if "left" in parts else 0

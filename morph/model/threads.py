@@ -9,14 +9,12 @@ import torch
 
 from .model import Model
 
-# Talkers of this width and below are small: the demo voice has 256, the smallest published checkpoint 1,024. Their
-# GEMMs take about ten microseconds: overhead dominates, a second thread gains nothing, and when other programs run,
-# threads wait for one another at each GEMM.
+# The demo voice has 256, the smallest published checkpoint 1,024. GEMMs up to this width take about ten microseconds: a
+# second thread gains nothing, and beside other programs, threads wait for one another at each GEMM.
 SMALL_WIDTH = 512
 
 
 def is_small_on_cpu(model: Model) -> bool:
-    """Return whether the model is on a CPU and small (see ``SMALL_WIDTH``)."""
     return model.device.type == "cpu" and model.width <= SMALL_WIDTH
 
 
@@ -24,11 +22,9 @@ def is_small_on_cpu(model: Model) -> bool:
 def limit_threads(model: Model) -> Iterator[None]:
     """Let torch compute on one thread for a small model on a CPU, for the length of the ``with``.
 
-    Larger models, and models on a GPU, leave torch's number alone. It is restored however the ``with`` ends.
-
     torch keeps the number per thread, and threads that start later get the number set last. Threads that start inside
-    the ``with`` therefore also use one thread; if two renderings overlap, the last to end decides for later threads.
-    Use it inside ``Model.exclusive``: then renderings of one model do not overlap.
+    the ``with`` therefore also use one; if two renderings overlap, the last to end decides for later threads. Use it
+    inside ``Model.exclusive``: then renderings of one model do not overlap.
     """
     if not is_small_on_cpu(model):
         yield

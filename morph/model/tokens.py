@@ -9,15 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 TURN_BEGIN, TURN_END = "<|im_start|>", "<|im_end|>"
-ROLE, ROLE_IDS = "assistant", 2  # who speaks, and how many ids that is with the newline after it
+ROLE, ROLE_IDS = "assistant", 2  # and the number of its ids, with the newline after it
 
 
 class TextIds:
-    """Tokenizes the texts of one checkpoint. What does not depend on the text is looked up once.
-
-    Args:
-        tokenizer: transformers', complete: tokens that are added later are not known.
-    """
+    """Tokenizes the texts of one checkpoint, with a transformers tokenizer that gets no more tokens."""
 
     def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
@@ -27,34 +23,26 @@ class TextIds:
         return [*self.turn(ROLE, text), *self._answer]
 
     def turn(self, role: str, text: str) -> list[int]:
-        """Return the token ids of ``<|im_start|>role\\ntext<|im_end|>\\n``.
-
-        Role and text are tokenized together, as upstream does: newlines at the beginning of the text merge with the one
-        after the role.
-        """
+        r"""Return the token ids of ``<|im_start|>role\ntext<|im_end|>\n``."""
+        # Role and text together, as upstream does: newlines at the beginning of the text merge with the role's.
         return [self._begin, *self.plain(f"{role}\n{text}"), *self._end]
 
     def plain(self, text: str) -> list[int]:
-        """Return the ids of a text; ``<|im_end|>`` and the like are treated as ordinary characters.
-
-        With ``split_special_tokens``, fast tokenizers still recognise added tokens that are not special (``<think>``).
-        So the text is cut after the first character of each of them.
-        """
+        """Return the ids of a text; ``<|im_end|>`` and the like are treated as ordinary characters."""
+        # With ``split_special_tokens``, fast tokenizers still recognise added tokens that are not special
+        # (``<think>``), so the text is cut after the first character of each.
         return [token for _, piece in self._cut(text) for token in self._ids(piece)]
 
     def _cut(self, text: str) -> list[tuple[int, str]]:
-        """Return the parts of a text in which no added token is found, each with where it begins."""
+        """Return parts of a text without added tokens, each with its start."""
         starts = self._added_start.finditer(text) if self.added else ()
         cuts = [0, *(start.start() + 1 for start in starts), len(text)]
         return [(begin, text[begin:end]) for begin, end in pairwise(cuts)]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return which characters of a text to speak each of its tokens is, in order, with the space before a word.
+        """Return the span of characters of each token of a text to speak, with the space before a word.
 
-        A character of several tokens is in the span of each.
-
-        Raises:
-            ValueError: for a tokenizer that is not a fast one: only these know.
+        Several tokens of one character have the same span. Raise ValueError for a tokenizer that is not a fast one.
         """
         self.check_spans()
         turn = f"{ROLE}\n{text}"
@@ -75,11 +63,7 @@ class TextIds:
             )
 
     def control(self, token: str) -> int:
-        """Return the id of a control token.
-
-        Raises:
-            ValueError: if the tokenizer has no such token.
-        """
+        """Return the id of a control token, or raise ValueError."""
         known: dict[str, int] = self.tokenizer.get_added_vocab()
         if token not in known:
             raise ValueError(f"the checkpoint's tokenizer lacks the control token {token}: download it again")
@@ -87,7 +71,6 @@ class TextIds:
 
     @cached_property
     def added(self) -> list[str]:
-        """The added tokens that are not special."""
         return [str(token) for token in self.tokenizer.added_tokens_decoder.values() if not token.special]
 
     @cached_property
@@ -120,8 +103,7 @@ class TextIds:
         return list(self._encode(text).ids)
 
     def _encode(self, text: str) -> Any:
-        # What transformers does, without its checks and copies, which take 0.2 ms per text. It sets what it needs
-        # before every call of its own.
+        # As transformers, without its checks and copies, which take 0.2 ms per text. It resets these before its calls.
         if self.backend.truncation is not None:
             self.backend.no_truncation()
         if self.backend.padding is not None:
@@ -131,16 +113,13 @@ class TextIds:
 
 
 class ArrivingIds:
-    """The ids (``TextIds.plain``) of a text that comes in parts, each as soon as what follows cannot change it.
+    """The ids (``TextIds.plain``) of a text that comes in parts, each when later text cannot change it.
 
-    A tokenizer cuts a text into words before it looks for tokens in each, so only the last word can change, and what
-    can become a part of it: white space at the end, letters that accents may follow, the beginning of an added token.
-
-    Args:
-        texts: of a fast tokenizer: only these say where their words are.
+    A tokenizer cuts a text into words before it looks for tokens in each. So only the last word can change, and white
+    space at the end, letters that accents may follow, and the beginning of an added token.
 
     Raises:
-        ValueError: for a tokenizer that is not.
+        ValueError: for a tokenizer that is not a fast one: only these say where words are.
     """
 
     def __init__(self, texts: TextIds):
@@ -149,11 +128,11 @@ class ArrivingIds:
                 "the checkpoint's tokenizer is not a fast one, which layout token needs: choose layout sentence"
             )
         self._texts, self._backend = texts, texts.backend
-        self.text = ""  # that of the ids so far, normalised
-        self._held = ""  # normalised too, from the beginning of a word
+        self.text = ""  # normalised text of the ids so far
+        self._held = ""  # normalised rest, from the beginning of a word
 
     def add(self, part: str) -> list[int]:
-        """Take a part of the text; return the ids that are certain now and were not before."""
+        """Add a part of the text; return the ids that are now certain."""
         self._held += part
         if self._backend.normalizer is not None:
             self._held = self._backend.normalizer.normalize_str(self._held)
@@ -164,13 +143,13 @@ class ArrivingIds:
         return ids
 
     def end(self, strip: bool = False) -> list[int]:
-        """Return the ids of what is left; ``strip``: without white space at the end of the text."""
+        """Return the ids of the rest; ``strip`` drops white space at the end of the text."""
         rest, self._held = self._held.rstrip() if strip else self._held, ""
         return self._texts.plain(rest) if rest else []
 
     @property
     def held(self) -> int:
-        """How many characters have come that what follows may change."""
+        """How many characters later text may change."""
         return len(self._held)
 
     def _certain(self) -> int:
@@ -192,7 +171,7 @@ def _last_base(text: str) -> int:
 
 
 def _added_spans(text: str, added: list[str]) -> list[tuple[int, int]]:
-    """Return where added tokens are, and where one may have begun at the end: its span ends after the text."""
+    """Return the spans of added tokens; one that may begin at the end has a span beyond the text."""
     spans = []
     for token in added:
         spans += [

@@ -1,1 +1,1 @@
-"""Weights: full precision or INT8, several seen as one, and whether they were moved or replaced."""
+"""Weights: full precision or INT8, joined views, and a check for moves."""

@@ -1,4 +1,4 @@
-"""Notice that a model was moved, or that a weight of it was replaced, before what was made from it is used again."""
+"""Notice that a model was moved or a weight replaced, before anything made from it is used again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ import torch
 
 
 class TensorAddresses:
-    """Where the parameters and buffers of modules are. It keeps no module and no tensor alive that they have dropped.
-
-    Args:
-        modules: whose tensors are looked at, as they are now.
-    """
+    """Addresses of the modules' parameters and buffers. It keeps no module and no dropped tensor alive."""
 
     def __init__(self, *modules: torch.nn.Module):
         found = [tensor for module in modules for tensor in _tensors_in(module)]
@@ -21,7 +17,6 @@ class TensorAddresses:
         self._seen = self._look()
 
     def unchanged(self) -> bool:
-        """Return whether all of them are where they were when this object was made."""
         return self._look() == self._seen
 
     def _look(self) -> list[int]:

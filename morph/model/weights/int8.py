@@ -1,11 +1,9 @@
-"""Weight-only INT8: each row of a weight is stored as integers -127 .. 127 and one scale, half the bytes of bf16.
+"""Weight-only INT8: each row of a weight is integers -127 .. 127 and one scale, half the bytes of bf16.
 
-Symmetric, rounded to nearest, no calibration: ``scale = max |row| / 127``, rounded to the model's dtype before the row
-is divided by it, so that rounding the scale adds no error. Activations are not quantised. The seven projections of
-every layer of talker and predictor are quantised, and the predictor's heads; embeddings, norms, group 0's head, codec
-and speaker encoder are not.
-
-INT8 is an approximation at any SEQ_GROUPS: where the pack says "exact", it is then relative to the INT8 model.
+Symmetric, rounded to nearest, no calibration: ``scale = max |row| / 127``, rounded to the model's dtype before the
+row is divided by it, so that rounding the scale adds no error. Activations are not quantised, nor are embeddings,
+norms, group 0's head, codec and speaker encoder. INT8 is an approximation at any SEQ_GROUPS: "exact" is then relative
+to the INT8 model.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from torch.nn import functional
 LARGEST = 127
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP = ("gate_proj", "up_proj", "down_proj")
-# Weights converted to the states' dtype at a time: few enough to stay in a core's, or the GPU's, cache.
+# Weights converted at a time: few enough to stay in a core's, or the GPU's, cache.
 CPU_BLOCK, GPU_BLOCK = 1 << 19, 1 << 23
 PACKED_ROWS = 4  # up to this many states torch's INT8 GEMM is faster on the CPU
 PACKED_STEP = 32  # it reads complete vectors, past the end of a row that is not a multiple of them
@@ -36,17 +34,15 @@ class Int8Weight:
 
     @property
     def shape(self) -> torch.Size:
-        """Shape of the weight."""
         return self.values.shape
 
     @property
     def dtype(self) -> torch.dtype:
-        """Dtype of the states and of results."""
+        """The dtype of states and results."""
         return self.scale.dtype
 
     @property
     def device(self) -> torch.device:
-        """Device of values and scale."""
         return self.values.device
 
     def __len__(self) -> int:
@@ -64,7 +60,6 @@ class Int8Weight:
         return Int8Weight(self.values.unflatten(dim, sizes), self.scale.unflatten(dim, sizes))
 
     def full(self) -> torch.Tensor:
-        """Return the dequantised weight, in ``dtype``."""
         return self.values * self.scale[..., None]
 
     def linear(self, states: torch.Tensor) -> torch.Tensor:
@@ -85,11 +80,9 @@ class Int8Weight:
         return functional.linear(states, self.values.to(states.dtype)) * self.scale
 
     def _is_packed(self, states: torch.Tensor) -> bool:
-        """Whether to use ``torch._weight_int8pack_mm``: bf16 on the CPU, small batch.
-
-        In float32 and for large batches it is slower than ``_linear_widened``, and on Windows it is not vectorised. It
-        checks neither width nor alignment: hence PACKED_STEP, and the caller's contiguous copy of the states.
-        """
+        """Whether to use ``torch._weight_int8pack_mm``: bf16 on the CPU, small batch."""
+        # In float32 and for large batches it is slower than ``_linear_widened``; on Windows it is not vectorised. It
+        # checks neither width nor alignment: hence PACKED_STEP, and the caller's contiguous copy of the states.
         return (
             states.device.type == "cpu"
             and states.dtype == torch.bfloat16
@@ -123,7 +116,6 @@ class Int8Linear(torch.nn.Module):
         self.bias = linear.bias
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Return ``states W^T``, plus the bias if there is one."""
         product = Int8Weight(self.weight, self.scale).linear(states)
         return product if self.bias is None else product + self.bias
 

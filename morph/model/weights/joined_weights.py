@@ -1,9 +1,7 @@
 """View the weights of several modules as one tensor, without extra memory: stacked heads, fused projections.
 
-``join`` concatenates weights along their rows and turns them into views of the result. ``joined`` finds that tensor
-again from the views alone, so no state is kept. Moving a model to another device gives every parameter a separate
-storage again; ``join`` notices that and joins once more. ``stack`` does the same for weights of one shape, as
-``[N, V, H]``; ``view_weight`` and ``view_heads`` do it for linear layers that may be INT8.
+``join`` turns weights into views of one tensor, and ``joined`` finds that tensor from the views alone, so no state is
+kept. A move to another device gives every parameter its own storage; ``join`` then joins again.
 """
 
 from __future__ import annotations
@@ -21,10 +19,7 @@ def _weights(modules: Iterable[torch.nn.Module], name: str = "weight") -> list[t
 
 
 def joined(modules: Iterable[torch.nn.Module], name: str = "weight") -> torch.Tensor | None:
-    """Return the tensor whose rows are the modules' concatenated weights, or None if they are not joined.
-
-    ``name`` is the parameter's or buffer's name.
-    """
+    """Return the tensor whose rows are the modules' concatenated weights, or None if they are not joined."""
     weights = _weights(modules, name)
     first = weights[0]
     storage, offset = first.untyped_storage().data_ptr(), first.storage_offset()

@@ -1,4 +1,4 @@
-"""Linear layers whose weights are either full precision or INT8: the only module that has to tell them apart."""
+"""Linear layers in full precision or INT8: the only module that distinguishes them."""
 
 from __future__ import annotations
 
