@@ -1,4 +1,4 @@
-"""Texts that come in parts: whole characters and whole sentences, however the parts are cut."""
+"""Texts that arrive in parts: complete characters and sentences, however the parts are cut."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ HIGH_HALVES = ("\ud800", "\udbff")  # first halves of characters that UTF-16 wri
 
 
 class Characters:
-    """Joins halves of characters that come in two parts, as emoji do from a source that counts in UTF-16."""
+    """Joins surrogate pairs that come in two parts, as emoji do from a source that counts in UTF-16."""
 
     def __init__(self) -> None:
         self._half = ""
 
     def add(self, part: str) -> str:
-        """Return the whole characters that are there now; a first half at the end waits for its second."""
+        """Return the complete characters so far; a first half at the end waits for its second."""
         text, self._half = self._half + part, ""
         if text and HIGH_HALVES[0] <= text[-1] <= HIGH_HALVES[1]:
             text, self._half = text[:-1], text[-1]
         return join_halves(text)
 
     def end(self) -> str:
-        """Return what is left: a half without its other half, or nothing."""
+        """Return the rest: a lone half, or nothing."""
         half, self._half = self._half, ""
         return half
 
 
 class SentenceEnds:
-    """Finds where the sentences of a text end that comes in parts, each as soon as what follows cannot change it.
+    """Finds the sentence ends of a text that arrives in parts, when later text cannot change them.
 
-    That is where the next sentence begins, or at a new line: "3." may go on as "3.14", and a quotation with "he said".
-    The work is linear in the length of the text, however it is cut.
-
-    ``text``: what has come, without what was dropped; ``begin``: where the sentence begins in it that has not ended.
+    That is where the next sentence begins, or at a new line: "3." may go on as "3.14", and a quotation with "he
+    said". The work is linear in the length of the text, however it is cut. ``begin`` is the start of the open
+    sentence in ``text``, which lacks dropped characters.
     """
 
     def __init__(self) -> None:
@@ -53,7 +52,7 @@ class SentenceEnds:
         self._seen = 0  # the length of the text when it was looked at last
 
     def add(self, part: str) -> list[int]:
-        """Take the next part of the text; return the ends that are certain now, in order."""
+        """Add the next part of the text; return the ends that are now certain, in order."""
         self.text += part
         waiting, new = self._seen - self._looked, len(self.text) - self._seen
         # Only a long run of spaces or marks waits so long. A look at all of it for each part would take quadratic time.
@@ -62,7 +61,7 @@ class SentenceEnds:
         return self._look()
 
     def close(self) -> list[int]:
-        """Return the ends that are certain if a sentence follows that begins with a capital letter, or with a sign."""
+        """Return the ends that are certain if the next sentence begins with a capital letter or a sign."""
         ends = self._ends_of(f"{self.text} A")
         if not ends or ends[-1] != len(self.text):
             return []
@@ -70,7 +69,7 @@ class SentenceEnds:
         return ends
 
     def end(self) -> list[int]:
-        """Return the ends of a text of which nothing more comes; the last one is that of the text."""
+        """Return the remaining ends; the last one is the text's."""
         ends = self._ends_of(self.text)
         self._go_on(len(self.text))
         return [*ends, len(self.text)]
@@ -82,7 +81,7 @@ class SentenceEnds:
 
     @property
     def certain(self) -> int:
-        """How far the text is looked at: no sentence ends before this but where an end was returned."""
+        """The position before which no further sentence can end."""
         return self._looked
 
     def _ends_of(self, text: str) -> list[int]:
@@ -112,7 +111,7 @@ class SentenceEnds:
 
 
 def _is_decided(text: str, mark: Mark) -> bool:
-    """Return whether what follows cannot change if a mark ends a sentence, and where."""
+    """Return whether later text cannot change if a mark ends a sentence, and where."""
     if text[mark.end - 1] == "\n":
         return True
     behind = NEXT_BEGUN if mark.is_end else NEXT_WHOLE
@@ -120,22 +119,20 @@ def _is_decided(text: str, mark: Mark) -> bool:
 
 
 class Sentences:
-    """Cuts a text into the sentences of ``split_sentences``, each as soon as its end is certain (``SentenceEnds``)."""
+    """Cuts a text into the sentences of ``split_sentences``, each when its end is certain (``SentenceEnds``)."""
 
     def __init__(self) -> None:
         self._ends = SentenceEnds()
 
     def add(self, part: str) -> list[str]:
-        """Take a part of the text; return the sentences that are complete now."""
         return self._cut(self._ends.add(part))
 
     def end(self) -> list[str]:
-        """Return the sentences of what is left."""
         return self._cut(self._ends.end())
 
     @property
     def unfinished(self) -> int:
-        """How many characters have come of the sentence that is not complete."""
+        """The number of characters of the open sentence."""
         return len(self._ends.text)
 
     def _cut(self, ends: Sequence[int]) -> list[str]:

@@ -1,7 +1,7 @@
-"""How long a text takes to speak: by its letters, which judges a line's end, and by its tokens, before it is spoken.
+"""How long a text takes to speak: by its letters, to judge a line's end, and by its tokens, beforehand.
 
-English takes about 1.15 letters and spaces per frame of 80 ms (14 per second); nobody speaks in less than 0.4 of that
-time. Characters of Chinese, Japanese and Korean are whole syllables and count as two letters each.
+English takes about 1.15 letters and spaces per frame of 80 ms (14 per second), and never less than 0.4 of that time.
+Characters of Chinese, Japanese and Korean are syllables and count as two letters.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ def expected_frames(text_tokens: int) -> int:
 
 
 def reserved_frames(text_tokens: int) -> int:
-    """Return the frames to reserve cache for: half as many again as expected. The cache grows if a line needs more."""
+    """Return the frames to reserve cache for. The cache grows if a line needs more."""
     return 15 + PACE * 3 // 2 * text_tokens
 
 
 def longest_frames(text_tokens: int) -> int:
-    """Return the most frames that a text may take before its line is ended: 6 s, and about a second per token."""
+    """Return the frames after which a line is ended: 6 s, and about a second per token."""
     return 75 + PACE * 3 * text_tokens
 
 
 def text_frames(text: str) -> float:
-    """Return the frames that a text takes at an ordinary pace, without silence around it."""
+    """Return the frames of a text at an ordinary pace, without silence around it."""
     letters = sum((SYLLABLE_CHARS if char >= FIRST_SYLLABLE else 1) for char in text if char.isalnum())
     spaces = text.count(" ")
     return (letters + spaces) / CHARS_PER_FRAME
 
 
 def likely_frames(text: str) -> int:
-    """Return the frames that a line is likely to take, with the silence around it: quicker to tell than its tokens."""
+    """Return the likely frames of a line with the silence around it: faster to compute than its tokens."""
     return HELD_FRAMES + round(text_frames(text))
 
 
@@ -52,9 +52,6 @@ def shortest_frames(text: str) -> int:
 
 
 def held_frames(text: str, after_reference: bool) -> int:
-    """Return the frames before which a line may not end, for checkpoints that end short lines too early.
-
-    ``after_reference``: whether the line continues a recording (ICL).
-    """
+    """Return the frames before which a line may not end, for checkpoints that end short lines too early."""
     around = HELD_FRAMES_ICL if after_reference else HELD_FRAMES
     return around + int(HELD_SHARE * text_frames(text))

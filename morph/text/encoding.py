@@ -1,4 +1,4 @@
-"""Characters that no name can have, and halves of characters, as a cut string has them: no file can take one."""
+"""Characters and halves of characters (lone surrogates) that no name or file can have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ SHOWN_BEFORE = 20  # characters that an error quotes
 
 
 def is_encodable(text: str) -> bool:
-    """Whether UTF-8 can represent the text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -19,7 +18,7 @@ def is_encodable(text: str) -> bool:
 
 
 def check_encodable(text: str, name: str) -> str:
-    """Return ``text`` if UTF-8 can represent it; raise ValueError, saying where half a character is, if not."""
+    """Return ``text`` if UTF-8 can represent it; raise ValueError with the position of a lone surrogate if not."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -33,7 +32,7 @@ def check_encodable(text: str, name: str) -> str:
 
 
 def join_halves(text: str) -> str:
-    """Return ``text`` with each pair of surrogates as the character that it stands for; lone ones stay."""
+    """Return ``text`` with surrogate pairs as characters; lone ones stay."""
     if is_encodable(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Text files of users: UTF-8, or UTF-16 or UTF-32 with a byte order mark, of any editor, and not too large."""
+"""Users' text files: UTF-8, or UTF-16 or UTF-32 with a byte order mark, of limited size."""
 
 from __future__ import annotations
 
@@ -23,13 +23,8 @@ def read_text_file(
 ) -> str:
     """Return the text of a file, with line breaks as new lines and without a byte order mark; it may be empty.
 
-    Args:
-        path: of the file.
-        most_bytes: of a file that is read.
-        advice: what to do with a larger one, for the error.
-
     Raises:
-        ValueError: naming the file: it cannot be read, is too large, or not text in one of the encodings.
+        ValueError: naming the file: it cannot be read, is too large (with ``advice``), or not text.
     """
     try:
         with path.open("rb") as file:
@@ -42,7 +37,7 @@ def read_text_file(
 
 
 def decode(data: bytes, name: str) -> str:
-    """Decode the bytes of the file ``name``; ValueError if they are not text."""
+    """Decode the bytes of the file ``name``; raise ValueError if they are not text."""
     encoding = next((kind for mark, kind in MARKS.items() if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
@@ -56,10 +51,8 @@ def decode(data: bytes, name: str) -> str:
 
 
 def _is_misread(data: bytes, text: str) -> bool:
-    """Whether a file with UTF-16's mark is plain ASCII behind it, alone or with the other order of bytes.
-
-    Two ASCII letters read as one Chinese one, most often a rare one: a text in GB 2312, the common ones, is meant.
-    """
+    """Return whether a file with UTF-16's mark is otherwise ASCII, with or without the other byte order."""
+    # Two ASCII letters read as one Chinese one, most often a rare one: a text in GB 2312, the common ones, is meant.
     behind = data[2:]
     other = "utf-16-be" if data.startswith(codecs.BOM_UTF16_LE) else "utf-16-le"
     swapped = behind.decode(other, "replace").encode("utf-8")

@@ -1,4 +1,4 @@
-"""Cut lists of figures into their items, and write out amounts of money, for which the library takes 0.1 s each."""
+"""Cut lists of figures into items, and write out amounts of money: the library takes 0.1 s for each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cut_lists(text: str) -> list[str]:
 
 
 def write_amount(text: str) -> str | None:
-    """Return an amount below a million in words, with the comma or semicolon after it; None for another text."""
+    """Return an amount below a million in words, with its comma or semicolon; None for another text."""
     found = AMOUNT.fullmatch(text)
     if found is None:
         return None

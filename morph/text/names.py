@@ -1,7 +1,4 @@
-"""Names that users type: which are the same, and which can be names of files.
-
-A file's name may contain no folder, nor fail on another operating system.
-"""
+"""Names that users type: which are the same, and which are safe file names on every operating system."""
 
 from __future__ import annotations
 
@@ -22,9 +19,7 @@ RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT"
 
 
 def name_key(name: str) -> str:
-    """Return what is equal for names that look alike: in upper and lower case, however their accents and spaces are
-    encoded, and with invisible characters or without; "" for a name of which nothing is seen.
-    """
+    """Return a key, equal for names that look alike, in any case or encoding; "" if nothing is visible."""
     seen = "".join(char for char in name if unicodedata.category(char) != "Cf")
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", seen).casefold())
     return " ".join(folded.split())
@@ -33,10 +28,9 @@ def name_key(name: str) -> str:
 def check_name(name: str, signs: str = PUNCTUATION) -> str:
     """Return a file name (without suffix), stripped and NFC-composed, if it is safe on every system.
 
-    ``signs``: those that it may have beside letters and digits.
-
     Raises:
-        ValueError: it is empty, too long, reserved, starts or ends with a dot, or contains other characters.
+        ValueError: it is empty, too long, reserved, starts or ends with a dot, or has others than letters, digits and
+            ``signs``.
     """
     name = unicodedata.normalize("NFC", name.strip())
     if not name:
@@ -65,7 +59,7 @@ def _allowed(char: str, before: str, signs: str) -> bool:
 
 
 def file_names(folder: Path) -> list[str]:
-    """Return a folder's file names, sorted, without names that are not Unicode; log a warning if it cannot be read."""
+    """Return a folder's sorted file names, without names that are not Unicode; log a warning if that fails."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:  # it is created when the first file is saved
@@ -77,7 +71,7 @@ def file_names(folder: Path) -> list[str]:
 
 
 def confine(folder: Path, file_name: str) -> Path:
-    """Return the path of a file directly in ``folder``; ValueError if it resolves elsewhere, also through a link."""
+    """Return the path of a file directly in ``folder``; raise ValueError if it resolves elsewhere (links, too)."""
     path = folder / file_name
     if path.resolve().parent != folder.resolve():
         raise ValueError(f"{file_name!r} is outside the folder {folder.name}: choose another name")

@@ -1,9 +1,8 @@
 """Write out figures, dates, prices, abbreviations and capitals as words, for checkpoints that cannot read them.
 
-The published checkpoints read all of that themselves, and their text is not changed (a checkpoint's ``TextProfile``
-says what it needs). English goes through kitten-text-processing (NeMo's grammars in plain Python), sentence by
-sentence and only if there is something to write out; ``signs.py`` makes its characters plain, and ``english/``
-handles what that library misses. In other languages only numbers are written out (``other_numbers.py``).
+The published checkpoints can, and their text is not changed (``TextProfile``). English goes through
+kitten-text-processing (NeMo's grammars in plain Python), sentence by sentence and only if necessary, after
+``signs.py`` and ``english/``. In other languages only numbers are written out.
 """
 
 from __future__ import annotations
@@ -35,12 +34,9 @@ MOST_REMEMBERED = 4096  # parts of sentences: a script is written out again at e
 
 @dataclass(frozen=True)
 class SpokenText:
-    """A text as it is spoken.
+    """A text as it is spoken; ``notes`` are for the report.
 
-    Args:
-        text: it.
-        notes: for the report, on what could not be written out.
-        ends: whether a sentence ends with it; of a long one, only the last part does.
+    ``ends`` tells whether a sentence ends with it; of a long one, only the last part does.
     """
 
     text: str
@@ -49,26 +45,23 @@ class SpokenText:
 
 
 def join_spoken(parts: Sequence[SpokenText]) -> SpokenText:
-    """Return a text whose sentences are these, without empty ones, and each note once."""
+    """Return a text of these sentences, without empty ones, and each note once."""
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     return SpokenText(" ".join(part.text for part in parts if part.text), tuple(notes))
 
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Writes out the texts of one rendering.
+    """Writes out the texts of one rendering; ``language`` is that of ``TextProfile.normalize``, or "".
 
-    Args:
-        language: the checkpoint's ``TextProfile.normalize``; "" to change nothing.
-        on_sentence: called before each sentence, and each part of a long one; an exception that it raises cancels and
-            propagates.
+    ``on_sentence`` is called before each sentence, and each part of a long one; it may raise to cancel.
     """
 
     language: str
     on_sentence: Callable[[], None] | None = None
 
     def until(self, is_stopped: Callable[[], bool]) -> Normalizer:
-        """Return one that raises InterruptedError between two parts of a sentence once ``is_stopped`` says so."""
+        """Return one that raises InterruptedError between two parts of a sentence if ``is_stopped``."""
 
         def go_on() -> None:
             if is_stopped():
@@ -77,7 +70,7 @@ class Normalizer:
         return replace(self, on_sentence=go_on)
 
     def is_quick(self, text: str, spoken_in: str = "auto") -> bool:
-        """Whether nothing of a text needs the library, which may take seconds for a long sentence full of figures."""
+        """Return whether the library is not needed, which may take seconds for a long sentence full of figures."""
         return not self._is_english(spoken_in) or not FIGURES.search(text)
 
     def _is_english(self, spoken_in: str) -> bool:
@@ -88,11 +81,10 @@ class Normalizer:
         return join_spoken(list(self.parts(text, spoken_in)))
 
     def parts(self, text: str, spoken_in: str = "auto") -> Iterator[SpokenText]:
-        """Give what ``write_out`` returns part by part, so that long texts need not be waited for.
+        """Yield the result of ``write_out`` in parts: sentences, or one call of the library each for long ones.
 
-        A part is a sentence, or one call of the library for a long sentence with figures. A text that is not written
-        out is one part. ``join_spoken`` puts the parts together; a sentence that ended at a new line gets a stop, so
-        that its end is seen there too.
+        ``join_spoken`` puts the parts together; a sentence that ended at a new line gets a stop, so that it still
+        ends there.
         """
         if other_numbers.is_spoken(self.language, spoken_in):
             said, missing = other_numbers.write_numbers(text, self.language)
@@ -112,21 +104,17 @@ class Normalizer:
                 notes.clear()
 
     def close(self, piece: str) -> str:
-        """End a piece of a text like a sentence, for checkpoints that were trained on complete sentences.
-
-        After a piece that ends in a comma the demo voice invents more words: 1.8 % wrong words on three paragraphs
-        with this, 5.1 % without (six renderings; ``docs/log/everyday.md``).
-        """
+        """End a piece of a text like a sentence, for checkpoints that were trained on complete sentences."""
+        # After a comma the demo voice invents more words: 1.8 % wrong words on three paragraphs with this, 5.1 %
+        # without (six renderings; ``docs/log/everyday.md``).
         if self.language != "en" or LAST_STOP.search(piece):
             return piece
         return piece.rstrip(" ,;:-") + "."
 
     def _sentence(self, sentence: str, notes: list[str]) -> Iterator[tuple[str, bool]]:
-        """Give a sentence as it is spoken, each part with whether it is the last one.
-
-        Of a sentence with figures that is longer than LONGEST_INPUT, no rule sees more than a part, and of a list of
-        figures one item: in a call of the library nobody else gets much of the interpreter.
-        """
+        """Yield a sentence as it is spoken, each part with whether it is the last one."""
+        # Calls of the library keep the interpreter: of a long sentence with figures it sees one part, or item of a
+        # list.
         self._go_on()
         sentence = english.before(sentence)
         if not FIGURES.search(sentence):
@@ -145,7 +133,7 @@ class Normalizer:
             self.on_sentence()
 
     def _read_out(self, text: str, notes: list[str]) -> str:
-        """Run one sentence, or a part of a long one, through the library; unchanged if the library cannot read it."""
+        """Run a sentence, or a part of one, through the library; unchanged if the library cannot read it."""
         self._go_on()
         if (amount := write_amount(text)) is not None:
             return amount
@@ -166,7 +154,7 @@ class Normalizer:
 
 
 def _library() -> Callable[[str], str] | None:
-    """Return the library's English normalizer, or None if it is not installed; its first call reads files (0.15 s)."""
+    """Return the library's English normalizer, or None if it is not installed; its first call takes 0.15 s."""
     try:
         from kitten_text_processing import normalize_text
     except ImportError:
@@ -176,12 +164,10 @@ def _library() -> Callable[[str], str] | None:
 
 @lru_cache(MOST_REMEMBERED)
 def _ask_library(read_out: Callable[[str], str], text: str) -> str:
-    """Return what the library makes of a text; it depends on nothing else."""
     return read_out(text)
 
 
 def _readable(text: str) -> tuple[str, list[str]]:
-    """Return a text in plain characters, and notes on those that this checkpoint cannot speak."""
     kept = plain(text)
     foreign = sum(char.isalpha() and not _is_latin(char) for char in kept)
     notes = [f"{foreign} letters are not Latin, and this checkpoint speaks English only"] if foreign else []

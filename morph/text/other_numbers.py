@@ -1,8 +1,6 @@
-"""Write out numbers in other languages than English, for checkpoints that cannot read them: with num2words, if it is
-installed.
+"""Write out numbers in other languages than English with num2words, if it is installed.
 
-Whole numbers and decimals, with the separators of the language, and percent. What else has figures (dates, times,
-telephone numbers) stays as it is.
+Whole numbers and decimals, with the separators of the language, and percent; dates, times and telephone numbers stay.
 """
 
 from __future__ import annotations
@@ -38,17 +36,12 @@ MISSING = "numbers were spoken as they are: num2words is not installed (run pyth
 
 
 def is_spoken(language: str, spoken_in: str) -> bool:
-    """Whether lines in a language (its name, or auto) are those of a checkpoint with this code."""
+    """Return whether a checkpoint with this language code writes out lines in ``spoken_in`` (a name, or auto)."""
     return language in LANGUAGES and spoken_in.strip().lower() in ("auto", LANGUAGES[language])
 
 
 def write_numbers(text: str, language: str) -> tuple[str, list[str]]:
-    """Return a text with its numbers as words, and notes on what could not be written out.
-
-    Args:
-        text: it.
-        language: a key of LANGUAGES.
-    """
+    """Return a text with its numbers as words, and notes on failures; ``language`` is a key of LANGUAGES."""
     if not NUMBER.search(text):
         return text, []
     say = _library()
@@ -58,7 +51,6 @@ def write_numbers(text: str, language: str) -> tuple[str, list[str]]:
 
 
 def _library() -> Callable[..., str] | None:
-    """Return what says a number in a language, or None if it is not installed."""
     try:
         from num2words import num2words
     except ImportError:

@@ -1,4 +1,4 @@
-"""Pauses inside a text: ``[pause 0.4]`` is that many seconds of silence, and the text goes on after it."""
+"""Pauses in a text: ``[pause 0.4]`` is 0.4 seconds of silence."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ FOLLOWS_CLOSELY = tuple(".,;:!?…。，、；：！？")  # no space before the
 
 @dataclass(frozen=True)
 class PausedText:
-    """The parts of a text between its pauses.
+    """The parts of a text that have a letter or a digit, between its pauses.
 
-    Args:
-        parts: those with a letter or a digit, in order; of a text without pauses the text itself.
-        pauses_s: seconds of silence before each part and after the last: one number more.
+    ``pauses_s`` are seconds before each part and after the last: one number more than parts.
     """
 
     parts: tuple[str, ...]
@@ -29,7 +27,7 @@ class PausedText:
 
 
 def read_pauses(text: str) -> PausedText:
-    """Cut a text at its pauses; what has no letter and no digit is left out, and the pauses around it add up.
+    """Cut a text at its pauses; parts without letters and digits are dropped, and the pauses around them added.
 
     Raises:
         ValueError: for a pause that is not a number of seconds, or is too long.
@@ -51,11 +49,7 @@ def read_pauses(text: str) -> PausedText:
 
 
 def read_seconds(value: str) -> float:
-    """Read the value of a pause tag.
-
-    Raises:
-        ValueError: it is not a number from 0 to MAX_PAUSE_S.
-    """
+    """Read the value of a pause tag; raise ValueError if it is not a number from 0 to MAX_PAUSE_S."""
     value = value.strip()
     if not DECIMAL.fullmatch(value) or float(value) > MAX_PAUSE_S:
         raise ValueError(
@@ -65,7 +59,7 @@ def read_seconds(value: str) -> float:
 
 
 def without_pauses(text: str) -> str:
-    """Return a text as people read it: without its pauses. A text that has none is returned unchanged."""
+    """Return a text without its pauses, for display. A text that has none is returned unchanged."""
     first, *rest = PAUSE.split(text)
     if not rest:
         return text
@@ -78,11 +72,7 @@ def without_pauses(text: str) -> str:
 
 
 def check_spoken(text: str, name: str = "text") -> str:
-    """Return a text that may have pauses if it can be spoken.
-
-    Raises:
-        ValueError: naming the input, as ``check_text``; for a wrong pause as ``read_pauses``.
-    """
+    """Return a text that may have pauses; raise the errors of ``check_text`` and ``read_pauses``."""
     read_pauses(text)
     check_text(without_pauses(text), name)
     return text

@@ -1,4 +1,4 @@
-"""Cut a text into pieces while it is written out: each is given as soon as nothing that comes can change it."""
+"""Cut a text into pieces while it is written out: each is yielded when later text cannot change it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ CLAUSES, WORDS, INSIDE_WORDS = 1, 2, 3  # the finer levels of ``split_span``
 
 
 def split_arriving(parts: Iterable[SpokenText], max_chars: int) -> Iterator[str]:
-    """Give the pieces of a text that comes in parts: those of ``split_text`` of all, joined by spaces.
+    """Yield the pieces of a text that comes in parts: those of ``split_text`` of the joined text.
 
-    A sentence begins with no lower-case letter and no digit, as the normalizer writes it: otherwise the one before may
-    not end where it seems to. What is kept at a time is a piece or two; of a part of a sentence that is longer than a
-    piece and has no comma or the like, up to ``_even_from`` characters, since its pieces are of similar length.
+    A sentence must not begin with a lower-case letter or a digit, as the normalizer ensures. Only a piece or two are
+    buffered; of a longer part without a comma, ``_even_from`` characters, since its pieces are of similar length.
     """
     if not max_chars:
         text = " ".join(part.text for part in parts if part.text).strip()
@@ -40,16 +39,12 @@ def split_arriving(parts: Iterable[SpokenText], max_chars: int) -> Iterator[str]
 
 
 def _even_from(limit: int) -> int:
-    """Return the length from which on the equal parts of a text, with WORD_TO_SPARE, are as long as the limit."""
+    """Return the length from which the equal parts of a text, plus WORD_TO_SPARE, are as long as the limit."""
     return limit * -(-limit // WORD_TO_SPARE)
 
 
 class _Cutter:
-    """Packs sentences, or parts of those that are too long, into pieces.
-
-    Args:
-        limit: the longest piece in characters, 1 or more.
-    """
+    """Packs sentences, or parts of long ones, into pieces of at most ``limit`` characters."""
 
     def __init__(self, limit: int):
         self._limit = limit
@@ -60,7 +55,6 @@ class _Cutter:
         self._level = 0  # 0: a sentence begins; CLAUSES, WORDS: within one that is too long
 
     def add(self, part: SpokenText) -> Iterator[str]:
-        """Take the next part of the text; yield the pieces that are certain now."""
         sentences = self._sentences
         self._ends += sentences.add(f" {part.text}" if sentences.text else part.text)
         if part.ends:
@@ -92,7 +86,7 @@ class _Cutter:
             self._piece = (self._piece[0] - count, self._piece[1] - count)
 
     def _certain_parts(self) -> Iterator[Span]:
-        """Yield what no more text can change, in parts that are in one piece each, as ``split_span`` does."""
+        """Yield parts that later text cannot change, each within one piece, as ``split_span`` does."""
         ends, self._ends = self._ends, []
         for end in ends:
             yield from self._end_sentence(end)
@@ -118,7 +112,7 @@ class _Cutter:
         self._from, self._level = end, 0
 
     def _long_sentence(self, known: int) -> Iterator[Span]:
-        """Yield the certain parts of a sentence that is too long for one, and is known to go on to ``known``."""
+        """Yield the certain parts of a sentence that is too long and goes on to ``known``."""
         text = self._sentences.text
         while (cut := self._clause_end(known)) is not None:
             span = trim(text, (self._from, cut))
@@ -134,7 +128,7 @@ class _Cutter:
             self._from = parts[-1][0]
 
     def _clause_end(self, known: int) -> int | None:
-        """Return where the current clause ends, None if that is not certain."""
+        """Return the end of the current clause, None if it is not certain."""
         match = CLAUSE_END.search(self._sentences.text, self._from, known)
         if match is None or NEXT_BEGUN.match(self._sentences.text, match.end()) is None:
             return None

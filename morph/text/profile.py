@@ -1,4 +1,4 @@
-"""How texts must be prepared for a checkpoint. ``checkpoint/profile.py`` reads it from the checkpoint's folder."""
+"""How texts are prepared for a checkpoint; ``checkpoint/profile.py`` reads it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ NORMALIZERS = ("", "en", *LANGUAGES)
 class TextProfile:
     """How texts are prepared for a checkpoint.
 
-    Args:
-        longest_piece: longer texts are split into pieces of at most this many characters, 40 to 10000.
-        normalize: the language whose numbers and symbols are first written out as words, one of NORMALIZERS; "" for
-            none. In other languages than English only numbers are.
-        hold_end: whether the checkpoint tends to end a line too early, so that its end has to be held back.
-
+    Attributes:
+        longest_piece: characters of a piece, at most: 40 to 10000.
+        normalize: the language to write out numbers and symbols in (in others than English numbers only), one of
+            NORMALIZERS; "" for none.
+        hold_end: whether the checkpoint ends lines too early, so that the end is held back.
     Raises:
         ValueError: naming the field.
     """

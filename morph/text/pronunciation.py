@@ -1,10 +1,9 @@
-"""How words are read that a model reads wrongly: lists of words, and ``<shown|read>`` in any text.
+"""Pronunciations of words that a model misreads: word lists, and ``<shown|read>`` in any text.
 
-A list has a word or several to a line, as ``Nguyen = win``; rows that begin with # are remarks. A text is searched
-once, from its beginning: at each word the longest entry counts, and of equal ones that of the first list. A word with a
-capital in the list matches only as it is written there; any other matches in every case. Entries match whole words:
-a match neither begins nor ends within one. In scripts without spaces between words (Chinese, Japanese, Thai, Lao,
-Khmer, Burmese) and in Korean, whose particles follow a word directly, each character is a word here.
+A list has one entry per line, as ``Nguyen = win``; lines that begin with # are comments. A text is searched once,
+from its beginning: at each word the longest entry wins, then the first list. An entry with a capital is
+case-sensitive. Entries match complete words; in scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese)
+and in Korean, whose particles follow a word directly, each character is a word.
 """
 
 from __future__ import annotations
@@ -45,14 +44,7 @@ SAME_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u00a0": " ", "\t": "
 
 @dataclass(frozen=True)
 class Reading:
-    """A part of a text that is read as something else: ``text[first:last]``.
-
-    Args:
-        first: where it begins.
-        last: the character after its last one.
-        shown: what people see for it: of ``<shown|read>`` the first side, of a listed word the word itself.
-        read: what is spoken.
-    """
+    """A part ``text[first:last]`` that is displayed as ``shown`` and spoken as ``read``."""
 
     first: int
     last: int
@@ -62,7 +54,7 @@ class Reading:
 
 @dataclass
 class _Node:
-    """What may follow the beginning of an entry, and the readings of the entry that ends here."""
+    """A trie node: what may follow, and the readings of the entry that ends here."""
 
     following: dict[str, _Node] = field(default_factory=dict)
     exact: dict[str, str] = field(default_factory=dict)  # of words with a capital
@@ -74,13 +66,10 @@ class _Node:
 
 @dataclass(frozen=True)
 class PronunciationList:
-    """Words and how they are read.
-
-    Args:
-        words: pairs of a word, or several, and its reading.
+    """Pairs of a word, or several, and its reading.
 
     Raises:
-        ValueError: for too many words, or one that no list may have (``check_entry``).
+        ValueError: for too many words, or an invalid one (``check_entry``).
     """
 
     words: tuple[tuple[str, str], ...] = ()
@@ -105,10 +94,7 @@ class PronunciationList:
             node.any_case = read.strip()
 
     def longest(self, tokens: Sequence[str], keys: Sequence[str], begin: int) -> tuple[int, str] | None:
-        """Return the end and the reading of the longest entry that begins at a token; None if there is none.
-
-        ``keys``: the tokens without case.
-        """
+        """Return end and reading of the longest entry at a token, or None; ``keys`` are the case-folded tokens."""
         node, found, said = self._root, None, ""
         for index in range(begin, len(tokens)):
             following = node.following.get(keys[index])
@@ -124,7 +110,7 @@ Lists = Sequence[PronunciationList]
 
 
 def check_entry(word: str, read: str) -> None:
-    """Raise ValueError, saying what to do, for a word or a reading that no list may have."""
+    """Raise ValueError for an invalid word or reading."""
     for name, text, longest in (("the word", word, LONGEST_WORD), ("the reading", read, LONGEST_READING)):
         check_encodable(text, name)
         if not text.strip():
@@ -142,19 +128,14 @@ def _can_be_read(read: str) -> bool:
 
 
 def has_capital(word: str) -> bool:
-    """Whether a word of a list matches only as it is written."""
     return any(char.isupper() or char.istitle() for char in word)
 
 
 def parse_pronunciation(text: str, name: str = "pronunciation") -> PronunciationList:
-    """Return the list in a text.
-
-    Args:
-        text: one entry to a row.
-        name: what errors call it.
+    """Return the list in a text; ``name`` is for errors.
 
     Raises:
-        ValueError: naming the faulty rows and what to do, or for too many words.
+        ValueError: naming the faulty rows and the fix, or for too many words.
     """
     words: dict[str, tuple[int, str, str]] = {}
     errors = []
@@ -190,7 +171,7 @@ def _entry_key(word: str) -> str:
 
 
 def read_pronunciation(path: Path) -> PronunciationList:
-    """Return the list in a text file (see ``files.py``).
+    """Return the list in a text file (``files.py``).
 
     Raises:
         ValueError: naming the file: it cannot be read, is too large, no text, or has faulty rows.
@@ -200,7 +181,7 @@ def read_pronunciation(path: Path) -> PronunciationList:
 
 
 def write_pronunciation(lists: Lists) -> str:
-    """Return lists as the text of one file: what an earlier one reads is left out of later ones."""
+    """Return lists as the text of one file, with earlier lists first: entries they cover are dropped."""
     rows = []
     for index, one in enumerate(lists):
         before = lists[:index]
@@ -212,7 +193,7 @@ def write_pronunciation(lists: Lists) -> str:
 
 
 def find_readings(text: str, lists: Lists = ()) -> tuple[Reading, ...]:
-    """Return the parts of a text that are read as something else, in order: its marks, and the words of the lists."""
+    """Return the readings of a text, in order: its marks, and the words of the lists."""
     if "<" not in text and not lists:
         return ()
     readings: list[Reading] = []
@@ -227,7 +208,6 @@ def find_readings(text: str, lists: Lists = ()) -> tuple[Reading, ...]:
 
 
 def _listed(text: str, begin: int, end: int, lists: Lists) -> Iterator[Reading]:
-    """Yield the readings of listed words in ``text[begin:end]``."""
     if not lists:
         return
     found = list(token_pattern().finditer(text, begin, end))
@@ -247,7 +227,7 @@ def _listed(text: str, begin: int, end: int, lists: Lists) -> Iterator[Reading]:
 
 
 def plain_token(token: str) -> str:
-    """Return a token as it is compared: composed, with one kind of apostrophe and one blank for several."""
+    """Return a token for comparison: composed, with one kind of apostrophe and one blank for several."""
     if token.isascii() and not token.isspace():
         return token
     token = unicodedata.normalize("NFC", token).translate(SAME_SIGNS)
@@ -256,11 +236,9 @@ def plain_token(token: str) -> str:
 
 @cache
 def token_pattern() -> re.Pattern[str]:
-    """Return what finds the words, blanks and signs of a text; together they are all of it.
-
-    A number keeps its points, and "don't" is one word; "Nguyen's" is "Nguyen" and more. A combining mark belongs to the
-    character before it: ``re`` takes it for a sign, so it has to be told.
-    """
+    """Return the pattern of words, blanks and signs; together they cover a text."""
+    # A number keeps its points, and "don't" is one word; "Nguyen's" is "Nguyen" and more. ``re`` takes a combining
+    # mark for a sign, so they are listed.
     every = (chr(code) for code in range(0x300, 0x10000))
     marks = re.escape("".join(char for char in every if unicodedata.category(char)[0] == "M"))
     word = rf"(?:(?![{UNSPACED}])[\w{marks}]|(?<=\d)[.,:](?=\d)|(?<=[nN])['\u2019](?=[tT]\b))+"
@@ -268,11 +246,7 @@ def token_pattern() -> re.Pattern[str]:
 
 
 def read_text(text: str, readings: Sequence[Reading]) -> str:
-    """Return a text as it is read, with its pauses.
-
-    Raises:
-        ValueError: if that is far longer than the text.
-    """
+    """Return a text as it is read, with its pauses; raise ValueError if that is far longer than the text."""
     if not readings:
         return text
     read = _replaced(text, readings, [one.read for one in readings])
@@ -286,7 +260,7 @@ def read_text(text: str, readings: Sequence[Reading]) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Return a text as people read it: without its pauses, and of each ``<shown|read>`` what is shown."""
+    """Return a text for display: without pauses, and with the shown side of each ``<shown|read>``."""
     marks = find_readings(text)
     return without_pauses(_replaced(text, marks, [one.shown for one in marks]) if marks else text)
 
@@ -300,19 +274,19 @@ def _replaced(text: str, readings: Sequence[Reading], others: Sequence[str]) -> 
 
 
 def is_mark_begun(text: str) -> bool:
-    """Whether a text ends within what may become ``<shown|read>``."""
+    """Return whether a text ends within a possible ``<shown|read>``."""
     return "<" in text and MARK_BEGUN.search(text) is not None
 
 
 def join_marks(sentences: Sequence[str]) -> list[str]:
-    """Return sentences as they are, or as one text if that has a mark which none of them has."""
+    """Return sentences as they are, or joined if only the joined text has a mark."""
     text = " ".join(sentences)
     own = sum(len(MARK.findall(one)) for one in sentences)
     return [text] if len(MARK.findall(text)) > own else list(sentences)
 
 
 def mark_notes(text: str) -> list[str]:
-    """Return notes on what looks like ``<shown|read>`` and is none: it is spoken as it is written."""
+    """Return notes on text that looks like ``<shown|read>`` and is none."""
     if "<" not in text:
         return []
     marks = find_readings(text)
@@ -324,7 +298,7 @@ def mark_notes(text: str) -> list[str]:
 
 
 def describe_readings(readings: Sequence[Reading], most: int = 5) -> str:
-    """Return what was replaced, for a report: each word once, the first few of them."""
+    """Return the first ``most`` replacements for a report, each word once."""
     said = list(dict.fromkeys(f"{shorten(one.shown)!r} read as {shorten(one.read)!r}" for one in readings))
     more = [f"and {len(said) - most} more"] if len(said) > most else []
     return ", ".join([*said[:most], *more])

@@ -1,7 +1,6 @@
-"""Signs as plain characters: quotes, dashes, fractions, powers, spaces in numbers, and emoji, which have no sound.
+"""Signs as plain characters: quotes, dashes, fractions, powers, spaces in numbers; emoji are dropped.
 
-``plain`` runs before the rules of ``english/``. Compatibility composition (NFKC) would make other numbers of some
-signs: 1½ would be 11/2, and 10² 102. So these are written out first.
+NFKC would change the numbers of some signs: 1½ would be 11/2, and 10² 102. So these are written out first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Split a long text into pieces that are spoken one by one: at sentence ends, or else at the next best boundary."""
+"""Split a long text into pieces: at sentence ends, or else at the next best boundary."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ABBREVIATIONS = frozenset(
     """.split()  # noqa: SIM905 - as a list it would take seventy lines
 )
 # Titles, which are other words in small letters.
-TITLES = frozenset("Rt Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr Ft Det Insp Drs".split())  # noqa: SIM905 - a list of words
+TITLES = frozenset("Rt Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr Ft Det Insp Drs".split())  # noqa: SIM905
 # Abbreviations before a number ("Mar. 5", "No. 5"); otherwise these are words, and their dot ends a sentence.
 BEFORE_NUMBERS = frozenset(
     """
@@ -75,9 +75,7 @@ ENGLISH_BEFORE_NUMBERS = frozenset(
     """.split()  # noqa: SIM905 - as above
 )
 BEFORE_LETTERS = frozenset("class grade group hepatitis option plan team type vitamin".split())  # noqa: SIM905
-AUXILIARIES = frozenset(
-    "am and as can could did do had have may must should so than was will would".split()  # noqa: SIM905
-)
+AUXILIARIES = frozenset("am and as can could did do had have may must should so than was will would".split())  # noqa: SIM905
 # The word after a dot, once its end is there: texts come in parts (see ``arriving.py``).
 NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
 NEVER_LAST = frozenset(
@@ -93,7 +91,7 @@ BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sente
 
 
 class Mark(NamedTuple):
-    """Where a mark that may end a sentence is, with the closing quotes after it, and whether it does end one."""
+    """A mark with its closing quotes, and whether it ends a sentence."""
 
     start: int
     end: int
@@ -101,10 +99,7 @@ class Mark(NamedTuple):
 
 
 def check_text(text: str, name: str = "text") -> str:
-    """Return ``text`` if it can be spoken; raise ValueError, naming the input, if it cannot.
-
-    It needs a letter or a digit of any script, and must not have a lone surrogate (see ``encoding.py``).
-    """
+    """Return ``text`` if it has a letter or a digit of any script, and no lone surrogate; else raise ValueError."""
     if not text.strip():
         raise ValueError(f"{name} is empty: type what is to be spoken")
     check_encodable(text, name)
@@ -114,12 +109,11 @@ def check_text(text: str, name: str = "text") -> str:
 
 
 def shorten(text: str, most: int = 40) -> str:
-    """Return the beginning of a text, for an error."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of ``text``, with the boundaries of ``split_text`` and without surrounding white space."""
+    """Return the stripped sentences of ``text``, with the boundaries of ``split_text``."""
     span = trim(text, (0, len(text)))
     return [text[slice(*part)] for part in parts_between(text, span, sentence_ends(text, span))]
 
@@ -127,11 +121,10 @@ def split_sentences(text: str) -> list[str]:
 def split_text(text: str, max_chars: int = 400) -> list[str]:
     """Split ``text`` into pieces of at most ``max_chars`` characters; 0 never splits.
 
-    Pieces end at sentence ends (. ! ? … and their Chinese and Japanese forms, or a new line; not after "Dr.", nor
-    after "U.S." unless a word such as "She" follows; closing quotes stay with their sentence), and each takes as
-    many sentences as fit. A sentence that is too long is split at commas, semicolons, colons and dashes, then between
-    words, and as a last resort after ``max_chars`` characters. White space at the edges of pieces is dropped; every
-    other character is in exactly one piece, in order.
+    Pieces take as many sentences as fit (. ! ? … and their Chinese and Japanese forms, or a new line; not after
+    "Dr.", nor after "U.S." unless a word such as "She" follows; closing quotes stay with their sentence). A longer
+    sentence is split at commas, semicolons, colons and dashes, then between words, and as a last resort after
+    ``max_chars`` characters. Only white space at the edges of pieces is dropped.
 
     Raises:
         ValueError: for an empty text or a negative ``max_chars``.
@@ -149,7 +142,6 @@ def split_text(text: str, max_chars: int = 400) -> list[str]:
 
 
 def split_span(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span]:
-    """Yield the parts of ``span``, none longer than ``limit``, split no finer than necessary."""
     if span[1] - span[0] <= limit:
         yield span
     elif level < len(LEVELS):
@@ -166,14 +158,12 @@ def split_span(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Sp
 
 
 def _even_limit(span: Span, limit: int) -> int:
-    """Return the length of equal parts of a span plus WORD_TO_SPARE, at most ``limit``."""
     length = span[1] - span[0]
     count = -(-length // limit)
     return min(limit, -(-length // count) + WORD_TO_SPARE)
 
 
 def pack(parts: Iterator[Span], limit: int) -> list[Span]:
-    """Merge neighbours as long as they fit."""
     packed: list[Span] = []
     for start, end in parts:
         if packed and end - packed[-1][0] <= limit:
@@ -200,12 +190,11 @@ def trim(text: str, span: Span) -> Span:
 
 
 def sentence_ends(text: str, span: Span) -> Iterator[int]:
-    """Yield where the sentences of a span end."""
     return (mark.end for mark in sentence_marks(text, span[0], span) if mark.is_end)
 
 
 def sentence_marks(text: str, begin: int, span: Span) -> Iterator[Mark]:
-    """Yield the marks of a span that may end a sentence; ``begin``: where the sentence of the first one begins."""
+    """Yield the marks of a span that may end a sentence; the first one's sentence begins at ``begin``."""
     for match in SENTENCE_END.finditer(text, *span):
         is_end = True
         if match["latin"] is not None:
@@ -217,13 +206,12 @@ def sentence_marks(text: str, begin: int, span: Span) -> Iterator[Mark]:
 
 
 def _first_letter(text: str, begin: int) -> int:
-    """Return where a sentence's first letter is; ``begin`` is where the one before ends."""
     before = BEGIN.match(text, begin)
     return before.end() if before else begin
 
 
 def _ends_sentence(text: str, match: re.Match[str], begin: int) -> bool:
-    """Return whether a Latin mark ends a sentence; ``begin``: where the sentence's first letter is."""
+    """Return whether a Latin mark ends a sentence whose first letter is at ``begin``."""
     behind = text[match.end() : match.end() + LONGEST_SPACE].lstrip()[:1]
     if match["closers"] and behind.islower():
         return False  # "Stop!" he said.
@@ -260,7 +248,7 @@ def _opens_behind(text: str, end: int, word: str) -> bool:
 
 
 def _is_last(word: re.Match[str]) -> bool:
-    """Return whether a number or a letter is a sentence's last word by what is before it: "He is 25", "Plan B"."""
+    """Return whether a number or a letter is a sentence's last word by the word before: "He is 25", "Plan B"."""
     before = LAST_WORD.search(word.string[: word.start()])
     if before is None:
         return False

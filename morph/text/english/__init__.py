@@ -1,8 +1,6 @@
-"""English as people read it aloud: rules for what the normalizer's library leaves out or reads differently.
+"""English as people read it aloud: rules for what the normalizer's library misses or reads differently.
 
-``before`` runs before the library, ``after`` runs after it (capitals, month names, remaining digits). The rules are
-tables of patterns, each of which takes linear time, in modules by what they are about. Their order matters: a rule sees
-what those before it have written.
+The rules are tables of linear-time patterns by topic. Their order matters: each sees the output of those before it.
 """
 
 from __future__ import annotations

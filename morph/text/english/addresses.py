@@ -1,4 +1,4 @@
-"""Paths, addresses of pages, and names with underscores: their signs are said."""
+"""Paths, web addresses, and names with underscores: their signs are spoken."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ FILE = re.compile(
     r"(?<![\w./@])([\w-]{1,60})\.(txt|pdf|docx?|xlsx?|pptx?|exe|py|js|ts|css|html?|xml|csv|md|jpe?g|png|gif|svg|webp|mp[34]|"
     r"wav|flac|ogg|zip|gz|tar|rar|json|ya?ml|toml|ini|log|bat|sh|dll|iso|psd|epub|safetensors)(?![\w/]|\.\w)"
 )
-READ_AS_WORDS = frozenset(
-    "com org net gov zip gif json bat log ini wav flac tar yaml toml jpeg".split()  # noqa: SIM905 - a list of words
-)
+READ_AS_WORDS = frozenset("com org net gov zip gif json bat log ini wav flac tar yaml toml jpeg".split())  # noqa: SIM905
 PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see"}
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
 KEY = re.compile(r"\b(?i:(ctrl)|(cmd)|(alt)|(shift)) ?\+ ?(?i:(del)\b|(?=\w))")
@@ -43,7 +41,7 @@ DOMAIN = re.compile(
     r"(?<![\w@./-])((?:[\w-]+\.)+(?:org|net|edu|gov|info|biz|io|ai|app|dev|tv|xyz|de|fr|nl|eu|ch|jp|uk|au|ca))(?![\w/]|\.\w)"
 )
 UNSPEAKABLE = re.compile("[b-df-hj-np-tv-xz]{2,4}")
-SPELLED_ENDS = frozenset("io ai tv uk de fr nl eu ch jp au ca".split())  # noqa: SIM905 - a list of words
+SPELLED_ENDS = frozenset("io ai tv uk de fr nl eu ch jp au ca".split())  # noqa: SIM905
 # States after a town: Portland, OR.
 STATES = table("""
     AL: Alabama, AK: Alaska, AZ: Arizona, AR: Arkansas, CA: California, CO: Colorado, CT: Connecticut, DE: Delaware
@@ -89,7 +87,7 @@ def _file_kind(kind: str) -> str:
 
 
 def _site(match: re.Match[str]) -> str:
-    """Return example.org/about as "example dot org slash about"; without a path it is the library's."""
+    """Return example.org/about as "example dot org slash about"; the library reads hosts without a path."""
     if match[3] in ("", "/"):
         return match[0]
     scheme = f"{match[1]} colon slash slash " if match[1] else ""
@@ -102,7 +100,7 @@ def _key(match: re.Match[str]) -> str:
 
 
 def _host(host: str) -> str:
-    """Return example.co.uk as "example dot co dot you kay"; what has no vowel is spelled, too."""
+    """Return example.co.uk as "example dot co dot you kay"; names without a vowel are spelled, too."""
     *names, end = host.split(".")
     said = [spell(name.upper()) if UNSPEAKABLE.fullmatch(name) else _named(name) for name in names]
     return " dot ".join([*said, spell(end.upper()) if end in SPELLED_ENDS else end])

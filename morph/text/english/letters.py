@@ -1,7 +1,6 @@
-"""Words in capitals: which are spoken as words ("Nasa"), which letter by letter ("bee bee see"), and which are loud.
+"""Words in capitals: spoken as words ("Nasa"), spelled ("bee bee see"), or loud.
 
-Letters are said by their names: every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo
-voice).
+Every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SHORT_WORDS = frozenset(
     way we wet who why win won wow yay yes yet you zoo
     """.split()  # noqa: SIM905 - as a list it would take two hundred lines
 )
-SHORT_SOUNDS = frozenset("ah eh er ex ha ho ma pa re uh um xi ye yo".split())  # noqa: SIM905 - a list of words
+SHORT_SOUNDS = frozenset("ah eh er ex ha ho ma pa re uh um xi ye yo".split())  # noqa: SIM905
 # Short words that are names in capitals, and where they are words in capitals for stress all the same. \0 is the word.
 PHRASE_END = r"(?=\s*(?:[.!?,;:)\"]|\Z))"
 BEFORE_US = (
@@ -81,7 +80,7 @@ NAMED = {
     "SAT": re.compile(r"\b(?:[Tt]he|an|[Hh]er|[Hh]is|[Mm]y|[Yy]our) \0|\0(?= (?:score|exam|test|prep))"),
 }
 LONGEST_NEIGHBOUR = 16  # characters, as far as a word's neighbours are looked at
-READ_AS_WORDS = frozenset("HUD PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC MAX".split())  # noqa: SIM905 - a list of words
+READ_AS_WORDS = frozenset("HUD PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC MAX".split())  # noqa: SIM905
 # Short forms that are spelled, although they have vowels: those of two and three letters also among loud words.
 SPELLED = frozenset(
     """
@@ -118,16 +117,13 @@ AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
 
 
 def spell(word: Iterable[str]) -> str:
-    """Return capitals letter by letter, by their names."""
     return " ".join(LETTERS[letter] for letter in word)
 
 
 def lower_capitals(sentence: str) -> str:
-    """Write words in capitals as they are spoken: ``STOP`` "stop", ``NASA`` "Nasa", ``BBC`` "bee bee see".
-
-    If most words of a sentence are in capitals, or three in a row of which one is no name, short ones are read as words
-    too, not letter by letter.
-    """
+    """Write words in capitals as they are spoken: ``STOP`` "stop", ``NASA`` "Nasa", ``BBC`` "bee bee see"."""
+    # If most words of a sentence are in capitals, or three in a row with one that is no name, short ones are words
+    # too.
     words = [word for word in WORD.findall(sentence) if len(word) > 1]
     shouted = [word for word in words if word.isupper()]
     common = len(shouted) == len(words) or not _common(shouted).isdisjoint(SHORT_WORDS)
@@ -143,7 +139,7 @@ def lower_capitals(sentence: str) -> str:
 
 
 def _common(words: Iterable[str]) -> set[str]:
-    """Return words in small letters, without those that are names in capitals, as US and IT are."""
+    """Return words in lower case, without those that are also names in capitals, as US and IT."""
     return {word.lower() for word in words if len(word) > 1 and word not in STRESSED}
 
 
@@ -156,7 +152,6 @@ def _say_shout(match: re.Match[str]) -> str:
 
 
 def _say_capitals(match: re.Match[str], loud: bool) -> str:
-    """Return a word in capitals as it is spoken, with what is after it: NASA'S, I'LL."""
     word, ending = match[1] or match[0], match[2] or ""
     if ending and ending[1:] != "S":  # a short form: DON'T, I'LL
         return ("I" if word == "I" else word.lower()) + ending.lower()
@@ -184,7 +179,6 @@ def _say_word(word: str, loud: bool, match: re.Match[str]) -> str:
 
 
 def _is_name(word: str, match: re.Match[str]) -> bool:
-    """Return whether a short word in capitals is a name rather than stressed, by its neighbours."""
     if word in STRESSED:
         return STRESSED[word].search(_around(match)) is None
     return word in NAMED and NAMED[word].search(_around(match)) is not None

@@ -69,13 +69,13 @@ NAME_BEHIND = re.compile(r"\. ([A-Z]\w*)")
 
 
 def is_initial(match: re.Match[str]) -> bool:
-    """Return whether a name is after the dot of a letter: William V. Roth, but not "It was George V. He"."""
+    """Return whether a name follows the dot of a letter: William V. Roth, but not "It was George V. He"."""
     name = NAME_BEHIND.match(match.string, match.end())
     return name is not None and name[1].lower() not in OPENERS
 
 
 def value_of(numeral: str) -> int | None:
-    """Return the value of a Roman numeral below 4000; None if it is none."""
+    """Return the value of a Roman numeral below 4000, or None."""
     if not ROMAN.fullmatch(numeral):
         return None
     values = [VALUES[letter] for letter in numeral]
@@ -97,7 +97,7 @@ def _rules(match: re.Match[str]) -> bool:
 
 
 def _numbered(match: re.Match[str]) -> str:
-    """Return "Part four" for Part IV; a single I only where it is no pronoun: "the part I love" has one."""
+    """Return "Part four" for Part IV; a single I only if it is no pronoun, as in "the part I love"."""
     before, word, numeral = match.groups()
     named = word[0].isupper() and (before or "").lower() not in DETERMINERS
     parts = before is not None and word.lower() in PARTS

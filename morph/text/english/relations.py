@@ -1,4 +1,4 @@
-"""Two numbers with a sign between them: fractions that are none, ranges, ratios, scores, verses of the Bible."""
+"""Two numbers with a sign between them: ranges, ratios, scores, Bible verses, and slashes that are no fractions."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _range(match: re.Match[str]) -> str:
 
 
 def _ratio(match: re.Match[str]) -> str:
-    """Return "3 to 1" for 3:1, and "16 by 9" for a screen; what may be a time of the day stays, unless a word tells."""
+    """Return "3 to 1" for 3:1, "16 by 9" for a screen; a possible time of the day stays, unless a word tells."""
     left, right = match[1], match[3]
     is_time = len(right) == 2 and int(left) < 25 and int(right) < 60 and not match[2]
     is_screen = f"{left}:{right}" in ASPECTS

@@ -1,4 +1,4 @@
-"""What a rule is: a pattern that takes linear time, and what is said for it."""
+"""A rule: a pattern that takes linear time, and its replacement."""
 
 from __future__ import annotations
 
@@ -12,30 +12,28 @@ LAST_STOP = re.compile(r"[.!?\u3002][\"')\]]*$")
 
 
 def apply(rules: Iterable[Rule], sentence: str) -> str:
-    """Return a sentence in which one rule after another has replaced what it finds."""
     for pattern, said in rules:
         sentence = pattern.sub(said, sentence)
     return sentence
 
 
 def keep_stop(written: str, said: str) -> str:
-    """Return what is said with the stop of the written sentence, if it was lost as the dot of a short form."""
+    """Return ``said`` with the stop of the written sentence, if it was lost as the dot of a short form."""
     stop = LAST_STOP.search(written)
     return said.rstrip("\"')]") + stop[0] if stop and not LAST_STOP.search(said) else said
 
 
 def alternatives(words: Iterable[str]) -> str:
-    """Return a pattern of words, the longest first."""
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
 
 
 def like(written: str, said: str) -> str:
-    """Return a word with a capital where the written one has one."""
+    """Return a word with the written one's capitalization."""
     return said[:1].upper() + said[1:] if written[:1].isupper() else said
 
 
 def table(rows: str) -> dict[str, str]:
-    """Return a dictionary from lines of cells "written: said", with commas between them."""
+    """Return a dictionary from lines of cells "written: said", separated by commas."""
     cells = (cell for row in rows.strip().splitlines() for cell in row.strip().strip(",").split(", "))
     return dict(cell.split(": ", 1) for cell in cells)
 

@@ -1,6 +1,6 @@
 """Short forms with dots and slashes: titles, streets, references, units of recipes, days and months.
 
-A dot of a short form is a stop only where the sentence ends.
+The dot of a short form is a stop only at the end of a sentence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers that are said digit by digit: telephones, extensions and secret codes."""
+"""Numbers read digit by digit: telephones, extensions and secret codes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ PHONE = re.compile(
     r"(?<![\w.,$\u00a3\u20ac-])(?:(?:\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-.]|[2-9]\d{2}-)"
     r"\d{4}(?!\.?[\w-])"
 )
-WORLD_PHONE = re.compile(
-    r"(?<![\w+])\+(?:[ .()-]{0,2}\d){8,15}(?!\.?\w|-)"
-)  # +1 800 555 0123, +44 7700 900123
+# +1 800 555 0123, +44 7700 900123
+WORLD_PHONE = re.compile(r"(?<![\w+])\+(?:[ .()-]{0,2}\d){8,15}(?!\.?\w|-)")
 TOLL_FREE = re.compile(
     r"(?<![\w.,$\u00a3\u20ac-])(?:1[ -])?8(?:00|88|77|66|55|44|33) \d{3} \d{4}(?!\.?[\w-])"
 )

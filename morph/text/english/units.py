@@ -1,4 +1,4 @@
-"""Units that the library leaves out or spells, their dots, feet and inches, and units that are adjectives."""
+"""Units that the library misses or spells, their dots, feet and inches, and units as adjectives."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _unit(match: re.Match[str]) -> str:
 
 
 def _is_single(match: re.Match[str]) -> bool:
-    """Return whether a unit is in the singular: 1 m, 1/2 m, and before the noun it describes, a 5 m rope."""
+    """Return whether a unit is singular: 1 m, 1/2 m, and before the noun it describes, a 5 m rope."""
     if DESCRIBED.match(match.string, match.end()):
         return True
     number = NUMBER_BEFORE.search(match.string[max(0, match.start() - LONGEST_NUMBER) : match.start()])

@@ -1,13 +1,11 @@
-"""Numbers in words, where the library would group their digits in another way: years, decades, codes."""
+"""Numbers in words that the library would group differently: years, decades, codes."""
 
 from __future__ import annotations
 
 from .rules import table
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-TEENS = tuple(
-    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()  # noqa: SIM905
-)
+TEENS = tuple("ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split())  # noqa: SIM905
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 ORDINALS = table("""
     one: first, two: second, three: third, five: fifth, eight: eighth, nine: ninth, twelve: twelfth
@@ -23,10 +21,7 @@ def small_number(number: int) -> str:
 
 
 def in_pairs(digits: str) -> str:
-    """Return up to four digits as years and codes are read: 747 "seven forty seven", 1905 "nineteen oh five".
-
-    Whole hundreds are "nineteen hundred"; 2000 to 2009 are "two thousand", "two thousand five".
-    """
+    """Return up to four digits as years and codes are read: 747 "seven forty seven", 1905 "nineteen oh five"."""
     if len(digits) < 3:
         return small_number(int(digits))
     high, low = int(digits[:-2]), int(digits[-2:])
@@ -40,7 +35,7 @@ def in_pairs(digits: str) -> str:
 
 
 def spell_digits(number: str) -> str:
-    """Return each digit by itself, with a pause between groups: 555-1234 "five five five, one two three four"."""
+    """Return digits with pauses between groups: 555-1234 "five five five, one two three four"."""
     groups: list[list[str]] = [[]]
     for char in number:
         if char.isdecimal():
