@@ -1,1 +1,1 @@
-"""Models: loading one, here or on a server, ComfyUI's memory management, and what a model's lines are spoken with."""
+"""Models: load one here or on a server, ComfyUI's memory management, and speech with a model."""

@@ -1,7 +1,6 @@
 """Devices by ComfyUI's own option strings: default, cpu, gpu:0, gpu:1, and so on.
 
-A device that this machine lacks becomes the default one, as in ComfyUI's own nodes, so that a workflow that was made
-on another machine runs here.
+A device that this machine lacks becomes the default one, as in ComfyUI's own nodes, so that workflows run anywhere.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ GPU = re.compile(r"gpu:(\d{1,3})")
 
 
 def device_options() -> list[str]:
-    """Return what can be chosen on this machine; GPUs are only offered by number where there are several."""
+    """Return this machine's options; GPUs by number only if there are several."""
     gpus = gpu_options()
     return [DEFAULT, CPU, *gpus, *([ALL_GPUS] if gpus else [])]
 
 
 def gpu_options() -> list[str]:
-    """Return "gpu:0" and so on where ComfyUI may use several GPUs, otherwise nothing."""
+    """Return "gpu:0" and so on if ComfyUI may use several GPUs, otherwise nothing."""
     if hasattr(management, "get_gpu_device_options"):  # ComfyUI knows which GPUs its user allows
         return [option for option in management.get_gpu_device_options() if GPU.fullmatch(option)]
     count = torch.cuda.device_count() if management.get_torch_device().type == "cuda" else 0
@@ -42,11 +41,7 @@ def check_device_option(option: object) -> None:
 
 
 def find_devices(option: str) -> list[torch.device]:
-    """Return the devices of an option; nothing if it is not on this machine.
-
-    Raises:
-        ValueError: as ``check_device_option``.
-    """
+    """Return the devices of an option, none if this machine lacks it; errors as ``check_device_option``."""
     check_device_option(option)
     if option == DEFAULT:
         return [management.get_torch_device()]
@@ -57,10 +52,7 @@ def find_devices(option: str) -> list[torch.device]:
 
 
 def resolve_devices(option: str) -> list[torch.device]:
-    """Return the devices of an option, one or more; the default one, with a line in the log, for what is not here.
-
-    Errors are those of ``find_devices``.
-    """
+    """Return the devices of an option, or the default one, with a warning; errors as ``check_device_option``."""
     found = find_devices(option)
     if not found:
         log.warning("device %r is not on this machine: the default device is used", option)
@@ -68,7 +60,6 @@ def resolve_devices(option: str) -> list[torch.device]:
 
 
 def _find_gpu(option: str) -> torch.device | None:
-    """Return the device of "gpu:N", or None."""
     if hasattr(management, "resolve_gpu_device_option"):
         device: torch.device | None = management.resolve_gpu_device_option(option)
         return device

@@ -1,4 +1,4 @@
-"""Checks of what comes through links: a caller of ComfyUI's API may write any value where a link belongs."""
+"""Check values of links: a caller of ComfyUI's API may send any value where a link belongs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .remote import ServedModel
 
 
 def check_model(value: object) -> None:
-    """Raise ValueError for anything but a model or a server."""
+    """Raise ValueError unless the value is a model or a server."""
     if not isinstance(value, ManagedModel | ServedModel):
         raise ValueError(f"model is {shown(value)}: connect Load Qwen3-TTS Model")
 
 
 def check_voice(value: object, name: str = "voice") -> None:
-    """Raise ValueError, naming the input, for anything but a voice."""
+    """Raise ValueError, naming the input, unless the value is a voice."""
     from ...morph.voice.voice import Voice
 
     if not isinstance(value, Voice):
@@ -23,7 +23,6 @@ def check_voice(value: object, name: str = "voice") -> None:
 
 
 def check_cast(value: object) -> None:
-    """Raise ValueError for anything but a cast."""
     from ...morph.voice.voice import Voice
 
     if not isinstance(value, Mapping) or not all(isinstance(one, Voice) for one in value.values()):
@@ -31,7 +30,7 @@ def check_cast(value: object) -> None:
 
 
 def check_word_check(value: object) -> None:
-    """Raise ValueError for anything but a word check or None."""
+    """Raise ValueError unless the value is a word check or None."""
     from ...morph.kept.word_check import WordCheck
 
     if value is not None and not isinstance(value, WordCheck):
@@ -39,5 +38,4 @@ def check_word_check(value: object) -> None:
 
 
 def shown(value: object) -> str:
-    """Return a value for an error."""
     return repr(value)[:40]

@@ -152,10 +152,7 @@ class LoadModel(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, checkpoint: str | None = None, **_: object) -> list[tuple[str, int, int]]:
-        """Change when the files in the checkpoint's folder change, so that ComfyUI loads it again.
-
-        ``checkpoint`` is None where it is wired.
-        """
+        """Change with the checkpoint's files, so that ComfyUI loads it again. ``checkpoint`` is None if it is wired."""
         path = None if checkpoint is None else resolve_checkpoint(checkpoint, checkpoint_roots())
         return [] if path is None else fingerprint(path)
 
@@ -179,7 +176,7 @@ class LoadModel(io.ComfyNode):
                 path = fetch_checkpoint(checkpoint, download_root(), progress)
             progress.say(f"loading {checkpoint}")
             check_same(path, options, more)
-            # Where a device is not on this machine, a chain of nodes must not load the same twice.
+            # If a device is missing here, a chain of nodes must not load the default one twice.
             loaded = [] if device == CPU else [one.origin.device for one in more]
             devices = [one for one in resolve_devices(device) if one not in loaded]
             models = [load_managed(path, options, one) for one in devices] + more
@@ -197,7 +194,7 @@ def models_of(value: object) -> list[LoadedModel]:
 
 
 def check_same(path: Path, options: LoadOptions, more: Sequence[LoadedModel]) -> None:
-    """Raise ValueError if a model of ``more_models`` was loaded from elsewhere, or with other settings."""
+    """Raise ValueError if a model of ``more_models`` has another source or other settings."""
     for one in more:
         if one.synthesizer.model.adapters:
             raise ValueError(
@@ -221,7 +218,7 @@ def describe_options(options: LoadOptions) -> str:
 
 
 def check_option(name: str) -> Callable[[str], LoadOptions]:
-    """Return a function that raises ValueError for a value that this field of ``LoadOptions`` does not take."""
+    """Return a function that raises ValueError for an invalid value of this field of ``LoadOptions``."""
     return lambda value: LoadOptions(**{name: value})
 
 

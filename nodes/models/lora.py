@@ -69,7 +69,7 @@ class LoadLora(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, adapter: str | None = None, **_: object) -> list[tuple[str, int, int]]:
-        """Change with the files of the adapter, so that ComfyUI loads it again."""
+        """Change with the adapter's files, so that ComfyUI loads it again."""
         return [] if adapter is None else fingerprint(find_adapter(adapter))
 
     @classmethod
@@ -84,7 +84,7 @@ class LoadLora(io.ComfyNode):
 
 
 def find_adapter(name: str) -> Path:
-    """Return the folder of an adapter by its label in the list; ValueError for another name."""
+    """Return an adapter's folder by its label in the list; ValueError for another name."""
     if name == NO_ADAPTER:
         raise ValueError(f"adapter is {name!r}: copy the folder that peft wrote into {PLACES} and press R")
     found = list_adapters(adapter_roots())

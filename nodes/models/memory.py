@@ -34,11 +34,10 @@ EVERYTHING = 1e32  # bytes; the value ComfyUI itself uses for "load the complete
 
 
 class WholePatcher(ModelPatcher):
-    """Move a module between devices as one unit: unlike ComfyUI's own layers, upstream's cannot be split over two.
+    """Moves a module between devices as one unit: unlike ComfyUI's own layers, upstream's cannot be split over two.
 
-    ComfyUI runs nodes in inference mode. A move in inference mode would replace the module's parameters with new
-    objects and so untie shared parameters; therefore moves happen outside of it. ``engines`` are freed before the
-    weights leave the device.
+    ComfyUI runs nodes in inference mode. A move in it would replace the module's parameters and so untie shared ones;
+    therefore moves happen outside of it. ``engines`` are freed before the weights leave the device.
     """
 
     def __init__(self, *args: Any, **more: Any):
@@ -59,7 +58,7 @@ class WholePatcher(ModelPatcher):
         return 0
 
     def unpatch_model(self, device_to: torch.device | None = None, unpatch_weights: bool = True) -> None:
-        """Move the module off the device, and free what the engine keeps there."""
+        """Move the module off the device, and free the engine's memory there."""
         if unpatch_weights:  # otherwise nothing moves: ComfyUI calls this before every use
             for engine in list(self.engines):
                 engine.free()
@@ -69,7 +68,7 @@ class WholePatcher(ModelPatcher):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model was loaded from, how, and for which device."""
+    """Where a model was loaded from, with which options, for which device."""
 
     path: Path
     options: LoadOptions
@@ -77,12 +76,9 @@ class Origin:
 
 
 class LoadedModel:
-    """A checkpoint for one device. ComfyUI may evict it at any time but while a ``ManagedModel`` is used.
+    """A checkpoint for one device. ComfyUI may evict it at any time except while a ``ManagedModel`` is used.
 
-    Args:
-        synthesizer: the model, and its engine.
-        origin: of the model.
-        patcher: moves the model whose weights this one shares; None: it is the first.
+    ``patcher``: of the model whose weights this one shares.
     """
 
     def __init__(self, synthesizer: Synthesizer, origin: Origin, patcher: WholePatcher | None = None):
@@ -97,7 +93,7 @@ class LoadedModel:
         weakref.finalize(model.talker, log.info, "released %s", model.title).atexit = False
 
     def with_adapter(self, adapter: Adapter, strength: float) -> LoadedModel:
-        """Return the model with an adapter, the same one for as long as anybody has it; errors as ``adapt``."""
+        """Return the model with an adapter, shared by all who hold it; errors as ``adapt``."""
         key = (adapter.digest, strength)
         found = self._adapted.get(key)
         if found is None:
@@ -110,23 +106,22 @@ class LoadedModel:
 
 
 def make_patcher(synthesizer: Synthesizer, device: torch.device) -> WholePatcher:
-    """Return what moves a model between its device and the place where ComfyUI keeps what it does not use."""
     offload = management.unet_offload_device()
     # With --highvram models stay where they are: that is this model's device, not ComfyUI's.
     return WholePatcher(synthesizer.model.module, device, offload if offload.type == "cpu" else device)
 
 
 class ManagedModel:
-    """The value of the model socket: one checkpoint on one device or several.
+    """The value of the model socket: one checkpoint on one or several devices, which share the lines.
 
-    Lines are spoken by all of them; what needs one model uses the first.
+    Work for one model uses the first.
     """
 
     def __init__(self, models: Sequence[LoadedModel]):
         self.models = tuple(dict.fromkeys(models))
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same models: those of two Load LoRA nodes may be."""
+        """Compare the models: those of two Load LoRA nodes may be the same."""
         return isinstance(other, ManagedModel) and self.models == other.models
 
     def __hash__(self) -> int:
@@ -136,8 +131,7 @@ class ManagedModel:
     def use(self) -> Iterator[Synthesizer]:
         """Move the first model to its device and yield the synthesizer.
 
-        Raises:
-            torch.cuda.OutOfMemoryError: with advice on how to fix it; the model stays usable for the next run.
+        An OutOfMemoryError gets advice on how to fix it; the model stays usable for the next run.
         """
         with on_devices(self.models[:1]) as [ready]:
             yield ready
@@ -146,16 +140,10 @@ class ManagedModel:
     def open(
         self, options: GenerateOptions, once: Once, cast: Mapping[str, Voice] | None = None
     ) -> Iterator[Voicing]:
-        """Yield what speaks with the models on their devices.
+        """Yield the backend, with the models on their devices; out-of-memory errors as ``use``.
 
-        Args:
-            options: how.
-            once: kept lines, and a word check.
-            cast: characters whose voices may be spoken by other models (``Voice.by``).
-
-        Raises:
-            ValueError: for models on several devices that differ, and a character's model of another checkpoint.
-            torch.cuda.OutOfMemoryError: as ``use``.
+        ``cast``: characters whose voices may have models of their own (``Voice.by``). Raises ValueError if models on
+        several devices differ, or a character's model has another checkpoint.
         """
         from ...morph.batch.by_voice import ByVoice
 
@@ -174,7 +162,7 @@ class ManagedModel:
             yield Voicing(ByVoice(main, speaks) if speaks else main, options, once)
 
     def _other(self, name: str, voice: Voice) -> ManagedModel | None:
-        """Return the model of a character's own, None if it has none; ValueError if it cannot share a script."""
+        """Return a character's own model, or None; ValueError if it cannot share a script."""
         own = voice.by
         if own is None or own == self:
             return None
@@ -191,29 +179,25 @@ class ManagedModel:
         return self.models[0].synthesizer.model.first
 
     def with_adapter(self, adapter: Adapter, strength: float) -> ManagedModel:
-        """Return the model with an adapter, on the same devices; errors are those of ``adapt``."""
+        """Return the model with an adapter, on the same devices; errors as ``adapt``."""
         return ManagedModel([one.with_adapter(adapter, strength) for one in self.models])
 
     def speakers(self) -> list[str]:
-        """Return the names of the checkpoint's speakers."""
         return self.models[0].synthesizer.model.speakers
 
     def clone_recording(self, recording: Recording) -> Voice:
-        """Return the voice of a recording."""
         from ...morph.voice.recording import clone_recording
 
         with self.use() as ready:
             return clone_recording(ready.model, recording)
 
     def preset_voice(self, speaker: str, instruct: str) -> Voice:
-        """Return a speaker of the checkpoint, with an instruction."""
         from ...morph.voice.create import preset_voice
 
         with self.use() as ready:
             return preset_voice(ready.model, speaker, instruct)
 
     def design_voice(self, description: str) -> Voice:
-        """Return a voice made from a description."""
         from ...morph.voice.create import design_voice
 
         with self.use() as ready:
@@ -230,17 +214,15 @@ def load_managed(path: Path, options: LoadOptions, device: torch.device | None =
 
 @contextmanager
 def on_devices(models: Sequence[LoadedModel]) -> Iterator[list[Synthesizer]]:
-    """Move models to their devices; yield what speaks with each."""
+    """Move models to their devices and yield their synthesizers."""
     with explain_out_of_memory():
-        patchers = dict.fromkeys(
-            one.patcher for one in models
-        )  # models with adapters have that of the first one
+        patchers = dict.fromkeys(one.patcher for one in models)  # models with adapters share the first one's
         management.load_models_gpu(list(patchers), force_full_load=True)
         yield [one.synthesizer for one in models]
 
 
 def open_engine(ready: Sequence[Synthesizer], rows: int) -> AbstractContextManager[Speaks]:
-    """Return what speaks with models on their devices, up to ``rows`` lines at once on each; leaving it ends it."""
+    """Return a backend of models on their devices, with up to ``rows`` rows on each; leaving it closes it."""
     from ...morph.batch.batch import Batch
 
     batches = [Batch(one, rows, linger_s=None) for one in ready]

@@ -1,4 +1,4 @@
-"""The Remote Model node: a speech server in the place of a model."""
+"""The Remote Model node: a speech server in place of a model."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RemoteModel(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, server: str, **_: bool) -> str:
-        """Change with what the server says of itself; an error is shown when the node runs."""
+        """Change with the server's facts; an error is shown when the node runs."""
         try:
             return repr(ask(find_server(server)))
         except (ConnectionError, ValueError) as error:
@@ -86,7 +86,7 @@ class RemoteModel(io.ComfyNode):
 
 
 def ask(server: Server, progress: Progress | None = None) -> ServerFacts:
-    """Return what a server says of itself; a user who cancels ends that."""
+    """Return a server's facts; a user who cancels ends the request."""
     from ...serve.remote.attempts import ask_server
 
     return ask_server(server, (lambda: progress(0, 1)) if progress else lambda: None)
@@ -94,12 +94,7 @@ def ask(server: Server, progress: Progress | None = None) -> ServerFacts:
 
 @dataclass(frozen=True)
 class ServedModel:
-    """The value of the model socket for a server; see ``ManagedModel``.
-
-    Args:
-        facts: what the server said when the node ran.
-        consent: whether cloned voices may be sent.
-    """
+    """The value of the model socket for a server; see ``ManagedModel``. ``consent``: cloned voices may be sent."""
 
     facts: ServerFacts
     consent: bool = False
@@ -108,7 +103,7 @@ class ServedModel:
     def open(
         self, options: GenerateOptions, once: Once, cast: Mapping[str, Voice] | None = None
     ) -> Iterator[Voicing]:
-        """Yield what speaks at the server; ConnectionError if it is gone, ValueError for a character's own model."""
+        """Yield the server's backend; ConnectionError if it is gone, ValueError for a character's own model."""
         from ...serve.remote.failure import ServerGone
         from ...serve.remote.speaks import RemoteSpeaks
 
@@ -120,24 +115,23 @@ class ServedModel:
         try:
             with RemoteSpeaks(self.facts, self.consent, options.batch_size) as speaks:
                 yield Voicing(speaks, options, once)
-        except ServerGone as error:  # the page shows a type that is not Python's own with its module's path
+        except ServerGone as error:  # the page shows other than built-in types with their module's path
             raise ConnectionError(str(error)) from error
 
     def use(self) -> NoReturn:
-        """Refuse what needs the model itself."""
+        """Refuse: the node needs the model itself."""
         raise ValueError(
             f"model is server {self.facts}, and this node needs one of this computer: connect Load Qwen3-TTS Model"
         )
 
     def with_adapter(self, *_: object) -> NoReturn:
-        """Refuse: a server speaks with what it was started with."""
+        """Refuse: a server speaks with the adapter that it was started with."""
         raise ValueError(
             f"model is server {self.facts}, which speaks with the adapter that it was started with: start it with "
             "--lora, and connect it without this node"
         )
 
     def speakers(self) -> list[str]:
-        """Return the names of the server's voices."""
         return list(self.facts.voices)
 
     def clone_recording(self, recording: Recording) -> NoReturn:
@@ -148,7 +142,7 @@ class ServedModel:
         )
 
     def preset_voice(self, speaker: str, instruct: str) -> Voice:
-        """Return one of the server's voices; ValueError if it has none such."""
+        """Return one of the server's voices; ValueError if it does not have it."""
         from ...morph.voice.voice import Voice
 
         name = self.facts.speaker(speaker)

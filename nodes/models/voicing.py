@@ -1,4 +1,4 @@
-"""What the nodes that speak use, whichever engine it is: a model here, one on several devices, or a server."""
+"""What nodes speak with: a model here, one on several devices, or a server."""
 
 from __future__ import annotations
 
@@ -22,20 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Voicing:
-    """Speaks lines, scripts and captions, with options that were chosen when it was opened.
-
-    Args:
-        speaks: the engine.
-        options: how lines are spoken.
-        once: kept lines, and a word check.
-    """
+    """Speaks lines, scripts and captions, with options that were chosen when it was opened."""
 
     speaks: Speaks
     options: GenerateOptions
     once: Once
 
     def speak_line(self, line: Line, progress: Progress, page: PagePlayer) -> Spoken:
-        """Speak one line; where somebody listens, while it is heard."""
+        """Speak one line, and stream it to a page that listens."""
         from ...morph.script.scene import Scene, ScenePlayer
         from ...morph.text.scripts.script import Script, ScriptLine
 
@@ -46,7 +40,7 @@ class Voicing:
         return spoken[0]
 
     def speak_script(self, request: ScriptRequest, progress: Progress, page: PagePlayer) -> Dialogue:
-        """Speak a script; where somebody listens, while it is heard."""
+        """Speak a script, and stream it to a page that listens."""
         from ...morph.script.dialogue import assemble, read_script
         from ...morph.script.scene import Scene, ScenePlayer
 
@@ -63,7 +57,6 @@ class Voicing:
         return speak_lines(self.speaks, lines, self.options, self.once, listener)
 
     def speak_captions(self, request: DubRequest, progress: Progress) -> Dub:
-        """Speak captions at their times."""
         from ...morph.kept.once import Listener
         from ...morph.script.dub import render_dub
 
@@ -71,7 +64,7 @@ class Voicing:
         return render_dub(self.speaks, request, self.options, self.once, listener)
 
     def words(self, spoken: Sequence[Spoken]) -> SpokenWords:
-        """Return the words of lines that were spoken here; see ``words_of``."""
+        """Return the words of lines spoken here; see ``words_of``."""
         from ..sound.words import words_of
 
         return words_of(self.speaks, spoken)
@@ -80,5 +73,4 @@ class Voicing:
         return self.words([spoken]).lines[0].words
 
     def describe(self, spoken: Sequence[Spoken], elapsed_s: float) -> str:
-        """Return the report of lines that took ``elapsed_s`` seconds."""
         return self.speaks.describe(spoken, self.options, elapsed_s)
