@@ -1,1 +1,1 @@
-"""What the page shows while a node runs: its progress, the speech that it makes, and the recordings made."""
+"""What the page shows while a node runs: progress, streamed speech, and the recordings made."""

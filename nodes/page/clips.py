@@ -1,4 +1,4 @@
-"""The recordings that a node shows on itself: temporary files, and what the page says of each."""
+"""The recordings that a node shows on itself: temporary files, and their entries in the page's list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...morph.words.captions import LineWords
 
 KEY = "morph_clips"  # in the ui of a node's output; ComfyUI's own "audio" needs a widget of that name
-LONGEST_NAME = 40  # characters of a name or of the words in a file's name
+LONGEST_NAME = 40  # characters of a name, and of the words, in a file's name
 MOST_BYTES = 100  # of the same in UTF-8: file systems allow 255 for the whole name
 
 
@@ -28,29 +28,19 @@ ShownWord = tuple[str, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """One recording.
+    """One recording."""
 
-    Args:
-        waveform: float ``[T]``; one that is only listed also ``[C, T]``.
-        sample_rate: in Hz.
-        name: the character or the setting, or "".
-        text: its words.
-        problems: what went wrong.
-        words: which the page lights up as they are heard: as they are shown one behind the other, with their times.
-        number: of its caption; 0 where there is none.
-    """
-
-    waveform: np.ndarray
+    waveform: np.ndarray  # float ``[T]``; if only listed also ``[C, T]``
     sample_rate: int
-    name: str
+    name: str  # the character or the setting, or ""
     text: str
-    problems: tuple[str, ...] = ()
-    words: tuple[ShownWord, ...] = ()
-    number: int = 0
+    problems: tuple[str, ...] = ()  # what went wrong
+    words: tuple[ShownWord, ...] = ()  # which the page highlights as they play
+    number: int = 0  # of its caption; 0 if there is none
 
 
 def to_clip(spoken: Spoken, name: str = "", words: LineWords | None = None) -> Clip:
-    """Return a spoken line as a clip, under its character's name or the ``name`` given; ``words``: in its own sound."""
+    """Return a spoken line as a clip, named after its character or ``name``; ``words`` have times in its own audio."""
     from ...morph.speech.joined import HEARD_OTHERWISE, WHAT_HAPPENED
     from ...morph.text.pronunciation import shown_text
 
@@ -65,7 +55,6 @@ def to_clip(spoken: Spoken, name: str = "", words: LineWords | None = None) -> C
 
 
 def show_words(line: LineWords) -> tuple[ShownWord, ...]:
-    """Return the words of a line for the page."""
     from ...morph.words.captions import Cue
 
     parts = zip(Cue(line.words).parts if line.words else (), line.words, strict=True)
@@ -75,11 +64,8 @@ def show_words(line: LineWords) -> tuple[ShownWord, ...]:
 def show(text: str, clips: Sequence[Clip], compare: bool = False, report: str = "") -> dict[str, Any]:
     """Return the ui of a node's output: a text, and its clips as a list.
 
-    Args:
-        text: what happened; the page shows its first line, and the others folded.
-        clips: in their order.
-        compare: whether the clips are of the same words.
-        report: all that is to be said; the page shows it folded, in place of the text's other lines.
+    The page shows the first line of ``text``, and ``report``, or else the other lines, folded. ``compare``: the clips
+    are of the same words.
     """
     import folder_paths
 
@@ -88,12 +74,7 @@ def show(text: str, clips: Sequence[Clip], compare: bool = False, report: str = 
 
 
 def write_clips(clips: Sequence[Clip], folder: Path) -> list[dict[str, Any]]:
-    """Write the clips as FLAC files into a new folder below ``folder``; return what the page needs to list them.
-
-    Args:
-        clips: in their order.
-        folder: ComfyUI's folder of temporary files.
-    """
+    """Write the clips as FLAC files into a new folder below ``folder``; return their entries for the page."""
     import soundfile
 
     own = f"speech_{secrets.token_hex(4)}"
@@ -107,7 +88,7 @@ def write_clips(clips: Sequence[Clip], folder: Path) -> list[dict[str, Any]]:
 
 
 def list_clip(clip: Clip, file: dict[str, str]) -> dict[str, Any]:
-    """Return what the page needs to list a clip; ``file``: where it is, as ComfyUI's ``/view`` takes it."""
+    """Return a clip's entry for the page; ``file``: where it is, as ComfyUI's ``/view`` expects it."""
     seconds = clip.waveform.shape[-1] / clip.sample_rate
     shown = {
         **file,
@@ -127,7 +108,7 @@ def file_name(number: int, name: str, text: str, suffix: str = ".flac") -> str:
 
 
 def _slug(text: str) -> str:
-    """Keep letters, digits and marks, at most LONGEST_NAME and MOST_BYTES; everything else becomes single hyphens."""
+    """Keep letters, digits and marks, at most LONGEST_NAME and MOST_BYTES; the rest becomes single hyphens."""
     text = unicodedata.normalize("NFC", text)
     kept = "".join(char if char.isalnum() or unicodedata.category(char)[0] == "M" else " " for char in text)
     words = "-".join(kept[: 2 * LONGEST_NAME].split())[:LONGEST_NAME]

@@ -1,4 +1,4 @@
-"""Show the engine's progress as a bar and as text in ComfyUI, and pass on cancellation to the engine."""
+"""Show the engine's progress in ComfyUI, and pass cancellation on to the engine."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from comfy.utils import ProgressBar
 
 # Seconds between updates of the bar: frames arrive faster than a page redraws. Cancellation is checked on every frame.
 SHOWN_EVERY = 0.02
-# Seconds between texts that start with the same word ("line 3 of 12"): nobody reads faster.
+# Seconds between texts that start with the same word ("line 3 of 12").
 SAID_EVERY = 0.2
 
 
 class Progress:
     """One node's progress bar and status text.
 
-    Call it with (done, expected), in frames or bytes, to move the bar; call ``say`` to show what is being done.
-    Both raise ComfyUI's own exception once the user has cancelled; do not catch it.
+    Call it with (done, expected), in frames or bytes, to move the bar. It and ``say`` raise ComfyUI's own exception
+    once the user has cancelled; do not catch it.
     """
 
     def __init__(self, node_id: str | None):
@@ -60,7 +60,7 @@ def show_progress(node_id: str | None) -> Iterator[Progress]:
 
 
 def send_words(text: str, node_id: str | None) -> None:
-    """Send a status text to the page that queued the prompt; do nothing if no page did."""
+    """Send a status text to the page that queued the prompt, if any."""
     from server import PromptServer
 
     server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts

@@ -1,4 +1,4 @@
-"""File names that users type: no name may leave its folder or fail on another operating system; and new files."""
+"""Write files that users name: complete or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_whole(file: BinaryIO, path: Path, data: bytes) -> None:
 
 
 def replace_all(files: Mapping[Path, bytes]) -> None:
-    """Write files over older ones, each at once; all are written beside them first, so that an error changes none."""
+    """Replace files; all are written beside the old ones first, so that an error changes none."""
     ready: dict[Path, Path] = {}
     try:
         for path, data in files.items():

@@ -1,4 +1,4 @@
-"""Recordings that become files: their names, their metadata, and how the files of one run are written."""
+"""Recordings that become files: names, metadata, and how the files of one run are written."""
 
 from __future__ import annotations
 
@@ -26,19 +26,12 @@ MOST_SHOWN = 10  # names of files in a text
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """What becomes one file.
+    """The content of one file."""
 
-    Args:
-        waveform: float ``[C, T]``.
-        sample_rate: in Hz.
-        facts: of the lines that it holds.
-        number: in its run, from 1; 0: the track.
-    """
-
-    waveform: np.ndarray
+    waveform: np.ndarray  # float ``[C, T]``
     sample_rate: int
-    facts: tuple[Facts, ...]
-    number: int
+    facts: tuple[Facts, ...]  # of the lines that it holds
+    number: int  # in its run, from 1; 0: the track
 
     @property
     def name(self) -> str:
@@ -51,13 +44,13 @@ class Recording:
         return shown_text(self.facts[0].text) if len(self.facts) == 1 else ""
 
     def file_name(self, kind: str) -> str:
-        """Return the name of its file, without the run's number."""
+        """Return the file's name without the run's number."""
         if not self.number:
             return f"track.{kind}"
         return file_name(self.number, self.name, self.text, f".{kind}")
 
     def tags(self) -> dict[str, str]:
-        """Return the metadata of its file: what players show, and all facts as the comment."""
+        """Return the file's metadata: what players show, and all facts as the comment."""
         if not self.facts:
             return {}
         title = " ".join(shown_text(one.text) for one in self.facts)[:LONGEST_TITLE]
@@ -67,17 +60,11 @@ class Recording:
 
 @dataclass(frozen=True)
 class Run:
-    """The files of one run.
-
-    Args:
-        paths: of all, in order.
-        unchanged: how many of them were there already; None if every run has new files.
-        older: the names of files that have the number of one of them, and other words.
-    """
+    """The files of one run."""
 
     paths: tuple[Path, ...]
-    unchanged: int | None = None
-    older: tuple[str, ...] = ()
+    unchanged: int | None = None  # files that were there already; None if every run has new files
+    older: tuple[str, ...] = ()  # names of files with the number of one of them, and other words
 
     @property
     def summary(self) -> str:
@@ -111,7 +98,7 @@ def recordings_of(audio: Sequence[dict[str, Any]], is_track: bool = False) -> li
 
 
 def write_run(folder: Path, files: Mapping[str, bytes]) -> Run:
-    """Write the files of a run with the next free number before their names; if one cannot be written, leave none."""
+    """Write the files of a run with the next free number before their names; on failure leave none."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers = [int(found[1]) for path in folder.iterdir() if (found := RUN.match(path.name))]
     run = max(numbers, default=0) + 1
@@ -129,12 +116,10 @@ def write_run(folder: Path, files: Mapping[str, bytes]) -> Run:
 
 
 def replace_run(folder: Path, files: Mapping[str, bytes]) -> Run:
-    """Write the files of a run under their own names, over those of earlier runs; one that is the same stays.
+    """Write the files of a run under their own names, over older ones; a file with the same content stays.
 
-    Nothing is deleted. If one cannot be written, none is changed.
-
-    Raises:
-        ValueError: a name is that of a folder, or of a link that leads elsewhere.
+    Nothing is deleted. If one cannot be written, none is changed. Raises ValueError if a name is a folder's, or a
+    link that leads elsewhere.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = {confine(folder, name): data for name, data in files.items()}
@@ -155,7 +140,7 @@ def older_files(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def listed(recordings: Sequence[Recording], run: Run) -> dict[str, Any]:
-    """Return the ui of the node: the files as ComfyUI's own nodes name them, and as a list that the page plays."""
+    """Return the ui of the node: the files as ComfyUI's nodes name them, and as a list that the page plays."""
     folder = run.paths[0].parent.name
     files = [{"filename": path.name, "subfolder": folder, "type": "output"} for path in run.paths]
     clips = [

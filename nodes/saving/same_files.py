@@ -1,6 +1,6 @@
-"""Whether a saved file holds what would be saved again: the same sound, and the same facts of its speech.
+"""Compare a saved file with its replacement: the same sound, and the same facts of its speech.
 
-Its bytes do not tell. The workflow inside changes with every other line of a script, and opus files begin with a random
+Bytes do not tell: the workflow inside changes with other lines of a script, and opus files begin with a random
 number.
 """
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ...morph.audio.reader import Content, read_content
 
-TOLD = ("title", "artist", "comment")  # what is said of the speech; see ``Recording.tags``
+TOLD = ("title", "artist", "comment")  # facts about the speech; see ``Recording.tags``
 OF_THE_ENCODER = "encoder"
 
 
 def is_same(path: Path, data: bytes) -> bool:
-    """Return whether there is a file that holds what the new file ``data`` of the same kind does."""
+    """Return whether a file has the content of the new file ``data`` of the same kind."""
     import av
 
     if not path.is_file():
@@ -33,7 +33,7 @@ def is_same(path: Path, data: bytes) -> bool:
 
 
 def _compared(data: bytes, suffix: str) -> Content:
-    """Of tags that are not TOLD only the names count: whether there is a workflow, not which."""
+    """Return the content with only the names of tags that are not TOLD: whether there is a workflow, not which."""
     content = read_content(BytesIO(data), suffix)
     tags = {key: text if key in TOLD else "" for key, text in content.tags.items() if key != OF_THE_ENCODER}
     return replace(content, tags=tags)

@@ -1,4 +1,4 @@
-"""The nodes that save speech to files, and read what such a file says of its speech."""
+"""The nodes that save speech to files, and read the facts of such a file."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class SaveSpeech(io.ComfyNode):
         format: Sequence[str | None] = (None,),
         existing: Sequence[str | None] = (None,),
     ) -> bool | str:
-        """Check choices here too: a wrong one would be refused only after the speech was generated."""
+        """Check choices here too: ``execute`` would refuse a wrong one only after the speech was generated."""
         return inputs.judge(
             name=(check_name, name[0]), format=(TAGGED, format[0]), existing=(EXISTING, existing[0])
         )
@@ -128,7 +128,6 @@ class SaveSpeech(io.ComfyNode):
 
 
 def check_bit_rate(kbit_s: int) -> None:
-    """Raise ValueError for a bit rate that is too low or too high."""
     check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
 
 
@@ -186,11 +185,7 @@ class SpeechFromFile(io.ComfyNode):
 
 
 def read_facts(path: Path) -> tuple[Facts, ...]:
-    """Return what a file says of its speech.
-
-    Raises:
-        ValueError: it cannot be read, or says nothing.
-    """
+    """Return the facts in a file; ValueError if it cannot be read, or has none."""
     comment = read_comment(path)
     try:
         facts = from_json(comment)

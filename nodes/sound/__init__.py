@@ -1,1 +1,1 @@
-"""Sound: ComfyUI's AUDIO, what is known of the speech in it, and the nodes that finish it."""
+"""Sound: ComfyUI's AUDIO, facts about the speech in it, and the nodes that finish it."""

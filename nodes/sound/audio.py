@@ -129,12 +129,11 @@ class SmoothNormalize(io.ComfyNode):
 
 
 def is_needless(filtering: LowPass, rate: int) -> bool:
-    """Return whether nobody chose the cutoff, and the audio has no frequencies there."""
+    """Return whether the cutoff is the default and the audio has no frequencies there."""
     return filtering.cutoff_hz == CUTOFF_HZ and not filtering.has_effect(rate)
 
 
 def say_left_out(rate: int) -> str:
-    """Return what a node says of audio that it does not filter."""
     end = f"audio of {rate} samples per second ends at {rate / 2:g} Hz"
     return f"low-pass left out: {end}, and the default cutoff is {CUTOFF_HZ:g} Hz"
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Audio(TypedDict, total=False):
-    """The value that an AUDIO socket carries."""
+    """The value of an AUDIO socket."""
 
     waveform: torch.Tensor
     sample_rate: int
@@ -33,7 +33,7 @@ def to_waveforms(audio: dict[str, Any]) -> list[np.ndarray]:
 
 
 def to_one_waveform(audio: dict[str, Any], name: str) -> np.ndarray:
-    """Return the single recording of an AUDIO as float32 ``[C, T]``; ValueError if it is a batch of several."""
+    """Return the single recording of an AUDIO as float32 ``[C, T]``; ValueError for a batch of several."""
     waveforms = to_waveforms(audio)
     if len(waveforms) != 1:
         raise ValueError(
@@ -43,7 +43,7 @@ def to_one_waveform(audio: dict[str, Any], name: str) -> np.ndarray:
 
 
 def to_audio(waveform: np.ndarray, sample_rate: int, facts: Sequence[Facts] = ()) -> Audio:
-    """Return an AUDIO of one recording, made from ``[T]`` or ``[C, T]``; ``facts``: of the lines that it holds."""
+    """Return an AUDIO of one recording, ``[T]`` or ``[C, T]``; ``facts`` are of its lines."""
     channels = np.atleast_2d(np.ascontiguousarray(waveform, dtype=np.float32))
     audio: Audio = {"waveform": torch.from_numpy(channels)[None], "sample_rate": sample_rate}
     if facts:

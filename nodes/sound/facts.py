@@ -1,4 +1,4 @@
-"""What is known of a spoken line: enough to speak it again. It travels with AUDIO and inside saved files."""
+"""Facts about a spoken line, enough to speak it again. They travel with AUDIO and inside saved files."""
 
 from __future__ import annotations
 
@@ -24,25 +24,14 @@ PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 @dataclass(frozen=True)
 class Facts:
-    """What one line was spoken from.
+    """What one line was spoken from. Raises ValueError that names a wrong field."""
 
-    Args:
-        text: as it was given.
-        voice: its name.
-        seed: of the line.
-        seq_groups: 1 to 15.
-        name: the character, or "".
-        settings: everything else, as JSON can hold it: language, checkpoint, sampling, the pack's version.
-
-    Raises:
-        ValueError: naming the field that is wrong.
-    """
-
-    text: str
-    voice: str
+    text: str  # as it was given
+    voice: str  # its name
     seed: int
     seq_groups: int
-    name: str = ""
+    name: str = ""  # the character, or ""
+    # Everything else, as JSON can hold it: language, checkpoint, sampling, the pack's version.
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,9 +71,9 @@ def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoi
 
 
 def describe_seeds(facts: Sequence[Facts], numbers: Sequence[int] = ()) -> str:
-    """Return the seed of each line's take, as ``[seed N]`` and the widget take it, one to a line.
+    """Return the seed of each line's take, as ``[seed N]`` and the widget use it, one per line.
 
-    ``numbers``: of the lines, where these are not their places.
+    ``numbers``: of the lines, if these are not their places.
     """
     if len(facts) == 1:
         return f"Seed: {facts[0].seed}."
@@ -97,7 +86,6 @@ def describe_seeds(facts: Sequence[Facts], numbers: Sequence[int] = ()) -> str:
 
 
 def pack_version() -> str:
-    """Return the pack's version, from its pyproject.toml."""
     found = re.search(r'^version = "([^"]+)"', PROJECT.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
         raise ValueError(f"{PROJECT.name} has no version: install the pack again")
@@ -105,22 +93,18 @@ def pack_version() -> str:
 
 
 def facts_of(audio: Mapping[str, Any]) -> tuple[Facts, ...]:
-    """Return what an AUDIO says of its lines; nothing for sound that is not from the pack, or was changed since."""
+    """Return an AUDIO's facts; none for sound that is not from the pack, or was changed since."""
     known = audio.get(KEY, ())
     return tuple(known) if all(isinstance(one, Facts) for one in known) else ()
 
 
 def to_json(facts: Sequence[Facts]) -> str:
-    """Return what a file's comment says."""
+    """Return the comment of a file."""
     return json.dumps({FILE_KEY: [asdict(one) for one in facts]}, ensure_ascii=False)
 
 
 def from_json(comment: str) -> tuple[Facts, ...]:
-    """Read what a file's comment says; () if it is another comment.
-
-    Raises:
-        ValueError: for a comment of the pack that is damaged; it says what is wrong.
-    """
+    """Read a file's comment, () if it is not the pack's; ValueError says what is damaged."""
     if len(comment) > MOST_CHARACTERS:
         raise ValueError("it is too long")
     try:

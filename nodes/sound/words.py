@@ -1,4 +1,4 @@
-"""The words of spoken lines, with their times: the value of the words socket, and what is said where there are none."""
+"""The words of spoken lines with their times: the value of the words socket."""
 
 from __future__ import annotations
 
@@ -20,28 +20,23 @@ WITHOUT = (
 
 @dataclass(frozen=True)
 class SpokenWords:
-    """The value of the words socket.
+    """The value of the words socket."""
 
-    Args:
-        lines: each with its words at their times in one sound; those of a line that was not spoken are missing.
-        missing: why there is not a word, and what to do; "" if there is one.
-    """
-
-    lines: tuple[LineWords, ...]
-    missing: str = ""
+    lines: tuple[LineWords, ...]  # with times in one sound; failed lines have no words
+    missing: str = ""  # why there is no word at all, and what to do; or ""
 
     @classmethod
     def none(cls, spoken: Sequence[Spoken], why: str) -> SpokenWords:
-        """Return that of lines whose words have no times."""
+        """Return the value for lines without word times."""
         return cls(tuple(LineWords((), one.report.name) for one in spoken), why)
 
     def at(self, starts: Sequence[int], rate: int) -> SpokenWords:
-        """Return the words as they are heard in a track in which each line begins at its own sample of ``starts``."""
+        """Return the words in a track in which each line begins at its own sample of ``starts``."""
         lines = tuple(line.at(start / rate) for line, start in zip(self.lines, starts, strict=True))
         return SpokenWords(lines, self.missing)
 
     def describe(self) -> str:
-        """Return the line of a report that says of which lines there are none, and why; "" if all have words."""
+        """Return the report's line about lines without words, and why; "" if all have words."""
         if self.missing:
             return f"No word times: {self.missing}."
         count = sum(not line.words for line in self.lines)
@@ -49,12 +44,7 @@ class SpokenWords:
 
 
 def words_of(speaks: Speaks, spoken: Sequence[Spoken]) -> SpokenWords:
-    """Return the words of lines, each line's at their times in its own sound.
-
-    Args:
-        speaks: has spoken them.
-        spoken: the lines, at their final speed.
-    """
+    """Return the words of lines at their final speed, each line's in its own sound."""
     try:
         speaks.check_words()
     except ValueError as error:
@@ -66,7 +56,7 @@ def words_of(speaks: Speaks, spoken: Sequence[Spoken]) -> SpokenWords:
 
 
 def check_words(value: object) -> SpokenWords:
-    """Return the value of a words input; ValueError for anything else, and where it has no word."""
+    """Return the value of a words input; ValueError for anything else, and if it has no word."""
     if not isinstance(value, SpokenWords):
         raise ValueError(
             f"words is {repr(value)[:40]}: connect the words of Generate Speech, Render Script or Dub Captions"
