@@ -1,1 +1,1 @@
-"""Speech outside ComfyUI: the command line, and the speech server. Imports ``morph`` and ``postprocess``."""
+"""Speech outside ComfyUI: the command line and the speech server."""

@@ -1,4 +1,4 @@
-"""``python -m serve`` in the pack's folder, or ``python -m qwen3_tts_morph.serve`` where the pack is installed."""
+"""Run ``python -m serve`` in the pack's folder, or ``python -m qwen3_tts_morph.serve`` if the pack is installed."""
 
 from __future__ import annotations
 

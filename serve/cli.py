@@ -1,9 +1,8 @@
-"""The command line: which command was asked for, its options, and how a run ends.
+"""The command line: commands, their options, and how a run ends.
 
-Needs nothing but Python until a command runs: ``speak.py`` reads the command line before there is an environment.
-
-Results go to stdout and everything else to stderr. The exit code is 0; 1 where a check failed, or the environment
-lacks a package; 2 for bad input, with one sentence; 130 when interrupted; 141 when the reader of stdout has left.
+Needs only Python until a command runs: ``speak.py`` reads the command line before there is an environment. Results go
+to stdout, everything else to stderr. Exit codes: 0; 1 if a check failed or a package is missing; 2 for bad input,
+with one sentence; 130 when interrupted; 141 when the reader of stdout has left.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MOVED = {
     "check": "run `python -m lab.check` in a clone of the repository",
     "bench": "use sweep, which measures the speed at each SEQ_GROUPS",
 }
-DEFAULT = "speak"  # where the first word is no command, it is the text
+DEFAULT = "speak"  # if the first word is no command, it is the text
 HERE = "--here"
 FAILED, INTERRUPTED, READER_LEFT = 1, 130, 141
 
@@ -48,13 +47,10 @@ def main(
     program: str = PROGRAM,
     elsewhere: Callable[[Sequence[str]], int] | None = None,
 ) -> int:
-    """Run a command line; return its exit code.
+    """Run a command line, by default the process's; return its exit code.
 
-    Args:
-        words: the arguments; None takes the process's.
-        program: its name in messages.
-        elsewhere: runs the arguments in an environment that has what the engine needs, unless they say ``--here``;
-            None: this Python has it.
+    ``elsewhere`` runs the arguments in an environment that has the engine's packages, unless they say ``--here``;
+    None: this Python has them.
     """
     open_missing_streams()
     words = list(sys.argv[1:] if words is None else words)
@@ -63,10 +59,10 @@ def main(
 
 
 def finish(console: Console, run: Callable[[], int]) -> int:
-    """Run a program to its end; return its exit code. An error that its user can mend becomes one sentence."""
+    """Run a program; return its exit code. An error that the user can fix becomes one sentence."""
     try:
         with contextlib.ExitStack() as end:
-            end.callback(console.out.flush)  # what ``--help`` has printed, while errors can still be told
+            end.callback(console.out.flush)  # what ``--help`` has printed, while errors can still be reported
             return run()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -84,7 +80,7 @@ def finish(console: Console, run: Callable[[], int]) -> int:
 
 
 def explain(error: Exception) -> tuple[int, str] | None:
-    """Return the exit code and the sentence for an error that its reader can mend; None for a fault of the pack."""
+    """Return the exit code and sentence for an error that the user can fix; None for a bug of the pack."""
     if isinstance(error, ModuleNotFoundError):
         return FAILED, lacking(error)
     if isinstance(error, ValueError):
@@ -97,7 +93,7 @@ def explain(error: Exception) -> tuple[int, str] | None:
 
 
 def refused(error: OSError) -> str:
-    """Return what to do where the system has refused to read or write something."""
+    """Return what to do if the system refused to read or write."""
     why = error.strerror or " ".join(str(error).split())
     if error.filename is None:
         return f"reading or writing failed ({why}): check the disk, the pipe or the network, and try again"
@@ -107,14 +103,14 @@ def refused(error: OSError) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error means that the memory of the GPU or of the machine was full."""
+    """Return whether the memory of the GPU or of the machine was full."""
     from ..morph.checkpoint.verify import is_out_of_memory as judge
 
     return isinstance(error, MemoryError) or judge(error)
 
 
 def lacking(error: ModuleNotFoundError) -> str:
-    """Return what to do about a package that this Python lacks."""
+    """Return what to do about a missing package."""
     if (error.name or "").startswith(__package__):
         return f"this copy of the pack has no {error.name}: install the pack again"
     return (
@@ -130,7 +126,7 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
     try:
         command, options = parse(name, rest, console.program)
     except ModuleNotFoundError:
-        # A command's options may need a package too: there they are read where it is.
+        # A command's options may need a package too: then they are read in that environment.
         if elsewhere is None:
             raise
         return elsewhere(words)
@@ -144,8 +140,7 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
 def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | None, list[str]]:
     """Return the command and its arguments; None, with the words given, for the overview and the version.
 
-    Raises:
-        ValueError: for a first word that is a slip of a command rather than a text.
+    Raises ValueError for a first word that is a mistyped command rather than a text.
     """
     given = [word for word in words if word != HERE]
     if not given or given[0] in ("-h", "--help", "help", "--version"):
@@ -165,10 +160,9 @@ def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | N
 
 
 def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Any, argparse.Namespace]:
-    """Return a command's module and its options; everything that does not need the model is checked here.
+    """Return a command's module and its options; checks everything that does not need the model.
 
-    Raises:
-        SystemExit: 2 for bad input, with a sentence on stderr; 0 for ``--help``.
+    Raises SystemExit: 2 for bad input, with a sentence on stderr; 0 for ``--help``.
     """
     command, parser = load(name), make_parser(name, program)
     options = parser.parse_args(words)
@@ -177,7 +171,6 @@ def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Any,
 
 
 def make_parser(name: str, program: str = PROGRAM) -> Parser:
-    """Return what reads a command's options."""
     command = load(name)
     parser = Parser(
         prog=f"{program} {name}",
@@ -191,12 +184,11 @@ def make_parser(name: str, program: str = PROGRAM) -> Parser:
 
 
 def load(name: str) -> Any:
-    """Return the module of a command; ``serve/commands/__init__.py`` says what it has."""
+    """Return a command's module; ``serve/commands/__init__.py`` describes its interface."""
     return importlib.import_module(f".commands.{name}", __package__)
 
 
 def overview(program: str) -> str:
-    """Return what the commands are."""
     width = max(map(len, COMMANDS))
     rows = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
     usage = [f'usage: {program} "text" [options]', f"       {program} COMMAND [options]"]

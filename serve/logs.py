@@ -1,4 +1,4 @@
-"""What the server writes to its log."""
+"""The server's log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import logging
 from contextvars import ContextVar
 from typing import TextIO
 
-# Of the request that is being answered, "" outside of one; each task has its own.
+# Of the current request, "" outside of one; each task has its own.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
 class RequestFormatter(logging.Formatter):
-    """Adds the request's id to what is logged while one is answered."""
+    """Adds the current request's id to log lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the line of a record, without its traceback."""
@@ -20,7 +20,7 @@ class RequestFormatter(logging.Formatter):
 
 
 def start_log(stream: TextIO | None = None) -> None:
-    """Log to a stream, None for stderr. No text that is spoken is logged."""
+    """Log to a stream, None for stderr. No spoken text is logged."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(RequestFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

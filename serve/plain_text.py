@@ -1,7 +1,7 @@
-"""Words from outside, made safe to show: those of a server, of a file's name, of a voice file.
+"""Make words from outside safe to show: from a server, a file's name, a voice file.
 
-A terminal obeys control characters: they clear it, set its title, or write over what is there. Characters that turn the
-direction of writing make a name look like another.
+Control characters can clear a terminal, set its title, or overwrite its text. Characters that reverse the direction
+of writing make a name look like another.
 """
 
 from __future__ import annotations

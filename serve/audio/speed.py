@@ -1,7 +1,7 @@
-"""Speed without a change of pitch, while the sound is made.
+"""Change the speed, not the pitch, while the audio is made.
 
-FFmpeg's ``atempo`` through PyAV, which the server has for its formats: it takes samples in any portions. The library of
-``postprocess/stretch.py`` only takes a whole line (python-stretch 0.3.1).
+Uses FFmpeg's ``atempo`` through PyAV, which the server has for its formats: it accepts chunks of any size. The
+library of ``postprocess/stretch.py`` needs a whole line (python-stretch 0.3.1).
 """
 
 from __future__ import annotations
@@ -13,41 +13,35 @@ from typing import Any
 import numpy as np
 
 LOWEST_SPEED, HIGHEST_SPEED = 0.25, 4.0  # OpenAI's
-LOWEST_STEP, HIGHEST_STEP = 0.5, 2.0  # of one filter: above it leaves samples out, below it refuses
+LOWEST_STEP, HIGHEST_STEP = 0.5, 2.0  # of one filter: above, it drops samples; below, it refuses
 LAYOUT, FORMAT = "mono", "fltp"
 LATENCY_S = 0.5  # more than all filters hold back of their input
-BLOCK = 480  # samples that go through at once: a filter gives its sound in portions of this size
+BLOCK = 480  # samples per step: a filter returns its output in portions of this size
 
 
 class SpeedChange:
-    """Changes the length of a sound that is given in portions: this one leaves it as it is."""
+    """Changes the length of audio that comes in chunks; this one leaves it as it is."""
 
     def add(self, samples: np.ndarray) -> np.ndarray:
-        """Take the next samples, float32 ``[n]``; return those of the result that are ready, maybe none."""
+        """Process the next samples, float32 ``[n]``; return the finished ones, maybe none."""
         return samples
 
     def finish(self) -> np.ndarray:
-        """Return the rest."""
         return np.zeros(0, dtype=np.float32)
 
 
 def open_speed(speed: float, sample_rate: int) -> SpeedChange:
-    """Return what changes the speed of one sound: 1 leaves every sample as it is, and holds none back.
-
-    Args:
-        speed: 0.25..4; 1.1 is spoken a tenth faster.
-        sample_rate: in Hz.
-    """
+    """Return a speed change for one sound: 0.25 to 4; 1 leaves every sample as it is, and holds none back."""
     return SpeedChange() if speed == 1 else _Tempo(speed, sample_rate)
 
 
 def changed_length(samples: int, speed: float) -> int:
-    """Return the length of a sound of ``samples`` samples at this speed: samples / speed, rounded half up."""
+    """Return samples / speed, rounded half up."""
     return math.floor(samples / speed + 0.5)
 
 
 class _Tempo(SpeedChange):
-    """The result is the same, bit for bit, however the samples are cut; its length is ``changed_length``."""
+    """The result is bit-equal however the samples are cut; its length is ``changed_length``."""
 
     def __init__(self, speed: float, sample_rate: int):
         self._speed, self._sample_rate = speed, sample_rate
@@ -61,7 +55,7 @@ class _Tempo(SpeedChange):
         return ready
 
     def finish(self) -> np.ndarray:
-        # Silence after the sound: what the filters end with lacks up to a window of it.
+        # Silence after the sound: without it the filters' output lacks up to a window.
         silence = self._through(np.zeros(round(LATENCY_S * self._sample_rate), dtype=np.float32))
         self._source.push(None)
         rest = np.concatenate((silence, self._ready()))

@@ -1,4 +1,4 @@
-"""Sounds to the bytes of their answers, in threads beside the event loop's and the model's."""
+"""Encode answers in threads, beside the event loop's and the model's."""
 
 from __future__ import annotations
 
@@ -15,56 +15,37 @@ import numpy as np
 from ...morph.audio.writer import FFMPEG, LIBSNDFILE, PLAIN, Encoder, encode, maker_of, open_encoder
 from .speed import open_speed
 
-PLAIN_THREADS = 2  # numpy, which needs no Python for long arrays
-FFMPEG_THREADS = 2  # each wants Python for every packet
-FEWEST_FILE_THREADS, MOST_FILE_THREADS = 2, 8  # half of the processors: a file is made without Python
+PLAIN_THREADS = 2  # numpy, which releases the GIL for long arrays
+FFMPEG_THREADS = 2  # each needs the GIL for every packet
+FEWEST_FILE_THREADS, MOST_FILE_THREADS = 2, 8  # half of the processors: encoding a file releases the GIL
 
 
 @dataclass(frozen=True)
 class Whole:
-    """A complete sound, encoded.
-
-    Args:
-        content: the bytes of its file.
-        samples: how many it has.
-    """
+    """An encoded file and its number of samples."""
 
     content: bytes
     samples: int
 
 
 def encode_whole(sounds: Sequence[np.ndarray], sample_rate: int, speed: float, name: str) -> Whole:
-    """Return a sound as a complete file.
-
-    Args:
-        sounds: its parts, float32 ``[T]`` within -1..1.
-        sample_rate: in Hz.
-        speed: see ``open_speed``.
-        name: of the format, one of SERVED.
-    """
+    """Return the parts of a sound, float32 ``[T]`` within -1..1, as one file of format ``name`` (one of SERVED)."""
     change = open_speed(speed, sample_rate)
     changed = np.concatenate([*map(change.add, sounds), change.finish()])
     return Whole(encode(changed, sample_rate, name), len(changed))
 
 
 class StreamEncoder:
-    """An ``Encoder`` for an event loop, which its work does not stop: formats that take a while have a thread's time.
-
-    Args:
-        encoder: it is closed with this.
-        pool: where it works; None: where it is called.
-    """
+    """An ``Encoder`` for an event loop: slow formats work in ``pool``, None for the caller's thread."""
 
     def __init__(self, encoder: Encoder, pool: ThreadPoolExecutor | None):
         self._encoder, self._pool = encoder, pool
         self._lock, self._is_closed = threading.Lock(), False
 
     async def add(self, samples: np.ndarray) -> bytes:
-        """See ``Encoder.add``."""
         return await self._run(partial(self._encoder.add, samples))
 
     async def finish(self) -> bytes:
-        """See ``Encoder.finish``."""
         return await self._run(self._encoder.finish)
 
     async def _run(self, work: Callable[[], bytes]) -> bytes:
@@ -77,14 +58,14 @@ class StreamEncoder:
             return b"" if self._is_closed else work()
 
     def close(self) -> None:
-        """See ``Encoder.close``; waits for a thread that works."""
+        """Close the encoder; waits for a thread that works."""
         with self._lock:
             self._is_closed = True
             self._encoder.close()
 
 
 class Encoders:
-    """The threads that encode sounds, by what they want of Python."""
+    """The threads that encode, by how long they hold the GIL."""
 
     def __init__(self) -> None:
         files = min(MOST_FILE_THREADS, max(FEWEST_FILE_THREADS, (os.cpu_count() or 1) // 2))
@@ -95,11 +76,11 @@ class Encoders:
         }
 
     def submit(self, name: str, encode: Callable[[], Whole]) -> Future[Whole]:
-        """Encode a sound in a thread for its format."""
+        """Encode a file in a thread for its format."""
         return self._pools[maker_of(name, complete=True)].submit(encode)
 
     def open_stream(self, name: str, sample_rate: int) -> StreamEncoder:
-        """Return an encoder for a stream of a format; close it when its answer ends."""
+        """Return an encoder for a stream; close it when its answer ends."""
         made_by = maker_of(name, complete=False)
         pool = None if made_by == PLAIN else self._pools[made_by]
         return StreamEncoder(open_encoder(name, sample_rate), pool)

@@ -1,1 +1,1 @@
-"""The server as a process: how it starts, here or under Ray, on which port, its connections, and how it ends."""
+"""The server process: start, here or under Ray; port, connections, and shutdown."""

@@ -1,7 +1,7 @@
-"""Connections are bounded: their number, the length of a request's head, and how long they ask or take nothing.
+"""Bound connections: their number, the length of a request's head, and idle or stalled time.
 
-uvicorn waits without an end, httptools takes heads of any length, and WebSockets count for neither. Mixins for
-uvicorn's protocols, h11's and httptools' alike.
+uvicorn waits for ever, httptools accepts heads of any length, and neither counts WebSockets. These are mixins for
+uvicorn's protocols, with h11 and httptools.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ..api.options import Limits
 
 HEAD_BYTES = 64 * 1024  # of a request's line and headers, or of its trailers
 STEP_BYTES = 16 * 1024  # that are parsed before the next look at the head's length
-SPARE = 16  # connections beyond the limit, of which only /health is answered
-CLOSED_AT_ONCE = 16  # connections that have asked nothing, where another one needs a place
+SPARE = 16  # connections beyond the limit, which get only /health
+CLOSED_AT_ONCE = 16  # idle connections, to make room for another
 HEALTH = "/health"
 UNSENT_BYTES = 1 << 20  # answers to pings that a WebSocket's client does not take
 MESSAGE_TIMES = 4  # the longest message: all that a WebSocket's client sends before one is complete
-# Of a WebSocket's client, between two messages: pings, pongs and fragments. Each costs as much as a kilobyte of text.
+# Pings, pongs and fragments from a WebSocket's client between messages. Each costs as much as a kilobyte of text.
 MOST_FRAMES = 1000
 FRAMES_BYTES = 1024  # that are parsed before the next look at their number
 ACCEPT_FAILED = "socket.accept() out of system resource"  # asyncio's words
@@ -62,9 +62,9 @@ def raw_answer(error: ApiError) -> bytes:
 
 
 class Stalling(asyncio.Protocol):
-    """Mixin for uvicorn's protocols: disconnects a client that takes nothing of what is sent.
+    """Mixin for uvicorn's protocols: disconnects a client that stops reading.
 
-    What waits for it can be sent no more: not the rest of its answer, and not that its time is over.
+    Nothing more can be sent to it, neither the rest of its answer nor an error.
     """
 
     stalled_seconds: float
@@ -73,7 +73,6 @@ class Stalling(asyncio.Protocol):
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
         self._go_on()
         super().connection_lost(exc)
 
@@ -84,7 +83,6 @@ class Stalling(asyncio.Protocol):
         self._stalled = self.loop.call_later(self.stalled_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has taken something."""
         super().resume_writing()
         self._go_on()
 
@@ -94,11 +92,10 @@ class Stalling(asyncio.Protocol):
 
 
 class Impatient(Stalling):
-    """Closes an HTTP connection that asks nothing, and bounds their number.
+    """Closes idle HTTP connections, and bounds the number of all.
 
-    Where another connection needs a place, the address that holds most idle connections loses those that have asked
-    nothing for the longest time. Where all have asked, SPARE more are taken, of which only /health is answered, and
-    others are closed at once.
+    If another connection needs a place, the address with most idle connections loses its longest idle ones. If none
+    is idle, SPARE more are accepted, which get only /health, and others are closed at once.
     """
 
     idle_seconds: float
@@ -121,12 +118,11 @@ class Impatient(Stalling):
             self._find_place()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
         self._watch.cancel()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request: uvicorn calls this when it has answered one."""
+        """Begin to wait for the next request; uvicorn calls this after each answer."""
         uvicorn: Any = super()
         uvicorn.on_response_complete()
         self._watch.cancel()
@@ -137,7 +133,7 @@ class Impatient(Stalling):
         return self.loop.call_later(self.idle_seconds, self.give_up)
 
     def give_up(self) -> None:
-        """Close the connection unless a request is being answered, or it is a WebSocket now, with limits of its own."""
+        """Close the connection unless it is being answered, or is a WebSocket now, with limits of its own."""
         if self.transport.get_protocol() is self and not self._is_answering:
             self.transport.close()
 
@@ -147,7 +143,7 @@ class Impatient(Stalling):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no complete request, of somebody who may ask, that is being answered."""
+        """Whether no complete request of an admitted client is being answered."""
         return not self._is_answering or self.cycle.more_body or not is_admitted(self.cycle.scope)
 
     def _find_place(self) -> None:
@@ -172,13 +168,13 @@ class Impatient(Stalling):
         self.transport.close()
 
     async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application of a connection beyond the limit: who watches over the server must not take it for dead."""
+        """Answer a connection beyond the limit: a monitor must not take the server for dead."""
         error = full()
         refused = JSONResponse(error.body, error.status, error.headers)
         await (self.config.loaded_app if scope["path"] == HEALTH else refused)(scope, receive, send)
 
     def handle_websocket_upgrade(self, *event: Any) -> None:
-        """Pass a connection on to the WebSockets' protocol, if it is not one too many."""
+        """Pass a connection on to the WebSocket protocol, unless it is one too many."""
         if self._is_spare:
             self._refuse(full())
         else:
@@ -186,20 +182,20 @@ class Impatient(Stalling):
             uvicorn.handle_websocket_upgrade(*event)
 
     def send_400_response(self, _: str) -> None:
-        """Answer what is not HTTP; uvicorn calls this. In the middle of an answer there is nothing to be said."""
+        """Answer what is not HTTP, unless an answer has begun; uvicorn calls this."""
         if not self._is_answering:
             self.transport.write(raw_answer(bad_request()))
         self._hold()
 
     def _hold(self) -> None:
-        """Read no more, and close a moment later: who connects again and again has to wait for it."""
+        """Stop reading, and close a moment later: a client that reconnects in a loop has to wait for it."""
         self._is_held = True
         self.flow.pause_reading()
         end = self.transport.abort if self._is_answering else self.transport.close
         self.loop.call_later(self.held_seconds, end)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, in steps: a parser looks at a head's length when it has taken all of what it gets."""
+        """Parse in steps: a parser checks a head's length only after all of its input."""
         for start in range(0, len(data), STEP_BYTES):
             if self._is_held or self.transport.is_closing() or self.transport.get_protocol() is not self:
                 return
@@ -210,7 +206,7 @@ class Impatient(Stalling):
 
 
 class BoundedHeads(Impatient):
-    """The same for httptools, which has no limit for a head. Counts the bytes since it has last told of something."""
+    """The same for httptools, which has no limit for a head: counts the bytes since its last event."""
 
     _silent_bytes = 0
 
@@ -221,19 +217,17 @@ class BoundedHeads(Impatient):
             self.send_400_response("")
 
     def on_headers_complete(self) -> None:
-        """A head is complete."""
         self._silent_bytes = 0
         httptools: Any = super()
         httptools.on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body has come."""
         self._silent_bytes = 0
         httptools: Any = super()
         httptools.on_body(body)
 
     def on_message_complete(self) -> None:
-        """A body is complete, with its trailers."""
+        """Note that a body is complete, with its trailers."""
         self._silent_bytes = 0
         httptools: Any = super()
         httptools.on_message_complete()
@@ -250,7 +244,7 @@ def _counted(name: str) -> Callable[..., None]:
 class BoundedMessages(Stalling):
     """Mixin for uvicorn's WebSockets: bounds what a client sends before a message is complete, and unsent pongs.
 
-    A client that sends more is read no further, and its connection ends a moment later, as that of what is not HTTP.
+    A client that exceeds this is read no further, and disconnected a moment later, as for what is not HTTP.
     """
 
     held_seconds: float = HELD_S
@@ -261,17 +255,16 @@ class BoundedMessages(Stalling):
     _is_held = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note since when it asks nothing."""
         self.idle_since = self.loop.time()
         super().connection_made(transport)
 
     @property
     def is_idle(self) -> bool:
-        """Whether its first message has not come, with the key where there is one."""
+        """Whether its first message has not come, with the key if there is one."""
         return not is_admitted(getattr(self, "scope", {}))
 
     def data_received(self, data: bytes) -> None:
-        """Take frames, in steps, if the client takes what is sent to it."""
+        """Parse frames in steps, while the client reads what is sent to it."""
         for start in range(0, len(data), FRAMES_BYTES):
             part = data[start : start + FRAMES_BYTES]
             self._silent_bytes += len(part)
@@ -292,19 +285,14 @@ class BoundedMessages(Stalling):
     handle_ping, handle_pong, handle_cont = map(_counted, ("handle_ping", "handle_pong", "handle_cont"))
 
     def send_receive_event_to_app(self) -> None:
-        """A message is complete; uvicorn calls this."""
+        """Note that a message is complete; uvicorn calls this."""
         self._silent_bytes = self._frames = 0
         uvicorn: Any = super()
         uvicorn.send_receive_event_to_app()
 
 
 def http_protocol(limits: Limits, most: int) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol, with limits.
-
-    Args:
-        limits: of time.
-        most: connections that are taken at a time, WebSockets too.
-    """
+    """Return uvicorn's protocol with limits; ``most`` connections, including WebSockets."""
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     values = {"idle_seconds": limits.idle_seconds, "stalled_seconds": limits.seconds, "most": most}
@@ -313,7 +301,6 @@ def http_protocol(limits: Limits, most: int) -> type[asyncio.Protocol]:
 
 
 def websocket_protocol(limits: Limits) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol of WebSockets, with limits."""
     from uvicorn.protocols.websockets import auto
 
     base: Any = auto.AutoWebSocketsProtocol  # its type is that of a function
@@ -325,12 +312,9 @@ def websocket_protocol(limits: Limits) -> type[asyncio.Protocol]:
 
 
 class Seldom(logging.Filter):
-    """Lets a message pass once a second, without its traceback: strangers must not be able to fill a disk.
+    """Lets a message with ``words`` pass once a second, without its traceback: strangers must not fill a disk.
 
-    asyncio says of each connection that waits that it cannot be taken, uvicorn of each request that it is none.
-
-    Args:
-        words: in the message.
+    asyncio logs each connection that it cannot accept, uvicorn each invalid request.
     """
 
     def __init__(self, words: str):
@@ -338,7 +322,6 @@ class Seldom(logging.Filter):
         self._words, self._passed = words, -REPEATED_S
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a message."""
         if self._words not in record.getMessage():
             return True
         now = time.monotonic()

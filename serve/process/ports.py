@@ -1,4 +1,4 @@
-"""Ports of this host: free ones, and the socket that the server listens on."""
+"""Free ports, and the server's listening socket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 from contextlib import ExitStack, suppress
 from typing import Any
 
-# Below those that systems give to whoever asks for any: Ray takes many of these while it starts.
+# Below the ephemeral ports, of which Ray takes many while it starts.
 OFFERED = range(20_000, 30_000)
 MOST_DROPPED = 64  # connections, before the event loop does something else
 
@@ -16,7 +16,7 @@ MOST_DROPPED = 64  # connections, before the event loop does something else
 class Listener(socket.socket):
     """A listening socket that drops connections which the client has reset before they were accepted.
 
-    Strangers can make thousands of them a second, and each would cost the event loop far more than this look at it.
+    Strangers can make thousands of them a second, and each would cost the event loop far more than this check.
     """
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -30,11 +30,7 @@ class Listener(socket.socket):
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports that nobody listens on now.
-
-    Raises:
-        OSError: if fewer are free.
-    """
+    """Return different ports that are free now; OSError if there are fewer."""
     found: list[int] = []
     with ExitStack() as held:  # all at once, so that they differ
         for port in random.SystemRandom().sample(OFFERED, len(OFFERED)):
@@ -48,7 +44,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def bind(host: str, port: int) -> Listener:
-    """Return a socket with this address; OSError if another program has it, or this computer does not."""
+    """Return a socket bound to this address; OSError if it is in use, or not on this computer."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except UnicodeError as error:  # empty or too long between two dots

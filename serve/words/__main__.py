@@ -1,4 +1,4 @@
-"""Finds the words of lines: JSON of one in, JSON of its words out, until there is no more. See ``WordProcess``."""
+"""Compute word times: one JSON line in, its words out, until stdin ends. See ``WordProcess``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.words.traced import TracedLine
 
 
 def answer(line: bytes) -> bytes:
-    """Return the words of a line, or what is wrong with it."""
+    """Return the words of a line, or the error."""
     told: dict[str, Any] = {}
     try:
         told["words"] = [astuple(word) for word in TracedLine.from_json(json.loads(line)).words()]

@@ -1,4 +1,4 @@
-"""Processes that find the words of lines, and the threads that wait for them."""
+"""Processes that compute word times, and the threads that wait for them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ FindWords: TypeAlias = Callable[[TracedLine], tuple[WordTime, ...]]
 
 
 class WordProcess:
-    """One process that finds words, of one line at a time. It ends with ``close``, or with this process.
+    """One process that computes word times, one line at a time. It ends with ``close``, or with this process.
 
-    Raises:
-        OSError: if it cannot be started.
+    Raises OSError if it cannot be started.
     """
 
     def __init__(self) -> None:
@@ -40,12 +39,7 @@ class WordProcess:
         )
 
     def find(self, line: TracedLine) -> tuple[WordTime, ...]:
-        """Return ``line.words()``.
-
-        Raises:
-            ValueError: as that.
-            OSError: if the process has ended.
-        """
+        """Return ``line.words()``; ValueError as that, OSError if the process has ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(line.to_json()).encode() + b"\n")
         self._process.stdin.flush()
@@ -58,13 +52,12 @@ class WordProcess:
         return tuple(WordTime(*word) for word in told["words"])
 
     def close(self) -> None:
-        """End it."""
         self._process.kill()
         self._process.communicate()
 
 
 class WordFinders:
-    """Finds the words of lines in other processes; a thread waits for each. Any thread may call it."""
+    """Computes word times in other processes; a thread waits for each. Any thread may call it."""
 
     def __init__(self) -> None:
         count = min(MOST, max(FEWEST, (os.cpu_count() or 1) // 4))
@@ -74,7 +67,7 @@ class WordFinders:
             self._idle.put(None)
 
     def submit(self, work: Callable[[FindWords], None]) -> Future[None]:
-        """Run what wants the words of a line in a thread, with what finds them."""
+        """Run ``work`` in a thread, with the function that computes word times."""
         return self._threads.submit(work, self.find)
 
     def find(self, line: TracedLine) -> tuple[WordTime, ...]:
@@ -93,11 +86,11 @@ class WordFinders:
             self._idle.put(process)
 
     def start(self) -> list[Future[None]]:
-        """Start all processes; return what ends when they have found the words of a first line."""
+        """Start all processes; the futures end when each has processed a first line."""
         return [self.submit(_find_none) for _ in range(self._idle.qsize())]
 
     def close(self) -> None:
-        """Take no more lines, find the words of those that are there, and end the processes."""
+        """Take no more lines, finish those that are there, and end the processes."""
         self._threads.shutdown()
         while not self._idle.empty():
             if (process := self._idle.get()) is not None:
