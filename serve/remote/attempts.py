@@ -1,4 +1,4 @@
-"""Requests that are made again where another attempt may help: the first question, voices, and lines."""
+"""Retry requests to a server: the first question, voices, and lines."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .servers import Server
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 8  # at a take, where another may help: a minute together, longer than a server takes to start
-FIRST_ATTEMPTS = 4  # at the first question: 3.5 s together, because most often nobody starts a server there
+ATTEMPTS = 8  # per take: a minute in all, longer than a server takes to start
+FIRST_ATTEMPTS = 4  # of the first question: 3.5 s in all, because most often no server is starting there
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
-TOLD_AT = 3  # the attempt whose failure is logged: people wait from then on
+TOLD_AT = 3  # the attempt whose failure is logged: the wait gets noticeable
 WAITING = "%s; it is asked again for %s"
 LOOKS_EVERY_S = 0.02
 
@@ -33,15 +33,9 @@ def wait_s(attempt: int, error: Failure) -> float:
 
 
 def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attempts: int = 1) -> ServerFacts:
-    """Return what a server says of itself.
+    """Return a server's facts; ConnectionError, with its name and the fix, if it is no reachable speech server.
 
-    Args:
-        server: which.
-        on_wait: called while it is waited for; what it raises ends that.
-        attempts: how often it is asked while nobody listens there.
-
-    Raises:
-        ConnectionError: if it cannot be reached, or is no speech server; one sentence with its name and the fix.
+    ``on_wait`` is called meanwhile, and ends the wait if it raises. ``attempts``: while nothing listens there.
     """
     with closing(LoopThread()) as thread:
         asked = thread.run(ask(server, attempts))
@@ -54,7 +48,7 @@ def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attem
 
 
 async def ask(server: Server, attempts: int = 1) -> ServerFacts:
-    """Return what a server says of itself, also one that is just starting; ``Failure`` if it does not answer."""
+    """Return a server's facts, also if it is just starting; ``Failure`` if it does not answer."""
     for attempt in itertools.count(1):
         try:
             async with connect(server) as connection:
@@ -70,11 +64,7 @@ async def ask(server: Server, attempts: int = 1) -> ServerFacts:
 
 
 class Attempts:
-    """Lines and their voices at one server, each with as many attempts as it takes and ATTEMPTS allow.
-
-    Args:
-        connection: to the server.
-    """
+    """Lines and their voices at one server, each with up to ATTEMPTS attempts."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
@@ -82,14 +72,9 @@ class Attempts:
         self._is_waited_for = False
 
     async def speak(self, job: Job, hear: Callable[[], Hearer]) -> Answer:
-        """Return the answer to a job.
+        """Return the answer to a job; raises the last ``Failure``, or one that a retry does not help.
 
-        Args:
-            job: the line, with the seed of a take.
-            hear: returns what gets an attempt's sound.
-
-        Raises:
-            Failure: that of the last attempt, or of one that another does not help.
+        ``hear`` returns the listener of an attempt.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -108,7 +93,7 @@ class Attempts:
         raise AssertionError("the last attempt returns or raises")
 
     def _may_help(self, job: Job, error: Failure) -> bool:
-        """Return whether another attempt may help; forget a voice that the server does not know (any more)."""
+        """Return whether another attempt may help; drop a voice that the server does not know (any more)."""
         if error.remedy.upload and job.upload is not None:
             self._uploads.pop(uploaded_name(job.upload), None)
             return True

@@ -1,4 +1,4 @@
-"""HTTP with one server: what it says of itself, uploads, and one attempt at a line. Redirects are not followed."""
+"""HTTP with one server: its facts, uploads, and one attempt at a line. Redirects are not followed."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from .told import (
 )
 
 CONNECT_S = 10.0
-SILENT_S = 600.0  # without a byte: a line may wait for a row at the server
+SILENT_S = 600.0  # without a byte: a line may be queued at the server
 ASKED_S = 15.0  # for a question without speech
 MOST_ERROR = 1 << 16  # bytes of an answer that is no sound
-MOST_TOLD = 1 << 22  # bytes of what a server says of itself
+MOST_TOLD = 1 << 22  # bytes of a server's facts
 MOST_BYTES = 1 << 30  # of a line's sound: hours
 MOST_SAMPLES = 1 << 28  # of all channels, in memory: three hours
 MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
@@ -59,55 +59,34 @@ TO_FLOAT = np.float32(1 / 32768)
 
 @dataclass(frozen=True)
 class Hearer:
-    """Gets what comes of a line before its end.
+    """Gets a line's audio and progress before its end."""
 
-    Args:
-        on_sound: called with each part of the sound, float32 ``[n]``; the next one is read when it has returned, so
-            that the server waits for who hears it.
-        on_frames: called with the frames that are made and those that are expected, of a line that is made complete.
-    """
-
+    # Each part, float32 ``[n]``; the next is read after it returns, so that the server waits for the listener.
     on_sound: Callable[[np.ndarray], Awaitable[None]]
-    on_frames: Callable[[int, int], None]
+    on_frames: Callable[[int, int], None]  # frames done and expected, of an offline line
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A line as a server made it.
+    """A line as a server made it."""
 
-    Args:
-        waveform: float32 ``[T]``.
-        sample_rate: in Hz.
-        told: our server's words on it; of others nothing.
-    """
-
-    waveform: np.ndarray
+    waveform: np.ndarray  # float32 ``[T]``
     sample_rate: int
-    told: LineTold = field(default_factory=LineTold)
+    told: LineTold = field(default_factory=LineTold)  # our server's report; of others nothing
 
 
 class Connection:
-    """Requests to one server. Use it inside ``connect``.
-
-    Args:
-        server: which.
-        session: of aiohttp.
-    """
+    """Requests to one server. Use it inside ``connect``."""
 
     def __init__(self, server: Server, session: aiohttp.ClientSession):
         self._server, self._session = server, session
 
     @property
     def url(self) -> str:
-        """The server's address."""
         return self._server.url
 
     async def ask(self) -> ServerFacts:
-        """Return what the server says of itself.
-
-        Raises:
-            Failure: if it cannot be reached, or answers otherwise than a speech server.
-        """
+        """Return the server's facts; ``Failure`` if it cannot be reached, or is no speech server."""
         limit = aiohttp.ClientTimeout(total=ASKED_S, connect=CONNECT_S)
         status = await self._get("/v1/status", limit)
         voices, models = await self._get("/v1/audio/voices", limit), await self._get("/v1/models", limit)
@@ -132,7 +111,7 @@ class Connection:
             return body if isinstance(body, dict) else None
 
     async def _get_schema(self, limit: aiohttp.ClientTimeout) -> Any:
-        """Return what the server's OpenAPI document says, which many frameworks write; None where there is none."""
+        """Return the server's OpenAPI document, which many frameworks write, or None."""
         async with self._request("GET", "/openapi.json", timeout=limit) as answer:
             return await _read_json(answer, MOST_TOLD) if answer.status == 200 else None
 
@@ -147,15 +126,7 @@ class Connection:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
 
     async def speak(self, job: Job, hearer: Hearer) -> Answer:
-        """Make one attempt at a line.
-
-        Args:
-            job: the line.
-            hearer: gets its sound.
-
-        Raises:
-            Failure: for whatever went wrong; a sound that is not complete is one.
-        """
+        """Make one attempt at a line; ``Failure`` for any error, also for incomplete audio."""
         async with self._request("POST", "/v1/audio/speech", json=job.request) as answer:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
@@ -171,7 +142,7 @@ class Connection:
         return made
 
     async def _read_events(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
-        """Return the line of a stream of events; ValueError for one that is none."""
+        """Return the line of an event stream; ValueError for an invalid one."""
         self._check_rate(answer.headers.get(RATE_HEADER), job)
         parts: list[np.ndarray] = []
         words: tuple[WordTime, ...] = ()
@@ -217,7 +188,7 @@ class Connection:
         raise Failure(self._server, "broke off the line before its end", LATER)
 
     def _check_rate(self, said: str | None, job: Job) -> None:
-        """Raise ``Failure`` for a stream of another rate than the server says of itself."""
+        """Raise ``Failure`` for a stream of another rate than the server's facts."""
         if said is not None and header_number(said) != job.sample_rate:
             raise Failure(
                 self._server,
@@ -266,7 +237,7 @@ class Connection:
 
 @asynccontextmanager
 async def connect(server: Server, in_flight: int = 4) -> AsyncIterator[Connection]:
-    """Yield the connection to a server; ``in_flight`` requests at a time."""
+    """Yield the connection to a server, with ``in_flight`` concurrent requests."""
     headers = {"User-Agent": "qwen3-tts-morph"}
     if server.key:
         headers["Authorization"] = f"Bearer {server.key}"
@@ -278,7 +249,7 @@ async def connect(server: Server, in_flight: int = 4) -> AsyncIterator[Connectio
 
 
 async def _read_json(answer: aiohttp.ClientResponse, most: int = MOST_ERROR) -> Any:
-    """Return the JSON of an answer; None if it is another thing."""
+    """Return the JSON of an answer; None if it is not JSON."""
     try:
         return parse(await _read_most(answer, most))
     except ValueError:
@@ -295,7 +266,7 @@ async def _read_most(answer: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Any]:
-    """Yield the JSON of server-sent events, however they are cut into packets; ValueError for what is none."""
+    """Yield the JSON of server-sent events, however they are cut into packets; ValueError for invalid ones."""
     data: list[bytes] = []
     size = 0
     async for line in _lines(answer):
@@ -309,7 +280,7 @@ async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Any]:
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the lines of an answer, a megabyte long as events with sound are: every byte is searched once."""
+    """Yield the lines of an answer. Audio events have a megabyte: every byte is searched once."""
     parts: list[bytes] = []
     size = 0
     async for part in answer.content.iter_any():
@@ -323,17 +294,14 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _check_event(size: int) -> None:
-    """Raise ValueError if an event is larger than MOST_EVENT bytes so far."""
     if size > MOST_EVENT:
         raise ValueError("an event does not end")
 
 
 def _samples(content: bytes) -> tuple[np.ndarray, int]:
-    """Return a sound file's samples, float32 ``[T, C]``, and its rate in Hz.
+    """Return a sound file's samples, float32 ``[T, C]``, and its rate in Hz; SoundFileError for a damaged one.
 
-    Raises:
-        ValueError: for one that is no speech, such as one whose header promises more than any memory has.
-        soundfile.SoundFileError: for one that is damaged.
+    Raises ValueError for one that is no speech, such as one whose header promises more than any memory has.
     """
     with soundfile.SoundFile(io.BytesIO(content)) as file:
         rate = check_rate(file.samplerate)

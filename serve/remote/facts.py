@@ -1,4 +1,4 @@
-"""What a server says of itself: which engine it is, and what it can do."""
+"""A server's facts: its engine, its checkpoint, and its abilities."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .told import Fields, check_name, check_rate
 
 SEED = "seed"
 PARTS = "multipart"  # of ``stream_format``
-OUR_UPLOADS = "comfyui-"  # how the names of voices begin that a client of this pack has uploaded
-SAMPLE_RATE = 24000  # Hz: of Qwen3-TTS, and what the sound of another server becomes here
-MOST_LINES = 64  # of a server that does not say how many it takes at once
+OUR_UPLOADS = "comfyui-"  # prefix of voices that clients of this pack upload
+SAMPLE_RATE = 24000  # Hz: of Qwen3-TTS; the audio of other servers is resampled to it
+MOST_LINES = 64  # of a server that does not report its limit
 MOST_AT_ONCE = 10**9
 MOST_WIDTH = 10**6  # numbers of a speaker embedding
-# Of checkpoints of servers that do not say theirs.
+# For servers that do not report their checkpoint's.
 PUBLISHED_LANGUAGES = (
     *("auto", "chinese", "english", "japanese", "korean", "german"),
     *("french", "russian", "portuguese", "spanish", "italian"),
@@ -30,21 +30,19 @@ class ServerFacts:
     """A server, as it was when it was asked.
 
     Args:
-        server: which.
         engine: OURS, VLLM_OMNI or OTHER.
         model: the name of its checkpoint.
-        voices: the names that requests may have, sorted, but for those that our clients upload (OUR_UPLOADS): the
-            server lists them in the order of their use, and both change while people only speak.
-        languages: of its checkpoint; () if it does not say.
-        kind, size, width: of its checkpoint, as in ``Model``; "" and 0 if it does not say.
-        sample_rate: in Hz.
-        fingerprint: changes with everything at the server that changes its sound, as far as it says.
+        voices: sorted names, without those that our clients upload (OUR_UPLOADS): the server lists them in the order
+            of their use, and both change while lines are spoken.
+        languages: of its checkpoint; () if unknown.
+        kind, size, width: of its checkpoint, as in ``Model``; "" and 0 if unknown.
+        fingerprint: changes with everything at the server that changes its audio, as far as it reports that.
         takes_seed: whether requests may have a seed.
         takes_interval: whether requests may set a shortest time between events.
-        sends_parts: whether answers may be a sound that is made complete, between parts that say how it goes.
-        most_lines: how many requests it takes at once.
+        sends_parts: whether it can answer with offline audio and progress in parts.
+        most_lines: concurrent requests that it accepts.
         follows_instructions: whether its checkpoint does; ours ignores them otherwise.
-        tells_words: whether answers may say when each word is heard.
+        tells_words: whether answers may have word times.
     """
 
     server: Server
@@ -66,15 +64,13 @@ class ServerFacts:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is this pack's server."""
         return self.engine == OURS
 
     def __str__(self) -> str:
-        """What messages and reports say."""
         return f"{self.server}, {self.engine}"
 
     def speaker(self, name: str) -> str:
-        """Return a voice's name as the server spells it; ValueError, naming those there are, if it has none such."""
+        """Return a voice's name as the server spells it; ValueError, with the names there are, for an unknown one."""
         known = {voice.lower(): voice for voice in self.voices}
         if name.strip().lower() not in known:
             there = f"choose one of {', '.join(self.voices)}" if self.voices else "it lists none"
@@ -89,13 +85,10 @@ def read_facts(
     models: Mapping[str, Any] | None,
     schema: Any = None,
 ) -> ServerFacts:
-    """Return what the answers to ``/v1/status`` (only ours has it), ``/v1/audio/voices`` and ``/v1/models`` say.
+    """Read the answers to ``/v1/status`` (only ours has it), ``/v1/audio/voices`` and ``/v1/models``.
 
-    ``schema`` is what ``/openapi.json`` says, None where there is none: of a server that is neither ours nor vLLM-Omni
-    it tells whether requests may have a seed.
-
-    Raises:
-        ValueError: for answers of another shape.
+    ``schema``, the OpenAPI document, tells whether an unknown server accepts a seed. Raises ValueError for answers of
+    another shape.
     """
     listed = Fields(voices or {}).items("voices")
     names = tuple(sorted(name for name in map(_name, listed) if not name.startswith(OUR_UPLOADS)))
@@ -133,7 +126,7 @@ def _our_facts(server: Server, names: tuple[str, ...], status: Fields) -> Server
 
 
 def speech_fields(schema: Any) -> tuple[str, ...]:
-    """Return the fields of a speech request as an OpenAPI document lists them; () where it does not."""
+    """Return the fields of a speech request in an OpenAPI document, or ()."""
     request = _inside(
         schema, "paths", "/v1/audio/speech", "post", "requestBody", "content", "application/json"
     )
@@ -145,7 +138,7 @@ def speech_fields(schema: Any) -> tuple[str, ...]:
 
 
 def _inside(value: Any, *keys: str) -> Any:
-    """Return what is inside nested objects; None where a key is missing."""
+    """Return what is inside nested objects; None if a key is missing."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -1,4 +1,4 @@
-"""What goes wrong with a server, and whether another attempt may help."""
+"""Errors of a server, and whether a retry may help."""
 
 from __future__ import annotations
 
@@ -20,23 +20,14 @@ LONGEST = 300  # characters of a server's words
 
 @dataclass(frozen=True)
 class Remedy:
-    """What may make another attempt succeed.
+    """What may make another attempt succeed."""
 
-    Args:
-        again: sending the same request later.
-        after_s: how many seconds the server asks to wait, or None.
-        new_seed: another seed.
-        upload: sending the voice again, which the server does not know (any more).
-        ends_all: nothing helps any line: when the attempts are used up, the whole run ends.
-        listens: False where nobody listens at the address, as while a server starts.
-    """
-
-    again: bool = False
-    after_s: float | None = None
+    again: bool = False  # the same request later
+    after_s: float | None = None  # the wait that the server asks for
     new_seed: bool = False
-    upload: bool = False
-    ends_all: bool = False
-    listens: bool = True
+    upload: bool = False  # sending the voice again, which the server does not know (any more)
+    ends_all: bool = False  # nothing helps any line: after the attempts the whole run ends
+    listens: bool = True  # False if nothing listens at the address, as while a server starts
 
 
 NONE, LATER, ENDS_ALL = Remedy(), Remedy(again=True), Remedy(ends_all=True)
@@ -47,12 +38,9 @@ class ServerGone(OutOfService, ConnectionError):
 
 
 class Failure(Exception):
-    """An attempt failed. The message is one sentence for people that names the server, without control characters.
+    """A failed attempt. The message is one sentence for people that names the server, without control characters.
 
-    Args:
-        server: which.
-        what: what happened, and the fix.
-        remedy: what may help.
+    ``what`` says what happened, and the fix.
     """
 
     def __init__(self, server: Server, what: str, remedy: Remedy = NONE):
@@ -60,21 +48,14 @@ class Failure(Exception):
         self.remedy = remedy
 
     def for_people(self) -> ConnectionError:
-        """Return the same as one of Python's types, whose names people know."""
+        """Return the error as a built-in type, whose name people know."""
         error = (ServerGone if self.remedy.ends_all else ConnectionError)(str(self))
         error.__cause__ = self
         return error
 
 
 def of_status(server: Server, status: int, body: Any, headers: Mapping[str, str]) -> Failure:
-    """Return the failure that an answer other than 200 stands for.
-
-    Args:
-        server: which.
-        status: the HTTP status.
-        body: the JSON of the answer, or None.
-        headers: of the answer.
-    """
+    """Return the failure of an answer other than 200; ``body`` is its JSON, or None."""
     words, code = read_error(body)
     said = f": {words}" if words else ""
     if status == NO_KEY:

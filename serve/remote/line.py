@@ -1,4 +1,4 @@
-"""A line at a server, from the queue to its end: what its reader gets of it."""
+"""A line at a server, from the queue to its end, as its reader sees it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,9 @@ NO_CODES = torch.zeros(1, 16, dtype=torch.int64)  # of a frame: a server sends n
 
 
 class RemoteLine:
-    """A line on its way, and the sound of its first take as far as it has come. It is used in one thread.
+    """A line in flight, and the audio of its first take so far. Used in one thread.
 
-    Args:
-        job: the line.
-        speech: what its reader has.
-        on_full: called when its reader has enough for now.
+    ``on_full`` is called when its reader has enough for now.
     """
 
     def __init__(self, job: Job, speech: Speech, on_full: Callable[[], None]):
@@ -43,7 +40,7 @@ class RemoteLine:
         self._looked = asyncio.Event()
 
     def listen(self, number: int) -> Hearer:
-        """Return what takes the sound of an attempt at a take: of the first one, what no earlier attempt has sent."""
+        """Return the listener of an attempt at a take: of the first take it passes on what no earlier attempt sent."""
         speech, position = self.speech, 0
 
         async def take(samples: np.ndarray) -> None:
@@ -88,13 +85,12 @@ class RemoteLine:
         return round(samples / self.job.sample_rate * FRAME_RATE)
 
     def look(self) -> None:
-        """See what the reader has done: it has taken a chunk, or hears the line from now on."""
+        """Check what the reader has done: taken a chunk, or switched to streaming."""
         self._looked.set()
         if not self.speech.ended:
             self._pass_on()
 
     def finish(self, spoken: Spoken) -> None:
-        """End the line."""
         speech, report = self.speech, spoken.report
         if speech.is_heard and not speech.ended:
             self._put(np.zeros(0, dtype=np.float32), last=True)
@@ -102,7 +98,6 @@ class RemoteLine:
         self._end(Outcome(report, spoken if speech.delivery.keep else None))
 
     def fail(self, error: BaseException) -> None:
-        """End the line with an error."""
         self._end(Outcome(error=error))
 
     def _end(self, outcome: Outcome) -> None:
@@ -116,7 +111,6 @@ class RemoteLine:
         self.finish(self.spoken(Answer(sound, self.job.sample_rate, told), 1))
 
     def spoken(self, answer: Answer, take: int) -> Spoken:
-        """Return an answer as the line."""
         line, told = self.job.line, answer.told
         waveform, rate = answer.waveform, answer.sample_rate
         text = str(line.text)

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that may not wait in one: ComfyUI's executor is such a caller."""
+"""An event loop in its own thread, for callers that must not block in one, such as ComfyUI's executor."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines until it is closed."""
-
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="remote speech", daemon=True)
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine; return its result to come."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def close(self) -> None:
@@ -42,7 +39,7 @@ class LoopThread:
 
 
 class LoopBell(Bell):
-    """A bell that calls ``on_ring`` in an event loop, as long as that is not closed."""
+    """An event that calls ``on_ring`` in an event loop, unless that is closed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         super().__init__()
@@ -50,6 +47,5 @@ class LoopBell(Bell):
         self.on_ring: Callable[[], None] = lambda: None
 
     def set(self) -> None:
-        """Ring: the function is called soon."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.on_ring)

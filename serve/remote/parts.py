@@ -1,4 +1,4 @@
-"""The parts of an answer of our server (``serve/routes/parts.py``), however they are cut into packets."""
+"""Read the parts of our server's answer (``serve/routes/parts.py``), however they are cut into packets."""
 
 from __future__ import annotations
 
@@ -15,14 +15,9 @@ JSON, MOST_JSON = "application/json", 1 << 22  # bytes
 
 
 async def read_parts(content: aiohttp.StreamReader, most: int) -> AsyncIterator[tuple[str, bytes]]:
-    """Yield the media type and the bytes of each part; not of one that is broken off.
+    """Yield the media type and the bytes of each complete part; ValueError for an invalid answer.
 
-    Args:
-        content: of the answer.
-        most: bytes of a part that is not JSON.
-
-    Raises:
-        ValueError: for what is no such answer.
+    ``most``: bytes of a part that is not JSON.
     """
     boundary = await _read_line(content)
     line = boundary

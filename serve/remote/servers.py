@@ -11,23 +11,18 @@ from urllib.parse import urlsplit
 log = logging.getLogger(__name__)
 
 SERVERS_VARIABLE = "MORPH_TTS_SERVERS"  # name=address, separated by commas
-KEY_PREFIX = "MORPH_TTS_KEY_"  # and the server's name in capitals, other characters as _
-NAMELESS = "server"  # what one is called that was given by its address
+KEY_PREFIX = "MORPH_TTS_KEY_"  # plus the server's name in capitals, other characters as _
+NAMELESS = "server"  # name of a server given by its address
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}")
 EXAMPLE = f"{SERVERS_VARIABLE}=studio=http://192.168.1.20:8765"
 
 
 @dataclass(frozen=True)
 class Server:
-    """A speech server.
+    """A speech server; ``url`` has no slash at the end and no ``/v1``.
 
-    Args:
-        name: what people call it.
-        url: its address, without a slash at the end and without ``/v1``.
-        key: sent as ``Authorization: Bearer KEY``; "" for none. It is in no report, log or message.
-
-    Raises:
-        ValueError: for a name or an address that cannot be used.
+    ``key`` is sent as ``Authorization: Bearer KEY``, "" for none; it is in no report, log or message. Raises
+    ValueError for an unusable name, address or key.
     """
 
     name: str
@@ -48,7 +43,7 @@ class Server:
             raise ValueError(f"the key in {key_variable(self.name)} has characters that a header cannot have")
 
     def __str__(self) -> str:
-        """What messages and reports say, after the word "server"."""
+        """Return its name in messages and reports, after the word "server"."""
         return self.url if self.name == NAMELESS else f"{self.name} ({self.url})"
 
 
@@ -64,16 +59,11 @@ def is_address(url: str) -> bool:
 
 
 def key_variable(name: str) -> str:
-    """Return the environment variable that holds a server's key."""
     return KEY_PREFIX + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
 def listed_servers() -> dict[str, Server]:
-    """Return the servers of the environment by name, in their order.
-
-    Raises:
-        ValueError: for an entry that cannot be used.
-    """
+    """Return the servers of the environment by name, in order; ValueError for an unusable entry."""
     found: dict[str, Server] = {}
     for entry in os.environ.get(SERVERS_VARIABLE, "").split(","):
         if not entry.strip():
@@ -90,8 +80,7 @@ def listed_servers() -> dict[str, Server]:
 def server_at(name: str, addresses: str) -> Server:
     """Return a server by its address, with the key of this name. Only the first of several addresses is used.
 
-    Raises:
-        ValueError: for a name or an address that cannot be used.
+    Raises ValueError for an unusable name or address.
     """
     first, *others = addresses.split() or [""]
     if others:
@@ -104,7 +93,7 @@ def server_at(name: str, addresses: str) -> Server:
 
 
 def plain_address(url: str) -> str:
-    """Return an address without a slash at its end and without ``/v1``, as ``Server`` has it."""
+    """Return an address without a slash at its end and without ``/v1``."""
     return url.strip().rstrip("/").removesuffix("/v1").rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""A server as ``Speaks``: many lines in flight, each with its takes, in the event loop of a thread of its own."""
+"""A server as a ``Speaks`` backend: many lines in flight, each with its takes, in its own event loop thread."""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ from .line import RemoteLine, rank
 from .loop import LoopBell, LoopThread
 from .payload import Job, make_job
 
-# Of all lines in flight together, where nobody hears them yet: their events are for the progress.
+# Of all offline lines in flight together; events are for progress.
 UNHEARD_EVENTS_A_S = 8
-SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server takes no longer one
+SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server accepts no longer one
 
 
-IN_FLIGHT = 64  # a GPU's batch is large by then, and a server has room for others
+IN_FLIGHT = 64  # fills a GPU's batch, and leaves a server room for others
 
 
 class RemoteSpeaks:
-    """Speaks lines at one server. Use it in a ``with``: leaving it ends its thread, and what is still spoken.
+    """Speaks lines at one server. Use it in a ``with``, which ends its thread and unfinished lines.
 
-    A server that is gone ends all lines with ``ServerGone``. Any other failure ends its line with a ConnectionError.
+    A server that is gone ends all lines with ``ServerGone``; any other failure ends its line with a ConnectionError.
     Chunks are of a line's first take, and their codes are zeros: a server sends none.
 
     Args:
-        facts: of the server.
-        consent: whether those whose voices are sent have agreed.
-        in_flight: how many lines are spoken at a time, beside those whose readers are slow; fewer if the server
-            takes fewer. ``AUTO_ROWS``: 64.
+        consent: whether the people whose voices are sent have agreed.
+        in_flight: concurrent lines, not counting those with slow readers; at most the server's limit. ``AUTO_ROWS``:
+            64.
     """
 
     def __init__(self, facts: ServerFacts, consent: bool = False, in_flight: int = AUTO_ROWS):
@@ -62,7 +61,7 @@ class RemoteSpeaks:
 
     @property
     def name(self) -> str:
-        """The checkpoint's name, and the server's."""
+        """The names of the checkpoint and of the server."""
         return f"{self.facts.model or 'unnamed'} at {self.facts.server.name}"
 
     @property
@@ -77,24 +76,19 @@ class RemoteSpeaks:
         make_job(self.facts, line, options, self.consent)
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
-        """See ``Speaks``; None for a server of which nothing is known that changes with its sound."""
+        """See ``Speaks``; None for a server without a fingerprint."""
         job = make_job(self.facts, line, options, self.consent)
         if not self.facts.fingerprint:
             return None
-        # What the request does not say: the silence is cut here, and where no seed is taken each one sounds otherwise.
+        # Not in the request: silence is cut here, and without seeds each one must get its own key.
         apart: list[object] = [job.trim_ends, None if "seed" in job.body else line.seed]
-        # Kept words have their places in the text, which is not sent where words of it are read as others.
+        # Cached word times refer to the text, which is not sent if words of it are read as others.
         apart += [line.text] if job.text != line.text else []
         said = json.dumps([self.facts.engine, self.facts.fingerprint, job.body, apart], sort_keys=True)
         return hashlib.sha256(said.encode()).hexdigest()
 
     def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
-        """See ``Speaks``.
-
-        Raises:
-            ValueError: for a line that cannot be spoken, or not by this server; nothing is sent.
-            BatchClosed: after ``close``.
-        """
+        """See ``Speaks``; nothing is sent for a line that cannot be spoken. Raises BatchClosed after ``close``."""
         job, bell = make_job(self.facts, line, options, self.consent), LoopBell(self._thread.loop)
         asked = RemoteLine(job, Speech(line, options, delivery or Delivery(), bell), self._start)
         bell.on_ring = partial(self._look, asked)
@@ -107,7 +101,6 @@ class RemoteSpeaks:
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
-        """See ``Speaks``; errors as ``speak``."""
         return [self.speak(line, options, delivery) for line, delivery in zip(lines, deliveries, strict=True)]
 
     def check_words(self) -> None:
@@ -154,7 +147,7 @@ class RemoteSpeaks:
         await self._open.aclose()
 
     def _drop(self) -> list[RemoteLine]:
-        """Speak none of the lines any more; return them."""
+        """Cancel and return all lines."""
         for task in self._running.values():
             task.cancel()
         dropped = [*self._running, *(line for _, _, line in self._waiting)]
@@ -166,7 +159,7 @@ class RemoteSpeaks:
         self._start()
 
     def _start(self) -> None:
-        """Start the next lines, as many as may be in flight; one whose reader is slow leaves its place to another."""
+        """Start the next lines, up to the limit; a line with a slow reader leaves its place to another."""
         while self._waiting and self._has_place:
             line = heapq.heappop(self._waiting)[2]
             if not line.speech.ended:
@@ -223,9 +216,9 @@ class RemoteSpeaks:
         return best
 
     def _job(self, line: RemoteLine, take: int) -> Job:
-        """Return a line's job; what nobody hears is made complete, and what nobody hears yet comes in few events."""
+        """Return a line's job: offline lines come in one piece, those that may stream later in few events."""
         is_heard, later = line.speech.is_heard, line.speech.delivery.heard_later
-        if take > 1:  # those who hear the line have heard the first one
+        if take > 1:  # the first take was streamed
             is_heard = later = False
         if is_heard or not self.facts.takes_interval:
             return line.job
@@ -235,5 +228,5 @@ class RemoteSpeaks:
 
 
 def unheard_interval(in_flight: int) -> float:
-    """Return the seconds between two events of a line that nobody hears, with ``in_flight`` lines at once."""
+    """Return the seconds between two events of an offline line, with ``in_flight`` concurrent lines."""
     return min(max(SHORTEST_INTERVAL_S, in_flight / UNHEARD_EVENTS_A_S), LONGEST_INTERVAL_S)

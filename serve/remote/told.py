@@ -1,6 +1,6 @@
-"""What a server says, checked in one place: it may be another program, a later version of this one, or lie.
+"""Validate what a server sends: it may be another program, a later version of this one, or lie.
 
-Numbers are in their limits, names are plain text, and words for people have no control characters. Anything else is a
+Numbers are within limits, names are plain text, and words for people have no control characters. Anything else is a
 ValueError that names the field; ``connection.py`` makes it a sentence with the server's name.
 """
 
@@ -32,7 +32,7 @@ NEEDED: Any = object()  # the default of a field that must be there
 
 
 def parse(content: bytes) -> Any:
-    """Return JSON; ValueError for what is none, or deeper than DEEPEST levels."""
+    """Return JSON; ValueError if it is invalid, or deeper than DEEPEST levels."""
     try:
         value = json.loads(content)
     except RecursionError:
@@ -52,14 +52,14 @@ def _inside(value: Any) -> list[Any]:
 
 
 def header_number(word: str | None) -> int | None:
-    """Return the whole number that a header has; None if it is not there, or another thing."""
+    """Return a header's whole number; None if it is missing or invalid."""
     if word is None or len(word) > MOST_DIGITS or not (word.isascii() and word.isdigit()):
         return None
     return int(word)
 
 
 def check_name(said: Any, what: str) -> str:
-    """Return a name, which requests may have as it is; ValueError for what is none."""
+    """Return a name that is safe in requests; ValueError for another value."""
     if not isinstance(said, str) or len(said) > LONGEST_NAME or not is_plain(said):
         raise ValueError(
             f"{what} is {reprlib.repr(said)}, not a name of at most {LONGEST_NAME} plain characters"
@@ -68,7 +68,7 @@ def check_name(said: Any, what: str) -> str:
 
 
 def check_rate(said: Any, what: str = "sample_rate") -> int:
-    """Return a sample rate in Hz; ValueError for a number that is none."""
+    """Return a sample rate in Hz; ValueError for an invalid one."""
     return _whole(said, what, LOWEST_RATE, HIGHEST_RATE)
 
 
@@ -81,14 +81,7 @@ def _whole(said: Any, what: str, low: int, high: int) -> int:
 
 @dataclass(frozen=True)
 class Fields:
-    """An object of a server's JSON; its fields are checked when they are read.
-
-    Args:
-        values: the object.
-
-    Raises:
-        ValueError: if it is none; by its methods, for a field that is not there or is another thing.
-    """
+    """An object of a server's JSON, checked when fields are read: ValueError if one is missing or invalid."""
 
     values: Mapping[str, Any]
 
@@ -102,7 +95,6 @@ class Fields:
         return self.values.get(name, default)
 
     def string(self, name: str, default: str = NEEDED) -> str:
-        """Return a text as it is."""
         said = self._get(name, default)
         if not isinstance(said, str):
             raise ValueError(f"{name} is {reprlib.repr(said)}, not a text")
@@ -113,70 +105,57 @@ class Fields:
         return check_name(self._get(name, default), name)
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return a list of names; () if it is not there."""
+        """Return a list of names; () if it is missing."""
         return tuple(check_name(one, f"{name}[{place}]") for place, one in enumerate(self.items(name)))
 
     def items(self, name: str) -> list[Any]:
-        """Return a list; [] if it is not there."""
+        """Return a list; [] if it is missing."""
         said = self._get(name, [])
         if not isinstance(said, list) or len(said) > MOST_NAMES:
             raise ValueError(f"{name} is {reprlib.repr(said)}, not a list of at most {MOST_NAMES}")
         return said
 
     def whole(self, name: str, low: int, high: int, default: int = NEEDED) -> int:
-        """Return a whole number in these limits."""
         return _whole(self._get(name, default), name, low, high)
 
     def seconds(self, name: str) -> float:
-        """Return a time in a line's sound."""
+        """Return a time within a line's audio."""
         said = self._get(name, NEEDED)
         if type(said) not in (int, float) or not 0 <= said <= MOST_S:  # NaN compares false
             raise ValueError(f"{name} is {reprlib.repr(said)}, not a time in seconds")
         return float(said)
 
     def truth(self, name: str, default: bool = NEEDED) -> bool:
-        """Return true or false."""
         said = self._get(name, default)
         if not isinstance(said, bool):
             raise ValueError(f"{name} is {reprlib.repr(said)}, not true or false")
         return said
 
     def words(self, name: str, longest: int = LONGEST_NOTE) -> str:
-        """Return words for people, on one line and cut to a length; "" if they are not there, or null."""
+        """Return words for people, on one line and cut to a length; "" if they are missing, or null."""
         said = self._get(name, None)
         return "" if said is None else one_line(self.string(name))[:longest]
 
     def all_words(self, name: str) -> tuple[str, ...]:
-        """Return a list of words for people."""
         listed = [Fields({name: one}).words(name) for one in self.items(name)]
         return tuple(filter(None, listed))
 
 
 @dataclass(frozen=True)
 class LineTold:
-    """How a line went, as the server says; of another program's server nothing is known.
+    """A server's report on a line; of another program's server nothing is known."""
 
-    Args:
-        ended: one of ``takes.ENDS`` or ``takes.STOPPED``; "" if it does not say.
-        frames: of 80 ms; None if it does not say.
-        pieces: how many the text was cut into.
-        spoken: the text as it was spoken; "" if that is the text itself.
-        notes: sentences for the user.
-        made_by: the engine and its settings.
-        words: when each is heard.
-    """
-
-    ended: str = ""
-    frames: int | None = None
+    ended: str = ""  # one of ``takes.ENDS`` or ``takes.STOPPED``, or ""
+    frames: int | None = None  # of 80 ms
     pieces: int = 1
-    spoken: str = ""
-    notes: tuple[str, ...] = ()
-    made_by: tuple[str, ...] = ()
+    spoken: str = ""  # the text as spoken; "" if that is the text itself
+    notes: tuple[str, ...] = ()  # sentences for the user
+    made_by: tuple[str, ...] = ()  # the engine and its settings
     words: tuple[WordTime, ...] = ()
 
 
 def read_report(said: Any) -> LineTold:
-    """Return the report of a line; ValueError for what is none."""
+    """Return the report of a line; ValueError for an invalid one."""
     report = Fields(said)
     ended = report.string("ended", "")
     if ended not in ("", *ENDS, *STOPPED):
@@ -192,12 +171,9 @@ def read_report(said: Any) -> LineTold:
 
 
 def read_timestamps(said: Any, text: str, after_s: float = 0.0) -> tuple[WordTime, ...]:
-    """Return the words of a line, or the next of them; ValueError for what are none.
+    """Return the words of a line, or the next of them; ValueError for invalid ones.
 
-    Args:
-        said: a list; None for none.
-        text: of the line.
-        after_s: when the last word before them has ended.
+    ``after_s``: the end of the word before them.
     """
     listed = [] if said is None else said
     if not isinstance(listed, list) or len(listed) > MOST_WORDS:
