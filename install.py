@@ -1,10 +1,10 @@
 """Install the ``qwen_tts`` package that fits this Python's transformers, without changing torch or transformers.
 
-ComfyUI-Manager runs this file after ``requirements.txt``; without the Manager, run it with ComfyUI's Python.
-The two published packages each pin one version of transformers, so they are installed without their dependencies.
-Both provide the module ``qwen_tts``, so only one may be installed. The one that does not fit is removed only after the
-other has been downloaded, and is restored if the installation fails. Of their dependencies, sox, onnxruntime,
-torchaudio, gradio and accelerate are left out: no 12 Hz model uses them.
+ComfyUI-Manager runs this file after ``requirements.txt``; without the Manager, run it with ComfyUI's Python. The two
+published packages each pin one version of transformers, so they are installed without dependencies. Of these, sox,
+onnxruntime, torchaudio, gradio and accelerate are left out: no 12 Hz model uses them. Both packages provide the
+module ``qwen_tts``, so only one may be installed. The one that does not fit is removed only after the other has been
+downloaded, and is restored if the installation fails.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pathlib import Path
 from types import ModuleType
 
 QWEN_TTS = {4: "qwen-tts==0.1.1", 5: "qwen-tts-hf==0.1.1.post1"}  # by transformers' major version
-OLDEST_MINOR = {4: 57, 5: 4}  # tried: older versions of 5 cannot read qwen-tts-hf's configuration
+OLDEST_MINOR = {4: 57, 5: 4}  # tested: older versions of 5 cannot read qwen-tts-hf's configuration
 NEEDED = "4.57, or 5.4 and later"
 TESTED = Path(__file__).resolve().parent / "morph" / "tested.py"
-STDERR = 2  # stdout is for what a program prints, such as sound
+STDERR = 2  # stdout is for a program's output, such as audio
 FIX = "update ComfyUI with its requirements, then run install.py again"
 
 
 def choose_package(transformers_version: str | None) -> str:
-    """Return the requirement of the qwen_tts for this transformers; ValueError if there is none.
+    """Return the qwen_tts requirement for this transformers; ValueError if there is none.
 
-    A package whose installation broke off may have the version None.
+    The version may be None after a broken installation.
     """
     found = re.match(r"(\d+)\.(\d+)", transformers_version or "")
     if not found:
@@ -58,12 +58,11 @@ def installed_version(name: str) -> str | None:
 
 
 def environment_python(path: Path) -> Path:
-    """Return the path of a virtual environment's Python on this operating system."""
     return path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def create_environment(path: Path) -> Path:
-    """Create a virtual environment at ``path`` unless there is one with pip; return the path of its Python."""
+    """Create a virtual environment, unless there is one with pip; return the path of its Python."""
     python = environment_python(path)
     if not (python.exists() and _has_pip(python)):
         venv.EnvBuilder(with_pip=True, clear=True, symlinks=os.name != "nt").create(path)
@@ -71,10 +70,7 @@ def create_environment(path: Path) -> Path:
 
 
 def pip_install(python: Path | str, *arguments: str, quiet: bool = True) -> None:
-    """Run ``pip install`` with these requirements or options; CalledProcessError if it fails.
-
-    Without ``quiet`` it names each package, and shows how far a download is, on stderr.
-    """
+    """Run ``pip install``; CalledProcessError if it fails. Without ``quiet``, progress goes to stderr."""
     _pip(python, "install", *arguments, quiet=quiet)
 
 
@@ -113,7 +109,7 @@ def install_qwen_tts() -> str:
 
 
 def _replace(unfit: list[str], requirement: str, folder: Path) -> None:
-    """Install a requirement in place of other packages; if that fails, restore everything and raise pip's error."""
+    """Install a requirement in place of other packages; on failure restore everything and raise pip's error."""
     fetched = _fetch(requirement, folder / "new")  # fails here without a network
     name = requirement.partition("==")[0]
     before = [one for one in (*unfit, name) if installed_version(one)]
@@ -132,7 +128,7 @@ def _replace(unfit: list[str], requirement: str, folder: Path) -> None:
 
 
 def _fetch(requirement: str, folder: Path) -> list[str]:
-    """Download a requirement; return the arguments with which pip or uv then installs it without a network."""
+    """Download a requirement; return the arguments that then install it without a network."""
     if not _has_pip(sys.executable):
         _pip(sys.executable, "install", "--no-deps", "--target", str(folder), requirement)
         return ["--offline", requirement]  # from uv's cache

@@ -1,7 +1,7 @@
 """Load this folder as the package ``qwen3_tts_morph``, by path, as ComfyUI loads a custom node; find its commit.
 
-For programs outside ComfyUI: ``speak.py``, the laboratory and the tests. The folder may have any name, also one with
-a hyphen, so a plain ``import`` would not work.
+For programs outside ComfyUI. The folder may have any name, also one with a hyphen, so a plain ``import`` would not
+work.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def load() -> ModuleType:
 
 
 def find_commit(root: Path, written: Path) -> tuple[str, bool] | None:
-    """Return a tree's commit and whether it has changes; None if the tree is not a git checkout itself.
+    """Return a tree's commit and whether it has changes; None if it is not a git checkout.
 
-    ``written``: a file or folder in it that the caller writes, whose changes do not count.
+    Changes of the file or folder ``written`` do not count: the caller writes it.
     """
     git = ["git", "-C", str(root)]
     try:

@@ -90,10 +90,10 @@ ON_TRANSFORMERS_5 = (
     *("codec/test_upstream", "model/test_model", "model/test_rope"),
     "waveform/test_engine::test_lines_of_different_lengths_equal_upstreams",
 )
-# Cases of these files that the default run has on transformers 4, not on the newest. They compare what is ours with
-# what is ours; or another case has what they need of transformers: the demo voice's clones are as test_parity's, each
-# of the predictor's passes is as upstream's own (teacher forcing, in both attentions), its frames at 15 groups are as
-# test_parity's, and the tail is ours. The codec of many lines is compared with upstream's on the tiny checkpoint.
+# Cases that the default run has on transformers 4, not on the newest. They compare our code with our code; or other
+# cases cover what they need of transformers: test_parity covers the demo voice's clones and frames at 15 groups, the
+# predictor's passes are compared with upstream's own (teacher forcing, both attentions), and the tail is ours. The
+# codec of many lines is compared with upstream's on the tiny checkpoint.
 OURS_ALONE = (
     "test_demo_voice::test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar",
     "test_demo_voice::test_both_engines_decode_the_same_codes",
@@ -136,12 +136,11 @@ class Request:
 
     @property
     def tier(self) -> list[str]:
-        """The pytest options of every step."""
         return ["--all"] if self.everything else []
 
 
 def make_environment(name: str, make: Callable[[], None], unpinned: Path | None = None) -> Outcome:
-    """Make an environment; ``unpinned``, its folder, has a file with the versions that it got."""
+    """Make an environment; the folder ``unpinned`` has a file with the versions that it got."""
     print(f"\n=== {name}", flush=True)
     started = time.monotonic()
     try:
@@ -154,16 +153,13 @@ def make_environment(name: str, make: Callable[[], None], unpinned: Path | None 
 
 
 def describe_environment(name: str, folder: Path) -> str:
-    """Return one line: which versions an environment has."""
+    """Return an environment's versions in one line."""
     found = json.loads((folder / "versions.json").read_text(encoding="utf-8"))
     return f"{name.removesuffix(' environment')}: {', '.join(f'{one} {found[one]}' for one in found)}"
 
 
 def check_code(scripts: bool) -> list[Outcome]:
-    """Lint, format, types, and which package may import which. Each takes one core, so tests run beside it.
-
-    ``scripts``: whether those of the pages are checked too.
-    """
+    """Run ruff, mypy, import contracts and, with ``scripts``, the pages' checks, each on one core beside tests."""
     ruff = [COMFY_PYTHON, "-m", "ruff"]
     return [
         run_step("ruff check", [*ruff, "check", "."], beside=True),
@@ -174,7 +170,6 @@ def check_code(scripts: bool) -> list[Outcome]:
 
 
 def check_scripts() -> list[Outcome]:
-    """Check the types of the pages' scripts, and lint them."""
     config = ROOT / "tests" / "javascript"
     oxlint = [script_tool("oxlint"), "--config", config / "oxlint.json", *SCRIPTS]
     return [
@@ -186,8 +181,7 @@ def check_scripts() -> list[Outcome]:
 def check_package() -> list[Outcome]:
     """Run mypy and the import contracts (pyproject.toml, [tool.importlinter]) on a copy of the sources, lab included.
 
-    The copy has a name that a package can have: the repository's own folder may have a hyphen. mypy's cache is beside
-    it: what has not changed since the last run is not read again.
+    The copy has a valid package name: the repository's folder may have a hyphen. mypy's cache is beside it.
     """
     sources, config = ENVS / "types", ROOT / "pyproject.toml"
     shutil.rmtree(sources, ignore_errors=True)
@@ -209,13 +203,13 @@ def check_package() -> list[Outcome]:
 
 
 def count_workers() -> int:
-    """Return how many processes run tests: one per core that this process may use (``taskset`` limits them)."""
+    """Return the number of test processes: one per core that this process may use (``taskset`` limits them)."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_WORKERS)
 
 
 def count_busy_workers() -> int:
-    """Return how many processes run tests that wait for servers, pages and sound: a third keeps two cores busy.
+    """Return the number of processes for tests that wait for servers and pages: a third keeps two cores busy.
 
     Each may start servers, so more cores get no more processes than cores.
     """
@@ -224,19 +218,19 @@ def count_busy_workers() -> int:
 
 
 def count_gpu_workers(gpu_gb: float) -> int:
-    """Return how many processes run tests that share a GPU, as its memory allows."""
+    """Return the number of processes for tests that share a GPU, as its memory allows."""
     return max(1, min(os.cpu_count() or 1, MOST_GPU_WORKERS, int(gpu_gb / GB_PER_WORKER)))
 
 
 def spread(workers: int, how: str = "loadfile") -> list[str]:
-    """Return pytest's options for n processes; a file's tests run in one process, because they share fixtures."""
+    """Return pytest's options for several processes; a file's tests run in one, because they share fixtures."""
     return ["-n", str(workers), "--dist", how] if workers > 1 else []
 
 
 def test_unit(request: Request) -> Outcome:
     """Run all tests but ComfyUI's and the kernels' on transformers 4.
 
-    ``--all`` measures coverage, if no other arguments choose tests. It makes Python code a quarter slower.
+    ``--all`` measures coverage, unless other arguments choose tests. It makes Python code a quarter slower.
     """
     coverage = [f"--cov={ROOT / name}" for name in COVERED]
     coverage += ["--cov-config=pyproject.toml", "--cov-report=term", f"--cov-fail-under={LEAST_COVERAGE}"]
@@ -286,14 +280,13 @@ def morph_files(names: Sequence[str]) -> list[str]:
 def test_engine(
     name: str, python: Path, paths: Sequence[str], request: Request, beside: bool = False
 ) -> Outcome:
-    """Run files of the engine's tests. Beside ComfyUI's, the default run has one process: each imports all again."""
+    """Run files of engine tests. Beside ComfyUI's tests the default run has one process: each imports everything."""
     workers = 1 if beside and not request.everything else count_workers()
     options = [*paths, *request.tier, *spread(workers)]
     return run_pytest(Suite(name, python, options, beside=beside), request.extra)
 
 
 def test_comfy(request: Request) -> Outcome:
-    """Run the tests with a real ComfyUI and a real browser."""
     comfy = {"COMFYUI_DIR": str(COMFY / "ComfyUI"), "COMFYUI_PYTHON": str(COMFY_PYTHON)}
     if own := os.environ.get("COMFYUI_DIR"):
         comfy = {"COMFYUI_DIR": own, "COMFYUI_PYTHON": os.environ.get("COMFYUI_PYTHON", sys.executable)}
@@ -301,7 +294,7 @@ def test_comfy(request: Request) -> Outcome:
 
 
 def test_in_comfy(name: str, python: Path, env: dict[str, str], request: Request) -> Outcome:
-    """Run the ComfyUI group with this Python; ``env`` names ComfyUI, the Python that runs it, and a frontend."""
+    """Run the ComfyUI group; ``env`` names ComfyUI, the Python that runs it, and a frontend."""
     if request.install_browser:
         bring_chromium()
     options = ["tests/comfy", *request.tier, *spread(count_busy_workers())]
@@ -311,9 +304,8 @@ def test_in_comfy(name: str, python: Path, env: dict[str, str], request: Request
 def run_groups(request: Request) -> list[Outcome]:
     """Run the steps of these groups; skip those whose environment could not be created.
 
-    Two at a time: checks of the code and the engine on the oldest transformers 5 beside the first tests; then beside
-    ComfyUI's tests, which wait for pages and for sound and leave a part of the processor free, the engine on the newest
-    transformers, and the kernels.
+    Two at a time: code checks and the oldest transformers 5 beside the first tests; then the newest transformers and
+    the kernels beside ComfyUI's tests, which wait for pages and sound and leave a part of the processor free.
     """
     made, groups = make_environments(request)
     is_beside = "comfy" in groups
@@ -332,10 +324,10 @@ def run_groups(request: Request) -> list[Outcome]:
 
 
 def make_environments(request: Request) -> tuple[list[Outcome], set[str]]:
-    """Make the environments of a request; return how that went, and the groups that have theirs.
+    """Make the environments of a request; return the outcomes, and the groups that have theirs.
 
-    In these groups "oldest" and "newest" stand for "tf5": the environment of the newest needs that of the oldest; and
-    "scripts" is the part of "lint" that needs npm.
+    "oldest" and "newest" stand for "tf5": the newest needs the environment of the oldest. "scripts" is the part of
+    "lint" that needs npm.
     """
     made, wanted, ready = [], set(request.groups), set()
     if ours := wanted - {"tf5"}:
@@ -357,7 +349,7 @@ def make_environments(request: Request) -> tuple[list[Outcome], set[str]]:
 
 
 def make_script_tools() -> Outcome:
-    """Make the environment that checks the pages' scripts, or say why they are not checked."""
+    """Make the JavaScript environment, or say why scripts are not checked."""
     if not shutil.which("npm"):
         reason = "not run: npm, which Node.js brings, is not on the PATH"
         return Outcome("scripts of the pages", True, 0.0, skipped=Counter({reason: 1}))
@@ -368,7 +360,7 @@ def make_script_tools() -> Outcome:
 
 
 def run_plain(request: Request) -> list[Outcome]:
-    """Run what needs neither ComfyUI nor pinned tools, with the Python that starts this."""
+    """Run what needs neither ComfyUI nor pinned tools, with this Python."""
     made = make_environment(f"plain {PLAIN.name.removeprefix('plain-')} environment", make_plain, PLAIN)
     paths = [f"tests/{name}" for name in PLAIN_TESTS]
     python = install.environment_python(PLAIN)
@@ -378,13 +370,13 @@ def run_plain(request: Request) -> list[Outcome]:
 
 @dataclass(frozen=True)
 class Newest:
-    """The ComfyUI of --newest: 0.3.75, or one of the user's."""
+    """The ComfyUI of --newest: 0.3.75, or the user's."""
 
     program: Path
     python: str
 
     def versions(self) -> dict[str, set[str]]:
-        """Return what runs, by package: the engine's, ComfyUI's, and the newest frontend."""
+        """Return the tested versions by package: the engine's, ComfyUI's, and the newest frontend."""
         found: dict[str, set[str]] = {}
         engine = read_versions(NEWEST_PYTHON)
         engine.pop(FRONTEND_PACKAGE, None)  # its tests open no page
@@ -395,7 +387,7 @@ class Newest:
         return found
 
     def version(self) -> str:
-        """Return the version that ComfyUI says; ValueError if it says none."""
+        """Return ComfyUI's own version; ValueError if it has none."""
         text = (self.program / "comfyui_version.py").read_text(encoding="utf-8")
         if not (found := re.search(r"^__version__ = \"(.+)\"", text, re.M)):
             raise ValueError(f"{self.program / 'comfyui_version.py'} has no __version__")
@@ -403,13 +395,12 @@ class Newest:
 
 
 def find_frontend() -> Path:
-    """Return the frontend that --newest unpacked."""
     (found,) = NEWEST.glob("frontend-*")
     return found
 
 
 def test_newest(chosen: Newest, request: Request) -> list[Outcome]:
-    """Run the files of transformers 5, and ComfyUI's tests."""
+    """Run the transformers 5 files, and ComfyUI's tests."""
     env = {"COMFYUI_DIR": str(chosen.program), "COMFYUI_PYTHON": chosen.python}
     env |= {"COMFYUI_FRONTEND": str(find_frontend())}
     return [
@@ -440,7 +431,7 @@ def run_newest(commit: str, request: Request) -> bool:
 
 
 def last_with_newest() -> str:
-    """Return one line: when --newest last passed."""
+    """Return when --newest last passed, in one line."""
     return last_run(
         NEWEST_RECORD, "the newest packages", "--newest", lambda last: describe_versions(last["versions"])
     )
@@ -468,7 +459,7 @@ def describe_machine() -> dict[str, Any] | None:
 
 
 def find_commit(record: Path) -> str | None:
-    """Return this tree's commit and whether it has changes but the record; None if it is not a git checkout."""
+    """Return this tree's commit, marked if it has changes besides the record; None if it is not a git checkout."""
     found = pack.find_commit(ROOT, record)
     return found and f"{found[0]}{' with changes' if found[1] else ''}"
 
@@ -511,7 +502,7 @@ def run_gpu(commit: str, extra: Sequence[str]) -> int:
 
 
 def last_on_gpu() -> str:
-    """Return one line: when the cases that need a GPU last passed."""
+    """Return when the GPU cases last passed, in one line."""
     return last_run(
         GPU_RECORD,
         "cases that need a GPU",
