@@ -1,1 +1,1 @@
-"""When each word of a text is heard: its words, the way of the speech through them, their times, captions. No torch."""
+"""Word timing: the attention path through a text, the times of its words, captions. No torch."""

@@ -1,9 +1,8 @@
-"""Words that a line skips, says twice or invents, found while it is spoken by what an attention head looks at.
+"""Find words that a line skips, repeats or invents while it is spoken, from an attention head.
 
-The head looks at the token that is spoken. In a line that is said well it sees the tokens one after another, with
-nearly all of its weight. The guard follows the cheapest path that stays on its token or goes to the next one with each
-frame: one that looks elsewhere, or at nothing, has a cost. A line whose cost grows faster than a good line's has gone
-wrong.
+In a good line the head attends to the tokens one after another, with nearly all of its weight. The guard follows the
+cheapest path that stays on its token or goes to the next one with each frame; frames that attend elsewhere, or to
+nothing, have a cost. A line whose cost grows faster than a good line's has gone wrong.
 """
 
 from __future__ import annotations
@@ -16,27 +15,22 @@ import numpy as np
 
 KINDS = ("skipped", "repeated", "invented")
 # Costs in frames of full weight, searched on half of the lines of ``python -m lab.words guard FOLDER --lines forced``.
-# What a frame costs that looks at the next token of the path, beyond it, at the last one, or before that:
+# The cost of a frame on the path's next token, beyond it, on the last one, and before that.
 AHEAD, FAR_AHEAD, BEHIND, FAR_BEHIND = 0.5, 1.65, 1.3, 1.4
-# The weight of a frame that is sure of its token, and the cost of a frame that lacks it; the same behind the last word.
+# The weight of a sure frame, and the cost of a frame without it, also after the last word.
 SURE, UNSURE, UNSURE_BEHIND = 0.5, 1.3, 0.25
-ALLOWED, LIMIT = 0.06, 2.7  # for each frame; and how much more shows that words went wrong
-FINISHED = 0.5  # the least weight that the mark behind the last word has in a line that says all of its text
-LEFT = 2  # tokens of its last word that the head has not seen
-SEEN = 0.1  # the least weight of a token that the head has seen
-HELD = 25  # frames in a row on one token: longer than one is spoken, with the pause after it
+ALLOWED, LIMIT = 0.06, 2.7  # cost per frame, and the excess that shows a fault
+FINISHED = 0.5  # the least weight of the mark after the last word in a complete line
+LEFT = 2  # unseen tokens of the last word
+SEEN = 0.1  # the least weight of a seen token
+HELD = 25  # frames in a row on one token: longer than a token with the pause after it
 
 
 @dataclass(frozen=True)
 class WordFault:
-    """What went wrong with the words of a line.
+    """A fault in the words of a line, noticed after ``frames``.
 
-    Args:
-        kind: one of KINDS.
-        first: the first text token of the words that were skipped or said twice; of the word after which others were
-            invented.
-        end: the token after their last one.
-        frames: how many the line had when it was noticed.
+    ``first .. end`` (excluded) are the text tokens of skipped or repeated words, or of the word before invented ones.
     """
 
     kind: str
@@ -46,14 +40,10 @@ class WordFault:
 
 
 class WordGuard:
-    """Follows the words of one line up to its first fault.
+    """Follows one line up to its first fault.
 
-    Args:
-        words: the text tokens of each word, first and end (excluded), in order and without punctuation; 1 or more.
-        count: of the text's tokens.
-
-    Raises:
-        ValueError: for a line without words.
+    ``words`` are the text tokens of each word, first and end (excluded), in order and without punctuation; ``count``
+    is the number of the text's tokens. Raise ValueError for a line without words.
     """
 
     def __init__(self, words: Sequence[tuple[int, int]], count: int):
@@ -65,19 +55,14 @@ class WordGuard:
         for first, end in words:
             self._is_said[first + 1 : end + 1] = True
         self._costs = np.where(np.arange(count + 1) == 0, 0.0, np.inf)  # of the cheapest path to each state
-        self._seen = np.zeros(count + 1)  # the highest weight that each state has had
-        self._states: list[int] = []  # that the head saw, of each frame; 0 if none
+        self._seen = np.zeros(count + 1)  # the highest weight of each state
+        self._states: list[int] = []  # of each frame; 0 if the head saw none
         self._at = self._held = 0  # the path's state, and the frames in a row on it
         self._excess = 0.0  # the cost above ALLOWED, accumulated
         self._begin = self._begin_at = 0  # since this frame and this state of the path
 
     def take(self, token: int, weight: float) -> WordFault | None:
-        """Take a frame; return what it shows to have gone wrong.
-
-        Args:
-            token: that the head looked at most, -1 if it saw none.
-            weight: of that token, 0 to 1.
-        """
+        """Add a frame, by the token with the most attention (-1: none) and its weight, 0 to 1; return any fault."""
         if not self._excess:
             self._begin, self._begin_at = len(self._states), self._at
         state, before = token + 1, self._costs.min()
@@ -94,7 +79,7 @@ class WordGuard:
         return self._describe()
 
     def end(self) -> WordFault | None:
-        """Return what shows that words were not said by the end of a line that ended by itself."""
+        """Return the fault of a line that ended by itself without all of its words."""
         is_finished = self._seen[min(self._last + 1, len(self._seen) - 1) :].max() >= FINISHED
         if is_finished and len(self._unseen(self._words[-1][0] + 1, self._last + 1)) < LEFT:
             return None
@@ -139,10 +124,7 @@ def find_fault(
     count: int,
     ended: bool = True,
 ) -> WordFault | None:
-    """Return the first fault of a line's words; the arguments are those of ``WordGuard``.
-
-    ``ended``: whether it ended by itself, so that all of its words should have been said.
-    """
+    """Return the first fault of a line's words; arguments as of ``WordGuard``, ``ended``: it ended by itself."""
     guard = WordGuard(words, count)
     for frame in zip(tokens, weights, strict=True):
         if (fault := guard.take(*frame)) is not None:

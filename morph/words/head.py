@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AlignmentHead:
-    """A head of the talker whose attention is on the text token that is being spoken.
+    """A query head of the talker that attends to the text token being spoken.
 
-    Args:
-        layer: of the talker, from 0.
-        head: a query head of that layer, from 0.
-        lead_s: seconds by which it is ahead of the sound: a token is heard that much after the frame that names it.
+    Attributes:
+        layer, head: from 0.
+        lead_s: seconds from the frame that names a token to its sound.
         is_tried: whether we have measured it; False: others have published it.
-
     Raises:
         ValueError: naming the field.
     """
@@ -33,7 +31,6 @@ class AlignmentHead:
             raise ValueError(f"lead_s is {self.lead_s!r}: choose -1 to 1 second")
 
     def describe(self) -> str:
-        """Return it in words."""
         return f"layer {self.layer} head {self.head}" + (
             "" if self.is_tried else " (published, not tried by us)"
         )
@@ -41,7 +38,7 @@ class AlignmentHead:
 
 @dataclass(frozen=True)
 class TalkerShape:
-    """What tells published talkers apart: hidden size, layers, and query heads of a layer."""
+    """The shape that identifies a published talker: hidden size, layers, and query heads of a layer."""
 
     width: int
     layers: int
@@ -56,12 +53,12 @@ PUBLISHED_HEADS = {
 
 
 def published_head(shape: TalkerShape) -> AlignmentHead | None:
-    """Return the head that is known for a talker of this shape, or None."""
+    """Return the published head of a talker of this shape, or None."""
     return PUBLISHED_HEADS.get(shape)
 
 
 def no_word_times(name: str) -> str:
-    """Return what is said of a checkpoint of this name without an alignment head."""
+    """Return the error text for a checkpoint without an alignment head."""
     return (
         f"{name} has no attention head that is known to follow the text, so its words have no times: find one with "
         "python -m lab.check --alignment in a clone of the repository and write the line that it prints into the "

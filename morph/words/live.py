@@ -1,6 +1,6 @@
-"""The words of a line while it is spoken, each soon after it has ended: for captions that are shown with the sound.
+"""The words of a line while it is spoken, each soon after it has ended, for captions beside the sound.
 
-These times are by the paths alone, without the sound. The words of the complete line (``line_words``) have finer ones.
+These times are by the paths alone; those of the complete line (``line_words``) are finer.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .timing import PiecePath, Times, WordTime, match_words
 from .trace import Trace
 from .written import WrittenWord, find_words
 
-BEHIND_FRAMES = 4  # later frames do not change where the path was so long ago, but where words are left out
-# Of the text that a piece may be of: figures have fewer characters than their words, and addresses may have more.
+BEHIND_FRAMES = 4  # the path so long ago is final, unless words are skipped
+# Characters searched for a piece's words: figures have fewer than their words, addresses may have more.
 LOOKED_AT, AND_MORE = 4, 400
 
 
@@ -27,9 +27,8 @@ class LiveWords:
 
     Args:
         text: of the line, as far as it is known.
-        spans: which characters of a piece's text its tokens are (``TextIds.spans``).
-        lead_s: see ``line_words``.
-        find_readings: returns what of the text is read as something else; None: nothing is.
+        spans: returns the characters of each token of a piece's text (``TextIds.spans``).
+        find_readings: returns the readings of the text; None: it has none.
     """
 
     def __init__(
@@ -40,30 +39,29 @@ class LiveWords:
         find_readings: Callable[[str], Sequence[Reading]] | None = None,
     ):
         self._text, self._lead_s = text, lead_s
-        self._spans = lru_cache(maxsize=1)(spans)  # asked with every chunk, most often of the same text
+        self._spans = lru_cache(maxsize=1)(spans)  # called with every chunk, mostly of the same text
         self._find_readings = find_readings or (lambda _: ())
         self._readings = self._find_readings(text)
-        self._from = 0  # the words before it belong to pieces that have ended
-        self._given = 0  # how many of those after it have been returned
-        self._last: WrittenWord | None = None  # of them, with its place in the text
-        self._last_s = 0.0  # when it ends
+        self._from = 0  # the end of the ended pieces' text
+        self._given = 0  # returned words after it
+        self._last: WrittenWord | None = None  # the last of them, with its place in the text
+        self._last_s = 0.0  # its end
         self._piece = -1
         self._said, self._begin_s, self._frames = "", 0.0, 0  # of the current piece
         self._path = Path()
 
     def extend(self, text: str) -> None:
-        """Add what has come of the line's text since."""
+        """Append to the line's text."""
         self._text += text
         self._readings = self._find_readings(self._text)
 
     def add(self, piece: int, said: str, begin_s: float, trace: Trace) -> list[WordTime]:
-        """Take the next frames of a piece; return the words that have ended and were not returned before.
+        """Add frames of a piece; return the words that have newly ended.
 
         Args:
             piece: its index in the line; pieces come in order, and each has a frame.
-            said: its text as it is spoken; of one that comes late, what there is of it.
-            begin_s: where its first frame is in the line's sound; before 0 if silence was cut there.
-            trace: of these frames.
+            said: its text as it is spoken, as far as it is known.
+            begin_s: its first frame's time in the line's sound; below 0 if silence was cut there.
         """
         ended = self._end_piece() if piece != self._piece else []
         if piece != self._piece:
@@ -75,7 +73,7 @@ class LiveWords:
         return [*ended, *self._give(lambda times: times[1] <= until_s)]
 
     def end(self, seconds: float) -> list[WordTime]:
-        """Return the rest of the words, none of them after the line's sound, which is ``seconds`` long."""
+        """Return the remaining words, none of them after the line's sound of ``seconds``."""
         ended = self._end_piece()
         rest = self._written()[self._given :]
         words = [*ended, *(self._word(word, None) for word in rest)]
@@ -85,7 +83,7 @@ class LiveWords:
         ]
 
     def _written(self) -> list[WrittenWord]:
-        """Return the words that do not belong to pieces that have ended."""
+        """Return the words after those of ended pieces."""
         text = self._text[self._from :]
         readings = self._readings_of(len(text))
         return find_read_words(text, readings).written if readings else find_words(text)
@@ -96,7 +94,7 @@ class LiveWords:
         return [replace(one, first=one.first - begin, last=one.last - begin) for one in own]
 
     def _end_piece(self) -> list[WordTime]:
-        """Return the rest of the current piece's words; those of the next one are after them."""
+        """Return the rest of the current piece's words."""
         words = self._give(lambda _: True)
         if (last := self._last) is not None:
             is_number = any(char.isdigit() for char in last.text)  # which may go on in the next piece
@@ -104,7 +102,7 @@ class LiveWords:
         return words
 
     def _give(self, has_ended: Callable[[Times], bool]) -> list[WordTime]:
-        """Return the words of the current piece that have ended, with those before them that nothing is spoken for."""
+        """Return ended words of the current piece, with unspoken ones before them."""
         if self._piece < 0:
             return []
         tokens = tuple(self._spans(self._said))

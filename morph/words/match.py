@@ -1,8 +1,7 @@
-"""Which word that was written each spoken word belongs to: "ten thirty" to "10:30".
+"""Match each spoken word with its written word: "ten thirty" with "10:30".
 
-Texts are written out by rules and by a library that returns text only, and by other programs (a server), so the text
-and what was spoken are compared. Most words are the same. Between two places where they are, a few written words stand
-for a few spoken ones: there the order decides, and how likely each pair is (figures, letters, signs).
+Texts are written out by rules, by a library that returns text only, and by a server, so the two texts are compared.
+Most words are equal. In between, the order decides, and how likely each pair is (figures, letters, signs).
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from ..text.english.letters import LETTERS
 from ..text.english.short_forms import MONTHS
 from ..text.english.words import DIGITS, ORDINALS, TEENS, TENS
 
-SAME = 3  # words in a row that are the same in both texts again
-UNSAID = 4  # what a written word costs that nothing is spoken for
-BEAM = 40  # matches that are less likely by so much than the likeliest so far are given up
-END = "\0"  # after both texts: no word is this
+SAME = 3  # equal words in a row, for both texts to be the same again
+UNSAID = 4  # the cost of an unspoken word
+BEAM = 40  # less likely matches are dropped if they are this far behind the likeliest
+END = "\0"  # after both texts: equals no word
 EQUAL, SURE, LIKELY, POSSIBLE, MAYBE, BEGIN = 6.0, 4.0, 3.0, 2.0, 1.0, 0.5
 MOST_REMEMBERED = 16384  # pairs of words
 
@@ -73,12 +72,10 @@ LARGE = {
 
 
 def owners(written: Sequence[str], spoken: Sequence[str], goes_on: bool = False) -> list[int]:
-    """Return for each spoken word the index of the written word that it belongs to; indexes never go back.
+    """Return the index of each spoken word's written word; indexes never go back.
 
-    Args:
-        written: the words of the text, at least one if anything is spoken.
-        spoken: the words that were spoken for it, or the first of them.
-        goes_on: whether more will be spoken for it: then the last spoken words need not be of the last written ones.
+    ``written`` needs a word if anything is spoken. With ``goes_on`` more will be spoken, so the last spoken words
+    need not belong to the last written ones.
     """
     unsaid = 0 if goes_on else UNSAID
     ours, theirs = ([*map(word_key, words), *[END] * SAME] for words in (written, spoken))
@@ -103,7 +100,7 @@ def owners(written: Sequence[str], spoken: Sequence[str], goes_on: bool = False)
 
 @lru_cache(MOST_REMEMBERED)
 def word_key(word: str) -> str:
-    """Return what words have in common that differ in case, punctuation and width only; of a sign, the sign."""
+    """Return a key without case, punctuation and width; of a sign, the sign."""
     letters = "".join(char for char in unicodedata.normalize("NFKC", word).casefold() if char.isalnum())
     return letters or word
 
@@ -118,7 +115,7 @@ def _places(words: Sequence[str]) -> dict[tuple[str, ...], list[int]]:
 def _next_same(
     ours: Sequence[str], places: dict[tuple[str, ...], list[int]], row: int, column: int
 ) -> tuple[int, int]:
-    """Return after how many written and spoken words both texts are the same again, the nearest such place."""
+    """Return the smallest numbers of written and spoken words after which both texts are the same again."""
     best, least = (0, 0), float("inf")
     for rows in range(len(ours) - SAME - row + 1):
         if rows >= least:
@@ -136,14 +133,12 @@ def _next_same(
 
 
 def _shares(written: Sequence[str], spoken: Sequence[str], unsaid: float) -> list[int]:
-    """Return for each spoken word of a block its written word; -1, the one before the block, if it has none.
-
-    All pairs together are the likeliest. Going through the spoken words, a score is kept for each written word that the
-    last one may belong to, and how it came there. ``unsaid``: what each written word after the last spoken one costs.
-    """
+    """Return the written word of each spoken word in a block; -1, the one before the block, if it has none."""
+    # Viterbi over the spoken words, with a score for each possible written word. ``unsaid``: the cost of each written
+    # word after the last spoken one.
     if len(written) < 2 or not spoken:
         return [len(written) - 1] * len(spoken)
-    low = 0  # the first written word of those
+    low = 0  # the written word of the first score
     scores = [
         likeness_first(one, spoken[0]) - UNSAID * row for row, one in enumerate(written[: BEAM // UNSAID])
     ]
@@ -171,10 +166,8 @@ def _likely(low: int, scores: list[float]) -> tuple[int, list[float]]:
 def _step(
     written: Sequence[str], scores: Sequence[float], before: str, word: str
 ) -> tuple[list[float], list[int]]:
-    """Return the score of each written word for the next spoken one, and from which one it comes best.
-
-    ``before``: the spoken word before it, which has ``scores``: for the first written words.
-    """
+    """Return each written word's score for the next spoken word, and its best predecessor."""
+    # ``scores`` are those of ``before``, the previous spoken word, for the first written words.
     new, origins = [], []
     reach, source = float("-inf"), 0  # the best way into a word from one before it
     for row, one in enumerate(written):
@@ -182,7 +175,7 @@ def _step(
         stay = own + likeness_behind(one, before, word)
         enter = reach + likeness_first(one, word)
         new.append(max(stay, enter))
-        origins.append(row if stay > enter else source)  # what fits none belongs to the word before
+        origins.append(row if stay > enter else source)  # a word that fits none belongs to the one before
         reach -= UNSAID
         if own >= reach:
             reach, source = own, row
@@ -191,7 +184,7 @@ def _step(
 
 @lru_cache(MOST_REMEMBERED)
 def likeness(written: str, spoken: str) -> float:
-    """Return how likely a spoken word is a part of what a written one is spoken as: 0, or MAYBE to EQUAL."""
+    """Return how likely a spoken word is a part of a written one: 0, or MAYBE to EQUAL."""
     ours, said = word_key(written), word_key(spoken)
     if ours == said:
         return EQUAL
@@ -209,7 +202,7 @@ def likeness(written: str, spoken: str) -> float:
 
 @lru_cache(MOST_REMEMBERED)
 def likeness_first(written: str, spoken: str) -> float:
-    """Return the likeness of the first word that is spoken for a written one: more if it is what that begins with."""
+    """Return the likeness of a written word's first spoken word: more if the written one begins with it."""
     ours, said = word_key(written), word_key(spoken)
     begin = VALUES.get(said) or NAMES.get(said) or said[:1]
     return likeness(written, spoken) + (BEGIN if ours.startswith(begin) else 0.0)
@@ -217,7 +210,7 @@ def likeness_first(written: str, spoken: str) -> float:
 
 @lru_cache(MOST_REMEMBERED)
 def likeness_behind(written: str, before: str, spoken: str) -> float:
-    """Return the likeness of a spoken word after another one of the same written word: figures are read in order."""
+    """Return the likeness of another spoken word of the same written word: figures are read in order."""
     first, second = (VALUES.get(word_key(word)) for word in (before, spoken))
     digits = "".join(filter(str.isdecimal, word_key(written)))
     if first is None or second is None or first not in digits:

@@ -1,7 +1,7 @@
-"""Which text token is spoken in each frame: a path through what an attention head looked at.
+"""The text token spoken in each frame: a path through an attention head's trace.
 
-In nearly every frame the head looks at the token that is being spoken. The path never goes back, so a frame in which it
-looks elsewhere does not move it, and words that a line says twice have their place where most of their frames are.
+In nearly every frame the head attends to the token being spoken. The path never goes back, so a frame that attends
+elsewhere does not move it, and repeated words have their place where most of their frames are.
 """
 
 from __future__ import annotations
@@ -12,21 +12,17 @@ import numpy as np
 
 from .trace import Trace
 
-# What a step costs, in frames of full weight: to the same or the next token nothing, by up to four a little, as in
-# quick words. A wider step costs JUMP: it must be worth that many frames behind it, as where words are left out.
+# Costs of steps, in frames of full weight: to the same or the next token nothing, by up to four a little, for quick
+# words. A wider step costs JUMP, the frames that must support it, for skipped words.
 STEP_COSTS = np.array([0.0, 0.0, 0.1, 0.2, 0.3])
 WIDEST = len(STEP_COSTS) - 1
 COSTS_AHEAD = STEP_COSTS[::-1, None]  # the widest step first, as the tokens before one are
 JUMP = 2.0
-NEIGHBOURS = 0.5  # the share of a frame's weight that counts for the tokens beside the one that was looked at
+NEIGHBOURS = 0.5  # the share of a frame's weight for the tokens beside its own
 
 
 class Path:
-    """Finds a line's path while it is spoken.
-
-    Args:
-        count: of the line's text tokens, as far as they are known; a token beyond them adds to it.
-    """
+    """A line's path, found while it is spoken; tokens beyond ``count`` extend it."""
 
     def __init__(self, count: int = 1):
         self._scores = np.full(count, -np.inf)  # of the best path to each token
@@ -34,7 +30,7 @@ class Path:
         self._before: list[np.ndarray] = []  # in each frame: the token before, on the best path to each token
 
     def take(self, tokens: Sequence[int], weights: Sequence[float]) -> None:
-        """Take the next frames: the token that the head looked at most in each (-1: none), and its weight (0 to 1)."""
+        """Add frames by the token with the most attention (-1: none) and its weight, 0 to 1."""
         known = len(self._scores)
         count = max(known, max(tokens, default=0) + 1)
         scores = np.full((len(tokens) + 1, WIDEST + count), -np.inf)  # beginning with those before the frames
@@ -55,7 +51,7 @@ class Path:
         self._before.extend(_steps_back(before[:-1], jumps))
 
     def tokens(self) -> list[int]:
-        """Return the token of each frame so far; what comes can still change the last ones."""
+        """Return the token of each frame so far; later frames can still change the last ones."""
         if not self._before:
             return []
         path = [int(self._scores.argmax())]
@@ -65,7 +61,7 @@ class Path:
 
 
 def _gains(tokens: Sequence[int], weights: Sequence[float], count: int) -> np.ndarray:
-    """Return what each frame adds to the score of each token, ``[T, count]``."""
+    """Return each frame's addition to the score of each token, ``[T, count]``."""
     gains = np.zeros((len(tokens), count + 2))  # with a column before the first token, and one after the last
     looked_at = np.array(tokens, dtype=np.intp)
     frames = np.flatnonzero(looked_at >= 0)
@@ -76,7 +72,7 @@ def _gains(tokens: Sequence[int], weights: Sequence[float], count: int) -> np.nd
 
 
 def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
-    """Score a jump to the token that a frame looks at, if it is better than a step; return where it comes from."""
+    """Score a jump to a frame's token, if it is better than a step; return its origin."""
     if token <= WIDEST:
         return None
     # A list: argmax lets other threads of Python in between, each time.
@@ -89,14 +85,8 @@ def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
 
 
 def _steps_back(before: np.ndarray, jumps: Sequence[tuple[int, int, int]]) -> np.ndarray:
-    """Return for each frame and token the token before it, on the best path there.
-
-    Of equal steps it is the wider: where nothing tells, a path stays on a token as long as it can.
-
-    Args:
-        before: the scores that steps come from, ``[T, WIDEST + 1, tokens]``.
-        jumps: frame, token and the token before.
-    """
+    """Return the best previous token for scores ``[T, WIDEST + 1, tokens]``; of equal steps the widest."""
+    # The widest, so that a path stays on a token as long as it can.
     tokens = np.arange(before.shape[2]) - WIDEST + (before - COSTS_AHEAD).argmax(1)
     for frame, token, nearest in jumps:
         tokens[frame, token] = nearest
@@ -104,24 +94,22 @@ def _steps_back(before: np.ndarray, jumps: Sequence[tuple[int, int, int]]) -> np
 
 
 def seen_tokens(trace: Trace) -> tuple[list[int], list[float]]:
-    """Return tokens and weights of a trace's frames; one in which the head saw no token moves nothing."""
+    """Return tokens and weights of a trace; frames without a token have weight 0."""
     seen = trace.tokens >= 0
     return (trace.tokens * seen).tolist(), (trace.weights * seen).tolist()
 
 
 def traced_path(trace: Trace, count: int) -> list[int]:
-    """Return ``token_path`` of a trace."""
     return token_path(*seen_tokens(trace), count)
 
 
 def token_path(tokens: Sequence[int], weights: Sequence[float], count: int) -> list[int]:
-    """Return which text token is spoken in each frame; it never goes back, and tokens may be left out.
+    """Return the text token spoken in each frame; it never goes back, and may skip tokens.
 
     Args:
-        tokens: that the head looked at most, in each frame, from 0; -1 where it saw none.
+        tokens: with the most attention in each frame, from 0; -1 for none.
         weights: of each, 0 to 1.
         count: of the line's text tokens, 1 or more.
-
     Raises:
         ValueError: for lengths that differ, and for a token that the text does not have.
     """

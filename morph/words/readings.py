@@ -1,8 +1,4 @@
-"""The words of a text of which some are read as something else: which are shown, which are spoken, and whose they are.
-
-Word times are found for the words that are spoken, and shown on those that are written: "Nguyen", spoken as "win", has
-the time of "win". Between the places where words are read otherwise, both texts are the same.
-"""
+"""Displayed and spoken words of a text with readings: "Nguyen", spoken as "win", has the time of "win"."""
 
 from __future__ import annotations
 
@@ -17,12 +13,12 @@ from .written import WrittenWord, find_words, said_span
 
 @dataclass(frozen=True)
 class ReadWords:
-    """The words of a text, as they are shown and as they are read.
+    """The words of a text, as displayed and as read.
 
-    Args:
-        written: as they are shown, with their places in the text; that of a word in a mark includes the mark.
-        read: as they are spoken, before figures are written out, with their places in the text as it is read.
-        owners: for each read word the index of its written one; indexes never go back.
+    Attributes:
+        written: with their places in the text; that of a word in a mark includes the mark.
+        read: before figures are written out, with their places in the text as it is read.
+        owners: the written word's index of each read word; indexes never go back.
     """
 
     written: list[WrittenWord]
@@ -32,7 +28,7 @@ class ReadWords:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a text: where it begins in the text, as it is shown, and as it is read; and its reading, if any."""
+    """A part of a text: its beginning in the text, in the displayed one and in the read one."""
 
     text: int
     shown: int
@@ -41,7 +37,7 @@ class _Part:
 
 
 def find_read_words(text: str, readings: Sequence[Reading]) -> ReadWords:
-    """Return the words of a text; ``readings``: of it, in order, one or more."""
+    """Return the words of a text with one or more readings, in order."""
     parts = list(_parts(readings))
     shown = find_words(read_text(text, [Reading(one.first, one.last, "", one.shown) for one in readings]))
     as_read = read_text(text, readings)
@@ -101,7 +97,7 @@ def _owners(
 
 
 def _shares(part: _Part, shown: Sequence[WrittenWord], read: Sequence[str]) -> list[int]:
-    """Return the owners of the words of one reading: the words that are shown for it, or else the one before."""
+    """Return the owners of the words of one reading: its displayed words, or else the word before."""
     assert part.reading is not None
     first, last = part.shown, part.shown + len(part.reading.shown)
     ours = [index for index, word in enumerate(shown) if word.first < last and word.last > first]

@@ -1,4 +1,4 @@
-"""Which tokens of a text each of its words is, as the guard of words follows them."""
+"""The tokens of each word of a text, for the word guard."""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ UNSPACED = re.compile(f"[{CHARACTER}]")
 
 
 def said_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the tokens of each word of a text: the first, and the one after its last.
+    """Return the first token of each word and the one after its last, from the characters of each token.
 
-    None of a text with Chinese or Japanese characters, which has no spaces between its words.
-
-    Args:
-        text: as it is spoken.
-        spans: the characters of each token.
+    A text with Chinese or Japanese characters has none, as it has no spaces between words.
     """
     if UNSPACED.search(text):
         return []

@@ -1,8 +1,7 @@
-"""When each word of a line is heard, from the way of its speech through the tokens of its pieces.
+"""The times of a line's words, from the token paths of its pieces (frames of 80 ms).
 
-An engine says in which frame which token was spoken (80 ms each). A word is as long as its letters' tokens: the frames
-of a comma after it, and quiet around it, are nobody's. A written word that is spoken as several has the time of all of
-them; one for which nothing was spoken has no length.
+A word lasts as long as its letters' tokens: a comma's frames and quiet around it belong to no word. A written word
+that is spoken as several has the time of all of them; one that is not spoken has no length.
 """
 
 from __future__ import annotations
@@ -31,17 +30,9 @@ Times = tuple[float, float]
 
 @dataclass(frozen=True)
 class WordTime:
-    """A word of a line as it was written, and when it is heard.
+    """A written word ``text[first_char:last_char]`` of a line, with its punctuation, and its time in the sound.
 
-    Args:
-        text: with its punctuation; without line breaks.
-        start_s: seconds from the beginning of the sound.
-        end_s: and when it ends: not before it starts, nor after the next one starts.
-        first_char: where it is in the line's text: ``text[first_char:last_char]``.
-        last_char: the character after its last one.
-
-    Raises:
-        ValueError: for a word that ends before it starts.
+    It does not end after the next one starts. Raise ValueError if it ends before it starts.
     """
 
     text: str
@@ -59,17 +50,15 @@ class WordTime:
 
 @dataclass(frozen=True)
 class PiecePath:
-    """A piece of a line, and the way of its speech through its text.
+    """A piece of a line, and the path of its speech through its text.
 
-    Args:
-        text: as it was spoken.
-        tokens: which characters of the text each of its tokens is (``TextIds.spans``).
-        path: the token that is spoken in each frame; never goes back. -1 before the first one.
-        start_s: where its first frame is in the line's sound; before 0 if silence was cut there.
-        quiet: where it is quiet, in seconds from its first frame, in order.
-
+    Attributes:
+        tokens: the characters of each token (``TextIds.spans``).
+        path: the token spoken in each frame; never goes back. -1 before the first one.
+        start_s: its first frame's time in the line's sound; below 0 if silence was cut there.
+        quiet: quiet intervals in order, in seconds from its first frame.
     Raises:
-        ValueError: for a path that goes back, or to a token that is not there.
+        ValueError: for a path that goes back, or to a missing token.
     """
 
     text: str
@@ -93,15 +82,12 @@ def line_words(
     lead_s: float = 0.0,
     readings: Sequence[Reading] = (),
 ) -> tuple[WordTime, ...]:
-    """Return the words of a line and when each is heard: in order, none overlaps another, and none is without a time.
+    """Return the words of a line in order with their times, which do not overlap.
 
     Args:
-        text: of the line, as its user wrote it, with its pauses.
-        pieces: that were spoken, in order.
+        text: as the user wrote it, with its pauses.
         seconds: the length of the line's sound.
-        lead_s: how long before it is heard a word is spoken in the paths; below 0 if after it. It belongs to the
-            checkpoint, as the head that the paths are from.
-        readings: what of the text was read as something else.
+        lead_s: seconds from a token's frame to its sound (``AlignmentHead``).
     """
     written, whole = match_words(text, pieces, lead_s, readings=readings)
     times = _in_order(whole, seconds)
@@ -118,9 +104,9 @@ def match_words(
     goes_on: bool = False,
     readings: Sequence[Reading] = (),
 ) -> tuple[list[WrittenWord], list[Times | None]]:
-    """Return the words of a text, and when each is heard by the paths alone; None where nothing was spoken for it.
+    """Return the words of a text, and their times by the paths alone, or None for unspoken ones.
 
-    Arguments are those of ``line_words``; ``goes_on``: whether ``text`` may go on after the pieces.
+    Arguments as of ``line_words``; ``goes_on``: ``text`` may go on after the pieces.
     """
     spoken = [word.text for piece in pieces for word in find_words(piece.text)]
     said = [times for piece in pieces for times in _piece_times(piece, lead_s)]
@@ -136,7 +122,7 @@ def match_words(
 
 
 def _joined(count: int, own: Sequence[int], said: Sequence[Times]) -> list[Times | None]:
-    """Return the times of written words from those of what is said, each with the index of its written word."""
+    """Return the times of written words from those of spoken words and their owners."""
     whole: list[Times | None] = [None] * count
     for index, (start, end) in zip(own, said, strict=True):
         before = whole[index]
@@ -145,7 +131,7 @@ def _joined(count: int, own: Sequence[int], said: Sequence[Times]) -> list[Times
 
 
 def shown_words(text: str, readings: Sequence[Reading], said: Sequence[WordTime]) -> tuple[WordTime, ...]:
-    """Return the words of a text as they are shown, from those of the text as it is read, with their places there."""
+    """Return the displayed words of a text, from those of the text as it is read."""
     if not readings or not said:
         return tuple(said)
     words = find_read_words(text, readings)
@@ -176,10 +162,8 @@ def _piece_times(piece: PiecePath, lead_s: float) -> list[Times]:
 
 
 def _char_times(piece: PiecePath) -> tuple[list[float], list[float]]:
-    """Return when each character of a piece begins and ends, in seconds from its first frame.
-
-    Characters share the time of their token, as Chinese ones do. A token is spoken until the next one is.
-    """
+    """Return when each character of a piece begins and ends, in seconds from its first frame."""
+    # Characters share the time of their token, as Chinese ones do. A token is spoken until the next one is.
     edges = _token_edges(piece.path, len(piece.tokens)) / FRAME_RATE
     starts, ends = [-1.0] * len(piece.text), [-1.0] * len(piece.text)
     for (first, last), (begin, end) in zip(piece.tokens, pairwise(edges.tolist()), strict=True):
@@ -192,10 +176,8 @@ def _char_times(piece: PiecePath) -> tuple[list[float], list[float]]:
 
 
 def _token_edges(path: Sequence[int], count: int) -> np.ndarray:
-    """Return the frames in which the tokens begin, and in which the last one ends, float64 ``[count + 1]``.
-
-    A token that a step of the path passes over was spoken within a frame: it gets a part of those beside it.
-    """
+    """Return the first frame of each token, and the end of the last one, float64 ``[count + 1]``."""
+    # A token that the path skips was spoken within a frame: it gets a part of its neighbours.
     edges = np.searchsorted(np.asarray(path, dtype=np.int64), np.arange(count + 1)).astype(np.float64)
     frames = np.diff(edges)
     for before, after in pairwise(np.flatnonzero(frames).tolist()):
@@ -218,10 +200,8 @@ def _filled(times: Iterable[float]) -> list[float]:
 
 
 def without_quiet(start: float, end: float, quiet: Iterable[Times]) -> Times:
-    """Return a spoken word's times without the quiet at its ends, and without what is after a pause in it.
-
-    Of a word on both sides of a long quiet, most of it is on its own side: the tokens are exact to a frame or two only.
-    """
+    """Return a spoken word's times without the quiet at its ends, and without its rest after a pause."""
+    # Of a word around a long quiet, most is on its own side: the tokens are exact to a frame or two only.
     for first, last in quiet:
         before, behind = first - start, end - last
         is_long = last - first >= LONG_QUIET_S
@@ -235,7 +215,7 @@ def without_quiet(start: float, end: float, quiet: Iterable[Times]) -> Times:
 
 
 def _in_order(times: Sequence[Times | None], seconds: float) -> list[Times]:
-    """Return times within a line's sound that do not go back or overlap; those that are missing have no length."""
+    """Return times within a line's sound that do not go back or overlap; missing ones have no length."""
     placed: list[Times] = []
     for index, own in enumerate(times):
         if own is None:
@@ -251,12 +231,11 @@ def _in_order(times: Sequence[Times | None], seconds: float) -> list[Times]:
 
 
 def shift_words(words: Iterable[WordTime], by_s: float) -> tuple[WordTime, ...]:
-    """Return words as they are heard where their line begins ``by_s`` seconds later."""
     return tuple(replace(word, start_s=word.start_s + by_s, end_s=word.end_s + by_s) for word in words)
 
 
 def read_words(rows: Iterable[Sequence[Any]]) -> tuple[WordTime, ...]:
-    """Return words from a file's: each the values of a ``WordTime``; ValueError or TypeError for other things."""
+    """Return words from a file, as values of ``WordTime``; raise ValueError or TypeError for other things."""
     words = tuple(WordTime(*row) for row in rows)
     for word in words:
         places = (word.first_char, word.last_char)
@@ -266,5 +245,5 @@ def read_words(rows: Iterable[Sequence[Any]]) -> tuple[WordTime, ...]:
 
 
 def retime_words(words: Iterable[WordTime], speed: float) -> tuple[WordTime, ...]:
-    """Return words as they are heard where their sound is ``speed`` times as fast."""
+    """Return words for sound that is ``speed`` times as fast."""
     return tuple(replace(word, start_s=word.start_s / speed, end_s=word.end_s / speed) for word in words)

@@ -1,4 +1,4 @@
-"""A line that was spoken, as far as the times of its words need it: they are found here, or in another process."""
+"""The data of a spoken line for its word times, which another process may compute."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ from .trace import Trace
 
 @dataclass(frozen=True)
 class TracedPiece:
-    """A piece of a line, and what the alignment head said of its frames.
-
-    Args:
-        text, tokens, start_s, quiet: see ``PiecePath``.
-        trace: of its frames.
-    """
+    """A piece of a line and its trace; the rest as of ``PiecePath``."""
 
     text: str
     tokens: tuple[tuple[int, int], ...]
@@ -32,20 +27,14 @@ class TracedPiece:
 
     @property
     def path(self) -> PiecePath:
-        """The way of its speech through its text; ValueError for a trace of another text."""
+        """Its ``PiecePath``; raise ValueError for a trace of another text."""
         path = tuple(traced_path(self.trace, len(self.tokens)))
         return PiecePath(self.text, self.tokens, path, self.start_s, self.quiet)
 
 
 @dataclass(frozen=True)
 class TracedLine:
-    """A line that was spoken at speed 1, and is heard at another one.
-
-    Args:
-        text, seconds, lead_s, readings: see ``line_words``; at speed 1.
-        pieces: of it, in order.
-        speed: how much faster it is heard.
-    """
+    """A line that was spoken at speed 1, and is played at ``speed``; the rest as of ``line_words``."""
 
     text: str
     pieces: tuple[TracedPiece, ...]
@@ -55,20 +44,18 @@ class TracedLine:
     speed: float = 1.0
 
     def words(self) -> tuple[WordTime, ...]:
-        """Return its words and when each is heard, in order; ValueError for a trace of another text."""
+        """Return its words with times, in order; raise ValueError for a trace of another text."""
         pieces = [piece.path for piece in self.pieces]
         words = line_words(self.text, pieces, self.seconds, self.lead_s, self.readings)
         return retime_words(words, self.speed)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it, with all digits."""
         pieces = [[one.text, one.tokens, _encode(one.trace), one.start_s, one.quiet] for one in self.pieces]
         readings = [astuple(one) for one in self.readings]
         return {**vars(self), "pieces": pieces, "readings": readings}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> TracedLine:
-        """Return what ``to_json`` told."""
         pieces = tuple(
             TracedPiece(text, _pairs(tokens), _decode(trace), start_s, _pairs(quiet))
             for text, tokens, trace, start_s, quiet in told["pieces"]
@@ -78,7 +65,7 @@ class TracedLine:
 
 
 def _encode(trace: Trace) -> str:
-    """Return a trace's numbers, all exact in float32, as base64: a list of 250 frames takes 0.2 ms, this 0.01."""
+    """Return a trace's numbers, exact in float32, as base64: 250 frames take 0.01 ms, lists 0.2."""
     numbers = np.stack((trace.tokens, trace.weights, trace.mass)).astype("<f4")
     return base64.b64encode(numbers.tobytes()).decode()
 

@@ -1,9 +1,8 @@
 """The words of a text as its writer sees them, each with its place in the text.
 
-A word is what stands between spaces, with its punctuation. Chinese and Japanese have no spaces: there each character is
-one, as captions that light up show them, and small kana and long vowels belong to the character before them. Dashes
-that join words and three dots are ends of words too. Punctuation that stands alone is said by nobody: it belongs to the
-word before it, an opening bracket or quotation mark to the word after it.
+A word is what stands between spaces, with its punctuation. In Chinese and Japanese each character is one, with small
+kana and long vowels after it. Dashes that join words and three dots end words too. Punctuation that stands alone
+belongs to the word before it, an opening bracket or quotation mark to the word after it.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class WrittenWord:
 
 
 def find_words(text: str) -> list[WrittenWord]:
-    """Return the words of a text in order: together they have every character that is no space, and no pause's.
+    """Return the words of a text in order; they cover all of it but spaces and pauses.
 
-    A text without a letter, a digit or a sign that is said has none.
+    A text without a letter, a digit or a spoken sign has none.
     """
     # As long as the pauses, so that places stay what they are.
     shown = PAUSE.sub(lambda match: " " * len(match[0]), text)
@@ -62,7 +61,7 @@ def find_words(text: str) -> list[WrittenWord]:
 
 
 def is_said(part: str) -> bool:
-    """Whether a part of a text without spaces is heard: it has a letter or a digit, or a sign alone."""
+    """Return whether a part of a text without spaces is spoken: it has a letter, a digit, or a sign alone."""
     return any(char.isalnum() for char in part) or not SAID_ALONE.isdisjoint(part)
 
 
@@ -71,6 +70,6 @@ def _opens(part: str) -> bool:
 
 
 def said_span(word: WrittenWord, text: str) -> tuple[int, int]:
-    """Return where what is heard of a word begins and ends in its text: without the punctuation around it."""
+    """Return the span of a word in its text without the punctuation around it."""
     said = [index for index in range(word.first, word.last) if text[index].isalnum()]
     return (said[0], said[-1] + 1) if said else (word.first, word.last)
