@@ -1,4 +1,4 @@
-"""Choose the engine and run it: by what was chosen at loading, and what the machine and the checkpoint support."""
+"""Choose the engine and run it: by the user's choice, the machine and the checkpoint."""
 
 from __future__ import annotations
 
@@ -30,12 +30,9 @@ from .waveform.stream import LineCodec, StreamCodecs
 
 @dataclass(frozen=True)
 class Choice:
-    """What makes one rendering's codes and waveforms.
+    """The engine of one rendering ("eager" or "graph"), and why.
 
-    Args:
-        engine: "eager" or "graph".
-        codec: "upstream", the original modules, one line at a time; or "batch", many lines in one row.
-        why: the reason for the engine, in a few words.
+    ``codec`` is "upstream", the original modules, one line at a time; or "batch", many lines in one row.
     """
 
     engine: str
@@ -44,17 +41,17 @@ class Choice:
 
 
 class Engine:
-    """Decodes lines to codes and codes to waveforms, and keeps caches and graphs of one model between calls.
+    """Decodes lines to codes and codes to waveforms, with caches and graphs of one model between calls.
+
+    It keeps views of the model's weights: call ``free`` before the model leaves its device. Thread-safe: one decoding
+    at a time.
 
     Args:
-        choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA and for small models on a CPU, where its
-            fewer operations are faster too; otherwise the eager one. "graph" runs anywhere, without CUDA op by op.
-        kernels: let the graph engine decode frames in Triton kernels where they can run.
-        batch_codec: let the batch codec make the waveforms of the graph engine's lines.
-
-    It keeps no reference to the model except to its codec, but views of its weights: call ``free`` before the model
-    leaves its device.
-    Threads take turns: caches and graphs serve one decoding at a time.
+        choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA and for small models on a CPU, where
+            its fewer operations are faster too; otherwise the eager one. "graph" runs anywhere, without CUDA op by
+            op.
+        kernels: decode frames in Triton kernels if they run.
+        batch_codec: decode the graph engine's lines with the batch codec.
     """
 
     def __init__(self, choice: str = "auto", kernels: bool = True, batch_codec: bool = True):
@@ -78,11 +75,10 @@ class Engine:
 
     @property
     def first_times(self) -> FirstTimes:
-        """What has been called and captured for the first time."""
         return self._captures.first_times
 
     def choose(self, model: Model) -> Choice:
-        """Choose what renders, once for codes, waveforms and report."""
+        """Choose the engine of a rendering, once for codes, waveforms and report."""
         engine, why = self._pick(model)
         # Where "auto" takes the graph engine on a CPU, upstream's modules are the faster codec.
         together = engine == "graph" and (model.device.type == "cuda" or self.choice == "graph")
@@ -117,7 +113,7 @@ class Engine:
         return [one for one in found if one is not None]
 
     def describe(self, model: Model, choice: Choice) -> str:
-        """Return one line for reports: which engine ran, why, and with which fallbacks."""
+        """Return one line for reports: the engine, why it was chosen, and its fallbacks."""
         if choice.engine == "eager":
             return f"engine: eager ({choice.why})"
         fallbacks = self.fallbacks(model, choice)
@@ -128,10 +124,7 @@ class Engine:
         return f"engine: graph ({'; '.join([choice.why, *fast, *(one.describe() for one in fallbacks)])})"
 
     def prompt_builder(self, model: Model) -> PromptBuilder:
-        """Return a builder of prompts; what they have in common is kept until ``free``.
-
-        Use it while holding ``exclusive``.
-        """
+        """Return a prompt builder whose shared parts are kept until ``free``. Hold ``exclusive`` while you use it."""
         with self.exclusive():
             return PromptBuilder(model, self._prompts)
 
@@ -143,18 +136,11 @@ class Engine:
         on_frame: Callable[[int], None] | None = None,
         choice: Choice | None = None,
     ) -> list[Decoded]:
-        """Decode any number of lines to their ends, at most ``options.batch_size`` at a time, in the order given.
+        """Decode any number of lines to their ends, ``options.batch_size`` concurrently, in the order given.
 
-        With ``AUTO_ROWS`` all lines that are given are decoded at once. A line's seed determines its random stream. The
-        engines use different generators, so the same seed gives different codes on the other one.
-
-        Args:
-            model: the checkpoint.
-            lines: the requests, or where they come from while others are decoded.
-            options: as for ``eager.decode``.
-            on_frame: called after every frame with the number of lines that made one; what it raises ends the
-                decoding and passes through.
-            choice: of the rendering; None chooses now.
+        With ``AUTO_ROWS`` all lines are decoded together. A line's seed determines its random stream; the engines'
+        generators differ, so the same seed gives other codes on the other one. ``on_frame`` gets the number of lines
+        in every frame; its errors end the decoding. ``choice`` None chooses now.
         """
         with self.exclusive():
             choice = choice or self.choose(model)
@@ -171,18 +157,11 @@ class Engine:
         references: Sequence[torch.Tensor | None],
         on_chunk: Callable[[], None] | None = None,
     ) -> list[np.ndarray]:
-        """Decode lines' codes to their waveforms.
+        """Decode lines' codes ``[T, 16]``, T >= 0, to waveforms, float32 ``[T * 1920]``, at 24 kHz, within -1..1.
 
         Args:
-            model: the checkpoint.
-            choice: what decoded the codes; its codec is used.
-            codes: ``[T, 16]`` for each line; T may be 0.
             references: for each line an ICL voice's codes ``[R, 16]``, or None.
-            on_chunk: called before each step of at most a few hundred frames; what it raises passes through.
-
-        Returns:
-            float32 ``[T * 1920]`` for each line, at 24 kHz, within -1..1.
-
+            on_chunk: called before each step of at most a few hundred frames; its errors pass through.
         Raises:
             ValueError: for samples that are not finite.
         """
@@ -196,9 +175,9 @@ class Engine:
         references: Sequence[torch.Tensor | None],
         on_chunk: Callable[[], None] | None = None,
     ) -> InFlight:
-        """As ``decode_waveforms``, without waiting for the device, where the batch codec decodes.
+        """As ``decode_waveforms``, without waiting for the device if the batch codec decodes.
 
-        Use the result while holding ``exclusive``.
+        Hold ``exclusive`` while you use the result.
         """
         with self.exclusive():
             if choice.codec == "batch":
@@ -206,20 +185,15 @@ class Engine:
             return Made(decode_waveforms(model, codes, references, on_chunk))
 
     def open_codec(self, model: Model, choice: Choice, lines: int) -> LineCodec:
-        """Return a codec that makes the samples of lines while their codes are made.
+        """Return a codec for samples of ``lines`` concurrent lines while their codes are made.
 
-        Use it while holding ``exclusive``: it is valid until then.
-
-        Args:
-            model: the checkpoint.
-            choice: what decodes the codes; its codec is used.
-            lines: how many lines are decoded at the same time.
+        Hold ``exclusive``: it is valid until then.
         """
         with self.exclusive():
             return self._streams.open(model, choice.codec == "batch", lines)
 
     def prepare_codec(self, model: Model, choice: Choice, codec: LineCodec) -> None:
-        """Do once what would hold up lines later whose samples are made: in parts by ``codec``, or complete."""
+        """Warm up both codecs: ``codec``, and the batch codec for offline lines."""
         with self.exclusive():
             codec.prepare()
             if choice.codec == "batch":

@@ -21,10 +21,7 @@ from .options import LoadOptions
 
 @dataclass(frozen=True)
 class Synthesizer:
-    """A model and its engine.
-
-    Voices are made with the model alone. The engine keeps caches and graphs of this model between renderings.
-    """
+    """A model and its engine. Voices are made with the model alone."""
 
     model: Model
     engine: Engine = field(default_factory=Engine)
@@ -42,20 +39,14 @@ class Synthesizer:
         return cls(load_model(path, options, device, move), Engine(options.engine))
 
     def with_adapter(self, adapter: Adapter, strength: float, folder: Path) -> Synthesizer:
-        """Return one that speaks with an adapter and has its own engine; arguments and errors are those of ``adapt``.
-
-        It is this one if the strength is 0. Two that share weights take turns.
-        """
+        """Return one that speaks with an adapter and has its own engine, or this one at strength 0; see ``adapt``."""
         model = adapt(self.model, adapter, strength, folder)
         return self if model is self.model else Synthesizer(model, Engine(self.engine.choice))
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Hold the model and the engine exclusively inside the ``with``; other threads wait.
-
-        Inside it torch computes on one thread for small models on a CPU (see ``limit_threads``), and the model's GPU
-        is the current one: that is where Triton launches its kernels.
-        """
+        """Hold the model and the engine exclusively inside the ``with``; other threads wait."""
+        # Triton launches its kernels on the current GPU.
         with (
             self.model.exclusive(),
             self.engine.exclusive(),
@@ -65,5 +56,4 @@ class Synthesizer:
             yield
 
     def free(self) -> None:
-        """Release the engine's caches and graphs; call it before the model leaves its device."""
         self.engine.free()

@@ -1,6 +1,6 @@
-"""Which versions of other packages this pack was tested with (``tested.json``), and which are installed.
+"""Tested versions of other packages (``tested.json``), and installed ones.
 
-``install.py`` loads this file by its path, before anything is installed: it imports the standard library alone.
+``install.py`` loads this file by its path, before anything is installed: only the standard library is imported.
 ``python run_tests.py --newest`` adds the versions that it ran.
 """
 
@@ -18,13 +18,11 @@ Look = Callable[[str], "str | None"]
 
 
 def tested() -> dict[str, list[str]]:
-    """Return the versions by package, the oldest first."""
     found: dict[str, list[str]] = json.loads(FILE.read_text(encoding="utf-8"))
     return found
 
 
 def installed(name: str) -> str | None:
-    """Return the version of an installed package, None if there is none."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -38,7 +36,7 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def describe_versions(look: Look = installed) -> str:
-    """Return two sentences for an error: what is installed, and what was tested."""
+    """Return two sentences for an error: installed and tested versions."""
     names = ("transformers", "torch", *QWEN_TTS)
     here = ", ".join(f"{name} {version}" for name in names if (version := look(name)))
     known = "; ".join(f"{name} {', '.join(tested()[name])}" for name in ("transformers", "torch"))
@@ -46,11 +44,9 @@ def describe_versions(look: Look = installed) -> str:
 
 
 def describe_newer(look: Look = installed, more: Mapping[str, str] | None = None) -> str | None:
-    """Return a line that names what is newer than anything tested, None if nothing is.
+    """Return a line that names versions newer than any tested, or None.
 
-    Args:
-        look: returns a package's version, or None.
-        more: versions of what is no package, such as ComfyUI's.
+    ``more`` are versions of other things than packages, such as ComfyUI's.
     """
     here = {name: (more or {}).get(name) or look(name) for name in tested()}
     newer = [
