@@ -22,13 +22,13 @@ MAX_SAMPLE_RATE = 768_000  # the highest rate of audio converters
 
 
 def is_number(value: Any, low: float = -LARGEST, high: float = LARGEST) -> bool:
-    """Whether ``value`` is a finite real number (numpy's included, booleans not) in ``low``..``high``."""
+    """Return whether ``value`` is a finite real number (numpy's included, booleans not) in ``low``..``high``."""
     real = isinstance(value, REAL) and not isinstance(value, bool)
     return real and bool(low <= value <= high)  # NaN compares false
 
 
 def is_whole(value: Any, low: float = -LARGEST, high: float = LARGEST) -> bool:
-    """Whether ``value`` is an integer (numpy's included; booleans and 2.0 not) in ``low``..``high``."""
+    """Return whether ``value`` is an integer (numpy's included; booleans and 2.0 not) in ``low``..``high``."""
     return isinstance(value, WHOLE) and is_number(value, low, high)
 
 
@@ -80,13 +80,11 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
 
 
 def check_switch(name: str, value: bool) -> None:
-    """Raise ValueError unless ``value`` is True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} is {value!r}: choose True or False")
 
 
 def peak_of(waveform: Waveform) -> float:
-    """Return the largest absolute sample over all channels; 0.0 means digital silence."""
     return float(np.abs(waveform).max())
 
 

@@ -1,6 +1,6 @@
-"""Where speech begins and ends; cut the silence at both ends, complete or while it is made.
+"""Find the ends of speech and cut the silence around it, offline or streamed.
 
-Levels are those of windows of 10 ms: a codec's first samples may click.
+Levels are of windows of 10 ms: a codec's first samples may click.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ SHORTEST_PAUSE_S = 0.08
 
 
 class EndTrim:
-    """Cuts the silence at the ends of one mono waveform, given in portions: the portions do not matter.
+    """Cuts the silence at the ends of a mono waveform, which is added in portions of any size.
 
-    A window of 10 ms is sound if its level reaches SOUND_DB: unlike in ``trim_silence`` this does not depend on the
-    loudest sample, which is not known before the end. A waveform without any sound is left as it is.
-
-    Args:
-        sample_rate: in Hz.
+    A window is sound if its level reaches SOUND_DB: unlike ``trim_silence``, this does not need the loudest sample,
+    which is not known before the end. A waveform without any sound is left as it is.
     """
 
     def __init__(self, sample_rate: int):
@@ -38,14 +35,14 @@ class EndTrim:
         self.start = 0  # the first sample that is kept
 
     def add(self, samples: Waveform) -> Waveform:
-        """Take the next samples; return those that are final now."""
+        """Add samples; return those that are final now."""
         self._held = np.concatenate((self._held, samples))
         while self._scanned + self._window <= len(self._held):
             self._scan(self._window)
         return self._release()
 
     def end(self) -> Waveform:
-        """Return the last samples that are kept."""
+        """Return the remaining samples."""
         if self._scanned < len(self._held):
             self._scan(len(self._held) - self._scanned)
         if not self._begun:
@@ -76,17 +73,17 @@ class EndTrim:
 
 
 def trim_ends(waveform: Waveform, sample_rate: int) -> tuple[Waveform, int]:
-    """Return a mono waveform (float32 ``[T]``) without the silence at its ends, and where that begins in it."""
+    """Return a mono waveform (float32 ``[T]``) without the silence at its ends, and the first sample's place."""
     trim = EndTrim(sample_rate)
     first = trim.add(waveform)
     return np.concatenate((first, trim.end())), trim.start
 
 
 def speech_span(waveform: Waveform, sample_rate: int) -> Span:
-    """Return where the speech of a complete mono waveform begins and ends (excluded), in samples, with the margin.
+    """Return where the speech of a mono waveform begins and ends (excluded), in samples, with the margin.
 
-    What counts does not depend on the level: windows that are at most LOUDNESS_RANGE_DB below the loudest one. The span
-    is the whole waveform if it has no samples or only zeros.
+    It has windows at most LOUDNESS_RANGE_DB below the loudest one, at any level; of an empty or all-zero waveform,
+    everything.
     """
     check_sample_rate(sample_rate)
     window = max(1, round(WINDOW_S * sample_rate))
@@ -103,7 +100,7 @@ def speech_span(waveform: Waveform, sample_rate: int) -> Span:
 def quiet_spans(waveform: Waveform, sample_rate: int) -> list[Span]:
     """Return where a mono waveform is quiet for SHORTEST_PAUSE_S or longer, in samples, in order.
 
-    Quiet are windows more than LOUDNESS_RANGE_DB below the loudest one; none of a waveform that has only zeros.
+    Quiet windows are over LOUDNESS_RANGE_DB below the loudest one; an all-zero waveform has none.
     """
     check_sample_rate(sample_rate)
     window = max(1, round(WINDOW_S * sample_rate))

@@ -19,9 +19,8 @@ class LowPass:
     cutoff_hz: where the level is 3 dB lower; must be below half the sample rate.
     zero_phase: filter forwards and backwards. There is no delay, but the filter acts twice: 6 dB at the cutoff.
 
-    Attenuation of the default (order 2, 11000 Hz, forwards only) on 24 kHz audio: 0.04 dB at 9 kHz, 0.25 dB at
-    10 kHz, 3 dB at 11 kHz, 40 dB at 11.9 kHz. It affects only the last kilohertz; speech below 9 kHz does not
-    change. At 48 kHz the same options have a gentler slope that starts lower (1.3 dB at 9 kHz, 3 dB at 11 kHz).
+    On 24 kHz audio the default attenuates 9 kHz by 0.04 dB, 10 kHz by 0.25, 11 kHz by 3, 11.9 kHz by 40: speech below
+    9 kHz does not change. At 48 kHz the slope is gentler and starts lower (1.3 dB at 9 kHz, 3 dB at 11 kHz).
     """
 
     order: int = 2
@@ -35,16 +34,16 @@ class LowPass:
         check_switch("zero_phase", self.zero_phase)
 
     def has_effect(self, sample_rate: int) -> bool:
-        """Whether audio of this rate (samples per second) has frequencies at the cutoff."""
+        """Return whether audio of this rate (samples per second) has frequencies at the cutoff."""
         check_sample_rate(sample_rate)
         return self.cutoff_hz < sample_rate / 2
 
 
 def low_pass(waveform: Waveform, sample_rate: int, options: LowPass | None = None) -> Waveform:
-    """Return ``waveform`` ([T] or [C, T], T >= 1) filtered, in the same shape and dtype.
+    """Return ``waveform`` ([T] or [C, T]) filtered as second-order sections, in float64, from zero state.
 
-    The filter runs as second-order sections, in float64, from rest (zero state). Raises ValueError for a
-    cutoff at or above half of ``sample_rate`` and for anything that is not a finite waveform.
+    Raises:
+        ValueError: for a cutoff at or above half of ``sample_rate``, or a waveform that is not finite.
     """
     options = options or LowPass()
     check_waveform(waveform)

@@ -1,4 +1,4 @@
-"""Concatenate waveforms, with gaps or crossfades, and return where each one is."""
+"""Concatenate waveforms, with gaps or crossfades, and return each one's place."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class Spacing:
     """How ``join`` spaces waveforms.
 
     gap_s: seconds of silence at every joint, 0..3600, or one number per joint.
-    crossfade_ms: overlap at the joints *without* a gap, 0..5000 ms; a joint with a gap is never faded. A fade takes at
-    most half of each of its two pieces, so short pieces get shorter fades.
+    crossfade_ms: overlap at the joints *without* a gap, 0..5000 ms, at most half of each of the two pieces.
     lead_s, tail_s: seconds of silence before the first and after the last piece, 0..3600.
     """
 
@@ -41,7 +40,6 @@ class Spacing:
         check_range("crossfade_ms", self.crossfade_ms, 0.0, MAX_CROSSFADE_MS, "ms")
 
     def gaps(self, joints: int) -> list[float]:
-        """Return the seconds of silence at each joint."""
         if not isinstance(self.gap_s, Sequence):
             return [self.gap_s] * joints
         if len(self.gap_s) != joints:
@@ -56,7 +54,8 @@ def silences(
 ) -> tuple[int, list[int], int]:
     """Return the samples of silence before the first waveform, at each joint, and after the last.
 
-    Raises ValueError for a wrong number of gaps, or more silence than MAX_SILENCE.
+    Raises:
+        ValueError: for a wrong number of gaps, or more silence than MAX_SILENCE.
     """
     gaps = [round(gap * sample_rate) for gap in spacing.gaps(joints)]
     lead, tail = round(spacing.lead_s * sample_rate), round(spacing.tail_s * sample_rate)
@@ -72,13 +71,13 @@ def silences(
 def join(
     waveforms: Sequence[Waveform], sample_rate: int, spacing: Spacing | None = None
 ) -> tuple[Waveform, list[Span]]:
-    """Join ``waveforms`` ([T] or [C, T], all of ``sample_rate``) into one; also return where each one is in it.
+    """Join ``waveforms`` ([T] or [C, T], all of ``sample_rate``); also return each ``(start, end)`` in samples.
 
-    The fade is a raised cosine whose two gains add up to one, so that a constant stays constant.
-    Mono pieces are copied to every channel of the widest; the result is [T] if all are [T], else [C, T].
-    Returns ``(joined, spans)``, a span being ``(start, end)`` in samples, end excluded; in a crossfade two
-    spans overlap. Raises ValueError for no waveforms, a wrong number of gaps, channel counts that do not
-    match, or more silence than MAX_SILENCE.
+    The fade is a raised cosine whose two gains add up to one, so that a constant stays constant. Spans overlap in a
+    crossfade. Mono pieces are copied to every channel of the widest; the result is [T] if all are [T].
+
+    Raises:
+        ValueError: for no waveforms, a wrong number of gaps, channel counts that do not match, or too much silence.
     """
     spacing = spacing or Spacing()
     _check_pieces(waveforms)
@@ -109,7 +108,7 @@ def _channels(waveform: Waveform) -> int:
 
 
 def _fade_lengths(lengths: list[int], gaps: list[int], fade: int) -> list[int]:
-    """Return the samples of overlap at each joint: at most half a piece, so that a piece's two fades never meet."""
+    """Return the overlap at each joint: at most half a piece, so that a piece's two fades never meet."""
     pairs = zip(lengths[:-1], lengths[1:], gaps, strict=True)
     return [0 if gap else min(fade, before // 2, after // 2) for before, after, gap in pairs]
 

@@ -39,8 +39,7 @@ class Loudness:
 def normalize_peak(waveform: Waveform, peak_db: float = -3.0) -> Waveform:
     """Scale ``waveform`` ([T] or [C, T]) so that its largest sample is at ``peak_db`` (-60..0 dBFS).
 
-    One gain for all channels. Returns a new array of the same shape and dtype; digital silence stays silent.
-    Raises ValueError for anything that is not a finite waveform.
+    One gain for all channels; digital silence stays silent. Raise ValueError if it is not finite.
     """
     check_waveform(waveform)
     check_range("peak_db", peak_db, QUIETEST_DB, 0.0, "dBFS")
@@ -50,10 +49,9 @@ def normalize_peak(waveform: Waveform, peak_db: float = -3.0) -> Waveform:
 def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness | None = None) -> Waveform:
     """Scale ``waveform`` ([T] or [C, T], up to 5 channels) to a loudness by ITU-R BS.1770-4 (pyloudnorm).
 
-    One gain for all channels, no limiter: if the target would lift a sample over the ceiling, the result stays at
-    the ceiling and is quieter than the target; the log says so. Returns a new array of the same shape and dtype.
-    Digital silence, and audio below the standard's gate of -70 LUFS, has no loudness and is returned unchanged.
-    Audio shorter than 0.4 s, the standard's block, is measured as if it were repeated.
+    One gain for all channels, no limiter: if the target would lift a sample over the ceiling, the result stays at the
+    ceiling and is quieter than the target; the log says so. Audio below the standard's gate of -70 LUFS has no
+    loudness and is returned unchanged.
     """
     options = options or Loudness()
     check_waveform(waveform)
@@ -76,11 +74,9 @@ def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness |
 def _find_gain(
     waveform: Waveform, sample_rate: int, lufs: float, limit: float, measured: float
 ) -> tuple[float, float]:
-    """Return the gain, at most ``limit``, that brings ``waveform`` from ``measured`` to ``lufs``, and the LUFS reached.
-
-    A gain also moves quiet parts across the standard's gate of -70 LUFS, so the loudness does not follow it
-    exactly: the result is measured, and the gain corrected until no further part crosses.
-    """
+    """Return the gain, at most ``limit``, from ``measured`` to ``lufs``, and the LUFS reached."""
+    # A gain also moves quiet parts across the standard's gate of -70 LUFS, so the loudness does not follow it
+    # exactly: the gain is corrected until no further part crosses.
     exact = waveform.astype(np.float64)
     gain, reached = 1.0, measured
     for _ in range(MOST_CORRECTIONS):
@@ -97,8 +93,8 @@ def _find_gain(
 def measure_loudness(waveform: Waveform, sample_rate: int) -> float:
     """Return the integrated loudness of ``waveform`` ([T] or [C, T]) in LUFS; -inf below the gate of -70 LUFS.
 
-    Audio shorter than 0.4 s, the standard's block, is repeated to that length. Raises ValueError above 5 channels
-    and below 4000 samples per second.
+    Audio shorter than 0.4 s, the standard's block, is repeated to that length. Raise ValueError above 5 channels and
+    below 4000 samples per second.
     """
     import pyloudnorm  # imported here: the engine imports this package and does not need it
 

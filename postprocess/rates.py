@@ -1,4 +1,4 @@
-"""Another sample rate."""
+"""Resampling."""
 
 from __future__ import annotations
 

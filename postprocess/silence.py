@@ -11,10 +11,10 @@ from .checks import Waveform, check_range, check_sample_rate, check_waveform, fr
 
 @dataclass(frozen=True)
 class Trim:
-    """What counts as silence, and how much of it ``trim_silence`` keeps.
+    """Options of ``trim_silence``.
 
-    threshold_db: samples below this level are silence, -120..-1 dB relative to the waveform's own peak, so
-    that quiet and loud takes of a line are cut at the same points.
+    threshold_db: samples below this level are silence, -120..-1 dB relative to the waveform's own peak, so that quiet
+    and loud takes of a line are cut at the same points.
     margin_ms: silence to keep at each end, 0..10000 ms.
     """
 
@@ -29,9 +29,8 @@ class Trim:
 def trim_silence(waveform: Waveform, sample_rate: int, options: Trim | None = None) -> Waveform:
     """Cut the silence before the first and after the last sound of ``waveform`` ([T] or [C, T]).
 
-    A sample is sound if any channel reaches the threshold; silence in between stays. Returns a new array of the
-    same dtype with at least one sample. Digital silence is returned uncut: an empty result could not be saved.
-    Raises ValueError for anything that is not a finite waveform.
+    A sample is sound if any channel reaches the threshold. Digital silence is returned uncut: an empty result could
+    not be saved. Raise ValueError for anything that is not a finite waveform.
     """
     options = options or Trim()
     check_waveform(waveform)

@@ -1,4 +1,4 @@
-"""Join pieces of a line while they are made: the samples of ``join``, in whatever portions they arrive."""
+"""Join pieces of a line while they are made: the samples of ``join``, in any portions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from .join import ramp
 
 
 class StreamJoin:
-    """Crossfades mono float32 pieces one after another, each given in portions.
+    """Crossfades mono float32 pieces one after another, each added in portions.
 
-    The concatenated results equal ``join(pieces, rate, Spacing(crossfade_ms=...))[0]`` to the bit, with ``gap_s`` where
-    ``gap`` is called. A fade takes at most half of each of its two pieces, so its samples are held back until the next
-    piece is twice as long or has ended.
-
-    Args:
-        pieces: how many there will be; None: not known yet, see ``limit``.
-        fade: the longest fade in samples.
+    The result equals ``join(pieces, rate, Spacing(crossfade_ms=...))[0]`` to the bit, with ``gap_s`` where ``gap`` is
+    called. A fade (at most ``fade`` samples) takes at most half of each piece, so its samples are held back until the
+    next piece is twice as long or has ended. ``pieces`` None: not known yet, see ``limit``.
     """
 
     def __init__(self, pieces: int | None, fade: int):
@@ -30,17 +26,13 @@ class StreamJoin:
         self._tail: Waveform | None = None  # of the piece before, which may fade into the current one
 
     def add(self, samples: Waveform) -> Waveform:
-        """Take the current piece's next samples; return the samples of the result that are final now."""
+        """Add samples of the current piece; return the samples of the result that are final now."""
         self._length += len(samples)
         self._pending = np.concatenate((self._pending, samples)) if len(self._pending) else samples
         return self._advance(ended=False)
 
     def end(self) -> Waveform:
-        """End the current piece; return the samples of the result that are final now.
-
-        Raises:
-            RuntimeError: if all pieces have ended.
-        """
+        """End the current piece; return the samples that are final now. Raise RuntimeError if all have ended."""
         if not self._left:
             raise RuntimeError("all pieces have ended: create a StreamJoin with more pieces")
         self._left -= 1
@@ -50,12 +42,9 @@ class StreamJoin:
         return final
 
     def gap(self, samples: int) -> Waveform:
-        """Put silence before the current piece, which has no samples yet; return the samples that are final now.
+        """Put silence before the current piece, without a fade; return the samples that are final now.
 
-        Beside a silence no piece fades.
-
-        Raises:
-            RuntimeError: if the piece has begun.
+        Raise RuntimeError if the piece has begun.
         """
         if self._length:
             raise RuntimeError("the piece has begun: call gap before its first samples")
@@ -64,13 +53,13 @@ class StreamJoin:
         return silence if tail is None else np.concatenate((tail + np.float32(0), silence))
 
     def limit(self, pieces: int) -> Waveform:
-        """Set how many pieces have not ended, the current one included; return samples if that makes them final."""
+        """Set how many pieces have not ended, with the current one; return samples if that makes them final."""
         self._left = pieces
         tail, self._tail = self._tail, None if not pieces else self._tail
         return tail + np.float32(0) if tail is not None and not pieces else self._pending[:0]
 
     def _advance(self, ended: bool) -> Waveform:
-        """Fade the piece before into this one if the fade's length is known, and return what cannot change any more."""
+        """Fade the last piece into this one if the fade's length is known; return final samples."""
         if self._tail is not None:
             if not ended and self._length < 2 * self._fade:
                 return self._pending[:0]

@@ -20,10 +20,10 @@ SEED = 0  # of the library's random phases: the same input gives the same sample
 
 @dataclass(frozen=True)
 class Stretch:
-    """How ``stretch`` changes a waveform.
+    """Options of ``stretch``.
 
-    speed: 0.5..2; 1.1 is spoken a tenth faster.
-    semitones: of pitch, -12..12; an octave has 12. What makes a voice small or large (its formants) moves along.
+    speed: 0.5..2; 1.1 is a tenth faster.
+    semitones: of pitch, -12..12; an octave has 12. Formants, which make a voice small or large, move along.
     """
 
     speed: float = 1.0
@@ -35,7 +35,6 @@ class Stretch:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether ``stretch`` returns the samples that it is given."""
         return self.speed == 1.0 and self.semitones == 0.0
 
 
@@ -52,11 +51,12 @@ def stretched_length(samples: int, speed: float) -> int:
 def stretch(waveform: Waveform, sample_rate: int, options: Stretch) -> Waveform:
     """Change the speed and the pitch of ``waveform`` ([T] or [C, T]), each without the other.
 
-    The result has ``stretched_length(T, speed)`` samples, is of the same dtype, and the same for the same input. At
-    speed 1 and pitch 0 it is the input, bit for bit. A place in the input is at its time divided by the speed in the
-    result, to within a hop (15 ms). No sample becomes louder than full scale, or than the loudest one before.
+    The result has ``stretched_length(T, speed)`` samples and is the same for the same input; at speed 1 and pitch 0
+    it is the input, bit for bit. Places are exact to within a hop (15 ms). No sample exceeds full scale or the
+    input's peak.
 
-    Raises ValueError for anything that is not a finite waveform, and where the library is not installed.
+    Raises:
+        ValueError: for anything that is not a finite waveform, or if the library is not installed.
     """
     check_waveform(waveform)
     check_sample_rate(sample_rate)
@@ -87,7 +87,6 @@ def _fit(made: np.ndarray, length: int) -> np.ndarray:
 
 
 def _library() -> Any:
-    """Return the library's module; ValueError if it is not installed."""
     try:
         from python_stretch import Signalsmith
     except ImportError as error:
