@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-import install
 from tests import environments, packages
 
 LOCKED = {
@@ -64,12 +62,3 @@ def test_the_environment_has_the_versions_of_its_lock() -> None:
     locked = versions_of(packages.lock_of("comfy"))
     here_too = {name: found[name].partition("+")[0] for name in locked if name in found}
     assert len(here_too) > 100 and here_too.items() <= locked.items()
-
-
-@pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that would install something."""
-    found: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "run", lambda command, check: found.append([str(one) for one in command]))
-    monkeypatch.setattr(install, "_has_pip", lambda python: True)
-    return found

@@ -9,10 +9,8 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 import pack
 import run_tests
@@ -137,12 +135,6 @@ def test_users_get_the_pack_without_tests_and_laboratory() -> None:
     assert shipped >= {"install.py", "requirements.txt", "pyproject.toml", "README.md", "LICENSE"}
     assert not shipped & {"tests", "lab", ".ci", ".github", "run_tests.py", "setup.py", "pytest.ini"}
     assert not any(name.startswith("docs/log/") for name in every - ignored)
-
-
-def workflow() -> dict[Any, Any]:
-    text = (pack.ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
-    found: dict[Any, Any] = yaml.safe_load(text)
-    return found
 
 
 def test_tested_versions_are_sorted_and_have_those_that_the_tests_pin() -> None:

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from tests.comfy.graphs import DATA, Graph
-from tests.comfy.server import OutputFile, Result
+from tests.comfy.server import Result
 
 if TYPE_CHECKING:
     from playwright.sync_api import Response
@@ -116,17 +116,3 @@ def run(server: ComfyServer, graph: Graph) -> Result:
     result = server.run(graph)
     assert result.ok, result.error
     return result
-
-
-def fetch_result(server: ComfyServer, prompt_id: str) -> Result:
-    """Return the result of a successful run that the page started."""
-    outputs = server.get(f"/history/{prompt_id}")[prompt_id]["outputs"]
-    files = [
-        OutputFile(node_id, kind, one["filename"], one["subfolder"], one["type"],
-                   server.base_dir / one["type"] / one["subfolder"] / one["filename"])
-        for node_id, shown in outputs.items()
-        for kind, items in shown.items()
-        for one in items
-        if isinstance(one, dict) and "filename" in one
-    ]  # fmt: skip
-    return Result(prompt_id, "execution_success", None, outputs, files)

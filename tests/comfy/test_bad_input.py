@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
 
 NAMES = ["", "../up", "a/b", "a\\b", "C:x", "CON", "com1.txt", ".hidden", "dot.", "nul\0l", "x" * 81]
-PRESET = node("MorphTTSPresetVoice", model=["model", 0], speaker="vivian")
 DESIGN = node("MorphTTSDesignVoice", model=["model", 0], description="a calm man")
 SMOOTH = {
     "low_pass": True, "order": 2, "cutoff": 11000.0, "zero_phase": False, "normalize": "peak",

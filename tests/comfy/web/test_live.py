@@ -89,8 +89,6 @@ NAMES = """() => {
   window.app.api.addEventListener('morph.speech.words', ({detail}) => window.__told.push(detail))
 }"""
 TOLD = "() => window.__told"
-TELL = "([event, detail]) => { window.app.api.dispatchEvent(new CustomEvent(event, {detail})) }"
-LIT = "() => document.querySelector('.morph-live .morph-lit-now')?.textContent"
 SHOWN_TEXT = """(kind) => window.app.graph.nodes.find((node) => node.type === kind)
   .widgets.find((widget) => widget.name === 'shown_text').value"""
 # The names of the widgets of the nodes that speak.

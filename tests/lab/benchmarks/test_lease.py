@@ -25,10 +25,6 @@ def step(name: str, *gpus: int, code: str = "pass", seconds: float = PATIENCE) -
     return Step(name, gpus, seconds, f"-c {shlex.quote(code)}")
 
 
-def names(steps: list[Step]) -> list[str]:
-    return [one.name for one in steps]
-
-
 def test_steps_have_their_own_folder_and_see_their_gpus_only(tmp_path: Path) -> None:
     code = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES']); open(sys.argv[1] + '/made', 'w')"
     plan = [
@@ -65,15 +61,6 @@ def printed(folder: Path) -> str:
     """Return what a step has printed, once it has printed a line."""
     wait_until(lambda: "\n" in (folder / "log.txt").read_text())
     return (folder / "log.txt").read_text()
-
-
-def ended(pid: int) -> bool:
-    """Whether a process is gone, or waits for its parent to ask how it ended."""
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)

@@ -12,13 +12,10 @@ import soundfile
 from lab.benchmarks.moods.__main__ import (
     FIGURES,
     RESULTS,
-    Judged,
     describe,
     pair_figures,
     read_pairs,
 )
-from lab.benchmarks.moods.measures import Sound
-from lab.judges.asr import Heard
 from pack import ROOT
 
 RATE = 24000
@@ -44,11 +41,6 @@ def test_the_recordings_of_a_pair_are_compared_by_name(tmp_path: Path) -> None:
     (tmp_path / "pairs" / "empty").mkdir()
     with pytest.raises(ValueError, match="has no recordings in toward or in away"):
         read_pairs(tmp_path / "pairs")
-
-
-def judged(pitch: float, seconds: float, direction: int, wrong: int) -> Judged:
-    sound = Sound(pitch, 2.0, -20.0, seconds)
-    return Judged(sound, np.eye(4)[direction], Heard("a b", "a c", wrong, 2, wrong, 2), "eos")
 
 
 def test_the_page_has_the_rows_of_the_results_file() -> None:

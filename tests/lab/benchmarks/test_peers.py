@@ -20,14 +20,6 @@ def options(tmp_path: Path):
     return parser("Peers.", 1, 1).parse_args([*given, "--checkpoints", str(tmp_path / "checkpoints")])
 
 
-@pytest.fixture
-def on_cuda(monkeypatch, options):
-    """Pretend that a peer is installed and a GPU is available."""
-    monkeypatch.setattr(peers, "version", lambda name: "1.2")
-    options.device = "cuda"
-    return options
-
-
 def test_a_peer_that_is_not_installed_is_reported(monkeypatch, capsys, options):
     def missing(name: str) -> str:
         raise peers.PackageNotFoundError(name)

@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.batch.speech import OutOfService
 from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line, Spoken
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.report import outcome
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -55,10 +55,6 @@ def speaks(model) -> Iterator[Watched]:
 
 def numbered(voice: Voice, count: int = 4) -> list[Line]:
     return [Line(f"This is line {number}.", voice, seed=number) for number in range(count)]
-
-
-def bits(spoken: list[Spoken]) -> list[bytes]:
-    return [one.waveform.tobytes() for one in spoken]
 
 
 def test_a_damaged_line_is_made_again_and_said(speaks, voice, cache) -> None:

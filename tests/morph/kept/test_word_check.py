@@ -147,14 +147,3 @@ def test_words_that_cannot_be_kept_are_heard_all_the_same(tmp_path) -> None:
     (tmp_path / "file").write_bytes(b"")
     ear = RememberedEar(Ear(), LineCache(tmp_path / "file", 100))
     assert ear.hear(np.array([1], dtype=np.uint64), 24000, "auto") == TEXT
-
-
-class Deaf:
-    """Hears nothing in its first calls, then the words of one line."""
-
-    def __init__(self, calls: int):
-        self.calls, self.name = calls, f"deaf for {calls}"
-
-    def hear(self, waveform, sample_rate, language) -> str:
-        self.calls -= 1
-        return "It is late." if self.calls < 0 else ""

@@ -7,7 +7,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
-from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder, build_prompt, check_language
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, build_prompt, check_language
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from tests.morph.decoding import CHECKPOINT_OF, prompts_of
@@ -209,12 +209,3 @@ def test_a_prompt_knows_its_length_before_it_is_made(load, recording, kind):
     model = load("tiny", CHECKPOINT_OF[kind])
     for prompt in prompts_of(model, kind, recording=recording):
         assert prompt.length == len(prompt.embeds) and len(prompt.trailing) == len(prompt.text_rows)
-
-
-def reference_codes(frames: int) -> torch.Tensor:
-    return torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(0))
-
-
-def assert_parts(prompt: Prompt, embeds: torch.Tensor, trailing: torch.Tensor, pad: torch.Tensor) -> None:
-    assert torch.equal(prompt.embeds, embeds) and torch.equal(prompt.text_rows, trailing)
-    assert torch.equal(prompt.pad, pad)

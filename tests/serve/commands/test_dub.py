@@ -62,13 +62,6 @@ def test_other_times_and_limits_speak_nothing_again(
     assert done.code == 0 and len(spoken) == 2 and "All 2 captions fit." in done.err
 
 
-SOUND = """
-3
-00:00:05,000 --> 00:00:06,000
-\u266a soft music \u266a
-"""
-
-
 @pytest.mark.parametrize(
     ("name", "text", "words", "sentence"),
     [

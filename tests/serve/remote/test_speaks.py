@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
-from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
@@ -92,16 +92,6 @@ def spoken_there(speaker: Speaker, line: Line, options: GenerateOptions) -> Spok
 
 def close_to(left: np.ndarray, right: np.ndarray) -> bool:
     return len(left) == len(right) > 0 and float(np.abs(left - right).max()) <= 2 / 32768
-
-
-def samples_of(speech: Speech) -> np.ndarray:
-    """The samples of all chunks, which follow each other."""
-    chunks = list(speech)
-    lengths = [len(chunk.samples) for chunk in chunks]
-    assert [chunk.start for chunk in chunks] == [sum(lengths[:index]) for index in range(len(lengths))]
-    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
-    assert sum(chunk.frames for chunk in chunks) == round(sum(lengths) / 1920)
-    return np.concatenate([chunk.samples for chunk in chunks])
 
 
 def test_a_server_says_what_it_is(server: Server, facts: ServerFacts, client: Client) -> None:

@@ -11,14 +11,10 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.voice.create import clone_voice
 
 from lab.benchmarks.quality import __main__ as command
 from lab.benchmarks.quality import speak
 from lab.benchmarks.quality.conditions import random_tail, zero_tail
-from lab.benchmarks.quality.lines import Cast, cast_own
 
 FIGURES = ("wer", "cer", "similarity", "mos", "ended")
 TEXTS = ("One line.", "And another line.", "A third, to be sure.")
@@ -171,22 +167,3 @@ def test_controls_spoil_only_the_last_ten_groups() -> None:
     assert not zeroed[:, 6:].any() and other.max() < 64
     assert torch.equal(other, random_tail(codes, 64, 3))
     assert not torch.equal(other, random_tail(codes, 64, 4)) and not torch.equal(other, codes)
-
-
-class Recorded:
-    """An engine that decodes nothing, and remembers the options."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[int, str]] = []
-
-    def decode(self, model: Model, requests: list[Any], options: Any) -> list[Decoded]:
-        self.asked.append((options.seq_groups, options.tail))
-        return [Decoded(torch.zeros(1, 16, dtype=torch.int64), "eos") for _ in requests]
-
-
-def clone(model: Model) -> Cast:
-    """Return a voice cloned from a tone: the tiny Base checkpoint has no presets."""
-    with pytest.raises(ValueError, match="--voices"):
-        cast_own(model)
-    tone = (0.3 * np.sin(np.arange(48000) / 20)).astype(np.float32)
-    return Cast({"tone": clone_voice(model, tone, 24000)})

@@ -16,22 +16,12 @@ from tests.lab.benchmarks.results.test_readme import (
 )
 
 H200, H100 = "nvidia-h200", "nvidia-h100-80gb-hbm3"
-ENGINES = {"Ray": "ray", "`serve": "server"}
-STREAMING, SERVER, KNOB = "docs/log/streaming.md", "docs/log/server.md", "docs/log/knob.md"
 CAPACITY = "docs/capacity.md"
-VOICES = {"x-vector": "x_vector", "preset": "preset", "ICL": "icl"}
 
 
 def find(name: str, **wanted: Any) -> list[dict[str, Any]]:
     """Return a file's rows with these values, in its order."""
     return [row for row in read_rows(name) if all(row.get(key) == one for key, one in wanted.items())]
-
-
-def only(name: str, **wanted: Any) -> dict[str, Any]:
-    """Return a file's only row with these values."""
-    rows = find(name, **wanted)
-    assert len(rows) == 1, (wanted, len(rows))
-    return rows[0]
 
 
 def tables(page: str, *titles: str) -> list[list[list[str]]]:
@@ -120,13 +110,6 @@ def test_which_way_to_use_several_gpus() -> None:
         check_cell(one, first["audio_seconds_per_second"])
         check_cell(two, second["audio_seconds_per_second"])
         check_cell(times, second["times_one"])
-
-
-def after(page: str, words: str) -> str:
-    """Return a page's text behind the only place with these words, on one line."""
-    text = re.sub(r"\s+", " ", (ROOT / page).read_text(encoding="utf-8"))
-    assert text.count(words) == 1, (words, text.count(words))
-    return text.partition(words)[2]
 
 
 def test_how_many_gpus() -> None:

@@ -362,7 +362,3 @@ def test_text_is_not_read_far_ahead() -> None:
 
 
 # Cancelling single lines
-
-LONG = Sampling(max_new_tokens=41)  # 40 frames
-MOST = 100  # frames: more than a reader may have waiting
-ENDLESS = GenerateOptions(1, LONG, guard=False, retries=1, batch_size=3)
