@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import run_tests
-from tests import environments, records
-from tests.steps import run_step
+from tests import records
 
 
 class Steps(list):
@@ -59,36 +57,11 @@ def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
     assert "tests/morph/test_parity.py" in oldest and oldest < newest and "tests/morph" not in newest
 
 
-def test_a_check_prints_in_one_piece_and_an_exit_code_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
-    code = "import sys; print('out'); sys.stdout.flush(); print('err', file=sys.stderr); raise SystemExit(3)"
-    step = run_step("a check", [sys.executable, "-c", code], beside=True)
-    assert (step.ok, step.failed) == (False, 1)
-    assert capfd.readouterr().out.startswith("\n=== a check\nout\nerr\n--- a check: FAILED, ")
-
-
-def test_all_runs_every_case_on_both_transformers(steps: Steps) -> None:
-    run_tests.run_groups(run_tests.Request(PYTEST_GROUPS, everything=True))
-    assert all("--all" in options for _, options in steps)
-    assert {"tests/morph", "tests/postprocess", "tests/lab"} <= set(steps.of("newest transformers 5"))
-    assert set(run_tests.morph_files(run_tests.ON_TRANSFORMERS_5)) <= set(steps.of("oldest transformers 5"))
-
-
 def test_the_files_and_cases_of_transformers_5_exist() -> None:
     names = (*run_tests.ON_TRANSFORMERS_5, *run_tests.ON_OLDEST_TRANSFORMERS_5, *run_tests.OURS_ALONE)
     for path in run_tests.morph_files(names):
         file, _, case = path.partition("::")
         assert f"def {case}" in (run_tests.ROOT / file).read_text(encoding="utf-8")
-
-
-def test_without_any_python_one_line_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(environments, "PYTHONS", ("2.6", "2.7"))
-    monkeypatch.setattr(environments, "find_python", lambda version: None)
-    monkeypatch.setattr(sys, "argv", ["run_tests.py"])
-    assert run_tests.main() == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "3.11, 3.12 or 3.13" in said and "on the PATH" in said
 
 
 @pytest.fixture
@@ -152,47 +125,6 @@ def read_versions(python: str) -> dict[str, str]:
     if python == "their/python":
         return {"transformers": "5.9.0", "torch": "2.15.0", PAGE: "1.49.6"}
     return {"transformers": "5.10.0", "torch": "2.13.0", "qwen-tts-hf": "0.1", PAGE: "1.55.0"}
-
-
-def test_newest_runs_both_and_records_the_versions(steps: Steps, newest, capsys) -> None:
-    assert "no run is recorded" in run_tests.last_with_newest()
-    assert run_tests.run_newest("abc", run_tests.Request())
-    assert newest == [None]
-    assert [name for name, _ in steps] == ["newest packages", "ComfyUI, newest packages"]
-    assert set(run_tests.morph_files(run_tests.ON_TRANSFORMERS_5)) <= set(steps[0][1])
-    record = json.loads(run_tests.NEWEST_RECORD.read_text(encoding="utf-8"))
-    assert record["commit"] == "abc" and record["passed"] == 6 and record["skipped"] == 2
-    assert record["versions"]["ComfyUI"] == ["0.3.75"] and record["versions"][PAGE] == ["1.55.0", "1.60.0"]
-    assert json.loads(run_tests.TESTED.read_text(encoding="utf-8")) == {
-        **TESTED,
-        "transformers": ["5.4.0", "5.9.0", "5.10.0"],
-    }
-    said = "transformers 5.10.0, torch 2.13.0"
-    assert said in capsys.readouterr().out and said in run_tests.last_with_newest()
-
-
-def test_a_failed_or_partial_run_of_the_newest_is_not_recorded(
-    steps: Steps, newest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = run_tests.TESTED.read_bytes()
-    assert run_tests.run_newest("abc", run_tests.Request(extra=("-k", "one")))
-    monkeypatch.setattr(run_tests, "test_newest", lambda *_: [run_tests.Outcome("x", False, 1.0, failed=1)])
-    assert not run_tests.run_newest("abc", run_tests.Request())
-    assert not run_tests.NEWEST_RECORD.exists() and run_tests.TESTED.read_bytes() == before
-
-
-def test_plain_runs_what_needs_no_pinned_tool_in_this_python(
-    steps: Steps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_tests, "make_plain", lambda: None)
-    monkeypatch.setattr(environments, "PYTHONS", ())
-    monkeypatch.setattr(sys, "argv", ["run_tests.py", "--plain"])
-    assert run_tests.main() == 0
-    [(name, options)] = steps
-    paths = [option.removeprefix("--ignore=") for option in options if "tests/" in option]
-    assert name == "plain tests" and len(paths) > 5
-    assert all((run_tests.ROOT / path).exists() for path in paths)
-    assert not {"tests", "tests/comfy", "tests/lab"} & set(options)
 
 
 def test_the_summary_ends_with_the_counts(capsys: pytest.CaptureFixture[str]) -> None:

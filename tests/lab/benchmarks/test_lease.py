@@ -5,16 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lab.benchmarks.lease import Running, Step, read_plan, run_plan
+from lab.benchmarks.lease import Step, read_plan, run_plan
 from pack import ROOT
-from tests.patience import PATIENCE, wait_until
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="rented machines run Linux")
 
@@ -35,32 +33,6 @@ def test_steps_have_their_own_folder_and_see_their_gpus_only(tmp_path: Path) -> 
     assert (tmp_path / "pair" / "log.txt").read_text().strip() == "0,1"
     assert (tmp_path / "one" / "log.txt").read_text().strip() == "1"
     assert (tmp_path / "pair" / "made").exists() and (tmp_path / "one" / "made").exists()
-
-
-@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN], ids=["terminal", "background"])
-def test_a_step_is_interrupted_so_that_it_can_close(
-    tmp_path: Path, before: signal.Handlers, interrupts: None
-) -> None:
-    signal.signal(signal.SIGINT, before)
-    code = "import time\ntry: print('on', flush=True); time.sleep(1000)\nfinally: print('closed', flush=True)"
-    running = Running(step("one", 0, code=code), tmp_path, "abc1234")
-    printed(tmp_path / "one")
-    running.stop()
-    assert running.code and printed(tmp_path / "one").split()[:2] == ["on", "closed"]
-
-
-@pytest.fixture
-def interrupts() -> Iterator[None]:
-    """What Ctrl+C does is put back."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def printed(folder: Path) -> str:
-    """Return what a step has printed, once it has printed a line."""
-    wait_until(lambda: "\n" in (folder / "log.txt").read_text())
-    return (folder / "log.txt").read_text()
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)

@@ -20,7 +20,6 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
-from lab.benchmarks import server
 from lab.benchmarks.server_process import prepare_checkpoint
 from lab.benchmarks.simulated import Timeline, Times, simulated
 
@@ -55,9 +54,3 @@ def test_work_waits_for_the_work_before_it() -> None:
     assert first.elapsed_time(second) > 19.99  # more, where this process was held up between the two
     second.synchronize()
     assert first.query() and second.query() and time.perf_counter() >= began + 0.03
-
-
-def test_it_is_for_the_tiny_shape_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        server.main(["--shape", "0.6B", "--simulated"])
-    assert "--shape tiny --device cpu" in capsys.readouterr().err

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from lab.check import __main__ as check
 from lab.check import parity
@@ -75,61 +72,3 @@ def test_other_codes_than_upstreams_fail(
     )
     assert done.code == 1 and "**FAILED**: eager engine" in done.err and "0 of 4 frames equal" in done.err
     assert (tmp_path / "a.md").exists()
-
-
-def test_a_test_that_breaks_has_failed_and_the_others_run(
-    run: Callable, checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> None:
-        raise RuntimeError("no kernel image is available\nfor this device")
-
-    monkeypatch.setattr(parity, "compare_engines", broken)
-    done = run(
-        "--frames", "4", "--text", "Yes.", "--checkpoint", checkpoint("tiny", "custom_voice"), "--out", "a.md"
-    )
-    assert done.code == 1 and "**FAILED**: graph engine" in done.err
-    assert "RuntimeError: no kernel image is available." in done.err and "**ok**: a stream" in done.err
-
-
-def damaged(checkpoint: Path, target: Path, part: str, value: float) -> Path:
-    """Copy a checkpoint with all weights of one file replaced by one value."""
-    shutil.copytree(checkpoint, target)
-    path = target / part
-    tensors = load_file(path)
-    metadata = {"format": "pt"}
-    save_file({name: torch.full_like(one, value) for name, one in tensors.items()}, path, metadata)
-    return target
-
-
-@pytest.mark.parametrize(
-    ("part", "value", "said"),
-    [
-        ("speech_tokenizer/model.safetensors", 0.0, "**FAILED**: a line is heard"),
-        ("model.safetensors", float("nan"), "**FAILED**: speed"),
-    ],
-)
-def test_a_damaged_checkpoint_fails_and_has_its_report(
-    run: Callable, checkpoint: Callable[..., Path], tmp_path: Path, part: str, value: float, said: str
-) -> None:
-    broken = damaged(checkpoint("tiny", "custom_voice"), tmp_path / "broken", part, value)
-    done = run("--frames", "4", "--text", "Yes.", "--checkpoint", broken, "--out", "a.md")
-    assert done.code == 1 and said in done.err
-    assert said in (tmp_path / "a.md").read_text("utf-8") and (tmp_path / "a.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [(["--text", "\U0001f600"], "letter"), (["--text", "Yes.", "--language", "xx"], "language")],
-)
-def test_a_line_that_cannot_be_spoken_is_refused_before_the_tests(
-    run: Callable,
-    checkpoint: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    sentence: str,
-) -> None:
-    monkeypatch.setattr(check, "run_test", lambda *_: pytest.fail("a test ran"))
-    done = run(*words, "--checkpoint", checkpoint("tiny", "custom_voice"), "--out", "a.md")
-    assert done.code == 2 and sentence in done.err and "Traceback" not in done.err
-    assert not (tmp_path / "a.md").exists()

@@ -13,7 +13,6 @@ import soundfile
 import torch
 
 from lab.benchmarks.quality import __main__ as command
-from lab.benchmarks.quality import speak
 from lab.benchmarks.quality.conditions import random_tail, zero_tail
 
 FIGURES = ("wer", "cer", "similarity", "mos", "ended")
@@ -65,15 +64,6 @@ def world(tiny: Path, tmp_path: Path, short_lines: None, heard: list[str]) -> Ca
     return lambda *more: command.main([*options, *more])
 
 
-def files(root: Path) -> dict[str, int]:
-    """Return the modification time of every file in a folder, by name."""
-    return {
-        path.relative_to(root).as_posix(): path.stat().st_mtime_ns
-        for path in root.rglob("*")
-        if path.is_file()
-    }
-
-
 @pytest.mark.slow
 def test_one_command_writes_rows_and_a_report(
     world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -96,37 +86,6 @@ def test_one_command_writes_rows_and_a_report(
     assert "| crossbar | 1 | 25.00 [25.00, 25.00] |" in report and "**WER % has no power here**" in report
     page = (run / "quality.html").read_text(encoding="utf-8")
     assert page.count("<audio") == 3 * len(rows) and "And another line." in page
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_resumes(
-    world: Callable[..., int], tmp_path: Path, heard: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It repeats nothing, and ends with the same files as an uninterrupted run."""
-    kept = speak.keep_codes
-
-    def interrupt(*arguments: Any) -> None:
-        if len(list((tmp_path / "run").rglob("codes/*/*.json"))) == 4:
-            raise KeyboardInterrupt
-        kept(*arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(speak, "keep_codes", interrupt)
-        world("--batch-size", "1")
-    before = files(tmp_path / "run")
-    assert len([name for name in before if name.startswith("codes/")]) == 4 and not heard
-    assert world("--batch-size", "1") == 0
-    after = files(tmp_path / "run")
-    assert before.items() <= after.items()
-    references = len(list((tmp_path / "run" / "references").rglob("*.wav")))
-    assert (len(after) - len(before) > 0) and references == 2
-    assert heard.count("words") == heard.count("opinion") == 4 * 3
-    assert heard.count("voice") == 4 * 3 + references
-    assert world("--batch-size", "1") == 0 and heard.count("words") == 4 * 3
-    complete = tmp_path / "complete"
-    assert world("--batch-size", "1", "--out", str(complete)) == 0
-    for path in complete.rglob("codes/*/*.json"):
-        assert path.read_bytes() == (tmp_path / "run" / path.relative_to(complete)).read_bytes()
 
 
 def test_steps_can_run_separately_and_the_last_ones_need_no_checkpoint(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -67,15 +66,3 @@ def test_the_sizes_are_those_of_the_files() -> None:
     size = sum(path.stat().st_size for path in files if path.name != TAILS)
     assert f"- total {counts.total() / 1e6:.1f} M parameters, {size / 1e6:.1f} MB\n" in text
     assert f"(`{TAILS}`), {(VOICE / TAILS).stat().st_size / 1e6:.1f} MB:" in text
-
-
-def test_the_shapes_are_those_of_the_config() -> None:
-    config = json.loads((VOICE / "config.json").read_text(encoding="utf-8"))["talker_config"]
-    predictor = config["code_predictor_config"]
-    text = re.sub(r"\s+", " ", (ROOT / CARD).read_text(encoding="utf-8"))
-    assert f"a talker of {config['num_hidden_layers']} layers ({config['hidden_size']} wide)" in text
-    layers = predictor["num_hidden_layers"]
-    assert f"code predictor of {layers} layers ({predictor['hidden_size']} wide) with 15 heads" in text
-    assert f"code predictor ({layers} layers, 15 heads)" in text
-    assert f"one semantic and 15 residual groups of {predictor['vocab_size']} codes" in text
-    assert f"names the speakers {', '.join(sorted(config['spk_id']))}." in text

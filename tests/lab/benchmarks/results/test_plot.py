@@ -44,14 +44,6 @@ def test_each_table_has_its_own_plot(tmp_path):
     assert both.count('id="axes_') == 2 and one.count('id="axes_') == 1
 
 
-def test_int8_has_separate_lines_among_the_frames_and_none_among_the_batches(tmp_path):
-    frames = [row("frames", "morph", "eager", groups, 1, 20.0 + groups, "int8") for groups in (1, 15)]
-    batches = [row("batches", "morph", "kernels", 5, 1, 1.0, "int8")]
-    with_int8, without = draw(tmp_path, ROWS + frames + batches), draw(tmp_path, ROWS)
-    assert "eager: upstream's layers, int8" in with_int8 and "int8" not in without
-    assert "graph: torch operations" in with_int8 and "graph: Triton kernels" not in with_int8
-
-
 def test_a_model_without_rows_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"no rows of 1\.7B to plot: the file has tiny"):
         draw(tmp_path, ROWS, "1.7B")

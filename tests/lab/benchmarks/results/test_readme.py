@@ -11,7 +11,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULTS = ROOT / "lab" / "benchmarks" / "results"
-BENCHMARKS = "docs/benchmarks.md"
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 ROWS = {
     "exact": ("crossbar", 15), "crossbar, stock heads": ("crossbar", None), "trained tail": ("trained", None),
@@ -131,75 +130,6 @@ def test_time_of_a_frame_on_a_gpu(page: str, titles: tuple[str, ...], systems: t
             check_cell(cell, found)
 
 
-def test_which_engine() -> None:
-    titles = ("`engine`", "what `auto` takes it for", "choose it for",
-              "H200, 0.6B: ms per frame, S = 15, 5", "two CPU cores, demo voice: S = 15, 5")  # fmt: skip
-    cells = table("docs/engines.md", *titles)
-    for line, key in zip(cells, ("kernels", "int8", "torch", "eager"), strict=True):
-        system, engine, precision = FRAMES[key]
-        kind = {"table": "frames", "system": system, "engine": engine}
-        on_gpu, on_cpu = (
-            [value(name, "ms_per_frame", seq_groups=groups, **kind, **more) for groups in (15, 5)]
-            for name, more in (
-                ("nvidia-h200", {"model": "0.6B", "precision": precision}),
-                ("amd-epyc-2-threads", {}),
-            )
-        )
-        check_cell(line[3], *on_gpu)
-        check_cell(line[4], *on_cpu)
-
-
-def test_a_line_of_ten_seconds() -> None:
-    kinds = [("kernels", 15, "bfloat16"), ("kernels", 5, "bfloat16"), ("kernels", 15, "int8"),
-             ("graph", 15, "bfloat16"), ("graph", 5, "bfloat16")]  # fmt: skip
-    cells = table(
-        BENCHMARKS, "graph engine, frames computed by", "S", "0.6B ms/frame", "RTF", "1.7B ms/frame", "RTF"
-    )
-    for line, (engine, groups, precision) in zip(cells, kinds, strict=True):
-        kind = {"table": "line", "engine": engine, "seq_groups": groups, "precision": precision}
-        fields = [(model, field) for model in ("0.6B", "1.7B") for field in ("ms_per_frame", "rtf")]
-        for cell, (model, field) in zip(line[2:], fields, strict=True):
-            check_cell(cell, value("nvidia-h200", field, model=model, **kind))
-
-
-def test_batches() -> None:
-    columns = [(model, groups, field) for model, groups in (("0.6B", 15), ("0.6B", 5), ("1.7B", 15))
-               for field in ("audio_seconds_per_second", "audio_seconds_per_second_with_codec")]  # fmt: skip
-    cells = table(BENCHMARKS, "lines at once", "0.6B, S=15", "with waveforms", "0.6B, S=5", "with waveforms",
-                  "1.7B, S=15", "with waveforms")  # fmt: skip
-    made_at = {("0.6B", 15): "ba53719d", ("0.6B", 5): "18e63979", ("1.7B", 15): "c4b8170"}
-    today = {(*kind, batch): {"commit": made_at[kind]} for kind in made_at for batch in (64, 256, 512)}
-    today |= {("1.7B", 15, 512): {"commit": "bfbdfb05"}}
-    for line, batch in zip(cells, (1, 4, 16, 64, 256, 512, 64), strict=True):
-        kind = {"table": "refill" if "refilled" in line[0] else "batches", "batch": batch}
-        for cell, (model, groups, field) in zip(line[1:], columns, strict=True):
-            wanted = {"engine": "kernels", "precision": "bfloat16", "model": model, "seq_groups": groups}
-            if kind["table"] == "batches":
-                wanted |= today.get((model, groups, batch), {})
-            check_cell(cell, value("nvidia-h200", field, **kind, **wanted))
-
-
-def test_two_cpu_cores() -> None:
-    cells = table(BENCHMARKS, "", "ms/frame, S=15", "S=5", "S=1", "RTF, S=15", "S=5", "S=1")
-    columns = [(part, field, groups) for part, field in (("frames", "ms_per_frame"), ("line", "rtf"))
-               for groups in (15, 5, 1)]  # fmt: skip
-    for line, engine in zip(cells, ("generate", "eager", "graph"), strict=True):
-        for cell, (part, field, groups) in zip(line[1:], columns, strict=True):
-            wanted = {"table": part, "engine": engine, "seq_groups": groups}
-            check_cell(cell, value("amd-epyc-2-threads", field, **wanted))
-
-
-def test_the_codec_page() -> None:
-    titles = ("variant", "ms", "s of audio per second", "predicted", "SNR to float32, dB")
-    variants = ("upstream-fp32", "upstream-bf16", "torch", "snake", "units")
-    for line, engine in zip(table("docs/codec.md", *titles), variants, strict=True):
-        for column, field in ((1, "ms"), (2, "audio_seconds_per_second"), (4, "snr_db")):
-            if line[column]:
-                check_cell(
-                    line[column], value("nvidia-h200", field, table="codec", engine=engine, case="64x125")
-                )
-
-
 def test_a_figure_that_is_not_the_files_is_noticed() -> None:
     check_cell("**1,478** (1,476.8-1,479)", 1477.8, 1476.8, 1479.4)
     for cell, values in (("1.56", (1.552,)), ("", (1.0,)), ("1.0", (None,))):
@@ -210,39 +140,3 @@ def test_a_figure_that_is_not_the_files_is_noticed() -> None:
     for cell in ("-0.120 (-0.243 to -0.002)", "**-0.12** (-0.24 to 0.00)"):
         with pytest.raises(AssertionError):
             check_change(cell, change, 1, True)
-
-
-def test_attention_of_the_eager_engine() -> None:
-    rows = [row for row in read_rows("nvidia-h200") if row["table"] == "attention"]
-    titles = ("attention, ms per frame", "upstream", "eager, S = 15", "eager, S = 5", "kernels, S = 15")
-    engines = (("generate", 15), ("eager", 15), ("eager", 5), ("kernels", 15))
-    for line in table("docs/benchmarks.md", *titles):
-        times = {
-            (row["engine"], row["seq_groups"]): row["ms_per_frame"]
-            for row in rows
-            if row["attention"] == line[0]
-        }
-        for cell, engine in zip(line[1:], engines, strict=True):
-            check_cell(cell, times[engine])
-
-
-@pytest.mark.parametrize(
-    ("titles", "parts", "on_gpu"),
-    [
-        ("everyday texts", ("paragraphs", "written", "written", "clones"), False),
-        ("everyday texts on an H200", ("paragraphs", "written", "clones"), True),
-    ],
-)
-def test_what_a_newcomer_says_first(titles: str, parts: tuple[str, ...], on_gpu: bool) -> None:
-    rows = [row for row in read_rows("everyday") if row["machine"].startswith("NVIDIA") == on_gpu]
-    columns = (titles, "S", "lines", "wrong words %", "lines that went wrong")
-    cells = (
-        table("docs/log/everyday.md", *columns)
-        if on_gpu
-        else table("docs/everyday.md", *columns, "what helps")
-    )
-    for line, part in zip(cells, parts, strict=True):
-        own = [row for row in rows if (row["part"], row["seq_groups"]) == (part, int(line[1]))]
-        check_cell(line[2], len(own))
-        check_cell(line[3], 100 * sum(row["wrong"] for row in own) / sum(row["words"] for row in own))
-        check_cell(line[4], sum(row["ended"] != "eos" for row in own))
