@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,26 +11,21 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch import speech as speech_module
-from qwen3_tts_morph.morph.batch.batch import Batch, _retry
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
-from qwen3_tts_morph.morph.batch.codec.pacing import Speed
-from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
-from qwen3_tts_morph.morph.batch.line_state import LineState, Shared
-from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy, Queue, Waiting, group_of
-from qwen3_tts_morph.morph.batch.running import Running
+from qwen3_tts_morph.morph.batch.queue import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.decode.loop import Loop
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
-from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.waveform.stream import SingleLines
 
-from lab.streams import render_lines, stream_line
+from lab.streams import stream_line
 from tests.patience import PATIENCE, wait_until
 
 SHORT = GenerateOptions(5, Sampling(max_new_tokens=17), retries=0)  # at most 16 frames
@@ -128,40 +121,6 @@ def test_a_reader_who_leaves_ends_the_writing_out(synthesizer, voice, slow_figur
         wait_until(lambda: not writing())
 
 
-def test_a_reader_who_has_all_sees_a_row_that_is_free(model, voice, monkeypatch) -> None:
-    """However long the service's thread is held up then."""
-    end = codec_turns.CodecTurns.end
-    monkeypatch.setattr(codec_turns.CodecTurns, "end", lambda *given: (end(*given), time.sleep(0.1)))
-    with Batch(Synthesizer(model, Engine("eager")), 1) as service:
-        heard(service.speak(Line("Hello there.", voice), SHORT))
-        assert service.status.speaking == 0
-
-
-@pytest.fixture
-def broken_prompts(monkeypatch) -> None:
-    """The numbers of a text with "broken" in it are not finite."""
-    original = pieces.build_piece
-
-    def build(builder, line, text):
-        prompt = original(builder, line, text)
-        return replace(prompt, inputs=prompt.embeds * torch.nan) if "broken" in text else prompt
-
-    monkeypatch.setattr(pieces, "build_piece", build)
-
-
-def test_the_error_of_a_later_line_is_raised_at_once(synthesizer, endless, voice, broken_prompts) -> None:
-    """Not when the lines before it have ended: the first one would have 1,999 frames."""
-    made: list[int] = []
-    with pytest.raises(ValueError, match="the model's numbers are not finite"):
-        render_lines(
-            synthesizer,
-            [endless, Line("It is broken.", voice)],
-            LONG,
-            on_frame=lambda done, expected: made.append(done),
-        )
-    assert made[-1] < 1000
-
-
 def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monkeypatch) -> None:
     launch = SingleLines.launch
 
@@ -178,33 +137,6 @@ def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monke
             list(first)
         assert len(heard(second)[0]) == second.report.frames > 0
         assert service.status.speaking == 0
-
-
-def test_other_options_wait_for_the_end_of_the_batch(synthesizer, voice) -> None:
-    with Batch(synthesizer, 2) as service:
-        lines = [
-            service.speak(Line("Hello.", voice), GenerateOptions(groups, SHORT.sampling, retries=0))
-            for groups in (5, 15, 5, 1)
-        ]
-        assert all(len(heard(one)[1]) for one in lines)
-
-
-def test_a_reader_that_leaves_frees_its_row_within_a_frame(synthesizer, voice, endless) -> None:
-    frames: list[int] = []
-    with Batch(synthesizer, 1) as service:
-
-        def leave() -> None:  # in the service's thread, so that no frame is made meanwhile
-            if not frames:
-                frames.append(service.status.frames)
-                first.close()
-
-        ready = threading.Event()
-        first = service.speak(endless, LONG, Delivery(on_change=lambda: ready.wait(PATIENCE) and leave()))
-        waiting = service.speak(Line("Hello.", voice), SHORT)
-        ready.set()
-        heard(waiting)
-        assert list(first) == [] and first.report.ended == "cancelled"
-        assert service.status.frames <= frames[0] + 1 + waiting.report.frames
 
 
 @pytest.mark.parametrize("delivery", [Delivery(), Delivery(live=False), Delivery(keep=False)])
@@ -229,25 +161,6 @@ def test_a_reader_that_leaves_before_a_first_frame_ends_its_own_line_only(
         wait_until(lambda: gone.ended)
         gone.check()
         assert (gone.report.ended, gone.report.frames) == ("cancelled", 0) and "failed" not in caplog.text
-
-
-def test_a_line_that_cannot_be_ended_ends_no_other(synthesizer, voice, monkeypatch, caplog) -> None:
-    finish = LineState._finish
-
-    def fail(line: LineState) -> None:
-        if line.speech.line.text == "Hello.":
-            raise LookupError("of this line")
-        finish(line)
-
-    monkeypatch.setattr(LineState, "_finish", fail)
-    with Batch(synthesizer, 2) as service:
-        with synthesizer.session():
-            failing = service.speak(Line("Hello.", voice), SHORT)
-            other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
-        assert len(heard(other)[0]) == other.report.frames
-        with pytest.raises(LookupError, match="of this line"):
-            failing.result()
-        assert "a line could not be ended" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["It was 7. Then", ["It was 7", ". Then"]])
@@ -313,21 +226,6 @@ def test_too_many_lines_are_refused(synthesizer, voice, endless) -> None:
         assert all(len(heard(one)[1]) for one in waiting)
 
 
-@pytest.mark.parametrize("engine", [EAGER, "graph"])
-@pytest.mark.parametrize("parts", [["One ", "and ", "two."], ["One and two."], ["Yes."]], ids=str)
-def test_tokens_give_the_codes_of_their_stream(load, recording, parts, engine) -> None:
-    """However soon they come: all of them may be there before the line has a row."""
-    model = load("tiny", "base")
-    voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
-    synthesizer = Synthesizer(model, Engine(engine))
-    with stream_line(synthesizer, Line(iter(parts), voice, seed=4, layout="token"), SHORT) as stream:
-        wanted = torch.cat([chunk.codes for chunk in stream])
-    with Batch(synthesizer, 2) as service:
-        utterance = service.speak(Line(iter(parts), voice, seed=4, layout="token"), SHORT)
-        codes, samples = heard(utterance)
-    assert torch.equal(codes, wanted) and len(samples) and utterance.report.pieces == 1
-
-
 def test_a_text_is_closed_although_its_line_never_had_a_row(synthesizer, voice, endless) -> None:
     closed = []
 
@@ -368,14 +266,6 @@ def test_a_text_that_cannot_be_closed_is_nobody_else_s_trouble(model, voice) -> 
         for _ in range(3):  # the service is idle, or speaks
             service.speak(Line(begun(), voice), SHORT).close()
             assert len(heard(service.speak(Line("Hello there.", voice), SHORT))[1])
-
-
-def test_a_service_that_is_dropped_ends(model) -> None:
-    service = Batch(Synthesizer(model, Engine("eager")), 1)
-    threads = service.synthesizer.engine.threads
-    del service
-    gc.collect()
-    wait_until(lambda: not threads.working)
 
 
 def test_a_batch_that_cannot_begin_ends_its_line(model, voice, monkeypatch) -> None:
@@ -456,16 +346,6 @@ def parked(endless, little_room) -> Line:
 PARKING = GenerateOptions(5, Sampling(max_new_tokens=OF_PIECE + 1), guard=False, retries=0, split_chars=60)
 
 
-def test_slow_readers_that_leave_are_forgotten(synthesizer, voice, parked) -> None:
-    with Batch(synthesizer, 1, waiting=2) as service:
-        slow = [service.speak(replace(parked, seed=seed), PARKING) for seed in range(2)]
-        assert wait_for(lambda: service.status.parked == 2)
-        for one in slow:
-            one.close()
-        heard(service.speak(Line("Hello.", voice), SHORT))
-        assert service.status.parked == 0
-
-
 def test_lines_that_have_begun_are_bounded(synthesizer, voice, parked) -> None:
     """Beyond rows and those that may wait no line begins, until a reader reads on or leaves."""
     with Batch(synthesizer, 1, waiting=1) as service:
@@ -491,87 +371,3 @@ def test_no_reader_waits_for_ever(synthesizer, parked) -> None:
             service.speak(parked, PARKING)
         for one in (*slow, waits):
             assert len(heard(one)[0]) == PIECES * OF_PIECE
-
-
-def test_closing_while_samples_are_made_is_no_failure(synthesizer, voice, monkeypatch, caplog) -> None:
-    """As when a user cancels: a step of the codec ends itself (``Running._check_open``)."""
-    follow, service = Running.follow, Batch(synthesizer, 1)
-
-    def close(running: Running) -> None:
-        follow(running)
-        if running.lines:
-            service._queue.close()
-            running._check_open()
-
-    monkeypatch.setattr(Running, "follow", close)
-    with pytest.raises(BatchClosed):
-        service.speak(Line("Hello.", voice), SHORT).result()
-    service.close()
-    assert not caplog.records
-
-
-def wait_for(done) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return done()
-
-
-def test_the_reader_is_told_of_news(synthesizer, voice) -> None:
-    news = threading.Event()
-    with Batch(synthesizer, 1) as service:
-        utterance = service.speak(Line("Hello.", voice), SHORT, Delivery(on_change=news.set))
-        chunks = 0
-        while True:
-            if not utterance.ready:
-                assert news.wait(PATIENCE)
-                news.clear()
-                continue
-            if utterance.take() is None:
-                break
-            chunks += 1
-        assert chunks and utterance.report.ended
-
-
-def test_a_line_whose_piece_ends_rests_no_longer(synthesizer, voice) -> None:
-    speech = Speech(Line("Hello.", voice), SHORT, Delivery(), Bell())
-    with synthesizer.session():
-        builder = synthesizer.engine.prompt_builder(synthesizer.model)
-        shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str)
-        line = LineState(1, Waiting(speech, (), 24000), shared)
-        [(_, request)] = line.next_requests()
-    line.rests.until = 99
-    request.end("eos")
-    assert line.rests.until == 0
-    line.rests.until = 99
-    assert line.resume(2, shared).rests.until == 0, "the turns of another batch are counted from 0"
-
-
-def test_a_line_that_is_spoken_again_by_itself_is_written_out_by_nobody_meanwhile(synthesizer, voice) -> None:
-    """The engine has failed: what writes its text out, a thread for one with figures, ends."""
-    speech, queue = Speech(Line("A sentence of many. " * 40, voice), SHORT, Delivery(), Bell()), Queue(1, 1)
-    with synthesizer.session():
-        builder = synthesizer.engine.prompt_builder(synthesizer.model)
-        shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str)
-        line = LineState(1, Waiting(speech, group_of(SHORT), 24000), shared)
-    text = line._text
-    assert text is not None and not text.done
-    assert _retry(line, queue, RuntimeError("broken"), alone=False) and text.done
-    assert (waiting := queue.first()) is not None and waiting.speech is speech
-
-
-def test_what_the_codec_has_made_is_passed_on_while_the_next_frame_is_made(model, voice, monkeypatch) -> None:
-    """Of many lines; of a few it is waited for between the frames."""
-    waiting: list[tuple[int, int]] = []
-    original = Running.meanwhile
-
-    def meanwhile(decoding: Running) -> None:
-        before = len(decoding._turns._in_codec)
-        original(decoding)
-        waiting.append((before, len(decoding._turns._in_codec)))
-
-    monkeypatch.setattr(Running, "meanwhile", meanwhile)
-    with Batch(Synthesizer(model, Engine("graph")), 8) as service:
-        lines = [service.speak(Line("word " * 60, voice, seed=n), SHORT) for n in range(8)]
-        assert all(len(heard(one)[1]) for one in lines)
-    assert max(before for before, _ in waiting) > 0 == max(after for _, after in waiting)

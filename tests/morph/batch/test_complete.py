@@ -247,15 +247,6 @@ def test_frames_go_on_while_the_device_makes_samples(codec: WholeCodec, begun: l
     assert line.made == pieces
 
 
-def test_who_waits_gets_each_piece_when_it_is_there(codec: WholeCodec, begun: list[Later]) -> None:
-    line, pieces = Wanting(), [Codes(1), Codes(2), Codes(3)]
-    for piece in pieces:
-        codec.add(line, piece)
-    for count in (1, 2, 3):
-        assert codec.advance() and line.made == pieces[:count] and len(begun) == 1
-    assert not codec.is_making and not codec.advance()
-
-
 def test_who_hears_a_line_does_not_wait_for_samples_that_a_device_makes(
     synthesizer, voice: Voice, monkeypatch, begun: list[Later]
 ) -> None:

@@ -69,12 +69,6 @@ def test_lines_that_come_later_wait_for_a_row(synthesizer, rows):
     assert rows[0] in (1, 3)  # three, where the thread looked after the last had come
 
 
-def test_a_batch_that_waits_for_lines_keeps_its_rows(synthesizer, rows):
-    with Batch(synthesizer, 3) as batch:
-        batch.speak(lines(synthesizer, "One.")[0], OPTIONS, Delivery(live=False)).result()
-    assert rows == [3]
-
-
 @pytest.mark.parametrize("gigabytes, wanted", [(0.01, 1), (6, 43), (80, MOST_LINES)])
 def test_a_gpus_memory_bounds_the_rows(monkeypatch, gigabytes, wanted):
     talker = SimpleNamespace(num_hidden_layers=28, num_key_value_heads=8, head_dim=128, hidden_size=1024)

@@ -92,17 +92,6 @@ def test_lines_wait_at_a_device_while_there_are_many() -> None:
     assert [len(device.lines) for device in devices] == [ROWS + 1, ROWS + 1]
 
 
-def test_a_line_whose_samples_are_made_leaves_its_row_to_another() -> None:
-    """A device's rows were empty while its codec worked."""
-    devices: list[Any] = [Device(), Device()]
-    lines = [LINE] * (8 * ROWS)
-    speeches = Fleet(devices).speak_all(lines, GenerateOptions(), [Delivery() for _ in lines])
-    for speech in devices[0].lines[:ROWS]:
-        speech.note_coded(True)
-    assert [len(device.lines) for device in devices] == [2 * ROWS + 1, ROWS + 1]
-    assert not any(speech.ended for speech in speeches)
-
-
 def test_complete_lines_of_requests_wait_for_whichever_device_is_free() -> None:
     """They had waited at the one with fewest: of 512 one got 263, so a wave more; a slow one got half of them."""
     devices: list[Any] = [Device(), Device()]
@@ -165,13 +154,3 @@ def test_a_line_that_was_accepted_is_not_refused_by_a_device_later() -> None:
     while devices[1].end_wave() or devices[0].end_wave():
         pass
     assert all(speech.ended and not speech.failed for speech in speeches)
-
-
-def test_a_line_that_no_device_has_room_for_is_refused() -> None:
-    devices: list[Any] = [Device(), Device()]
-    for device in devices:
-        device.is_full = True
-    fleet = Fleet(devices, queues=True)
-    with pytest.raises(Busy):
-        fleet.speak(LINE, GenerateOptions(), Delivery())
-    assert fleet.status.waiting == 0

@@ -112,40 +112,6 @@ def test_long_lines_of_three_groups_take_turns_piece_by_piece(serve, synthesizer
     assert [one.report.pieces for one in utterances] == [PIECES] * 3
 
 
-def test_lines_of_the_running_group_pass_another_one_until_the_turn_is_over(
-    synthesizer, line, begun, clock
-) -> None:
-    short = replace(OPTIONS, sampling=Sampling(max_new_tokens=3))
-    with Batch(synthesizer, 2) as service:
-        long = service.speak(line, replace(OPTIONS, sampling=Sampling(max_new_tokens=41)))
-        assert long.take() is not None
-        other = service.speak(replace(line, text="Hello."), replace(short, seq_groups=1))
-        for _ in range(2):
-            assert len(codes_of(service.speak(replace(line, text="Hello."), short))) == 2
-        assert not other.ready and len(begun) == 1
-        clock.read = lambda: TURN_S
-        assert len(codes_of(other)) == 2
-        assert not long.ended
-        assert begun[:2] == [group_of(OPTIONS), group_of(replace(OPTIONS, seq_groups=1))]
-        long.close()
-
-
-def test_a_group_whose_lines_come_without_end_leaves_the_batch(serve, line) -> None:
-    """There is always one with a row and one that waits."""
-    short = replace(OPTIONS, sampling=Sampling(max_new_tokens=8))
-    with serve(1) as service:
-        running = [service.speak(replace(line, text="Hello."), short) for _ in range(2)]
-        other = service.speak(replace(line, text="Hello."), replace(short, seq_groups=1))
-        count = 0
-        while not other.ready:
-            running.append(service.speak(replace(line, text="Hello."), short))
-            codes_of(running.pop(0))
-            count += 1
-            assert count < 100
-        assert len(codes_of(other)) == 7
-        read_all(running)
-
-
 def test_a_made_line_needs_no_turn_of_its_group(synthesizer, line, begun) -> None:
     """Its reader is slow; when it wants more, a batch of another group makes its samples."""
     slow_options = replace(OPTIONS, seq_groups=1, sampling=Sampling(max_new_tokens=61))

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,11 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
-from qwen3_tts_morph.morph.batch.speech import QUEUED_FRAMES, Chunk, Speech
+from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.tail import Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
@@ -29,7 +27,6 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
 
-from lab import streams as stream_module
 from lab.streams import SpeechStream, render_lines, stream_line, stream_lines
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, note_references, signal_to_noise
 from tests.morph.model.test_tail import ABOUT, random_parts
@@ -67,26 +64,6 @@ def of_line(chunks: Iterable[Chunk], line: int = 0) -> tuple[torch.Tensor, np.nd
     assert [chunk.last for chunk in own] == [False] * (len(own) - 1) + [True]
     assert all(chunk.samples.dtype == np.float32 and chunk.codes.shape[1:] == (16,) for chunk in own)
     return torch.cat([chunk.codes for chunk in own]), np.concatenate([chunk.samples for chunk in own])
-
-
-class Noted(Batch):
-    """The batch of a stream, and its lines."""
-
-    speeches: Sequence[Speech] = ()
-
-    def take(self, *speeches: Speech) -> None:
-        self.speeches = speeches
-        super().take(*speeches)
-
-
-@pytest.fixture
-def batches(monkeypatch) -> list[Noted]:
-    """The batches of streams."""
-    made: list[Noted] = []
-    monkeypatch.setattr(
-        stream_module, "Batch", lambda *given, **more: (made.append(Noted(*given, **more)), made[-1])[1]
-    )
-    return made
 
 
 def check_equal(chunks: list[Chunk], stream: SpeechStream, whole: list) -> None:
@@ -239,31 +216,6 @@ def random_tail(model) -> Tail:
     return Tail(5, random_parts(5), ABOUT, heads)
 
 
-def test_without_retries_a_line_stays_as_it_was_heard(synthesizer, voice) -> None:
-    sampling = Sampling(max_new_tokens=4)
-    stream = stream_line(
-        synthesizer, Line("Hello.", voice), GenerateOptions(1, sampling, guard=False, retries=0)
-    )
-    chunks = list(stream)
-    report = stream.spoken[0].report
-    assert report.takes == 1 and report.ended in ("cap", "early", "silent")
-    assert len(of_line(chunks)[0]) == report.frames == 3
-
-
-class Looping(Guard):
-    def _loops(self, code: int) -> bool:
-        return self.frames == 20
-
-
-def test_a_loop_ends_the_stream_where_it_ends_the_line(synthesizer, long_line, monkeypatch) -> None:
-    monkeypatch.setattr(pieces, "guard_line", lambda *_: Looping(100))
-    stream = stream_line(synthesizer, long_line, ENDLESS)
-    chunks = list(stream)
-    whole = render_lines(synthesizer, [long_line], ENDLESS)
-    assert (whole[0].report.ended, whole[0].report.frames) == ("loop", 20)
-    check_equal(chunks, stream, whole)
-
-
 # Readers
 
 
@@ -292,29 +244,6 @@ def long_line(voice, monkeypatch) -> Line:
         pieces, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=10_000)
     )
     return Line("A line that takes a while.", voice, seed=11)
-
-
-def test_a_stream_that_was_closed_before_it_had_the_model_computes_nothing(
-    synthesizer, long_line, monkeypatch
-) -> None:
-    """Its thread is not waited for. One that is in torch when the program ends would abort the program."""
-    begun, session = [], Synthesizer.session
-    monkeypatch.setattr(Synthesizer, "session", lambda self: begun.append(self) or session(self))
-    with synthesizer.model.exclusive():
-        stream_line(synthesizer, long_line, ENDLESS).close()
-    wait_until(lambda: not synthesizer.engine.threads.working)
-    assert begun == []
-
-
-def test_codes_wait_while_a_reader_does_not_read(synthesizer, long_line, batches) -> None:
-    """Beyond the bound nothing is decoded until a chunk is taken, or no frame is left to make."""
-    options = GenerateOptions(1, LONG, guard=False, retries=0, chunk_frames=(10,))
-    stream = stream_line(synthesizer, long_line, options)
-    wait_until(lambda: batches[-1].status.frames >= 150)
-    assert batches[-1].speeches[0].queued == QUEUED_FRAMES
-    first = next(stream)
-    chunks = list(stream)
-    assert stream.spoken[0].report.frames == sum(len(chunk.codes) for chunk in [first, *chunks])
 
 
 # Errors

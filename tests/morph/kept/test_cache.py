@@ -282,11 +282,6 @@ def test_a_key_cannot_name_another_file(cache, bad) -> None:
         cache.find(bad, LINE)
 
 
-def test_a_cache_for_no_bytes_is_refused(tmp_path) -> None:
-    with pytest.raises(ValueError, match="most_bytes is 0"):
-        LineCache(tmp_path, 0)
-
-
 @pytest.mark.parametrize(
     ("ended", "takes", "kept", "asked", "fits"),
     [

@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.fleet import Fleet
 from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.kept.once import Listener, speak_lines
+from qwen3_tts_morph.morph.kept.once import speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -81,14 +81,6 @@ def test_lines_are_those_of_one_device_and_say_which_made_them(fleet, alone, mod
     assert "devices: " in said and "on cpu, " in said
 
 
-def test_one_device_is_not_named(batches, models) -> None:
-    batches[1].close()
-    with Fleet(batches[:1]) as fleet:
-        spoken = speak_lines(fleet, numbered(models, 3), OPTIONS)
-        assert {one.report.device for one in spoken} == {""}
-        assert "devices: " not in fleet.describe(spoken, OPTIONS, 1.0)
-
-
 def test_a_line_that_fails_on_one_device_is_made_on_another(fleet, batches, alone, models) -> None:
     lines = numbered(models)
     break_device(batches[0], RuntimeError("this device is broken"))
@@ -99,17 +91,6 @@ def test_a_line_that_fails_on_one_device_is_made_on_another(fleet, batches, alon
     assert notes == {
         "A line could not be made on cpu (RuntimeError: this device is broken): cpu (2) made it."
     }
-
-
-def test_a_line_that_no_device_can_make_ends_no_others(fleet, batches, models) -> None:
-    lines, ready = numbered(models), []
-    for batch in batches:
-        break_device(batch, RuntimeError("too odd"), {4})
-    together = speak_lines(
-        fleet, lines, OPTIONS, None, Listener(on_line=lambda index, _: ready.append(index))
-    )
-    assert [one.report.ended == "error" for one in together] == [number == 4 for number in range(len(lines))]
-    assert "too odd" in together[4].report.error and sorted(ready) == list(range(len(lines)))
 
 
 def test_no_memory_on_one_device_ends_all(fleet, batches, models) -> None:

@@ -164,13 +164,6 @@ def test_a_line_that_went_wrong_is_made_again_only_with_another_number_of_retrie
         assert made.report.ended == "silent" and len(speaks.speeches) == again
 
 
-def test_a_line_that_was_cancelled_is_not_kept(cache) -> None:
-    speaks = Scripted()
-    listener = Listener(on_phase=lambda _: [end(one, [1], "cancelled") for one in speaks.speeches])
-    [made] = speak_lines(speaks, [Line("Hi.", VOICE)], OPTIONS, Once(cache), listener)
-    assert made.report.ended == "cancelled" and cache.size().lines == 0
-
-
 def test_bad_lines_are_refused_before_any_is_made(speaks, voice, cache) -> None:
     with pytest.raises(ValueError, match="language 'klingon' is unknown"):
         speak_lines(

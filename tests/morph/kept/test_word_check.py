@@ -81,18 +81,6 @@ def test_the_best_take_stays_and_what_still_fails_is_named(load) -> None:
     assert report.count("heard as 'the quick brown', 2 of 5 words wrong (40%)") == 1
 
 
-def test_every_line_that_still_fails_is_named() -> None:
-    lines = [Line(TEXT, VOICE, seed=seed) for seed in range(30)]
-    spoken = check(Ear(**{f"s{seed}": "no" for seed in range(30)}), lines, retakes=0)
-    assert outcome(spoken, 1.0).count("DOES NOT MATCH ITS TEXT") == 30
-
-
-def test_a_single_line_says_what_was_heard() -> None:
-    assert "Heard: 'The quick brown fox jumps.', 0 of 5 words wrong (0%)." in outcome(
-        check(Ear(), LINES[:1]), 1.0
-    )
-
-
 def test_a_take_that_fails_and_an_ear_that_fails_are_said() -> None:
     def broken(again) -> list[Spoken]:
         return [
@@ -141,9 +129,3 @@ def test_a_recording_is_heard_once_by_each_recogniser(tmp_path) -> None:
     for file in tmp_path.iterdir():
         file.write_bytes(b"{")
     assert RememberedEar(ear, cache).hear(samples, 24000, "english") == "the words" and len(ear.heard) == 4
-
-
-def test_words_that_cannot_be_kept_are_heard_all_the_same(tmp_path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    ear = RememberedEar(Ear(), LineCache(tmp_path / "file", 100))
-    assert ear.hear(np.array([1], dtype=np.uint64), 24000, "auto") == TEXT

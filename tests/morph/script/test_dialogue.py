@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.once import Listener, Once
+from qwen3_tts_morph.morph.kept.once import Once
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script import dialogue
 from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, line_seeds, read_script, render_script
@@ -66,14 +66,6 @@ def test_an_instruction_that_the_checkpoint_does_not_follow_is_reported_with_its
     assert "(softly)', which speaks such a line without one" in said
     assert "line 7: 'softly' is an instruction: " in said and "does not follow instructions" in said
     assert "line 9: 'V.O.' is" in said and "line 8" not in said
-
-
-def test_a_line_that_cannot_be_spoken_is_not_said_to_have_a_wrong_instruction(load, cast):
-    with Batch(Synthesizer(load("tiny", "base"))) as batch:
-        request = ScriptRequest("ANNA (softly): Hi.", cast)
-        _, [line] = read_script(batch, request, OPTIONS)
-        with pytest.raises(ValueError, match="preset"):
-            batch.check(line, OPTIONS)
 
 
 def test_a_script_has_no_caption_where_a_line_could_not_be_made(speaks, cast):
@@ -133,29 +125,6 @@ def test_the_track_and_its_subtitles_agree_to_the_millisecond(speaks, cast, gap_
     assert [one.report.name for one in result.lines] == ["Anna", "Bob", "Anna"]
 
 
-def test_editing_a_line_does_not_change_the_other_takes(speaks, cast):
-    before = render_script(
-        speaks, ScriptRequest("ANNA: Hello there.\nBOB: Good morning.", cast, seed=3), OPTIONS
-    )
-    after = render_script(
-        speaks,
-        ScriptRequest("BOB: New.\nANNA: Hello, you.\n\nBOB: Good morning.", cast, seed=3),
-        OPTIONS,
-    )
-    assert np.array_equal(after.lines[2].waveform, before.lines[1].waveform)
-    assert not np.array_equal(after.lines[1].waveform[:1920], before.lines[0].waveform[:1920])
-    other = render_script(speaks, ScriptRequest("BOB: Good morning.", cast, seed=4), OPTIONS)
-    assert not np.array_equal(other.lines[0].waveform[:1920], before.lines[1].waveform[:1920])
-
-
-def test_a_seed_in_the_script_is_used_for_its_line(speaks, cast):
-    seeded = "[seed 7] ANNA: Hello there."
-    one, two = (
-        render_script(speaks, ScriptRequest(seeded, cast, seed=seed), OPTIONS).joined for seed in (1, 2)
-    )
-    assert np.array_equal(one, two)
-
-
 def test_the_language_of_a_line_overrides_the_scripts(speaks, cast):
     def speak(script: str, language: str) -> np.ndarray:
         return render_script(speaks, ScriptRequest(script, cast, language, 5), OPTIONS).joined
@@ -180,15 +149,6 @@ def test_repeated_lines_have_different_seeds_in_a_fixed_order():
     twins = line_seeds(lines("A: No.", "A: No.", "A: No."), 0)
     assert len(set(twins)) == 3
     assert line_seeds(lines("A: No.", "B: What?", "A: No.", "A: No."), 0)[::2] == [twins[0], twins[1]]
-
-
-def test_an_explicit_seed_is_kept_and_changes_no_other():
-    seeded = [
-        ScriptLine(1, "A", "One.", seed=7),
-        ScriptLine(2, "A", "Two.", seed=0),
-        ScriptLine(3, "A", "Three."),
-    ]
-    assert line_seeds(seeded, 3) == [7, 0, line_seeds(lines("A: Three."), 3)[0]]
 
 
 def test_another_take_has_another_seed_and_changes_no_other():
@@ -241,17 +201,6 @@ def test_speed_without_its_library_is_refused_before_a_frame_is_made(speaks, cas
     monkeypatch.setattr(dialogue, "speak_lines", never)
     with pytest.raises(ValueError, match="need the package python-stretch"):
         render_script(speaks, ScriptRequest("ANNA: [speed 1.1] Hello.", cast), OPTIONS)
-
-
-def test_progress_reaches_the_caller(speaks, cast):
-    class Cancelled(Exception):
-        pass
-
-    def cancel(done: int, expected: int) -> None:
-        raise Cancelled
-
-    with pytest.raises(Cancelled):
-        render_script(speaks, ScriptRequest("ANNA: Hello.", cast), OPTIONS, None, Listener(on_frame=cancel))
 
 
 def test_a_caption_spans_the_audible_speech(speaks, cast, monkeypatch):

@@ -125,11 +125,6 @@ def test_what_does_not_fit_is_spoken_over_the_next_one_where_that_is_wanted() ->
     assert made.summary.startswith("1 of 3 captions do not fit:\nCaption 7")
 
 
-def test_a_limit_of_1_leaves_the_speed_alone() -> None:
-    made = assembled([caption(1, 0, 1)], [1.8], FitLimits(1, 0.5))
-    assert made.placed[0].speed == 1 and made.placed[0].too_long_s == pytest.approx(0.3)
-
-
 def test_the_fit_begins_with_the_speed_that_the_text_asks_for() -> None:
     slow, fast = (assembled([caption(1, 0, 1)], [1.0], FitLimits(1.25, 0), speed=at) for at in (0.5, 1.5))
     assert slow.placed[0].speed == 1.0 and slow.placed[0].fits
@@ -159,23 +154,6 @@ def test_a_character_is_never_heard_twice_at_once() -> None:
     assert starts(made) == [0, 3, 5]
     assert made.summary.startswith("All 3 captions fit, 2 start later:\nCaption 2")
     assert starts(of("AAA", overlapping, [3, 2, 2], FitLimits(speak_over=True))) == [0, 2, 4]
-
-
-def test_captions_of_two_characters_overlap_no_longer_than_in_the_file() -> None:
-    captions = [caption(1, 0, 2), caption(2, 1.9, 4), caption(3, 5, 6)]
-    assert starts(of("ABA", captions, [2, 2, 1], FitLimits(1, 0))) == [0, 1.9, 5]
-    made = of("ABA", captions, [4, 2, 1], FitLimits(1, 0))
-    assert starts(made) == [0, 3.9, 5.9]
-    moved = of(
-        "AABA", [caption(1, 0, 1), caption(2, 1, 5), caption(3, 2, 3), caption(4, 9, 10)], [3, 1, 1, 1]
-    )
-    assert starts(moved)[1:3] == [2.4, 2.4], "an answer is not heard before what it answers"
-
-
-def test_a_caption_that_could_not_be_made_delays_none() -> None:
-    lines = [DubLine(caption(n, n, n + 1), ScriptLine(n, "", "Hello.")) for n in (1, 2)]
-    made = assemble_dub(lines, [], [speech(3, 0, "error"), speech(0.5)], FitLimits())
-    assert starts(made) == [1, 2]
 
 
 def test_speech_that_is_too_loud_together_is_clipped_and_said() -> None:

@@ -105,22 +105,6 @@ def test_a_script_is_played_as_its_track(speaks, cast) -> None:
     assert [start for _, _, start in tape.begun] == starts.round().astype(int).tolist()
 
 
-def test_pauses_inside_lines_are_played(speaks, cast) -> None:
-    text = "ANNA: Hello [pause 0.4] there.\n[pause 1]\nBOB: [gain -6] It [pause 0.2] is late. [pause 0.5]"
-    scene, tape = play(speaks, ScriptRequest(text, cast, gap_s=0.3))
-    assert tape.sound.tobytes() == scene.joined.tobytes()
-    frames = sum(one.report.frames for one in scene.lines)
-    assert len(scene.joined) == 1920 * frames + round((0.4 + 1.3 + 0.2 + 0.5) * 24000)
-    assert "Anna: Hello there.\n" in scene.srt and "Bob: It is late.\n" in scene.srt
-
-
-def test_a_scene_that_is_too_silent_is_refused(speaks, cast) -> None:
-    silence = "\n".join(["[pause 60]"] * 61)
-    with pytest.raises(ValueError, match=r"of silence|lead_s"):
-        play(speaks, ScriptRequest(f"{silence}\nBOB: Yes.", cast))
-    assert not speaks.made()
-
-
 def test_lines_with_speed_pitch_and_gain_are_played_as_they_are_in_the_track(speaks, cast) -> None:
     text = "ANNA: [speed 1.25] Hello there.\nBOB: [gain -6] It is late.\nANNA: [pitch -3] Yes.\nBOB: No."
     scene, tape = play(speaks, ScriptRequest(text, cast))
@@ -208,15 +192,3 @@ def test_another_take_is_played_again_after_the_script(speaks, cast) -> None:
         ("Anna again", "Number 1."),
     ]
     assert tape.sound[tape.begun[1][2] :].tobytes() == scene.joined.tobytes()
-
-
-def test_a_user_who_cancels_ends_the_scene(speaks, cast) -> None:
-    class Cancelled(Exception):
-        pass
-
-    def cancel(done: int, _: int) -> None:
-        if done > 2:
-            raise Cancelled
-
-    with pytest.raises(Cancelled):
-        play(speaks, ScriptRequest(FOUR, cast), None, cancel)

@@ -42,11 +42,6 @@ def test_a_device_just_faster_than_real_time_never_lets_its_reader_run_dry(frame
     assert max(chunks) > 4, "and chunks grow as sound builds up"
 
 
-def test_a_device_slower_than_real_time_makes_the_sizes_asked_for():
-    chunks, _ = play(0.1, 0.01, 0.01, 100)
-    assert chunks[:8] == [1, 1, 2, 4, 8, 12, 12, 12]
-
-
 def test_no_chunk_is_smaller_than_the_smallest_asked_for():
     speed = Speed(AUDIO_S)
     sizes = ChunkSizes((3, 9), speed)

@@ -115,15 +115,6 @@ def test_sentences_are_the_same_however_the_text_comes(synthesizer, voice, text)
     assert whole[2].text == text and whole[2].frames
 
 
-def test_sentences_equal_the_pieces_of_the_whole_text(synthesizer, voice) -> None:
-    """Where each sentence is a piece there too: seeds, crossfades and report."""
-    whole = spoken(synthesizer, Line(THREE, voice, seed=5))
-    check_same(spoken(synthesizer, Line(iter(THREE), voice, seed=5)), whole)
-    assert whole[2].pieces == 3
-    [rendered] = render_lines(synthesizer, [Line(THREE, voice, seed=5)], OPTIONS)
-    assert signal_to_noise(rendered.waveform, whole[1]) > FLOAT32_DB
-
-
 def test_pauses_of_sentences_are_silence_however_the_text_comes(synthesizer, voice) -> None:
     first, second, third = THREE.split(". ")
     text = f"[pause 0.1] {first}. [pause 0.25] {second}. [pause 0.05]\n [pause 0.2] {third} [pause 0.5]"
@@ -237,15 +228,6 @@ def test_the_end_that_is_held_back_does_not_depend_on_when_the_text_comes(synthe
         model.profile = before
 
 
-def test_the_guard_grows_with_the_text(synthesizer, voice, monkeypatch) -> None:
-    monkeypatch.setattr(pieces, "longest_frames", lambda tokens: 2 + tokens)
-    report = spoken(
-        synthesizer, as_tokens(list(THREE), voice), replace(OPTIONS, sampling=None, split_chars=0)
-    )[2]
-    whole = spoken(synthesizer, Line(THREE, voice, seed=5), replace(OPTIONS, sampling=None, split_chars=0))[2]
-    assert (report.frames, report.ended) == (whole.frames, whole.ended)
-
-
 # Errors
 
 
@@ -308,13 +290,6 @@ def test_texts_that_cannot_be_spoken(model, voice, layout, parts, sentence) -> N
         list(stream)
     assert [one.report.ended for one in stream.spoken] == ["failed"]
     assert outcome(stream.spoken, 1.0)
-
-
-def test_a_text_that_exceeds_the_context(model, voice, monkeypatch) -> None:
-    monkeypatch.setattr(model.config.talker_config, "max_position_embeddings", 500)
-    stream = stream_line(Synthesizer(model), as_tokens(["word " * 600], voice), OPTIONS)
-    with pytest.raises(ValueError, match=r"positions and .* has"):
-        list(stream)
 
 
 def test_lines_that_cannot_take_their_text_in_parts_are_refused_at_once(model, voice, recording) -> None:
