@@ -75,7 +75,7 @@ def finish(console: Console, run: Callable[[], int]) -> int:
         code, sentence = explained
         console.note(f"{console.program}: {sentence}")
         if isinstance(error, OSError):
-            console.forget_stdout()  # which may be what cannot be written
+            console.forget_stdout()  # it may be the file that cannot be written
         return code
 
 

@@ -4,10 +4,9 @@
         for chunk in batch.speak(Line("Hello there.", voice)):
             player.write(chunk.samples)
 
-One thread owns the model. Lines that run together share SEQ_GROUPS and tail; each has its own sampling. Other
-lines form other groups, which take turns (``turns.py``). With a seed, a line has the same codes in any batch,
-up to the rounding of another batch size. If the engine fails, lines that have delivered nothing are retried
-once, each alone.
+One thread owns the model. Lines that run together share SEQ_GROUPS and tail; each has its own sampling. Other lines
+form other groups, which take turns (``turns.py``). With a seed, a line has the same codes in any batch, up to the
+rounding of another batch size. If the engine fails, lines that have delivered nothing are retried once, each alone.
 """
 
 from __future__ import annotations
@@ -68,8 +67,8 @@ class SynthesizerChecks:
 class Batch:
     """A continuous batch on one device, for any number of callers. Any thread may call it.
 
-    ``rows``: 1 to 512, or ``AUTO_ROWS`` for as many as memory allows. ``waiting`` limits the queued lines,
-    again those whose text has not come, and again started lines without a row; None: no limit.
+    ``rows``: 1 to 512, or ``AUTO_ROWS`` for as many as memory allows. ``waiting`` limits the queued lines, again
+    those whose text has not come, and again started lines without a row; None: no limit.
     """
 
     def __init__(
@@ -184,7 +183,7 @@ class Batch:
 
 
 def _stop(queue: Queue, job: Job) -> None:
-    """End all lines; wait until the model is free, unless the caller is the batch's thread or may hold the model."""
+    """End all lines and join the thread, unless it still waits for the model, which the caller may hold."""
     queue.close()
     if queue.has_model and not job.is_current:
         job.join()
@@ -200,7 +199,7 @@ def _serve(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> None:
     try:
         while not queue.is_closed:
             _serve_next(synthesizer, queue, settings)
-    except BatchClosed:  # while it waited for the model
+    except BatchClosed:  # while the thread waited for the model
         pass
     finally:
         queue.close()
@@ -219,10 +218,10 @@ def _serve_next(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> N
         queue.bell.wait()
     except BatchClosed:
         raise
-    except Exception as error:  # of a batch that did not begin
+    except Exception as error:  # from a batch that did not begin
         log.exception("a running batch failed: its lines were ended")
         if first is not None:
-            queue.drop(first, error)  # if it never got as far as a row, it would be tried for ever
+            queue.drop(first, error)  # without a row so far, it would be retried for ever
 
 
 @contextmanager
@@ -246,7 +245,7 @@ def _run(running: Running, queue: Queue) -> None:
         lines = running.lines
         if not lines:
             raise
-        if not isinstance(error, BatchClosed):  # closing it is no failure
+        if not isinstance(error, BatchClosed):  # closing is no failure
             log.exception("a running batch failed with %d lines", len(lines))
         for line in lines:
             if not _retry(line, queue, error, alone=len(lines) == 1):

@@ -36,7 +36,7 @@ class Between:
                 continue
             try:
                 future.set_result(work())
-            except Exception as error:  # it is the asker's, and the lines go on
+            except Exception as error:  # the caller gets it, and lines go on
                 future.set_exception(error)
 
     def end(self, error: Exception) -> None:

@@ -49,8 +49,8 @@ class _Device:
     def has_room(self, spare: bool, queues: bool) -> bool:
         """Whether it takes another offline line; ``spare``: some more than it has rows.
 
-        ``queues``: up to its waiting limit if it streams: a line that waits in the fleet would never get its
-        turn there.
+        ``queues``: up to its waiting limit if it streams: a line that waits in the fleet would never get its turn
+        there.
         """
         rows, most = self.batch.rows, self.batch.most_waiting
         beyond = max(1, rows // SPARE) if spare else 0
@@ -70,9 +70,9 @@ class _Waiting:
 class Fleet:
     """The same checkpoint on several devices, as one backend. Any thread may call it.
 
-    ``queues``: for lines that come one by one, a streamed line is queued at the least loaded device at once;
-    an offline one too, if that device streams. Otherwise lines wait here until a device has room. ``close``
-    closes the batches. Raises ValueError for no batch, and for checkpoints that differ.
+    ``queues``: for lines that come one by one, a streamed line is queued at the least loaded device at once; an
+    offline one too, if that device streams. Otherwise lines wait here until a device has room. ``close`` closes the
+    batches. Raises ValueError for no batch, and for checkpoints that differ.
     """
 
     def __init__(self, batches: Sequence[Batch], queues: bool = False):
@@ -185,7 +185,7 @@ class Fleet:
             given.setdefault(device.name, (device, []))[1].append(speech)
         for device, speeches in given.values():
             try:
-                device.batch.take(*speeches)  # together, so that it has rows for them
+                device.batch.take(*speeches)  # together, so that the batch has rows for all
             except Busy as error:
                 refused = [speech for speech in speeches if speech in own]
                 self._take_back(device, [speech for speech in speeches if speech not in refused])
@@ -206,7 +206,7 @@ class Fleet:
 
     def _next(self) -> tuple[_Device, _Dispatched] | None:
         with self._lock:
-            if not self._waiting:  # asked twice for each line that ends: devices need not count theirs
+            if not self._waiting:  # called twice for each line that ends: saves the devices' counts
                 return None
             spare = len(self._devices) == 1 or len(self._waiting) > self._rows
             free = [device for device in self._devices if device.has_room(spare, self._queues)]
@@ -235,14 +235,14 @@ class Fleet:
                 device.has.discard(speech)
                 device.failures = device.failures + 1 if _is_failure(error) else 0
             again = _is_failure(error) and not (self._closed or speech.has_begun or speech.is_cancelled)
-            again = again and isinstance(speech.line.text, str)  # the parts of others have been read
+            again = again and isinstance(speech.line.text, str)  # an iterator has been read already
             if again and self._able(speech):
                 log.warning("a line could not be made on %s (%s)", device and device.name, error)
                 speech.errors.append(say_why(error) if error else "")
                 speech.place = (speech.delivery.order, 0, 0, 0)
                 insort(self._waiting, _Waiting(speech.place, speech))
                 return None
-            if again:  # no device can make it: that is the line's fault
+            if again:  # no device can make it: the line is at fault
                 for one in speech.tried:
                     one.failures = 0
         if outcome.spoken is None or len(self._devices) == 1 or not speech.tried:
@@ -279,7 +279,7 @@ class _Dispatched(Speech):
     def __init__(self, fleet: Fleet, line: Line, options: GenerateOptions, delivery: Delivery):
         super().__init__(line, options, delivery, Bell())
         self._fleet = fleet
-        self.place = (0, 0, 0, 0)  # among those that wait in the fleet
+        self.place = (0, 0, 0, 0)  # in the fleet's queue
         self.tried: list[_Device] = []
         self.errors: list[str] = []
 

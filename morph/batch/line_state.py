@@ -34,7 +34,7 @@ from .standing import TOO_LATE, Standing
 log = logging.getLogger(__name__)
 
 PIECES_AHEAD = 4  # of a line: faster text is not read beyond them
-SHORT = 400  # characters of a text that is cut at once
+SHORT = 400  # characters; a shorter text is cut at once
 KINDS = {"sentence": SentenceLine, "token": TokenLine}
 
 
@@ -69,11 +69,11 @@ class Takes:
     def __init__(self, retries: int):
         self.retries = retries
         self.number = 1
-        self.given = 0  # pieces that have had a row, or wait for one
-        self.decoding = 0  # of these, those that have not ended
-        self.in_codec = 0  # pieces whose samples are made complete
-        self.coded = 0  # frames that have codes, of the pieces that have ended
-        self.again: list[Piece] = []  # that are to be spoken again, or waited for a row when a turn was over
+        self.given = 0  # pieces that have had a row, or are queued for one
+        self.decoding = 0  # those of them that have not ended
+        self.in_codec = 0  # offline pieces in the codec
+        self.coded = 0  # frames of the pieces that have ended
+        self.again: list[Piece] = []  # to retry, or queued for a row when a turn was over
 
 
 class LineState(TurnLine):
@@ -93,7 +93,7 @@ class LineState(TurnLine):
         super().__init__(number, chunks, line.voice.ref_codes)
         self.takes = Takes(options.retries if self.speech.delivery.keep else 0)
         self.is_live = waiting.is_live
-        self.wave = 0  # lines that were taken together have the same
+        self.wave = 0  # equal for lines admitted together
         self._sent, self._standing = Sent(), Standing()
         self._text = self._open_text()
         # Kept even if all text comes before the line has a row: the prompt has its first token only.
@@ -296,7 +296,7 @@ class LineState(TurnLine):
 
         def break_off(error: NotFinite) -> None:
             end(BROKEN)
-            if self.takes.number == 1:  # else there is an earlier take
+            if self.takes.number == 1:  # otherwise there is an earlier take
                 self.break_off(error)
 
         cancelled = self._canceller(text)

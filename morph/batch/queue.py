@@ -33,7 +33,7 @@ class BatchClosed(Exception):
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """What a batch does now."""
+    """What a batch does now, in lines."""
 
     rows: int
     speaking: int
@@ -56,7 +56,7 @@ class Parked(Protocol):
         """Whether it has nothing to speak before more text comes."""
 
     def abandon(self) -> None:
-        """Note that the reader has left."""
+        """End the line: its reader has left."""
 
 
 def group_of(options: GenerateOptions) -> Group:
@@ -121,13 +121,12 @@ class Waiting:
 class Queue:
     """Lines by their ``order``, first come first served within a group. Any thread puts; one thread takes.
 
-    ``waiting`` limits the queued lines, again the lines without text, and again the started lines beyond
-    ``rows``.
+    ``waiting`` limits the queued lines, again the lines without text, and again the started lines beyond ``rows``.
     """
 
     def __init__(self, rows: int, waiting: int):
         self.bell = Bell()  # set at every change
-        self.between = Between(self.bell)  # what needs the model and is no line
+        self.between = Between(self.bell)  # idle-time work
         self.counts = Counts()
         self._rows, self._most = rows, waiting
         self._lock = threading.RLock()
@@ -135,7 +134,7 @@ class Queue:
         self._parked: list[Waiting] = []
         self._turns = Turns()
         self._closed = False
-        self.has_model = False  # whether the thread that takes lines holds the model
+        self.has_model = False  # whether the batch thread holds the model
 
     def put(self, *lines: Waiting) -> None:
         """Queue lines, all or none, to begin together. Raises Busy if too many are queued, BatchClosed if closed."""

@@ -75,7 +75,7 @@ class Running:
         self._group, self.ahead = first.group, settings.ahead
         self._speed = Speed(1 / FRAME_RATE)
         self._lines: dict[int, LineState] = {}
-        self._heard: list[LineState] = []  # those whose sound is read while it is made
+        self._heard: list[LineState] = []  # the streamed ones
         self._ready: list[_Ready] = []
         self._count = self._wave = 0
         self._is_idle = False
@@ -263,7 +263,7 @@ class Running:
             if (line := self._open(one)) is not None:
                 opened.append(line)
                 playing += line.is_live or playing > 0
-            self._queue.counts.speaking = len(self._lines)  # the queue counts those that have begun
+            self._queue.counts.speaking = len(self._lines)  # for the queue's limit on started lines
         if opened:
             self._note_lines()
         return opened
@@ -273,7 +273,7 @@ class Running:
         if isinstance(one.line, LineState):
             line = self._lines[self._count] = one.line.resume(self._count, self._shared)
             one.line = None
-            line.follow()  # its text has come since
+            line.follow()  # more text has come since
             return line
         try:
             line = LineState(self._count, one, self._shared)
@@ -318,7 +318,7 @@ class Running:
             return self._settings.linger_s or 0.0
         if any(line.is_starved for line in self._lines.values()) and self._queue.is_asked:
             return LOOK_S
-        # A turn that is over changes nothing for those that have a row.
+        # A turn that is over changes nothing for lines with a row.
         return self._queue.turn_left_s or None
 
     @property

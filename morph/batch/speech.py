@@ -67,17 +67,17 @@ class Delivery:
     """How a line reaches its reader.
 
     Args:
-        live: streamed, chunk by chunk. If not, it is rendered offline, which needs less of the device;
-            nothing comes before its end unless ``Speech.hear`` asks for it.
+        live: streamed, chunk by chunk. If not, it is rendered offline, which needs less of the device; nothing comes
+            before its end unless ``Speech.hear`` asks for it.
         order: lines of a lower order get rows first; within an order, first come first served.
-        keep: whether ``Speech.result`` is wanted. If not, nothing of a line is kept after its chunks, and a
-            batch retries no piece. An offline line's one chunk is its audio.
-        on_change: called after each chunk and at the end, in the thread that speaks or in one that queues
-            another line; it must not wait. If it raises, this line ends with the error, and no other.
-        heard_later: whether ``Speech.hear`` may switch an offline line to streaming. A server must know this
-            when the line is sent; without it, all audio comes at the end.
-        held_s: seconds of audio held back on the way to the listener, such as an encoder's delay: chunks are
-            made that much sooner.
+        keep: whether ``Speech.result`` is wanted. If not, nothing of a line is kept after its chunks, and a batch
+            retries no piece. An offline line's one chunk is its audio.
+        on_change: called after each chunk and at the end, in the thread that speaks or in one that queues another
+            line; it must not wait. If it raises, this line ends with the error, and no other.
+        heard_later: whether ``Speech.hear`` may switch an offline line to streaming. A server must know this when the
+            line is sent; without it, all audio comes at the end.
+        held_s: seconds of audio held back on the way to the listener, such as an encoder's delay: chunks are made
+            that much sooner.
     """
 
     live: bool = True
@@ -128,11 +128,11 @@ class Speech:
 
     def __init__(self, line: Line, options: GenerateOptions, delivery: Delivery, bell: Bell):
         self.line, self.options, self.bell = line, options, bell
-        # Without the callback: a reader refers to this, and neither would be freed without the garbage collector.
+        # Without the callback: a reader refers to this, and the cycle would need the garbage collector.
         self.delivery = replace(delivery, on_change=None)
         self.is_heard = delivery.live  # whether streaming is wanted
         self.is_cancelled = False  # whether its reader has left
-        self.is_coded = False  # whether it needs no row, as only samples are missing
+        self.is_coded = False  # whether it needs no row, because all codes are decoded
         self.progress = Progress()  # frames
         self._changed = threading.Condition()
         self._chunks = ChunkQueue()
@@ -203,8 +203,8 @@ class Speech:
     def result(self) -> Spoken:
         """Wait for the line's end and return its best take; the chunks may be of the first one.
 
-        Unread chunks are dropped. A cancelled line has what was made of it. Raises the error that ended the
-        line, and RuntimeError without ``Delivery.keep``.
+        Unread chunks are dropped. A cancelled line has what was made of it. Raises the error that ended the line, and
+        RuntimeError without ``Delivery.keep``.
         """
         while not self.ended and not self.is_cancelled and self.take() is not None:
             pass

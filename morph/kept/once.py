@@ -51,7 +51,7 @@ class Once:
     """What is done with lines beside speaking them."""
 
     cache: LineCache | None = None  # None: no line is reused or cached
-    check: WordCheck | None = None  # recognises every line's words, and asks for retakes
+    check: WordCheck | None = None  # None: words are not checked
 
 
 def speak_lines(
@@ -152,12 +152,12 @@ class _Run:
 
     def __init__(self, way: _Way, lines: Sequence[Line], places: Sequence[_Place]):
         self._way, self._lines, self._places = way, lines, places
-        self._bell = Bell()  # rung when there is something of a line
+        self._bell = Bell()  # set when a line has news
         self._likely = [likely_frames(str(line.text)) for line in lines]
-        self._speeches: dict[int, Speech] = {}  # of the lines that are not ready
+        self._speeches: dict[int, Speech] = {}  # of lines in work
         self._ready: dict[int, Spoken] = {}
         self._failed: dict[int, Exception] = {}
-        self._frames = self._made = 0  # of the speeches that have ended, and how many these are
+        self._frames = self._made = 0  # frames of the speeches that have ended, and their number
         self._estimate, self._phase = Estimate(), ""
         # The line that streams now or next; none without a listener.
         self._turn = 0 if way.listener.hears_sound else len(lines)

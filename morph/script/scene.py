@@ -41,7 +41,7 @@ class Scene:
         self.lines, self.rate = script.lines, rate
         lead, gaps, tail = silences(spacing_of(script, gap_s), len(self.lines) - 1, rate)
         self._silences = [lead, *gaps, tail]
-        self._begun = 0  # lines so far
+        self._begun = 0  # lines
 
     def needs_all(self, index: int) -> bool:
         """Return whether a line can play only when complete: speed and pitch need later samples."""

@@ -13,8 +13,8 @@ from ..decode.decoded import Decoded
 UNSEEN = 0.1  # a frame with less weight on the text belongs to other words
 # Of audio before the text, 0.24 s. Good lines had none, and at most one frame of silence.
 LEAST_FRAMES = 3
-FOLLOWED = 0.5  # the median weight after them, of a head that follows the text
-LOUD_DB = 25.0  # below the loud parts of the take; what is quieter is silence or a breath
+FOLLOWED = 0.5  # the median weight after them, if the head follows the text
+LOUD_DB = 25.0  # below the loud parts of the take; quieter frames are silence or breath
 LOUD_PERCENTILE = 95
 
 

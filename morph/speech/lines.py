@@ -110,9 +110,7 @@ class Spoken:
     engine: str = ""  # which engine made it and why, for reports
     take: int = 1  # other than 1 if a word check kept another (``take_seed``)
     speed: float = 1.0  # at which it is heard, relative to decoding (``script/retime.py``)
-    words: tuple[
-        WordTime, ...
-    ] = ()  # at speed 1, from a backend such as a server; otherwise the traces have them
+    words: tuple[WordTime, ...] = ()  # at speed 1, if a server reports them; else the traces do
     number: int = 0  # of its caption in the file; 0 if there is none
 
 
@@ -143,7 +141,7 @@ FAILED_S = 0.5  # of silence in place of a failed line: no file may be empty
 def failed_line(line: Line, rate: int, error: BaseException) -> Spoken:
     """Return half a second of silence in place of a line that could not be made, with the reason."""
     why = say_why(error)
-    stack = None if why == str(error) else error  # a sentence says it all
+    stack = None if why == str(error) else error  # a sentence needs no traceback
     log.warning("line %.40r could not be made: %s", line.text, why, exc_info=stack)
     silence = np.zeros(round(FAILED_S * rate), dtype=np.float32)
     return Spoken(silence, rate, LineReport(line.name, str(line.text), 0, FAILED_S, ERROR, 0, error=why))
@@ -151,5 +149,5 @@ def failed_line(line: Line, rate: int, error: BaseException) -> Spoken:
 
 def say_why(error: BaseException) -> str:
     """Return an error in words, with its type if only that explains it."""
-    is_sentence = isinstance(error, (ValueError, ConnectionError))  # as a server's is
+    is_sentence = isinstance(error, (ValueError, ConnectionError))  # a server's errors too
     return str(error) if is_sentence else f"{type(error).__name__}: {error}"

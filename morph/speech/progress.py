@@ -43,7 +43,7 @@ class Estimate:
     """How long speech will be, and how long the rest takes at the speed of this run."""
 
     def __init__(self) -> None:
-        self._begun: tuple[int, float] | None = None  # frames, and when they were there
+        self._begun: tuple[int, float] | None = None  # frames, and at what time
 
     def describe(self, done: int, expected: int, pieces: int, now: float) -> str:
         """Return the estimate in words, "" for short speech. ``done`` and ``expected`` are frames, ``now`` seconds."""

@@ -16,10 +16,7 @@ from .reference import LONGEST_S as MOST_USED_S
 from .reference import SHORTEST_S as LEAST_S
 
 SHORTEST_S, LONGEST_S = 3.0, 12.0  # of the best part
-LEAD_S, TAIL_S = (
-    0.1,
-    0.25,
-)  # kept of the pauses at its ends, at most: a voice ends better after a moment of silence
+LEAD_S, TAIL_S = 0.1, 0.25  # of the pauses at its ends, at most: a voice ends better after some silence
 LONGEST_PAUSE_S = 0.5
 PER_CLIPPED_FRAME, PER_DB, PER_CUT = 0.2, 0.25, 1.0  # seconds of speech
 TOLERANCE_S = 0.01  # for rounded input
@@ -123,9 +120,8 @@ class _Parts:
         # Before each stretch, and after the last one.
         self._pauses = np.append(self._starts, measured.seconds) - np.append(0.0, self._ends)
         numbers = np.arange(len(stretches))
-        behind = np.searchsorted(
-            self._ends, self._starts + LONGEST_S + FRAME_S / 2
-        )  # the last one of each, plus one
+        # The last stretch of each part, plus one.
+        behind = np.searchsorted(self._ends, self._starts + LONGEST_S + FRAME_S / 2)
         self._first = np.repeat(numbers, behind - numbers)
         self._last = np.concatenate([np.arange(*one) for one in zip(numbers, behind, strict=True)])
 

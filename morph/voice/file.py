@@ -27,12 +27,8 @@ TEXTS = ("kind", *VOICE_TEXTS)
 LATER = ("recipe",)  # texts that older files lack and older packs do not read
 MOST_BYTES = 8 << 20  # of a file: 30 s of reference codes take 0.05 MB
 LONGEST_DESCRIPTION = 300  # characters
-DTYPES = {
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I64": "int64",
-}  # to torch's names
+# To torch's names.
+DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
 # Errors of reading; safetensors raises RuntimeError for a file that becomes shorter meanwhile.
 UNREADABLE = (SafetensorError, OSError, RuntimeError)
 

@@ -16,7 +16,7 @@ from .reference import STEADY_DB, block_power, check_channels, to_mono
 FRAME_S = 0.02  # for levels
 LOWEST_DB = -100.0  # dBFS; digital silence has this level
 LOUD, QUIET = 0.95, 0.05  # quantiles of frames: speech without its pauses, and the noise below it
-NOT_SILENT_DB = 40.0  # frames within this range of the loudest one tell the level of speech
+NOT_SILENT_DB = 40.0  # frames within this range of the loudest one give the level of speech
 SPEECH_RANGE_DB = 30.0  # of speech, below its loud frames
 ABOVE_NOISE = 0.35  # and at least this share of the way from the noise to them
 SHORTEST_PAUSE_S = 0.15  # shorter ones are inside a word

@@ -87,7 +87,7 @@ class PlayedSpeech:
 
         try:
             self._loop.call_soon_threadsafe(wake)
-        except RuntimeError:  # the server has closed its loop: nobody can read any more
+        except RuntimeError:  # the server has closed its loop
             log.debug("the server has ended while a node spoke")
 
     def read(self, position: int, most: int) -> tuple[bytes, int, bool]:

@@ -80,7 +80,7 @@ class _Tempo(SpeedChange):
         while True:
             try:
                 ready.append(self._sink.pull().to_ndarray()[0])
-            except (av.BlockingIOError, av.EOFError):  # it wants more, or has given all
+            except (av.BlockingIOError, av.EOFError):  # it needs more input, or has ended
                 return np.concatenate(ready)
 
 
@@ -88,7 +88,7 @@ def _chain(speed: float, sample_rate: int) -> tuple[Any, Any, Any]:
     from av.filter import Graph
 
     graph = Graph()
-    if hasattr(graph, "threads"):  # older versions of PyAV take one for each core, until the sound has ended
+    if hasattr(graph, "threads"):  # older versions of PyAV use one per core, until the sound has ended
         graph.threads = 1
     steps = 1 if LOWEST_STEP <= speed <= HIGHEST_STEP else 2
     tempo = f"{speed ** (1 / steps):.9f}"

@@ -25,19 +25,19 @@ from ..api.guard import is_admitted
 from ..api.options import Limits
 
 HEAD_BYTES = 64 * 1024  # of a request's line and headers, or of its trailers
-STEP_BYTES = 16 * 1024  # that are parsed before the next look at the head's length
+STEP_BYTES = 16 * 1024  # parsed between two checks of the head's length
 SPARE = 16  # connections beyond the limit, which get only /health
 CLOSED_AT_ONCE = 16  # idle connections, to make room for another
 HEALTH = "/health"
-UNSENT_BYTES = 1 << 20  # answers to pings that a WebSocket's client does not take
-MESSAGE_TIMES = 4  # the longest message: all that a WebSocket's client sends before one is complete
+UNSENT_BYTES = 1 << 20  # answers to pings that a WebSocket's client does not read
+MESSAGE_TIMES = 4  # longest messages that a WebSocket's client may send before one is complete
 # Pings, pongs and fragments from a WebSocket's client between messages. Each costs as much as a kilobyte of text.
 MOST_FRAMES = 1000
-FRAMES_BYTES = 1024  # that are parsed before the next look at their number
+FRAMES_BYTES = 1024  # parsed between two checks of the frames' number
 ACCEPT_FAILED = "socket.accept() out of system resource"  # asyncio's words
 NO_REQUEST = "Invalid HTTP request received."  # uvicorn's
 REPEATED_S = 1.0
-HELD_S = 1.0  # from the answer to what is not HTTP to the end of its connection
+HELD_S = 1.0  # until a connection ends that was not HTTP
 
 
 def full() -> ApiError:

@@ -10,7 +10,7 @@ from typing import Any
 
 # Below the ephemeral ports, of which Ray takes many while it starts.
 OFFERED = range(20_000, 30_000)
-MOST_DROPPED = 64  # connections, before the event loop does something else
+MOST_DROPPED = 64  # connections per call, so that the event loop goes on
 
 
 class Listener(socket.socket):

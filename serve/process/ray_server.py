@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 RAY = "ray[serve]>=2.50"  # the extra "ray" of pyproject.toml
 NAME = "speech"
-LOOKS_EVERY_S = 2  # at a replica's health
-ROWS = 8  # where the options name none
+LOOKS_EVERY_S = 2  # health check of a replica
+ROWS = 8  # if the options name none
 DEVICES = ("auto", "cpu", "cuda")
 QUEUE = "queue"
 LOCAL = "local"  # in RAY_ADDRESS: a cluster of its own

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 SPEAKING_S = 4.0  # for answers to end by themselves
 TOLD_S = 0.5  # for the others to be told
-CLOSING_S = 1  # for what else connections do
-LAST_S = 8.5  # after the signal the process ends, whatever still runs; ten seconds are promised
+CLOSING_S = 1  # for other work of connections
+LAST_S = 8.5  # from the signal to the end of the process at the latest; ten seconds are promised
 LOOKS_EVERY_S = 0.1
 QUEUE = 1024  # connections in the system's backlog; one that finds no place retries after a second
 

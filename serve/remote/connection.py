@@ -41,9 +41,9 @@ from .told import (
 CONNECT_S = 10.0
 SILENT_S = 600.0  # without a byte: a line may be queued at the server
 ASKED_S = 15.0  # for a question without speech
-MOST_ERROR = 1 << 16  # bytes of an answer that is no sound
+MOST_ERROR = 1 << 16  # bytes of an answer without audio
 MOST_TOLD = 1 << 22  # bytes of a server's facts
-MOST_BYTES = 1 << 30  # of a line's sound: hours
+MOST_BYTES = 1 << 30  # of a line's audio: hours
 MOST_SAMPLES = 1 << 28  # of all channels, in memory: three hours
 MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
 TOKENS_HEADER = "x-vllm-omni-output-tokens"  # frames

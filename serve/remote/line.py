@@ -36,7 +36,7 @@ class RemoteLine:
         speech.progress.expected = likely_frames(str(job.line.text))
         self._sound: list[np.ndarray] = []
         self._samples = 0
-        self._passed = self._start = 0  # parts that the reader has, and their samples
+        self._passed = self._start = 0  # delivered parts, and their samples
         self._looked = asyncio.Event()
 
     def listen(self, number: int) -> Hearer:
@@ -102,7 +102,7 @@ class RemoteLine:
 
     def _end(self, outcome: Outcome) -> None:
         self.speech.finish(outcome)
-        self.speech.bell = Bell()  # the one before refers to this, and so to its sound
+        self.speech.bell = Bell()  # the previous one refers to this object, and so to its audio
 
     def stop(self) -> None:
         """End the line as it is."""

@@ -212,7 +212,7 @@ class RemoteSpeaks:
             if not may_improve(made.report.ended, line.speech.options.sampling):
                 break
             seed += max(1, made.report.pieces)
-        assert best is not None  # the last take is made, or raises
+        assert best is not None  # the last take succeeds or raises
         return best
 
     def _job(self, line: RemoteLine, take: int) -> Job:

@@ -20,7 +20,7 @@ from ..plain_text import is_plain, one_line
 DEEPEST = 50  # levels of lists and objects; an OpenAPI document has about 15
 LONGEST_NAME = 255  # characters: of voices, languages, checkpoints
 LONGEST_NOTE = 1000
-LONGEST_TEXT = 400_000  # of a line as it is spoken: figures are longer as words
+LONGEST_TEXT = 400_000  # of a line as spoken: figures are longer as words
 MOST_NAMES = 10_000
 MOST_FRAMES = 10**7  # nine days
 MOST_PIECES = 10**6

@@ -10,7 +10,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run by its path, as a Python that looks for no modules in folders also can
+if not __package__:  # run by its path, which also works with a Python that ignores the current folder
     runpy.run_path(str(Path(__file__).resolve().parents[2] / "pack.py"))["load"]()
 
 from qwen3_tts_morph.morph.words.traced import TracedLine

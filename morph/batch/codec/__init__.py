@@ -1,1 +1,1 @@
-"""Between the frames of a running batch: codes to chunks, and to complete samples."""
+"""The codec of a running batch: codes to chunks between frames, and to offline samples."""

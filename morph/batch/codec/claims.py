@@ -51,7 +51,7 @@ def choose(claims: Sequence[Claim], lines: int) -> list[Claim]:
     chosen, work = urgent.copy(), sum(claim.steps for claim in urgent)
     for claim in sorted((claim for claim in claims if not claim.is_urgent), key=lambda claim: claim.empty_at):
         work += claim.steps
-        # The next frame waits for all steps: those of lines that begin a chunk of the codec's are spread.
+        # The next frame waits for all steps, so lines that need several are spread over turns.
         if len(chosen) == room or work > max(most, room):
             break
         chosen.append(claim)

@@ -13,7 +13,7 @@ from ..speech import Chunk
 from .claims import Claim, Pace
 from .line_chunks import LineChunks
 
-NEVER = 1 << 62  # a line that is in the codec is skipped until the codec wakes it
+NEVER = 1 << 62  # skips a line while it is in the codec
 
 
 class Rest:
@@ -41,7 +41,7 @@ class TurnLine(ABC):
     def __init__(self, number: int, chunks: LineChunks, reference: torch.Tensor | None):
         self.number, self.chunks, self.reference = number, chunks, reference
         self.begun = False  # whether the codec has a state for the current piece
-        self.in_codec = False  # whether the codec makes samples of it now
+        self.in_codec = False  # whether the codec decodes it now
         self.rests = Rest()
 
     @property

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from ...runtime.sizes import power_above
 from .claims import Pace
 
-SMOOTHING = 0.8  # share of what was measured before in the mean time of a frame
-MARGIN = 1.25  # of the time that the next frame and its codec are expected to take
+SMOOTHING = 0.8  # weight of earlier measurements in a mean time
+MARGIN = 1.25  # on the expected time of the next frame and its codec step
 # With many lines: how long a chunk may have to wait, in frames and in steps of all lines; and the share of the spare
 # time (audio minus frame time) that the codec may use.
 FRAMES_BEHIND = 4
 STEPS_BEHIND = 2
 CODEC_SHARE = 0.5
-LARGEST = 1 << 30  # frames: as many as a chunk may have
+LARGEST = 1 << 30  # frames; no limit
 
 
 class Speed:
@@ -25,10 +25,10 @@ class Speed:
     def __init__(self, frame_s: float):
         self.audio_s = frame_s
         self.frame_s = 0.0
-        self.turn_s = 0.0  # from one frame to the next, with what the codec did between them
-        self._codec = 1, 0.0  # frames of the last chunk, and the seconds that it took
+        self.turn_s = 0.0  # from one frame to the next, including codec steps
+        self._codec = 1, 0.0  # frames of the last chunk, and its seconds
         self._steps: dict[int, float] = {}  # seconds of the codec's steps, by their sizes in lines
-        self._came: float | None = None  # the last frame
+        self._came: float | None = None  # time of the last frame
         self._excluded = 0.0  # seconds after it that the codec took
 
     def end_frame(self) -> None:
@@ -111,7 +111,7 @@ class ChunkSizes:
         self._sizes, self._speed, self._held_s = sizes, speed, held_s
         self.largest, self._smallest = max(sizes), min(sizes)
         self._step = 0
-        self._empty_at: float | None = None  # when a reader has played all that was made
+        self._empty_at: float | None = None  # when a reader has played everything
 
     @property
     def full(self) -> int:

@@ -30,9 +30,9 @@ class CodecTurns:
         self._open_codec, self._module, self._speed = open_codec, module, speed
         self._count = 0  # of turns
         self._ahead_s = 0.0  # spent on the next chunk before its codes came
-        self._ahead: set[int] = set()  # lines of which a chunk was begun before its codes came
+        self._ahead: set[int] = set()  # lines with a chunk begun before its codes came
         self._turning: Collection[TurnLine] = ()  # the lines of the last turn
-        self._in_codec: deque[_InCodec] = deque()  # in the order of their beginnings
+        self._in_codec: deque[_InCodec] = deque()  # the oldest first
 
     @cached_property
     def codec(self) -> LineCodec:
@@ -58,7 +58,7 @@ class CodecTurns:
         is_new = not line.begun
         self.begin(line)
         if self._waits_for_reference(line):
-            if codes is None or not self._is_alone(line):  # others begin with it, or are spoken
+            if codes is None or not self._is_alone(line):  # other lines begin with it, or are spoken
                 return
             self._feed(line)
         if is_new and codes is not None and line.chunks.next_size == 1:
@@ -76,10 +76,10 @@ class CodecTurns:
     def turn(self, lines: Collection[TurnLine], comes: bool = False) -> None:
         """Deliver what has been decoded and start decoding what is due; called between two frames.
 
-        A few lines get everything that is due, and the call waits for it; while one of them awaits its first
-        audio, only that and urgent chunks. With more lines, first chunks form a short step of their own, and
-        only that is waited for. With many, nothing is: the next frame is launched first. ``comes``: another
-        line gets a row before the next frame.
+        A few lines get everything that is due, and the call waits for it; while one of them awaits its first audio,
+        only that and urgent chunks. With more lines, first chunks form a short step of their own, and only that is
+        waited for. With many, nothing is: the next frame is launched first. ``comes``: another line gets a row before
+        the next frame.
         """
         self._count += 1
         self._turning = lines
@@ -148,7 +148,7 @@ class CodecTurns:
         return claims
 
     def send(self, lines: Collection[TurnLine], hurry: bool = False, whole: bool = False) -> None:
-        """Decode and deliver the chunks that are due, and wait. ``whole``: also for readers that have enough."""
+        """Decode and deliver due chunks, and wait. ``hurry``: no frames come soon; ``whole``: to full readers too."""
         sent = True
         while sent:
             wanted = [line for line in lines if whole or not line.is_full]

@@ -51,9 +51,9 @@ class WholeCodec:
     def __init__(self, begin: Begin):
         self._begin = begin
         self._pieces: list[_Wanted] = []
-        self._making: _Making | None = None  # what the device makes now
-        self._since = 0.0  # the first of the pieces waits
-        self._frame_s = 0.0  # measured
+        self._making: _Making | None = None  # in flight
+        self._since = 0.0  # when the first piece was collected
+        self._frame_s = 0.0  # measured mean
 
     def add(self, line: Wants, piece: Piece) -> None:
         if not self._pieces:

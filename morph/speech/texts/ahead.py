@@ -73,7 +73,7 @@ class Ahead(Generic[T]):
         self._given: queue.Queue[Given[T]] = queue.Queue(MOST_WAITING)
         self._closed = threading.Event()
         run = contextvars.copy_context().run
-        # Only the thread holds the iterator, which may refer to whoever holds this.
+        # Only the thread holds the iterator, which may refer to the owner of this object.
         threading.Thread(target=run, args=(self._run, values), name="speech text", daemon=True).start()
 
     def take(self) -> Given[T] | None:
@@ -89,7 +89,7 @@ class Ahead(Generic[T]):
     def close(self) -> None:
         """End the thread after its current value; does not wait for it."""
         self._closed.set()
-        while self.take() is not None:  # the thread may wait for a place
+        while self.take() is not None:  # the thread may wait to put a value
             pass
 
     def _run(self, values: Iterator[T]) -> None:

@@ -25,7 +25,7 @@ from .text_reader import MOST_UNREAD, TextReader
 from .written_pieces import WrittenPieces
 
 LONGEST_WORD = 1000  # characters: each new part rescans the whole word
-MOST_HELD = 8  # sentences in one mark
+MOST_HELD = 8  # sentences within one <shown|read>
 TOKENS_AHEAD = 250  # of the speech, 20 s: faster text is not read beyond them
 
 
@@ -37,7 +37,7 @@ class LateLine(LineText):
         self._parts, self._reader, self._line = parts, reader, parts.line
         self._characters = Characters()
         self._whole = ""
-        self._is_finished = False  # whether the text is complete, and good
+        self._is_finished = False  # whether the text is complete and valid
 
     def poll(self) -> None:
         """Read what has come and add the pieces that follow from it, one or two at a time."""
@@ -125,7 +125,7 @@ class SentenceLine(LateLine):
     def __init__(self, parts: LinePieces, reader: TextReader):
         super().__init__(parts, reader)
         self._sentences = Sentences()
-        self._held: list[str] = []  # sentences of which the last one seems to end within <shown|read>
+        self._held: list[str] = []  # sentences that seem to end within <shown|read>
         self._pieces = WrittenPieces(parts, self._done.is_set, reader.bell.set)
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -181,8 +181,8 @@ class Trailing:
 
     def __init__(self) -> None:
         self.count, self.starved = 0, False
-        self._rows: list[torch.Tensor] = []  # those that the engine has not taken
-        self._frame = 0  # the last one that was asked for
+        self._rows: list[torch.Tensor] = []  # not taken by the engine yet
+        self._frame = 0  # the last requested one
 
     def add(self, rows: torch.Tensor) -> None:
         self._rows.append(rows)

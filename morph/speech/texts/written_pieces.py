@@ -51,12 +51,12 @@ class WrittenPieces:
         self._parts, self._line, self._bell = parts, parts.line, bell
         self._normalizer = parts.normalizer.until(rested(is_stopped))
         self._stretches: list[Stretch] = []
-        self._waiting: deque[Stretch] = deque()  # those that nobody writes out yet
-        self._cuts: Iterator[Cut] | None = None  # of the one that is written out here
+        self._waiting: deque[Stretch] = deque()  # not started yet
+        self._cuts: Iterator[Cut] | None = None  # of the stretch that is normalized here
         self._ahead: Ahead[Cut] | None = None
         self._to_write: SimpleQueue[Stretch | None] = SimpleQueue()  # for the thread; None: no more
-        self._in_thread = 0  # how many it has
-        self._kept: Cut | None = None  # for the next time
+        self._in_thread = 0  # stretches in the thread
+        self._kept: Cut | None = None  # for the next ``advance``
         self._silence = 0.0  # seconds before the next piece
 
     def add(self, text: str) -> None:
