@@ -28,29 +28,17 @@ PREDICTOR_LENGTH = POSITIONS + 7  # 24: keeps the rows of its cache aligned
 
 @dataclass(frozen=True)
 class LineState:
-    """The state that one frame passes to the next, one row per line.
+    """The state that one frame passes to the next, one row per line."""
 
-    Attributes:
-        tokens: ``[B]``, group 0 of the next frame, sampled from ``hidden`` ``[B, H]``.
-        steps: frames so far; the line cannot end before ``minimums`` frames.
-        positions: cache position of the next key.
-        seen: ``[B, V]``, group 0's sampled tokens, for the repetition penalty.
-        keys: ``[B, 2]``, see ``noise.py``.
-        alignment: ``[B, 5]``, position and number of the text's tokens, then the alignment head's result for the next
-            frame (``words/trace.py``).
-        report: ``[B, REPORT_WIDTH]`` (``decode/decoded.py``): the last frame's codes, 1 if a logit was not finite,
-            and the alignment head's result for that frame.
-    """
-
-    tokens: torch.Tensor
-    hidden: torch.Tensor
-    steps: torch.Tensor
-    minimums: torch.Tensor
-    positions: torch.Tensor
-    seen: torch.Tensor
-    keys: torch.Tensor
-    alignment: torch.Tensor
-    report: torch.Tensor
+    tokens: torch.Tensor  # [B], group 0 of the next frame
+    hidden: torch.Tensor  # [B, H], the talker's state that it was sampled from
+    steps: torch.Tensor  # frames so far
+    minimums: torch.Tensor  # frames before which the line cannot end
+    positions: torch.Tensor  # cache position of the next key
+    seen: torch.Tensor  # [B, V], group 0's sampled tokens, for the repetition penalty
+    keys: torch.Tensor  # [B, 2], see noise.py
+    alignment: torch.Tensor  # [B, 5], ``spans`` and ``said``
+    report: torch.Tensor  # [B, REPORT_WIDTH], the last frame's (decode/decoded.py)
 
     @classmethod
     def allocate(cls, config: Any, batch: int, like: torch.Tensor) -> LineState:
@@ -73,12 +61,12 @@ class LineState:
 
     @property
     def spans(self) -> torch.Tensor:
-        """Position and number of each line's text tokens, a view ``[B, 2]``."""
+        """Position of each line's first text token and number of text tokens, a view ``[B, 2]``."""
         return self.alignment[:, :SPAN]
 
     @property
     def said(self) -> torch.Tensor:
-        """The alignment head's result for the next frame, a view ``[B, 3]``."""
+        """The alignment head's result for the next frame (``words/trace.py``), a view ``[B, 3]``."""
         return self.alignment[:, SPAN:]
 
     def reset(self, numbers: torch.Tensor) -> None:
@@ -126,13 +114,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class PrefillBatch:
-    """The inputs of a prefill: prompts ``embeds`` ``[N, T, H]``, padded on the right with zeros.
+    """The inputs of a prefill of N lines."""
 
-    ``numbers`` is int64 ``[N, 7]``: row, prompt length, minimum frames, key (``noise.py``) and ``Prompt.text_span``.
-    """
-
-    embeds: torch.Tensor
-    numbers: torch.Tensor
+    embeds: torch.Tensor  # [N, T, H], prompts padded on the right with zeros
+    numbers: torch.Tensor  # int64 [N, 7]: row, length, minimum frames, key (noise.py), text span
 
     @classmethod
     def allocate(cls, lines: int, length: int, like: torch.Tensor) -> PrefillBatch:
@@ -156,13 +141,10 @@ class PrefillBatch:
 
 @dataclass(frozen=True)
 class LastPositions:
-    """The last position of every line's prompt, with all earlier positions in the cache.
+    """The last position of every line's prompt, with all earlier positions in the cache."""
 
-    ``embeds`` ``[B, H]`` is the talker's input; ``numbers`` as of ``PrefillBatch``, without the row: ``[B, 6]``.
-    """
-
-    embeds: torch.Tensor
-    numbers: torch.Tensor
+    embeds: torch.Tensor  # [B, H], the talker's input
+    numbers: torch.Tensor  # int64 [B, 6], as of ``PrefillBatch``, without the row
 
     @classmethod
     def allocate(cls, like: torch.Tensor) -> LastPositions:
@@ -202,27 +184,21 @@ def _pinned(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Buffers:
-    """The buffers of a batch.
+    """The buffers of a batch."""
 
-    ``text`` ``[B, N, H]`` is added to the talker's input, one position per frame. ``cache`` and ``angles`` are the
-    talker's, ``frame_cache`` and ``frame_angles`` the predictor's, for one frame. ``suppressed`` and ``is_eos`` are
-    bool ``[V]`` over group 0's vocabulary; ``codebook`` is the size of the other groups'. ``entering`` int64 ``[1]``
-    is the row of ``copy_line``.
-    """
-
-    config: Any
+    config: Any  # the talker's
     state: LineState
     settings: Settings
-    text: torch.Tensor
-    cache: StaticCache
-    frame_cache: StaticCache
+    text: torch.Tensor  # [B, N, H], added to the talker's input, one position per frame
+    cache: StaticCache  # the talker's, as ``angles``
+    frame_cache: StaticCache  # the predictor's for one frame, as ``frame_angles``
     angles: Angles
     frame_angles: Angles
-    suppressed: torch.Tensor
+    suppressed: torch.Tensor  # bool [V] over group 0's vocabulary, as ``is_eos``
     is_eos: torch.Tensor
-    codebook: int
+    codebook: int  # size of the other groups' vocabulary
     workspace: Workspace
-    entering: torch.Tensor
+    entering: torch.Tensor  # int64 [1], the row of ``copy_line``
 
     @classmethod
     def allocate(

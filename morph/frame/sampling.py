@@ -16,16 +16,12 @@ OFF = -1.0  # no cumulative probability is below this share: top-p keeps every t
 
 @dataclass(frozen=True)
 class SamplingTensors:
-    """One ``TokenSampling`` per line, as tensors ``[B]``.
-
-    ``cutoffs`` (int64): top-k removes the tokens before this index, sorted by ascending score. ``shares``: the
-    probability that top-p removes from the low end. ``scales``: the noise's factor, 0 for greedy.
-    """
+    """One ``TokenSampling`` per line, as tensors ``[B]``."""
 
     temperatures: torch.Tensor
-    cutoffs: torch.Tensor
-    shares: torch.Tensor
-    scales: torch.Tensor
+    cutoffs: torch.Tensor  # int64: top-k removes tokens before this index, by ascending score
+    shares: torch.Tensor  # the probability that top-p removes from the low end
+    scales: torch.Tensor  # the noise's factor, 0 for greedy
 
     @classmethod
     def allocate(cls, batch: int, device: torch.device) -> SamplingTensors:
@@ -52,11 +48,9 @@ class SamplingTensors:
 
 
 def sample_static(scores: torch.Tensor, settings: SamplingTensors, noise: torch.Tensor) -> torch.Tensor:
-    """Sample tokens, int64 ``[B]`` or ``[B, G]``, from float32 scores ``[B, V]`` or ``[B, G, V]``.
-
-    ``noise`` is Gumbel noise in that shape. The filter is that of ``decode.sampling.filter_logits``, with one stable
-    sort for top-k and top-p. If tokens tie at the top-p boundary, as many survive, but always the higher ids.
-    """
+    """Sample tokens, int64 ``[B]`` or ``[B, G]``, from float32 scores and noise ``[B, V]`` or ``[B, G, V]``."""
+    # As ``decode.sampling.filter_logits``, with one stable sort for top-k and top-p. If tokens tie at the top-p
+    # boundary, as many survive, but always the higher ids.
 
     def per_line(values: torch.Tensor) -> torch.Tensor:
         return values.view(-1, *[1] * (scores.dim() - 1))

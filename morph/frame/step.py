@@ -1,7 +1,6 @@
-"""One complete frame over static buffers, for capture: groups 1-15, the talker's step, the next group 0.
+"""One complete frame over static buffers: groups 1-15, the talker's step, the next group 0.
 
-There is no host sync and no data-dependent shape; every result is written in place into ``buffers.py``'s. On the CPU
-the same functions are called directly.
+For capture: no host sync, no data-dependent shape, every result in place. On the CPU it is called directly.
 """
 
 from __future__ import annotations
@@ -100,11 +99,9 @@ def start_lines(weights: Weights, buffers: Buffers, hidden: torch.Tensor) -> Non
 
 
 def decode_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: int) -> None:
-    """Decode every line's next frame, report it, and sample group 0 of the frame after.
-
-    Attention reads ``window`` cache positions. A row beyond it, without a line, keeps overwriting the window's last
-    position; other lines are not affected.
-    """
+    """Decode every line's next frame, report it, and sample group 0 of the frame after."""
+    # A row beyond ``window`` cache positions, without a line, keeps overwriting the window's last position; other
+    # lines are not affected.
     predict_codes(weights, buffers, seq_groups)
     advance(weights, buffers, window)
 

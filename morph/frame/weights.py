@@ -20,30 +20,21 @@ from ..words.head import AlignmentHead
 
 @dataclass(frozen=True)
 class Weights:
-    """All weights of a frame, as views of the model's parameters; see ``LayerStack`` for when to release them.
-
-    ``first_table`` and ``first_head`` ``[V, H]`` belong to group 0, ``tables`` ``[15, V, H]`` and ``heads`` ``[15, V,
-    H_predictor]`` to the other groups. ``projection`` is weight and bias from the talker's to the predictor's width.
-    ``tails`` are trained tails, by SEQ_GROUPS.
-    """
+    """All weights of a frame, as views of the model's parameters; see ``LayerStack`` for when to release them."""
 
     talker: LayerStack
     predictor: LayerStack
-    first_table: torch.Tensor
+    first_table: torch.Tensor  # [V, H], of group 0, as ``first_head``
     first_head: torch.Tensor
-    tables: torch.Tensor
-    heads: Weight
-    projection: tuple[torch.Tensor, torch.Tensor] | None
+    tables: torch.Tensor  # [15, V, H], of the other groups
+    heads: Weight  # [15, V, H_predictor]
+    projection: tuple[torch.Tensor, torch.Tensor] | None  # weight and bias to the predictor's width
     tails: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
     alignment: AlignmentHead | None = None
 
     @classmethod
     def of(cls, model: Model, tail: str = "auto") -> Weights:
-        """View a model's weights on their current device, joining them if necessary.
-
-        Raises:
-            ValueError: for a config that the graph engine does not implement.
-        """
+        """View a model's weights on their current device, joining them if necessary; check its config."""
         talker, predictor = model.talker, model.talker.code_predictor
         return cls(
             talker=LayerStack.of(talker.model),
@@ -75,9 +66,8 @@ class Weights:
 class KeptWeights:
     """The weight views of one model, kept until ``free``: viewing takes a millisecond or two.
 
-    They are renewed when a parameter or buffer has another address, because the model was moved or a weight replaced.
-    Checking all addresses takes 0.3 ms with a cold CPU cache: ``assume`` leaves it to ``confirm``, while the device
-    is busy.
+    They are renewed when a parameter or buffer has moved. Checking all addresses takes 0.3 ms with a cold CPU cache:
+    ``assume`` leaves it to ``confirm``, while the device is busy.
     """
 
     def __init__(self) -> None:
