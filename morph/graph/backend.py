@@ -26,10 +26,9 @@ COMPILING = (
 
 
 class FrameBackend:
-    """Runs the functions of ``frame/step.py`` in Triton kernels, as long as none of them fails.
+    """Runs the functions of ``frame/step.py`` in Triton kernels, until one fails: then in torch operations.
 
-    Some kernels fail only when they run: they do not compile, or need more shared memory than this GPU has. This
-    frame and all later ones then run in torch operations, after one warning. ``kernels`` False keeps to these.
+    Some kernels fail only when they run: they do not compile, or need more shared memory than this GPU has.
     """
 
     def __init__(self, kernels: bool = True):

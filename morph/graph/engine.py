@@ -78,12 +78,8 @@ class GraphDecoder:
 
     It keeps caches, graphs, a few MB of buffers and views of the weights until ``free``, but no reference to the
     model between decodings; it notices if the model was moved. With several rows and late lines it also keeps a
-    decoder of one line for their prompts.
-
-    Args:
-        batch: rows of all buffers; rows without a line are computed and not read.
-        context: initial positions per line (prompt and frames); the cache grows when a line needs more.
-        frames, captures, views: None creates them; pass them to share them.
+    decoder of one line for their prompts. ``context`` is the initial number of positions per line; the cache grows.
+    Pass ``frames``, ``captures`` and ``views`` to share them.
     """
 
     def __init__(
@@ -283,12 +279,9 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def frame(self, positions: int, stopped: Sequence[int] = ()) -> None:
-        """Run every line's next frame; its codes are in ``report`` once the device has finished it.
-
-        ``positions`` is the cache use of the longest line by then. ``stopped`` rows are computed too, and get their
-        state back: a mask would cost every frame time. Their next frame overwrites the key that they leave in the
-        cache.
-        """
+        """Run every line's next frame; its codes are in ``report`` once the device has finished it."""
+        # Stopped rows are computed too, and get their state back: a mask would cost every frame time. Their next
+        # frame overwrites the key that they leave in the cache.
         self._grow(positions)
         self._write_texts()
         _, slots, graphs = self._started
@@ -335,11 +328,8 @@ class GraphDecoder:
     ) -> list[Decoded]:
         """Decode any number of lines to their ends, as ``eager.decode``; they get rows in the order given.
 
-        If ``on_frame`` raises, the decoding ends and the error passes through; the decoder can be used again at once.
-
-        Raises:
-            ValueError: as ``start``, and for no lines.
-            NotFinite: as ``eager.decode``.
+        If ``on_frame`` raises, the decoding ends and the error passes through; the decoder can be used again. Raise
+        ValueError as ``start`` and for no lines, NotFinite as ``eager.decode``.
         """
         if isinstance(lines, Sequence) and not lines:
             raise ValueError("there is no line to decode: give one or more")

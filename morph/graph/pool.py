@@ -34,8 +34,7 @@ def spare_rows(needed: int) -> int:
 class DecoderPool:
     """The graph decoders of one model, created when needed: one for single lines, one for batches.
 
-    ``kernels`` False keeps frames to torch operations. Call ``free`` before the model leaves its device; otherwise
-    the next decoding notices and releases the old memory.
+    Call ``free`` before the model leaves its device; otherwise the next decoding notices and releases the old memory.
     """
 
     def __init__(self, kernels: bool = True, captures: CaptureStream | None = None) -> None:
@@ -50,7 +49,7 @@ class DecoderPool:
         return next((one.fallback for one in self._decoders.values() if one.fallback), None)
 
     def decoder(self, model: Model, lines: Lines, options: GenerateOptions) -> GraphDecoder:
-        """Return the decoder for these lines, with ``rows_of`` them as its batch size."""
+        """Return the decoder for these lines; its batch size is ``rows_of`` them."""
         needed = rows_of(options.batch_size, lines)
         limit = limit_of(options.batch_size, lines)
         return self._decoder(needed, limit or needed, model.device)

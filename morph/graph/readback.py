@@ -11,8 +11,7 @@ LAG = 2
 class Readback:
     """A ring of ``LAG + 1`` host copies of one device tensor ``[B, N]``; on CUDA pinned, with one event each.
 
-    Copies and writes to the tensor must run on one stream: a copy left over from a cancelled decoding then finishes
-    before the next one's.
+    Copies and writes must be on one stream: a cancelled decoding's copies then finish before the next one's.
     """
 
     def __init__(self, source: torch.Tensor):
