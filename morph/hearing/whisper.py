@@ -76,11 +76,7 @@ class Whisper:
 
 
 def load_whisper(size: str, root: Path) -> Whisper:
-    """Load a model from ``root/size``; download it to there if it is not complete.
-
-    Raises:
-        ValueError: for another size, without faster-whisper, or if the model is missing and cannot be downloaded.
-    """
+    """Load a model from ``root/size``, or download it to there; raise ValueError if that fails."""
     if size not in SIZES:
         raise ValueError(f"recogniser is {size!r}: choose one of {', '.join(SIZES)}")
     check_installed()

@@ -13,20 +13,13 @@ UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]")
 
 @dataclass(frozen=True)
 class HeardWords:
-    """The transcript of a line, and its wrong words.
-
-    Attributes:
-        errors: words to insert, remove or replace (letters, in languages without spaces).
-        words: of the requested text, at least 1.
-        passed: whether the errors are few enough.
-        takes: how many takes were transcribed.
-    """
+    """The transcript of a line, and its wrong words."""
 
     text: str
-    errors: int
-    words: int
-    passed: bool = True
-    takes: int = 1
+    errors: int  # words (letters, without spaces) to insert, remove or replace
+    words: int  # of the requested text, at least 1
+    passed: bool = True  # whether the errors are few enough
+    takes: int = 1  # how many takes were transcribed
 
     @property
     def rate(self) -> float:
@@ -35,10 +28,8 @@ class HeardWords:
 
 
 def word_errors(wanted: Sequence[str], given: Sequence[str]) -> int:
-    """Return the minimum number of words to insert, remove or replace between two texts.
-
-    Two words written as one, or one as two, are no error ("under water", "underwater"): both sound alike.
-    """
+    """Return the minimum number of words to insert, remove or replace between two texts."""
+    # Two words written as one, or one as two, are no error ("under water", "underwater"): both sound alike.
     pairs, given_pairs = (["", *map("".join, pairwise(words))] for words in (wanted, given))
     rows = [list(range(len(given) + 1))]
     for index, item in enumerate(wanted):
@@ -55,10 +46,7 @@ def word_errors(wanted: Sequence[str], given: Sequence[str]) -> int:
 
 
 def count_errors(asked: str, heard: str, language: str = "auto") -> tuple[int, int]:
-    """Return how many words of a text the transcript has wrong, and how many the text has.
-
-    In English, "$5" equals "five dollars" and "it's" equals "it is".
-    """
+    """Return how many words of a text the transcript has wrong, and how many the text has."""
     wanted, given = (
         [word for word in normalize(text, language, asked).split() if any(map(str.isalnum, word))]
         for text in (asked, heard)
@@ -67,11 +55,8 @@ def count_errors(asked: str, heard: str, language: str = "auto") -> tuple[int, i
 
 
 def normalize(text: str, language: str, asked: str) -> str:
-    """Return a text in lower case without punctuation, as Whisper's authors compare it.
-
-    "auto" is English for a text in Latin letters without accents, as its figures are English then. ``asked`` decides
-    whether letters are compared, or words.
-    """
+    """Return a text in lower case without punctuation, as Whisper's authors compare it ("it's" as "it is")."""
+    # "auto" is English for a text in Latin letters without accents, as its figures are English then.
     from transformers.models.whisper.english_normalizer import BasicTextNormalizer, EnglishTextNormalizer
 
     if language.lower() == "english" or (language.lower() == "auto" and asked.isascii()):
