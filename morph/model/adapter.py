@@ -34,14 +34,11 @@ ReadWeight = Callable[[str], torch.Tensor]
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
-    """An update of a linear layer's weight ``[N, K]``: ``scale * up @ down``.
+    """An update of a linear layer's weight ``[N, K]``: ``scale * up @ down``."""
 
-    ``up`` is peft's ``lora_B`` ``[N, R]``, ``down`` its ``lora_A`` ``[R, K]``, ``scale`` alpha over R or its root.
-    """
-
-    up: torch.Tensor
-    down: torch.Tensor
-    scale: float
+    up: torch.Tensor  # [N, R], peft's ``lora_B``
+    down: torch.Tensor  # [R, K], peft's ``lora_A``
+    scale: float  # alpha over R or its root
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -56,27 +53,20 @@ class LowRank:
 
 @dataclass(frozen=True, eq=False)
 class Adapter:
-    """A LoRA: low-rank updates by layer name, as the training named them.
+    """A LoRA: low-rank updates by layer name, as the training named them."""
 
-    Attributes:
-        name: of its folder; digest: SHA-256 of its files.
-        trained_on: the base checkpoint that its config names, or "".
-    """
-
-    name: str
-    digest: str
+    name: str  # of its folder
+    digest: str  # SHA-256 of its files
     parts: Mapping[str, LowRank]
-    trained_on: str = ""
+    trained_on: str = ""  # the base checkpoint that its config names
 
 
 def merge(model: Model, adapter: Adapter, strength: float, read_weight: ReadWeight) -> Model:
     """Return a model that speaks with an adapter (strength 1: as trained); at strength 0 the same object.
 
     It shares the tokenizer, codec, lock and unchanged weights with ``model``. Free the engine of each before either
-    moves to another device. INT8 models need ``read_weight``, as their own weights are rounded.
-
-    Raises:
-        ValueError: for missing layers or other shapes; sums that are not finite; an INT8 model that has an adapter.
+    moves to another device. INT8 models need ``read_weight``, as their own weights are rounded, and take one adapter.
+    Raise ValueError for missing layers or other shapes, and for sums that are not finite.
     """
     parts = find_layers(model, adapter)
     if strength == 0:
@@ -100,11 +90,7 @@ def merge(model: Model, adapter: Adapter, strength: float, read_weight: ReadWeig
 
 
 def find_layers(model: Model, adapter: Adapter) -> dict[str, LowRank]:
-    """Return an adapter's parts by upstream's layer names.
-
-    Raises:
-        ValueError: naming a layer that is missing, not linear, or of another shape.
-    """
+    """Return an adapter's parts by upstream's layer names; raise ValueError naming a layer that does not fit."""
     layers = dict(model.upstream.named_modules())
     for prefix in PREFIXES:
         if all(f"{prefix}{name}" in layers for name in adapter.parts):

@@ -12,19 +12,13 @@ from ..words.trace import NO_TOKEN, SCALE
 
 @dataclass(frozen=True)
 class Watch:
-    """A request to the alignment head in a pass over N lines.
-
-    Attributes:
-        spans: int64 ``[N, 2]``: position of each line's first text token, and number of its text tokens.
-        positions: int64 ``[N]``, contiguous: each line's query position; it sees those up to it.
-        out: int64 ``[N, 3]``, the result (``words.trace``); before: ``[N, 3]``, gets what ``out`` had (kernels only).
-    """
+    """A request to the alignment head in a pass over N lines."""
 
     head: AlignmentHead
-    spans: torch.Tensor
-    positions: torch.Tensor
-    out: torch.Tensor
-    before: torch.Tensor | None = None
+    spans: torch.Tensor  # int64 [N, 2]: first text token's position, number of text tokens
+    positions: torch.Tensor  # int64 [N], contiguous: query positions, each sees those up to it
+    out: torch.Tensor  # int64 [N, 3], the result (words.trace)
+    before: torch.Tensor | None = None  # [N, 3], gets what ``out`` had (kernels only)
 
     def ask(self, queries: torch.Tensor, keys: torch.Tensor) -> None:
         """Compute ``out`` from queries ``[N, heads, T, D]`` and keys ``[N, kv_heads, S, D]`` of the head's layer.
@@ -44,10 +38,7 @@ class Watch:
 def token_on(
     queries: torch.Tensor, keys: torch.Tensor, spans: torch.Tensor, seen: torch.Tensor
 ) -> torch.Tensor:
-    """Return one head's result for N lines, int64 ``[N, 3]`` (see ``words.trace``).
-
-    Queries ``[N, D]`` and keys ``[N, S, D]`` are after norm and RoPE; ``seen`` is bool ``[N, S]``.
-    """
+    """Return one head's result, int64 ``[N, 3]``, for queries ``[N, D]`` and keys ``[N, S, D]`` after norm and RoPE."""
     scores = (keys.float() * queries[:, None].float()).sum(2) * keys.shape[2] ** -0.5
     weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=1)
     first, count = spans[:, :1], spans[:, 1:]

@@ -38,14 +38,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class LayerStack:
-    """A stack of layers. ``qk_norms`` is ``[layers, 2, head_dim]``, ``norm`` the last norm's ``[H]``.
-
-    These are views of the model's parameters: release them before the model leaves the device.
-    """
+    """A stack of layers, as views of the model's parameters: release them before the model leaves the device."""
 
     layers: tuple[Layer, ...]
-    qk_norms: torch.Tensor
-    norm: torch.Tensor
+    qk_norms: torch.Tensor  # [layers, 2, head_dim]
+    norm: torch.Tensor  # the last norm's [H]
     heads: int
     kv_heads: int
     head_dim: int
@@ -53,11 +50,7 @@ class LayerStack:
 
     @classmethod
     def of(cls, module: Any) -> LayerStack:
-        """View a ``Qwen3TTSTalkerModel`` or ``Qwen3TTSTalkerCodePredictorModel``, joining its weights if necessary.
-
-        Raises:
-            ValueError: for a config that these functions do not implement.
-        """
+        """View a ``Qwen3TTSTalkerModel`` or ``Qwen3TTSTalkerCodePredictorModel``, joining its weights if necessary."""
         config = module.config
         check_config(config)
         attentions = [layer.self_attn for layer in module.layers]
@@ -167,15 +160,11 @@ def _shares_keys(queries: torch.Tensor) -> bool:
 
 @dataclass(frozen=True)
 class LayerPass:
-    """The settings of a pass over all layers.
-
-    ``head_norms`` is ``LayerStack.head_norms()``, computed once per frame; ``view`` writes keys and values to the
-    cache and returns what to attend to.
-    """
+    """The settings of a pass over all layers."""
 
     angles: Angles
-    head_norms: torch.Tensor
-    view: View
+    head_norms: torch.Tensor  # ``LayerStack.head_norms()``, computed once per frame
+    view: View  # writes keys and values to the cache and returns what to attend to
     watch: Watch | None = None
 
     def watched(self, index: int) -> Watch | None:
@@ -189,10 +178,7 @@ class LayerOps:
     def attend(
         self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass
     ) -> torch.Tensor:
-        """Attention of layer ``index``: ``qkv`` ``[B, T, heads + 2 kv_heads, D]`` to ``[B, T, heads * D]``.
-
-        Queries and keys get norm and RoPE, computed in float32; keys and values go to the cache.
-        """
+        """Attention of layer ``index``: ``qkv`` ``[B, T, heads + 2 kv_heads, D]`` to ``[B, T, heads * D]``."""
         normed = decoder.heads + decoder.kv_heads
         wide = norm(qkv[:, :, :normed].float(), None, decoder.eps) * layer_pass.head_norms[index]
         turned = rotate(wide, layer_pass.angles).to(qkv.dtype).transpose(1, 2)

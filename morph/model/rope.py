@@ -1,7 +1,5 @@
-"""RoPE tables: computed in float32 from the config alone, then cast once.
-
-No model's ``inv_freq`` buffer is read: transformers 5 can leave it zeroed after loading.
-"""
+"""RoPE tables: computed in float32 from the config alone, then cast once."""
+# transformers 5 can leave a model's ``inv_freq`` buffer zeroed after loading: it is not read.
 
 from __future__ import annotations
 
@@ -32,10 +30,7 @@ def require_default_rope(config: Any) -> None:
 
 @dataclass(frozen=True)
 class RopeTable:
-    """Cosines and sines for positions ``0 .. length-1``, each ``[length, head_dim]`` in the model's dtype.
-
-    With ``positions`` ``[length]`` this is the paper's morph cache: every frame would otherwise recompute it.
-    """
+    """Cosines and sines ``[length, head_dim]`` in the model's dtype: with ``positions`` the paper's morph cache."""
 
     cos: torch.Tensor
     sin: torch.Tensor

@@ -99,10 +99,7 @@ class SpanView:
 
 
 class StepView:
-    """One new position per line (int64 ``[B]`` on the device).
-
-    Reads the complete cache; the mask hides what comes after each line's position.
-    """
+    """One new position per line (int64 ``[B]`` on the device); the mask hides later positions of the cache."""
 
     def __init__(self, cache: StaticCache, positions: torch.Tensor):
         self.cache = cache

@@ -27,22 +27,15 @@ PAIRS = (("mix_up", "mix_down"), ("group_up", "group_down"), ("left", "right"))
 
 @dataclass(frozen=True)
 class About:
-    """A tail's variant, and its distance from the exact distributions on held-out lines (``sweep.SweepRow``).
-
-    ``distance`` and ``stock_distance`` (the stock crossbar's) are means over the tail's groups only.
-    """
+    """A tail's variant, and its distance from the exact distributions on held-out lines (``sweep.SweepRow``)."""
 
     variant: str
-    distance: float
-    stock_distance: float
+    distance: float  # mean over the tail's groups only
+    stock_distance: float  # the same of the stock crossbar
 
 
 class Tail(torch.nn.Module):
-    """A trained tail as a module, so that it moves between devices with its model.
-
-    Raises:
-        ValueError: for parts that do not fit this SEQ_GROUPS and these stock heads ``[15, V, H]``.
-    """
+    """A trained tail as a module, so that it moves between devices with its model; it must pass ``check_parts``."""
 
     def __init__(self, seq_groups: int, parts: Mapping[str, torch.Tensor], about: About, heads: Weight):
         super().__init__()

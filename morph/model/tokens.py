@@ -115,11 +115,9 @@ class TextIds:
 class ArrivingIds:
     """The ids (``TextIds.plain``) of a text that comes in parts, each when later text cannot change it.
 
-    A tokenizer cuts a text into words before it looks for tokens in each. So only the last word can change, and white
-    space at the end, letters that accents may follow, and the beginning of an added token.
-
-    Raises:
-        ValueError: for a tokenizer that is not a fast one: only these say where words are.
+    A tokenizer cuts a text into words first. So only the last word can change, and white space at the end, letters
+    that accents may follow, and the beginning of an added token. Raise ValueError for a tokenizer that is not a fast
+    one.
     """
 
     def __init__(self, texts: TextIds):
