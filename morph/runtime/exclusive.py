@@ -7,10 +7,9 @@ import threading
 
 
 class Exclusive:
-    """A reentrant lock, held inside a ``with``; ``name`` is what it protects.
+    """A reentrant lock for ``name``, held inside a ``with``."""
 
-    A process forked while another thread holds it would wait forever: entering raises RuntimeError there.
-    """
+    # A process forked while another thread holds it would wait forever: entering raises RuntimeError there.
 
     def __init__(self, name: str):
         self._name = name

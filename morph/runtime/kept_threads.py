@@ -50,10 +50,7 @@ class Job:
 
 
 class KeptThreads:
-    """Starts jobs immediately, each in an idle thread or a new one.
-
-    Idle threads end with this object, and do not keep a program from ending.
-    """
+    """Starts jobs immediately, each in an idle thread or a new one. Idle threads end with this object."""
 
     def __init__(self, name: str):
         self._name = name

@@ -12,12 +12,7 @@ class TooLarge(ValueError):
 
 
 def read_whole(path: Path, most_bytes: int) -> bytes:
-    """Return the content of a file. It is opened once: another may replace it meanwhile.
-
-    Raises:
-        OSError: it cannot be read.
-        TooLarge: it has more than ``most_bytes``; nothing is read. The message begins with the file's name.
-    """
+    """Return the content of a file, opened once: another may replace it. Raise OSError or ``TooLarge``."""
     with path.open("rb") as file:
         if (size := os.fstat(file.fileno()).st_size) > most_bytes:
             raise TooLarge(f"{path.name} is larger than {most_bytes / 1e6:.0f} MB")
@@ -31,11 +26,8 @@ def name_beside(path: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, or replace the existing one once all is written. A link is replaced, never followed.
-
-    Raises:
-        OSError: it cannot be written; the existing file is unchanged, and nothing else is left.
-    """
+    """Write a file, or replace the existing one once all is written. A link is replaced, never followed."""
+    # After an OSError the existing file is unchanged, and nothing else is left.
     unfinished = name_beside(path)
     try:
         with unfinished.open("xb") as file:
