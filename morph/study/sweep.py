@@ -29,11 +29,11 @@ CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 fl
 
 @dataclass(frozen=True)
 class SweepRow:
-    """The speed and the distance of one SEQ_GROUPS.
+    """The speed and the distance of one SEQ_GROUPS, which does not measure how the speech sounds.
 
     ``ms_per_frame`` and ``rtf`` measure decoding without the codec. ``distance`` is the total variation distance (0
     equal, 1 disjoint) between each group's sampling distribution and the exact one, given the same previous tokens,
-    averaged over the 15 groups and the frames of the exact line. It does not measure how the speech sounds.
+    averaged over the 15 groups and the frames of the exact line.
     """
 
     seq_groups: int
@@ -65,11 +65,8 @@ def sweep(
     """Speak one line at each SEQ_GROUPS, with the same seed. Most parameters are those of ``speak_lines``.
 
     The eager engine first decodes the exact line, untimed: distances are measured on its codes. If the synthesizer's
-    engine captures graphs, it decodes each line once untimed before its row. ``on_spoken`` gets each SEQ_GROUPS with
-    its finished speech, not before: frames are timed.
-
-    Raises:
-        ValueError: for a line that cannot be spoken, or not in one piece.
+    engine captures graphs, it decodes each line once untimed before its row. ``on_spoken`` gets finished speech:
+    frames are timed. Raise ValueError for a line that cannot be spoken, or not in one piece.
     """
     for groups in seq_groups:
         check_seq_groups(groups)
@@ -164,11 +161,7 @@ def _trace(study: _Study) -> tuple[torch.Tensor, torch.Tensor]:
 def measure_distances(
     model: Model, hidden: torch.Tensor, codes: torch.Tensor, subtalker: TokenSampling, tail: str = "auto"
 ) -> dict[int, float]:
-    """Return the distance (see ``SweepRow``) of every SEQ_GROUPS from exact.
-
-    ``hidden`` ``[N, 1, H]`` is the talker's state before each of the frames ``codes`` ``[N, 16]``. ``subtalker``'s
-    filter shapes the distributions.
-    """
+    """Return the distance of every SEQ_GROUPS, from states ``[N, 1, H]`` before the frames ``codes`` ``[N, 16]``."""
     predictor = Predictor(model.talker.code_predictor, model.tails(tail))
     totals = dict.fromkeys(range(1, PREDICTED_GROUPS + 1), 0.0)
     for start in range(0, len(codes), CHUNK):
