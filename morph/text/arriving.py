@@ -41,8 +41,7 @@ class SentenceEnds:
     """Finds the sentence ends of a text that arrives in parts, when later text cannot change them.
 
     That is where the next sentence begins, or at a new line: "3." may go on as "3.14", and a quotation with "he
-    said". The work is linear in the length of the text, however it is cut. ``begin`` is the start of the open
-    sentence in ``text``, which lacks dropped characters.
+    said". The work is linear in the length of the text. ``begin`` is the start of the open sentence in ``text``.
     """
 
     def __init__(self) -> None:

@@ -21,11 +21,7 @@ PLAIN = re.compile(rb"[A-Za-z0-9 .,:;!?'\"()\-\r\n\t]+")
 def read_text_file(
     path: Path, most_bytes: int = MOST_BYTES, advice: str = "split it into several files"
 ) -> str:
-    """Return the text of a file, with line breaks as new lines and without a byte order mark; it may be empty.
-
-    Raises:
-        ValueError: naming the file: it cannot be read, is too large (with ``advice``), or not text.
-    """
+    """Return the text of a file, with line breaks as new lines, perhaps empty; ValueError names the file."""
     try:
         with path.open("rb") as file:
             data = file.read(most_bytes + 1)

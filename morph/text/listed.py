@@ -24,10 +24,8 @@ UNITS = {
 
 
 def cut_lists(text: str) -> list[str]:
-    """Return a text in parts, without the space between them: cut before each item of a list but the first ones.
-
-    An item is a date, a time, an amount, a percentage, or a number with a comma or a semicolon.
-    """
+    """Return a text in parts, without the space between them: cut before each item of a list but the first ones."""
+    # An item is a date, a time, an amount, a percentage, or a number with a comma or a semicolon.
     cuts, items = [0], 0
     for word in WORD.finditer(text):
         is_item = ITEM.fullmatch(word[0]) is not None

@@ -26,12 +26,7 @@ def name_key(name: str) -> str:
 
 
 def check_name(name: str, signs: str = PUNCTUATION) -> str:
-    """Return a file name (without suffix), stripped and NFC-composed, if it is safe on every system.
-
-    Raises:
-        ValueError: it is empty, too long, reserved, starts or ends with a dot, or has others than letters, digits and
-            ``signs``.
-    """
+    """Return a file name (without suffix), stripped and NFC-composed; raise ValueError if it is unsafe anywhere."""
     name = unicodedata.normalize("NFC", name.strip())
     if not name:
         raise ValueError("name is empty: type a name")

@@ -34,14 +34,11 @@ MOST_REMEMBERED = 4096  # parts of sentences: a script is written out again at e
 
 @dataclass(frozen=True)
 class SpokenText:
-    """A text as it is spoken; ``notes`` are for the report.
-
-    ``ends`` tells whether a sentence ends with it; of a long one, only the last part does.
-    """
+    """A text as it is spoken."""
 
     text: str
-    notes: tuple[str, ...] = ()
-    ends: bool = True
+    notes: tuple[str, ...] = ()  # for the report
+    ends: bool = True  # whether a sentence ends with it; of a long one, only the last part does
 
 
 def join_spoken(parts: Sequence[SpokenText]) -> SpokenText:
@@ -52,13 +49,10 @@ def join_spoken(parts: Sequence[SpokenText]) -> SpokenText:
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Writes out the texts of one rendering; ``language`` is that of ``TextProfile.normalize``, or "".
+    """Writes out the texts of one rendering."""
 
-    ``on_sentence`` is called before each sentence, and each part of a long one; it may raise to cancel.
-    """
-
-    language: str
-    on_sentence: Callable[[], None] | None = None
+    language: str  # ``TextProfile.normalize``
+    on_sentence: Callable[[], None] | None = None  # called before each part; may raise to cancel
 
     def until(self, is_stopped: Callable[[], bool]) -> Normalizer:
         """Return one that raises InterruptedError between two parts of a sentence if ``is_stopped``."""
@@ -81,11 +75,8 @@ class Normalizer:
         return join_spoken(list(self.parts(text, spoken_in)))
 
     def parts(self, text: str, spoken_in: str = "auto") -> Iterator[SpokenText]:
-        """Yield the result of ``write_out`` in parts: sentences, or one call of the library each for long ones.
-
-        ``join_spoken`` puts the parts together; a sentence that ended at a new line gets a stop, so that it still
-        ends there.
-        """
+        """Yield the result of ``write_out`` in parts: sentences, or one call of the library each for long ones."""
+        # A sentence that ended at a new line gets a stop, so that it still ends there.
         if other_numbers.is_spoken(self.language, spoken_in):
             said, missing = other_numbers.write_numbers(text, self.language)
             yield SpokenText(said, tuple(missing))

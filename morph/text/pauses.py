@@ -17,21 +17,14 @@ FOLLOWS_CLOSELY = tuple(".,;:!?…。，、；：！？")  # no space before the
 
 @dataclass(frozen=True)
 class PausedText:
-    """The parts of a text that have a letter or a digit, between its pauses.
-
-    ``pauses_s`` are seconds before each part and after the last: one number more than parts.
-    """
+    """The parts of a text that have a letter or a digit, between its pauses."""
 
     parts: tuple[str, ...]
-    pauses_s: tuple[float, ...]
+    pauses_s: tuple[float, ...]  # seconds before each part and after the last
 
 
 def read_pauses(text: str) -> PausedText:
-    """Cut a text at its pauses; parts without letters and digits are dropped, and the pauses around them added.
-
-    Raises:
-        ValueError: for a pause that is not a number of seconds, or is too long.
-    """
+    """Cut a text at its pauses; parts without letters and digits are dropped, and the pauses around them added."""
     first, *rest = PAUSE.split(text)
     if not rest:
         return PausedText((text,), (0.0, 0.0))

@@ -12,20 +12,11 @@ NORMALIZERS = ("", "en", *LANGUAGES)
 
 @dataclass(frozen=True)
 class TextProfile:
-    """How texts are prepared for a checkpoint.
+    """How texts are prepared for a checkpoint; ValueError names a wrong field."""
 
-    Attributes:
-        longest_piece: characters of a piece, at most: 40 to 10000.
-        normalize: the language to write out numbers and symbols in (in others than English numbers only), one of
-            NORMALIZERS; "" for none.
-        hold_end: whether the checkpoint ends lines too early, so that the end is held back.
-    Raises:
-        ValueError: naming the field.
-    """
-
-    longest_piece: int = 400
-    normalize: str = ""
-    hold_end: bool = False
+    longest_piece: int = 400  # characters, 40 to 10000
+    normalize: str = ""  # of NORMALIZERS: write out its numbers and symbols (other than English: numbers)
+    hold_end: bool = False  # hold back the end: the checkpoint ends lines too early
 
     def __post_init__(self) -> None:
         least, most = LONGEST_PIECE

@@ -66,11 +66,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class PronunciationList:
-    """Pairs of a word, or several, and its reading.
-
-    Raises:
-        ValueError: for too many words, or an invalid one (``check_entry``).
-    """
+    """Pairs of a word, or several, and its reading; raise ValueError for too many, or by ``check_entry``."""
 
     words: tuple[tuple[str, str], ...] = ()
     _root: _Node = field(default_factory=_Node, init=False, repr=False, compare=False)
@@ -132,11 +128,7 @@ def has_capital(word: str) -> bool:
 
 
 def parse_pronunciation(text: str, name: str = "pronunciation") -> PronunciationList:
-    """Return the list in a text; ``name`` is for errors.
-
-    Raises:
-        ValueError: naming the faulty rows and the fix, or for too many words.
-    """
+    """Return the list in a text; ValueError has ``name``, the faulty rows and the fix."""
     words: dict[str, tuple[int, str, str]] = {}
     errors = []
     rows = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -171,11 +163,7 @@ def _entry_key(word: str) -> str:
 
 
 def read_pronunciation(path: Path) -> PronunciationList:
-    """Return the list in a text file (``files.py``).
-
-    Raises:
-        ValueError: naming the file: it cannot be read, is too large, no text, or has faulty rows.
-    """
+    """Return the list in a text file; ValueError names the file: ``read_text_file`` or its rows fail."""
     text = read_text_file(path, advice=f"keep at most {MOST_WORDS} words")
     return parse_pronunciation(text, path.name)
 

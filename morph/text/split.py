@@ -125,9 +125,6 @@ def split_text(text: str, max_chars: int = 400) -> list[str]:
     "Dr.", nor after "U.S." unless a word such as "She" follows; closing quotes stay with their sentence). A longer
     sentence is split at commas, semicolons, colons and dashes, then between words, and as a last resort after
     ``max_chars`` characters. Only white space at the edges of pieces is dropped.
-
-    Raises:
-        ValueError: for an empty text or a negative ``max_chars``.
     """
     if not text.strip():
         raise ValueError("text is empty: type what is to be spoken")

@@ -1,7 +1,5 @@
-"""Words in capitals: spoken as words ("Nasa"), spelled ("bee bee see"), or loud.
-
-Every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
-"""
+"""Words in capitals: spoken as words ("Nasa"), spelled ("bee bee see"), or loud."""
+# Every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
 
 from __future__ import annotations
 

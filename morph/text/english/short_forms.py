@@ -1,7 +1,4 @@
-"""Short forms with dots and slashes: titles, streets, references, units of recipes, days and months.
-
-The dot of a short form is a stop only at the end of a sentence.
-"""
+"""Short forms with dots and slashes: titles, streets, references, units of recipes, days and months."""
 
 from __future__ import annotations
 
