@@ -28,22 +28,19 @@ HELD = 25  # frames in a row on one token: longer than a token with the pause af
 
 @dataclass(frozen=True)
 class WordFault:
-    """A fault in the words of a line, noticed after ``frames``.
+    """A fault in the words of a line."""
 
-    ``first .. end`` (excluded) are the text tokens of skipped or repeated words, or of the word before invented ones.
-    """
-
-    kind: str
-    first: int
-    end: int
-    frames: int
+    kind: str  # one of KINDS
+    first: int  # text token of skipped or repeated words, or of the word before invented ones
+    end: int  # the token after them
+    frames: int  # of the line when it was noticed
 
 
 class WordGuard:
     """Follows one line up to its first fault.
 
-    ``words`` are the text tokens of each word, first and end (excluded), in order and without punctuation; ``count``
-    is the number of the text's tokens. Raise ValueError for a line without words.
+    ``words`` are the text tokens of each word, first and end (excluded), in order and without punctuation, at least
+    one; ``count`` is the number of the text's tokens.
     """
 
     def __init__(self, words: Sequence[tuple[int, int]], count: int):

@@ -7,20 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AlignmentHead:
-    """A query head of the talker that attends to the text token being spoken.
-
-    Attributes:
-        layer, head: from 0.
-        lead_s: seconds from the frame that names a token to its sound.
-        is_tried: whether we have measured it; False: others have published it.
-    Raises:
-        ValueError: naming the field.
-    """
+    """A query head of the talker that attends to the text token being spoken; ValueError names a wrong field."""
 
     layer: int
     head: int
-    lead_s: float = 0.0
-    is_tried: bool = True
+    lead_s: float = 0.0  # seconds from the frame that names a token to its sound
+    is_tried: bool = True  # whether we have measured it; False: others have published it
 
     def __post_init__(self) -> None:
         for name in ("layer", "head"):

@@ -23,12 +23,10 @@ LOOKED_AT, AND_MORE = 4, 400
 
 
 class LiveWords:
-    """Finds the words of one line, frame by frame.
+    """Finds the words of one line, frame by frame; its text may grow.
 
-    Args:
-        text: of the line, as far as it is known.
-        spans: returns the characters of each token of a piece's text (``TextIds.spans``).
-        find_readings: returns the readings of the text; None: it has none.
+    ``spans`` returns the characters of each token of a piece's text (``TextIds.spans``), ``find_readings`` the
+    readings of the text.
     """
 
     def __init__(
@@ -58,10 +56,8 @@ class LiveWords:
     def add(self, piece: int, said: str, begin_s: float, trace: Trace) -> list[WordTime]:
         """Add frames of a piece; return the words that have newly ended.
 
-        Args:
-            piece: its index in the line; pieces come in order, and each has a frame.
-            said: its text as it is spoken, as far as it is known.
-            begin_s: its first frame's time in the line's sound; below 0 if silence was cut there.
+        Pieces come in order. ``said`` is its text as spoken, as far as it is known; ``begin_s`` its first frame's
+        time in the line's sound, below 0 if silence was cut there.
         """
         ended = self._end_piece() if piece != self._piece else []
         if piece != self._piece:

@@ -72,11 +72,8 @@ LARGE = {
 
 
 def owners(written: Sequence[str], spoken: Sequence[str], goes_on: bool = False) -> list[int]:
-    """Return the index of each spoken word's written word; indexes never go back.
-
-    ``written`` needs a word if anything is spoken. With ``goes_on`` more will be spoken, so the last spoken words
-    need not belong to the last written ones.
-    """
+    """Return the index of each spoken word's written word; indexes never go back."""
+    # ``goes_on``: more will be spoken, so the last spoken words need not belong to the last written ones.
     unsaid = 0 if goes_on else UNSAID
     ours, theirs = ([*map(word_key, words), *[END] * SAME] for words in (written, spoken))
     places = _places(theirs)

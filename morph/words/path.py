@@ -106,12 +106,8 @@ def traced_path(trace: Trace, count: int) -> list[int]:
 def token_path(tokens: Sequence[int], weights: Sequence[float], count: int) -> list[int]:
     """Return the text token spoken in each frame; it never goes back, and may skip tokens.
 
-    Args:
-        tokens: with the most attention in each frame, from 0; -1 for none.
-        weights: of each, 0 to 1.
-        count: of the line's text tokens, 1 or more.
-    Raises:
-        ValueError: for lengths that differ, and for a token that the text does not have.
+    Each frame has the token with the most attention, from 0 (-1: none), and its weight, 0 to 1; the text has
+    ``count`` tokens, at least 1. Raise ValueError for other lengths or tokens.
     """
     beyond = [token for token in tokens if not -1 <= token < count]
     if beyond:

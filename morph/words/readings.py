@@ -13,17 +13,11 @@ from .written import WrittenWord, find_words, said_span
 
 @dataclass(frozen=True)
 class ReadWords:
-    """The words of a text, as displayed and as read.
+    """The words of a text, as displayed and as read."""
 
-    Attributes:
-        written: with their places in the text; that of a word in a mark includes the mark.
-        read: before figures are written out, with their places in the text as it is read.
-        owners: the written word's index of each read word; indexes never go back.
-    """
-
-    written: list[WrittenWord]
-    read: list[WrittenWord]
-    owners: list[int]
+    written: list[WrittenWord]  # with places in the text; that of a word in a mark includes the mark
+    read: list[WrittenWord]  # before figures are written out, with places in the text as read
+    owners: list[int]  # each read word's written word; never go back
 
 
 @dataclass(frozen=True)

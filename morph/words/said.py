@@ -12,10 +12,8 @@ UNSPACED = re.compile(f"[{CHARACTER}]")
 
 
 def said_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the first token of each word and the one after its last, from the characters of each token.
-
-    A text with Chinese or Japanese characters has none, as it has no spaces between words.
-    """
+    """Return the first token of each word and the one after its last, from the characters of each token."""
+    # A text with Chinese or Japanese characters has none, as it has no spaces between words.
     if UNSPACED.search(text):
         return []
     heard = [index for index, (begin, end) in enumerate(spans) if text[begin:end].strip()]

@@ -30,15 +30,12 @@ Times = tuple[float, float]
 
 @dataclass(frozen=True)
 class WordTime:
-    """A written word ``text[first_char:last_char]`` of a line, with its punctuation, and its time in the sound.
-
-    It does not end after the next one starts. Raise ValueError if it ends before it starts.
-    """
+    """A written word of a line with its punctuation, and its time; it ends before the next one starts."""
 
     text: str
-    start_s: float
+    start_s: float  # seconds in the line's sound
     end_s: float
-    first_char: int
+    first_char: int  # in the line's text, last_char excluded
     last_char: int
 
     def __post_init__(self) -> None:
@@ -50,22 +47,13 @@ class WordTime:
 
 @dataclass(frozen=True)
 class PiecePath:
-    """A piece of a line, and the path of its speech through its text.
-
-    Attributes:
-        tokens: the characters of each token (``TextIds.spans``).
-        path: the token spoken in each frame; never goes back. -1 before the first one.
-        start_s: its first frame's time in the line's sound; below 0 if silence was cut there.
-        quiet: quiet intervals in order, in seconds from its first frame.
-    Raises:
-        ValueError: for a path that goes back, or to a missing token.
-    """
+    """A piece of a line, and the path of its speech through its text."""
 
     text: str
-    tokens: tuple[tuple[int, int], ...]
-    path: tuple[int, ...]
-    start_s: float = 0.0
-    quiet: tuple[Times, ...] = ()
+    tokens: tuple[tuple[int, int], ...]  # the characters of each token (TextIds.spans)
+    path: tuple[int, ...]  # token of each frame; never goes back; -1 before the first
+    start_s: float = 0.0  # first frame's time in the line's sound; below 0 if silence was cut
+    quiet: tuple[Times, ...] = ()  # intervals in order, in seconds from its first frame
 
     def __post_init__(self) -> None:
         if any(one > other for one, other in pairwise((-1, *self.path, len(self.tokens) - 1))):
@@ -82,13 +70,7 @@ def line_words(
     lead_s: float = 0.0,
     readings: Sequence[Reading] = (),
 ) -> tuple[WordTime, ...]:
-    """Return the words of a line in order with their times, which do not overlap.
-
-    Args:
-        text: as the user wrote it, with its pauses.
-        seconds: the length of the line's sound.
-        lead_s: seconds from a token's frame to its sound (``AlignmentHead``).
-    """
+    """Return the words of a line of ``seconds`` in order, with times that do not overlap; see ``AlignmentHead``."""
     written, whole = match_words(text, pieces, lead_s, readings=readings)
     times = _in_order(whole, seconds)
     return tuple(
@@ -104,10 +86,8 @@ def match_words(
     goes_on: bool = False,
     readings: Sequence[Reading] = (),
 ) -> tuple[list[WrittenWord], list[Times | None]]:
-    """Return the words of a text, and their times by the paths alone, or None for unspoken ones.
-
-    Arguments as of ``line_words``; ``goes_on``: ``text`` may go on after the pieces.
-    """
+    """Return the words of a text, and their times by the paths alone, or None for unspoken ones."""
+    # ``goes_on``: the text may go on after the pieces.
     spoken = [word.text for piece in pieces for word in find_words(piece.text)]
     said = [times for piece in pieces for times in _piece_times(piece, lead_s)]
     if not readings:

@@ -25,17 +25,11 @@ def frame_of(numbers: np.ndarray) -> tuple[int, float]:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The text tokens of a piece's T frames.
+    """The text tokens of a piece's T frames."""
 
-    Attributes:
-        tokens: int32 ``[T]``: the token of the spoken text with the most weight; NO_TOKEN before the first.
-        weights: float32 ``[T]``: the head's attention to it, of 1 for all positions, so it may be small.
-        mass: float32 ``[T]``: the attention to all tokens of the text.
-    """
-
-    tokens: np.ndarray
-    weights: np.ndarray
-    mass: np.ndarray
+    tokens: np.ndarray  # int32 [T], with the most weight; NO_TOKEN before the first
+    weights: np.ndarray  # float32 [T], the head's attention to it: all positions share 1, so it may be small
+    mass: np.ndarray  # float32 [T], the attention to all tokens of the text
 
     def __len__(self) -> int:
         return len(self.tokens)

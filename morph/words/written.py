@@ -38,10 +38,7 @@ class WrittenWord:
 
 
 def find_words(text: str) -> list[WrittenWord]:
-    """Return the words of a text in order; they cover all of it but spaces and pauses.
-
-    A text without a letter, a digit or a spoken sign has none.
-    """
+    """Return the words of a text in order, all of it but spaces and pauses; none without spoken signs."""
     # As long as the pauses, so that places stay what they are.
     shown = PAUSE.sub(lambda match: " " * len(match[0]), text)
     spans: list[tuple[int, int]] = []
