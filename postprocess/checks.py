@@ -33,10 +33,7 @@ def is_whole(value: Any, low: float = -LARGEST, high: float = LARGEST) -> bool:
 
 
 def check_waveform(waveform: Waveform, name: str = "waveform") -> None:
-    """Raise ValueError unless ``waveform`` is float32 or float64 of shape [T] or [C, T], T >= 1.
-
-    All samples must be finite and at most LOUDEST in magnitude.
-    """
+    """Raise ValueError unless a waveform is finite float32 or float64, [T] or [C, T], T >= 1, up to LOUDEST."""
     if not isinstance(waveform, np.ndarray) or waveform.dtype not in (np.float32, np.float64):
         kind = getattr(waveform, "dtype", type(waveform).__name__)
         raise ValueError(f"{name} is {kind}: give a numpy array of float32 or float64")

@@ -1,7 +1,5 @@
-"""Find the ends of speech and cut the silence around it, offline or streamed.
-
-Levels are of windows of 10 ms: a codec's first samples may click.
-"""
+"""Find the ends of speech and cut the silence around it, offline or streamed."""
+# Levels are of windows of 10 ms: a codec's first samples may click.
 
 from __future__ import annotations
 
@@ -80,11 +78,8 @@ def trim_ends(waveform: Waveform, sample_rate: int) -> tuple[Waveform, int]:
 
 
 def speech_span(waveform: Waveform, sample_rate: int) -> Span:
-    """Return where the speech of a mono waveform begins and ends (excluded), in samples, with the margin.
-
-    It has windows at most LOUDNESS_RANGE_DB below the loudest one, at any level; of an empty or all-zero waveform,
-    everything.
-    """
+    """Return where the speech of a mono waveform begins and ends (excluded), in samples, with the margin."""
+    # Windows at most LOUDNESS_RANGE_DB below the loudest one; of an empty or all-zero waveform, everything.
     check_sample_rate(sample_rate)
     window = max(1, round(WINDOW_S * sample_rate))
     padded = np.pad(waveform.astype(np.float64), (0, -len(waveform) % window))
@@ -98,10 +93,8 @@ def speech_span(waveform: Waveform, sample_rate: int) -> Span:
 
 
 def quiet_spans(waveform: Waveform, sample_rate: int) -> list[Span]:
-    """Return where a mono waveform is quiet for SHORTEST_PAUSE_S or longer, in samples, in order.
-
-    Quiet windows are over LOUDNESS_RANGE_DB below the loudest one; an all-zero waveform has none.
-    """
+    """Return where a mono waveform is quiet for SHORTEST_PAUSE_S or longer, in samples, in order."""
+    # Windows over LOUDNESS_RANGE_DB below the loudest one; an all-zero waveform has none.
     check_sample_rate(sample_rate)
     window = max(1, round(WINDOW_S * sample_rate))
     count = len(waveform) // window

@@ -18,17 +18,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Spacing:
-    """How ``join`` spaces waveforms.
+    """How ``join`` spaces waveforms."""
 
-    gap_s: seconds of silence at every joint, 0..3600, or one number per joint.
-    crossfade_ms: overlap at the joints *without* a gap, 0..5000 ms, at most half of each of the two pieces.
-    lead_s, tail_s: seconds of silence before the first and after the last piece, 0..3600.
-    """
-
-    gap_s: float | Sequence[float] = 0.0
-    crossfade_ms: float = 0.0
-    lead_s: float = 0.0
-    tail_s: float = 0.0
+    gap_s: float | Sequence[float] = 0.0  # silence at every joint, 0..3600 s, or one number per joint
+    crossfade_ms: float = 0.0  # overlap at joints without a gap, 0..5000 ms, at most half a piece
+    lead_s: float = 0.0  # silence before the first piece, 0..3600 s
+    tail_s: float = 0.0  # silence after the last one
 
     def __post_init__(self) -> None:
         if isinstance(self.gap_s, Sequence):
@@ -52,11 +47,7 @@ class Spacing:
 def silences(
     spacing: Spacing, joints: int, sample_rate: int, channels: int = 1
 ) -> tuple[int, list[int], int]:
-    """Return the samples of silence before the first waveform, at each joint, and after the last.
-
-    Raises:
-        ValueError: for a wrong number of gaps, or more silence than MAX_SILENCE.
-    """
+    """Return the samples of silence before the first waveform, at each joint, and after the last."""
     gaps = [round(gap * sample_rate) for gap in spacing.gaps(joints)]
     lead, tail = round(spacing.lead_s * sample_rate), round(spacing.tail_s * sample_rate)
     samples, most = sum(gaps) + lead + tail, MAX_SILENCE // channels
@@ -74,10 +65,8 @@ def join(
     """Join ``waveforms`` ([T] or [C, T], all of ``sample_rate``); also return each ``(start, end)`` in samples.
 
     The fade is a raised cosine whose two gains add up to one, so that a constant stays constant. Spans overlap in a
-    crossfade. Mono pieces are copied to every channel of the widest; the result is [T] if all are [T].
-
-    Raises:
-        ValueError: for no waveforms, a wrong number of gaps, channel counts that do not match, or too much silence.
+    crossfade. Mono pieces are copied to every channel of the widest; the result is [T] if all are [T]. Raise
+    ValueError for no waveforms, other numbers of gaps or channels, or silence over MAX_SILENCE.
     """
     spacing = spacing or Spacing()
     _check_pieces(waveforms)

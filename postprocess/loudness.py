@@ -22,14 +22,10 @@ MOST_CORRECTIONS = 20
 
 @dataclass(frozen=True)
 class Loudness:
-    """The target of ``normalize_loudness``.
+    """The target of ``normalize_loudness``."""
 
-    lufs: integrated loudness, -60..0 LUFS (-16: podcasts; -23: European broadcast).
-    ceiling_db: no sample exceeds this level, -60..0 dBFS (sample peak, not oversampled "true peak").
-    """
-
-    lufs: float = -16.0
-    ceiling_db: float = -1.0
+    lufs: float = -16.0  # integrated loudness, -60..0 LUFS (-16: podcasts; -23: European broadcast)
+    ceiling_db: float = -1.0  # for every sample, -60..0 dBFS (not oversampled "true peak")
 
     def __post_init__(self) -> None:
         check_range("lufs", self.lufs, QUIETEST_DB, 0.0, "LUFS")
@@ -37,10 +33,7 @@ class Loudness:
 
 
 def normalize_peak(waveform: Waveform, peak_db: float = -3.0) -> Waveform:
-    """Scale ``waveform`` ([T] or [C, T]) so that its largest sample is at ``peak_db`` (-60..0 dBFS).
-
-    One gain for all channels; digital silence stays silent. Raise ValueError if it is not finite.
-    """
+    """Scale ``waveform`` ([T] or [C, T]), all channels alike, so that its peak is ``peak_db`` (-60..0 dBFS)."""
     check_waveform(waveform)
     check_range("peak_db", peak_db, QUIETEST_DB, 0.0, "dBFS")
     return _scale_to_peak(waveform, from_db(peak_db))

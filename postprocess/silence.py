@@ -11,15 +11,10 @@ from .checks import Waveform, check_range, check_sample_rate, check_waveform, fr
 
 @dataclass(frozen=True)
 class Trim:
-    """Options of ``trim_silence``.
+    """Options of ``trim_silence``."""
 
-    threshold_db: samples below this level are silence, -120..-1 dB relative to the waveform's own peak, so that quiet
-    and loud takes of a line are cut at the same points.
-    margin_ms: silence to keep at each end, 0..10000 ms.
-    """
-
-    threshold_db: float = -50.0
-    margin_ms: float = 20.0
+    threshold_db: float = -50.0  # -120..-1 dB relative to the peak, so quiet and loud takes are cut alike
+    margin_ms: float = 20.0  # silence to keep at each end, 0..10000 ms
 
     def __post_init__(self) -> None:
         check_range("threshold_db", self.threshold_db, -120.0, -1.0, "dB")
@@ -27,11 +22,8 @@ class Trim:
 
 
 def trim_silence(waveform: Waveform, sample_rate: int, options: Trim | None = None) -> Waveform:
-    """Cut the silence before the first and after the last sound of ``waveform`` ([T] or [C, T]).
-
-    A sample is sound if any channel reaches the threshold. Digital silence is returned uncut: an empty result could
-    not be saved. Raise ValueError for anything that is not a finite waveform.
-    """
+    """Cut the silence before the first and after the last sound of ``waveform`` ([T] or [C, T])."""
+    # Digital silence is returned uncut: an empty result could not be saved.
     options = options or Trim()
     check_waveform(waveform)
     check_sample_rate(sample_rate)

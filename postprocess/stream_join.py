@@ -42,10 +42,7 @@ class StreamJoin:
         return final
 
     def gap(self, samples: int) -> Waveform:
-        """Put silence before the current piece, without a fade; return the samples that are final now.
-
-        Raise RuntimeError if the piece has begun.
-        """
+        """Put silence before the current piece, without a fade; return final samples. It must not have begun."""
         if self._length:
             raise RuntimeError("the piece has begun: call gap before its first samples")
         tail, self._tail = self._tail, None

@@ -20,14 +20,10 @@ SEED = 0  # of the library's random phases: the same input gives the same sample
 
 @dataclass(frozen=True)
 class Stretch:
-    """Options of ``stretch``.
+    """Options of ``stretch``."""
 
-    speed: 0.5..2; 1.1 is a tenth faster.
-    semitones: of pitch, -12..12; an octave has 12. Formants, which make a voice small or large, move along.
-    """
-
-    speed: float = 1.0
-    semitones: float = 0.0
+    speed: float = 1.0  # 0.5..2; 1.1 is a tenth faster
+    semitones: float = 0.0  # of pitch, -12..12; formants, which make a voice small or large, move along
 
     def __post_init__(self) -> None:
         check_range("speed", self.speed, LOWEST_SPEED, HIGHEST_SPEED)
@@ -53,10 +49,7 @@ def stretch(waveform: Waveform, sample_rate: int, options: Stretch) -> Waveform:
 
     The result has ``stretched_length(T, speed)`` samples and is the same for the same input; at speed 1 and pitch 0
     it is the input, bit for bit. Places are exact to within a hop (15 ms). No sample exceeds full scale or the
-    input's peak.
-
-    Raises:
-        ValueError: for anything that is not a finite waveform, or if the library is not installed.
+    input's peak. Raise ValueError for a waveform that is not finite, or without the library.
     """
     check_waveform(waveform)
     check_sample_rate(sample_rate)
