@@ -30,13 +30,10 @@ from .waveform.stream import LineCodec, StreamCodecs
 
 @dataclass(frozen=True)
 class Choice:
-    """The engine of one rendering ("eager" or "graph"), and why.
+    """The engine of one rendering, and why."""
 
-    ``codec`` is "upstream", the original modules, one line at a time; or "batch", many lines in one row.
-    """
-
-    engine: str
-    codec: str
+    engine: str  # "eager" or "graph"
+    codec: str  # "upstream", the original modules, line by line; or "batch", many lines in one row
     why: str
 
 
@@ -44,14 +41,9 @@ class Engine:
     """Decodes lines to codes and codes to waveforms, with caches and graphs of one model between calls.
 
     It keeps views of the model's weights: call ``free`` before the model leaves its device. Thread-safe: one decoding
-    at a time.
-
-    Args:
-        choice: one of ``options.ENGINES``. "auto" is the graph engine on CUDA and for small models on a CPU, where
-            its fewer operations are faster too; otherwise the eager one. "graph" runs anywhere, without CUDA op by
-            op.
-        kernels: decode frames in Triton kernels if they run.
-        batch_codec: decode the graph engine's lines with the batch codec.
+    at a time. ``choice`` (``options.ENGINES``) "auto" is the graph engine on CUDA and for small models on a CPU,
+    where its fewer operations are faster too, else the eager one; "graph" runs anywhere, without CUDA op by op.
+    ``kernels`` allows Triton kernels, ``batch_codec`` the batch codec for the graph engine's lines.
     """
 
     def __init__(self, choice: str = "auto", kernels: bool = True, batch_codec: bool = True):
@@ -159,11 +151,8 @@ class Engine:
     ) -> list[np.ndarray]:
         """Decode lines' codes ``[T, 16]``, T >= 0, to waveforms, float32 ``[T * 1920]``, at 24 kHz, within -1..1.
 
-        Args:
-            references: for each line an ICL voice's codes ``[R, 16]``, or None.
-            on_chunk: called before each step of at most a few hundred frames; its errors pass through.
-        Raises:
-            ValueError: for samples that are not finite.
+        ``references`` are ICL voices' codes ``[R, 16]`` or None. ``on_chunk`` is called before each step of at most a
+        few hundred frames; its errors pass through. Raise ValueError for samples that are not finite.
         """
         return take_all(self.begin_waveforms(model, choice, codes, references, on_chunk))
 
@@ -175,20 +164,14 @@ class Engine:
         references: Sequence[torch.Tensor | None],
         on_chunk: Callable[[], None] | None = None,
     ) -> InFlight:
-        """As ``decode_waveforms``, without waiting for the device if the batch codec decodes.
-
-        Hold ``exclusive`` while you use the result.
-        """
+        """As ``decode_waveforms``, without waiting for the batch codec. Hold ``exclusive`` while you use the result."""
         with self.exclusive():
             if choice.codec == "batch":
                 return self._waveforms.begin_waveforms(model, codes, references, on_chunk)
             return Made(decode_waveforms(model, codes, references, on_chunk))
 
     def open_codec(self, model: Model, choice: Choice, lines: int) -> LineCodec:
-        """Return a codec for samples of ``lines`` concurrent lines while their codes are made.
-
-        Hold ``exclusive``: it is valid until then.
-        """
+        """Return a codec for samples of ``lines`` concurrent lines, valid while you hold ``exclusive``."""
         with self.exclusive():
             return self._streams.open(model, choice.codec == "batch", lines)
 

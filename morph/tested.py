@@ -44,10 +44,7 @@ def describe_versions(look: Look = installed) -> str:
 
 
 def describe_newer(look: Look = installed, more: Mapping[str, str] | None = None) -> str | None:
-    """Return a line that names versions newer than any tested, or None.
-
-    ``more`` are versions of other things than packages, such as ComfyUI's.
-    """
+    """Return a line that names versions newer than any tested, or None; ``more`` are not packages (ComfyUI)."""
     here = {name: (more or {}).get(name) or look(name) for name in tested()}
     newer = [
         f"{name} {here[name]} (tested: up to {known[-1]})"
