@@ -108,10 +108,7 @@ class LineCache:
         return self._read(self._path(key, LINE), lambda content: _unpack(content, line))
 
     def keep(self, key: str, kept: Kept) -> None:
-        """Cache a line, and remove the least recently used files beyond ``most_bytes``.
-
-        Raises OSError if it cannot be written; nothing half-written is left.
-        """
+        """Cache a line and trim to ``most_bytes``; OSError if it cannot be written, with nothing half-written left."""
         self._write(self._path(key, LINE), _pack(kept))
 
     def find_words(self, key: str) -> str | None:

@@ -81,10 +81,7 @@ def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions)
 def check_instructions(
     speaks: Checks, written: Sequence[ScriptLine], lines: Sequence[Line], options: GenerateOptions
 ) -> None:
-    """Raise ScriptError, naming the lines, for instructions that the lines' voices cannot follow.
-
-    ``written`` and ``lines`` are the same lines, as in the script and as spoken.
-    """
+    """Raise ScriptError, naming the lines, for instructions that their voices cannot follow; the lists are parallel."""
     errors = []
     for source, line in zip(written, lines, strict=True):
         if not source.instruct:

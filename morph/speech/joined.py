@@ -103,10 +103,7 @@ class Place(NamedTuple):
 def join_pieces(
     own: Sequence[tuple[Piece, Take]], sample_rate: int, options: GenerateOptions, whole: bool = True
 ) -> tuple[Waveform, list[Place]]:
-    """Return a line's waveform and the places of its pieces; no samples for a line that never began.
-
-    ``whole``: the line was spoken to its end, so a pause may follow.
-    """
+    """Return a line's waveform and its pieces' places; ``whole``: spoken to its end, so a pause may follow."""
     if not own:
         return NO_SAMPLES, []
     lead, *between = [piece.pause_s for piece, _ in own]

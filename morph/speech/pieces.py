@@ -63,7 +63,6 @@ class LinePieces:
         self.pieces.append(piece)
 
     def request(self, piece: Piece, take: int = 1) -> LineRequest:
-        """Return a fresh request for a take of a piece."""
         guard = guard_line(piece.prompt, self.options, self.sampling)
         return LineRequest(piece.prompt, guard, piece.seed_of(take), sampling=self.sampling)
 

@@ -24,21 +24,15 @@ SCANNED = 10  # windows per step
 
 @dataclass(frozen=True)
 class Take:
-    """One try at a piece of text.
-
-    Args:
-        waveform: float32 ``[T]``.
-        ended: "eos" by itself, "echo" with words of its reference first, "words" with wrong words, "cap" at its
-            limit, "loop" repeating itself, "early" too soon for its text, "silent" without sound; or one of STOPPED.
-        number: counted from 1.
-        wrong: which words went wrong, for people, or "".
-    """
+    """One try at a piece of text."""
 
     decoded: Decoded
-    waveform: np.ndarray
+    waveform: np.ndarray  # float32 ``[T]``
+    # One of STOPPED, or "eos" by itself, "echo" with words of its reference first, "words" with wrong words, "cap" at
+    # its limit, "loop" repeating itself, "early" too soon for its text, "silent" without sound.
     ended: str
-    number: int = 1
-    wrong: str = ""
+    number: int = 1  # counted from 1
+    wrong: str = ""  # which words went wrong, for people, or ""
 
     def better_than(self, other: Take) -> bool:
         """Return whether it ended better; of equals, the earlier one is kept."""

@@ -22,7 +22,7 @@ LEAST_SHARE, MOST_SHARE = -3.0, 4.0  # of a voice: the range of a shift by 3 (``
 
 
 def blend_voices(voices: Sequence[Voice], weights: Sequence[float], model: Model | None = None) -> Voice:
-    """Return the weighted mean of the voices' embeddings as a voice.
+    """Return the weighted mean of the voices' embeddings as a voice; ValueError if they cannot be blended.
 
     Presets alone give a "blend", for checkpoints that have all of them; with a clone it is an x-vector voice.
 
@@ -31,8 +31,6 @@ def blend_voices(voices: Sequence[Voice], weights: Sequence[float], model: Model
         weights: divided by their sum, which is above 0; then LEAST_SHARE to MOST_SHARE each. A negative one removes
             what distinguishes its voice.
         model: the checkpoint that has the presets; not needed for clones.
-
-    Raises ValueError for voices or weights that cannot be blended.
     """
     shares = _shares_of(voices, weights)
     if all(voice.kind in NAMED for voice in voices):

@@ -49,10 +49,7 @@ class Cast(Mapping[str, Voice]):
         return next((known for known in self.parts if name_key(known) == name_key(name)), None)
 
     def spoken_by(self, own: Mapping[str, Any]) -> Cast:
-        """Return a cast in which the named characters, and their moods, have backends of their own (``Voice.by``).
-
-        A mood that ``own`` names has its own.
-        """
+        """Return a cast whose characters (with their moods) or single moods have the backends ``own`` (``Voice.by``)."""
         known = {name_key(name): by for name, by in own.items()}
         parts = dict(self.parts)
         for name, part in self.parts.items():

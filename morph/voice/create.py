@@ -45,11 +45,8 @@ def clone_voice(
 ) -> Voice:
     """Make a voice from a recording of 1 to 30 seconds; x-vector mode uses the first 30 s of a longer one.
 
-    ``waveform`` is float ``[T]`` or ``[C, T]`` at any rate in Hz; ``prepare_reference`` cleans it up.
-
-    Raises:
-        ValueError: for an unusable recording (in ICL mode also one above 30 s), or a checkpoint without speaker
-            encoder.
+    ``waveform`` is float ``[T]`` or ``[C, T]`` at any rate in Hz; ``prepare_reference`` cleans it up. Raises
+    ValueError for an unusable recording (in ICL mode also one above 30 s), or a checkpoint without speaker encoder.
     """
     options = options or CloneOptions()
     if not model.can_clone:

@@ -53,10 +53,7 @@ def check_bounds(start_s: float, end_s: float) -> None:
 
 
 def choose(seconds: float, start_s: float = 0.0, end_s: float = 0.0) -> Excerpt:
-    """Return the part from ``start_s`` to ``end_s`` (0: the end) of a recording of ``seconds``.
-
-    Raises ValueError if there is no such part, or it is too short for a voice.
-    """
+    """Return the part from ``start_s`` to ``end_s`` (0: the end); ValueError if missing or too short for a voice."""
     for name, moment in (("start", start_s), ("end", end_s)):
         if not 0 <= moment <= seconds + TOLERANCE_S:
             raise ValueError(

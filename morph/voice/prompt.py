@@ -217,10 +217,7 @@ class PromptBuilder:
 
     @torch.inference_mode()
     def begin(self, token: int, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
-        """Build the prompt of a line of which only the first text token is known; ``rows`` returns the rest.
-
-        Raises ValueError for an unknown language, or a voice that is not an x-vector clone.
-        """
+        """Build an x-vector clone's prompt from the first text token; ``rows`` are the rest. Errors as ``build``."""
         check_streams_text(voice)
         prefix, codec = self._beginning(_LineIds(self.model, ""), voice, language, instruct)
         embeds = self._first(torch.tensor([[token]], device=self.model.device), prefix, codec)

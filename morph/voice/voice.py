@@ -43,35 +43,23 @@ class VoiceTooLong(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """A voice as the model uses it. Raises ValueError that names a missing, wrong, too long or forbidden field.
+    """A voice as the model uses it. Raises ValueError that names a missing, wrong, too long or forbidden field."""
 
-    Args:
-        kind: "x_vector" (speaker embedding only), "icl" (also reference codes and transcript), "preset" (a speaker of
-            the checkpoint), "design" (a description) or "blend" (mixed from presets).
-        model_size: upstream's tts_model_size of the checkpoint that made it; "" for a preset of any checkpoint with
-            it.
-        speaker_embedding: ``[H_talker]``, in the checkpoint's dtype.
-        ref_codes: ``[T, 16]`` int64.
-        speaker: a preset's name, as the checkpoint's config spells it; of a blend all names, joined with " + ".
-        instruct: how to speak, or the description of a designed voice.
-        notes: remarks for people about the recording that it was cloned from; not saved in a voice file.
-        pronunciation: the list beside its file, if there is one.
-        recipe: what a blended or shifted voice was made of, for people.
-        by: the backend of its lines, if it has its own (``ByVoice``); not saved either.
-    """
-
+    # "x_vector" (speaker embedding only), "icl" (also reference codes and transcript), "preset" (a speaker of the
+    # checkpoint), "design" (a description) or "blend" (mixed from presets).
     kind: str
+    # Upstream's tts_model_size of the checkpoint that made it; "" for a preset of any checkpoint with the speaker.
     model_size: str
     name: str = ""
-    speaker_embedding: torch.Tensor | None = None
-    ref_codes: torch.Tensor | None = None
+    speaker_embedding: torch.Tensor | None = None  # ``[H_talker]``, in the checkpoint's dtype
+    ref_codes: torch.Tensor | None = None  # int64 ``[T, 16]``
     transcript: str | None = None
-    speaker: str | None = None
-    instruct: str | None = None
-    notes: tuple[str, ...] = ()
-    pronunciation: tuple[PronunciationList, ...] = ()
-    recipe: str | None = None
-    by: object | None = None
+    speaker: str | None = None  # as the checkpoint's config spells it; of a blend joined with " + "
+    instruct: str | None = None  # how to speak, or the description of a designed voice
+    notes: tuple[str, ...] = ()  # remarks about its recording, for people; not saved
+    pronunciation: tuple[PronunciationList, ...] = ()  # the list beside its file
+    recipe: str | None = None  # what it was blended or shifted from, for people
+    by: object | None = None  # the backend of its lines, if it has its own (``ByVoice``); not saved
 
     @property
     def speakers(self) -> tuple[str, ...]:

@@ -33,10 +33,7 @@ class Rest:
 
 
 class TurnLine(ABC):
-    """A line in ``CodecTurns``; ``number`` names it in the codec.
-
-    ``reference``: int64 ``[R, groups]``, the codes of an ICL voice, or None.
-    """
+    """A line that ``CodecTurns`` knows by ``number``; ``reference``: int64 ``[R, groups]``, an ICL voice's codes."""
 
     def __init__(self, number: int, chunks: LineChunks, reference: torch.Tensor | None):
         self.number, self.chunks, self.reference = number, chunks, reference

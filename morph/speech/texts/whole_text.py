@@ -10,10 +10,7 @@ from .written_pieces import WrittenPieces
 
 
 class WholeLine(LineText):
-    """Adds a line's pieces as they are needed, the same as ``LinePieces.cut``. Polled as a ``LateLine`` is.
-
-    ``bell`` is called when a piece of a text with figures is there.
-    """
+    """Adds a line's pieces as needed, as ``LinePieces.cut``; ``bell`` is called when a piece with figures is ready."""
 
     starved = False
 
