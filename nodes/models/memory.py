@@ -76,10 +76,7 @@ class Origin:
 
 
 class LoadedModel:
-    """A checkpoint for one device. ComfyUI may evict it at any time except while a ``ManagedModel`` is used.
-
-    ``patcher``: of the model whose weights this one shares.
-    """
+    """A checkpoint for one device; ComfyUI may evict it unless in use. ``patcher``: of a model with equal weights."""
 
     def __init__(self, synthesizer: Synthesizer, origin: Origin, patcher: WholePatcher | None = None):
         self.synthesizer, self.origin = synthesizer, origin
@@ -112,10 +109,7 @@ def make_patcher(synthesizer: Synthesizer, device: torch.device) -> WholePatcher
 
 
 class ManagedModel:
-    """The value of the model socket: one checkpoint on one or several devices, which share the lines.
-
-    Work for one model uses the first.
-    """
+    """The value of the model socket: one checkpoint on devices that share its lines; other work uses the first."""
 
     def __init__(self, models: Sequence[LoadedModel]):
         self.models = tuple(dict.fromkeys(models))

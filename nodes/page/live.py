@@ -110,10 +110,7 @@ class PlayedSpeech:
 
 
 class SpeechStore:
-    """The current streams, and the pages that listen. One per server, in its application.
-
-    ``server`` is ComfyUI's ``PromptServer``.
-    """
+    """The current streams and listening pages of ComfyUI's ``PromptServer``; one per server, in its application."""
 
     def __init__(self, server: Any):
         self._server = server

@@ -71,10 +71,7 @@ def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoi
 
 
 def describe_seeds(facts: Sequence[Facts], numbers: Sequence[int] = ()) -> str:
-    """Return the seed of each line's take, as ``[seed N]`` and the widget use it, one per line.
-
-    ``numbers``: of the lines, if these are not their places.
-    """
+    """Return the seed of each line's take as ``[seed N]`` uses it, one per line, after its number or place."""
     if len(facts) == 1:
         return f"Seed: {facts[0].seed}."
     places = numbers or range(1, len(facts) + 1)

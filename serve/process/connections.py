@@ -62,10 +62,7 @@ def raw_answer(error: ApiError) -> bytes:
 
 
 class Stalling(asyncio.Protocol):
-    """Mixin for uvicorn's protocols: disconnects a client that stops reading.
-
-    Nothing more can be sent to it, neither the rest of its answer nor an error.
-    """
+    """Mixin for uvicorn's protocols: disconnects a client that stops reading; not even an error can be sent to it."""
 
     stalled_seconds: float
     loop: asyncio.AbstractEventLoop

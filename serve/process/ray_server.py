@@ -108,10 +108,7 @@ def cluster() -> Iterator[int]:
 
 
 def join_cluster() -> bool:
-    """Join the cluster of ``RAY_ADDRESS``, or of this host; return whether there is one.
-
-    Raises ConnectionError if there is none at the given address.
-    """
+    """Join the cluster of ``RAY_ADDRESS`` (else ConnectionError) or of this host; return whether there is one."""
     import ray
 
     address = os.environ.get("RAY_ADDRESS", "")
@@ -155,10 +152,7 @@ class Placing:
 def deployed(
     arguments: dict[str, Any], options: ServerOptions, port: int, placing: Placing
 ) -> Iterator[None]:
-    """Start the replicas and the proxies; inside the ``with`` all replicas are warmed up.
-
-    Raises ValueError if a replica cannot start.
-    """
+    """Start the replicas (ValueError on failure) and the proxies; inside the ``with`` all replicas are warmed up."""
     from ray import serve
 
     root = Path(__file__).resolve().parents[2]

@@ -108,10 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_options(arguments: argparse.Namespace) -> ServerOptions:
-    """Return the options of a command line, with the key and the host names from the environment.
-
-    Raises ValueError for unusable options.
-    """
+    """Return the options of a command line and of the environment (key, hosts); ValueError for unusable ones."""
     key, words = os.environ.get(KEY_VARIABLE, ""), arguments.pronunciation
     access = Access(
         arguments.host, key, arguments.allow_origin, tuple(listed_hosts()), open_lists=arguments.open_lists
@@ -196,10 +193,7 @@ def run_server(options: ServerOptions) -> None:
 
 
 def fit_connections(wanted: int, spare: int) -> tuple[int, int]:
-    """Return how many connections to accept, and the system's backlog; fewer if open files are limited.
-
-    ``spare``: accepted beyond ``wanted``.
-    """
+    """Return how many connections to accept, beside ``spare``, and the backlog; fewer if open files are limited."""
     try:
         import resource
     except ImportError:  # on Windows connections are not files

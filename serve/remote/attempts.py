@@ -72,10 +72,7 @@ class Attempts:
         self._is_waited_for = False
 
     async def speak(self, job: Job, hear: Callable[[], Hearer]) -> Answer:
-        """Return the answer to a job; raises the last ``Failure``, or one that a retry does not help.
-
-        ``hear`` returns the listener of an attempt.
-        """
+        """Return the answer to a job, or raise the last ``Failure``; ``hear`` returns an attempt's listener."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 await self._upload(job)

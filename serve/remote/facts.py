@@ -27,40 +27,26 @@ OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """A server, as it was when it was asked.
-
-    Args:
-        engine: OURS, VLLM_OMNI or OTHER.
-        model: the name of its checkpoint.
-        voices: sorted names, without those that our clients upload (OUR_UPLOADS): the server lists them in the order
-            of their use, and both change while lines are spoken.
-        languages: of its checkpoint; () if unknown.
-        kind, size, width: of its checkpoint, as in ``Model``; "" and 0 if unknown.
-        fingerprint: changes with everything at the server that changes its audio, as far as it reports that.
-        takes_seed: whether requests may have a seed.
-        takes_interval: whether requests may set a shortest time between events.
-        sends_parts: whether it can answer with offline audio and progress in parts.
-        most_lines: concurrent requests that it accepts.
-        follows_instructions: whether its checkpoint does; ours ignores them otherwise.
-        tells_words: whether answers may have word times.
-    """
+    """A server, as it was when it was asked; "", () or 0 for what it does not report."""
 
     server: Server
-    engine: str
-    model: str
+    engine: str  # OURS, VLLM_OMNI or OTHER
+    model: str  # the name of its checkpoint
+    # Sorted, without those that our clients upload (OUR_UPLOADS): the server lists voices in the order of their use,
+    # and both change while lines are spoken.
     voices: tuple[str, ...]
-    languages: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()  # of its checkpoint, as the next three; see ``Model``
     kind: str = ""
     size: str = ""
     width: int = 0
     sample_rate: int = SAMPLE_RATE
-    fingerprint: str = ""
-    takes_seed: bool = True
-    takes_interval: bool = False
-    sends_parts: bool = False
-    most_lines: int = MOST_LINES
-    follows_instructions: bool = True
-    tells_words: bool = False
+    fingerprint: str = ""  # changes with everything that changes its audio, as far as it reports that
+    takes_seed: bool = True  # requests may have a seed
+    takes_interval: bool = False  # requests may set a shortest time between events
+    sends_parts: bool = False  # it can answer with offline audio and progress in parts
+    most_lines: int = MOST_LINES  # concurrent requests that it accepts
+    follows_instructions: bool = True  # its checkpoint does; ours ignores them otherwise
+    tells_words: bool = False  # answers may have word times
 
     @property
     def is_ours(self) -> bool:

@@ -38,10 +38,7 @@ class ServerGone(OutOfService, ConnectionError):
 
 
 class Failure(Exception):
-    """A failed attempt. The message is one sentence for people that names the server, without control characters.
-
-    ``what`` says what happened, and the fix.
-    """
+    """A failed attempt, as one sentence for people: the server, and ``what`` with the fix. No control characters."""
 
     def __init__(self, server: Server, what: str, remedy: Remedy = NONE):
         super().__init__(one_line(f"server {server} {what}"))

@@ -26,15 +26,12 @@ NO_CODES = torch.zeros(1, 16, dtype=torch.int64)  # of a frame: a server sends n
 
 
 class RemoteLine:
-    """A line in flight, and the audio of its first take so far. Used in one thread.
-
-    ``on_full`` is called when its reader has enough for now.
-    """
+    """A line in flight, used in one thread; calls ``on_full`` when its reader has enough for now."""
 
     def __init__(self, job: Job, speech: Speech, on_full: Callable[[], None]):
         self.job, self.speech, self._on_full = job, speech, on_full
         speech.progress.expected = likely_frames(str(job.line.text))
-        self._sound: list[np.ndarray] = []
+        self._sound: list[np.ndarray] = []  # of the first take
         self._samples = 0
         self._passed = self._start = 0  # delivered parts, and their samples
         self._looked = asyncio.Event()

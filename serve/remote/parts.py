@@ -15,10 +15,7 @@ JSON, MOST_JSON = "application/json", 1 << 22  # bytes
 
 
 async def read_parts(content: aiohttp.StreamReader, most: int) -> AsyncIterator[tuple[str, bytes]]:
-    """Yield the media type and the bytes of each complete part; ValueError for an invalid answer.
-
-    ``most``: bytes of a part that is not JSON.
-    """
+    """Yield each complete part's media type and bytes, at most ``most`` unless JSON; ValueError if invalid."""
     boundary = await _read_line(content)
     line = boundary
     while line and line == boundary:

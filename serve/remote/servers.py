@@ -78,10 +78,7 @@ def listed_servers() -> dict[str, Server]:
 
 
 def server_at(name: str, addresses: str) -> Server:
-    """Return a server by its address, with the key of this name. Only the first of several addresses is used.
-
-    Raises ValueError for an unusable name or address.
-    """
+    """Return a server by the first of its addresses, with the key of this name; ValueError if unusable."""
     first, *others = addresses.split() or [""]
     if others:
         log.warning(

@@ -40,12 +40,9 @@ class RemoteSpeaks:
     """Speaks lines at one server. Use it in a ``with``, which ends its thread and unfinished lines.
 
     A server that is gone ends all lines with ``ServerGone``; any other failure ends its line with a ConnectionError.
-    Chunks are of a line's first take, and their codes are zeros: a server sends none.
-
-    Args:
-        consent: whether the people whose voices are sent have agreed.
-        in_flight: concurrent lines, not counting those with slow readers; at most the server's limit. ``AUTO_ROWS``:
-            64.
+    Chunks are of a line's first take, and their codes are zeros: a server sends none. ``in_flight`` does not count
+    lines with slow readers and is at most the server's limit; ``AUTO_ROWS``: 64. ``consent``: of the people whose
+    voices are sent.
     """
 
     def __init__(self, facts: ServerFacts, consent: bool = False, in_flight: int = AUTO_ROWS):

@@ -171,10 +171,7 @@ def read_report(said: Any) -> LineTold:
 
 
 def read_timestamps(said: Any, text: str, after_s: float = 0.0) -> tuple[WordTime, ...]:
-    """Return the words of a line, or the next of them; ValueError for invalid ones.
-
-    ``after_s``: the end of the word before them.
-    """
+    """Return the words of a line, or those after ``after_s``; ValueError for invalid ones."""
     listed = [] if said is None else said
     if not isinstance(listed, list) or len(listed) > MOST_WORDS:
         raise ValueError(f"timestamps is {reprlib.repr(said)}, not a list of at most {MOST_WORDS}")

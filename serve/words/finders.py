@@ -25,10 +25,7 @@ FindWords: TypeAlias = Callable[[TracedLine], tuple[WordTime, ...]]
 
 
 class WordProcess:
-    """One process that computes word times, one line at a time. It ends with ``close``, or with this process.
-
-    Raises OSError if it cannot be started.
-    """
+    """One process that computes word times, a line at a time; OSError if it cannot start. It ends with this process."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
