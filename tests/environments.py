@@ -36,6 +36,7 @@ OLDEST_TRANSFORMERS_5 = "transformers==5.4.0"
 # The speech server, and its clients.
 SERVER = (
     *(
+        "fastapi==0.165.0",
         "starlette==1.10.0",
         "uvicorn==0.54.0",
         "websockets==17.4",

@@ -7,62 +7,51 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from .fields import NULL, Schema, allowed
+
+KINDS = {"string": "text", "array": "a list"}
+FIELD = ("Field", "Values", "What it says")
+OBJECTS = {"speech": "Speech", "sampling": "SamplingFields", "shift": "VoiceShift"}
 PAGE = Path(__file__).parents[1] / "page" / "docs.html"
-KINDS = {
-    "string": "text",
-    "boolean": "true or false",
-    "integer": "a whole number",
-}
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """Return the page of a document that ``openapi.describe`` has made."""
-    speech = document["components"]["schemas"]["Speech"]["properties"]
+    """Return the page of a server's OpenAPI document."""
+    schemas = document["components"]["schemas"]
     answer = document["paths"]["/v1/audio/speech"]["post"]["responses"]["200"]
     routes = [
-        (f"{method.upper()} {path}", one["summary"])
+        (f"{method.upper()} {path}", one["description"])
         for path, methods in document["paths"].items()
         for method, one in methods.items()
     ]
+    headers = [(name, one["description"]) for name, one in answer["headers"].items()]
+    objects = {f"{name}_fields": _table(FIELD, _rows(schemas[one])) for name, one in OBJECTS.items()}
     return PAGE.read_text(encoding="utf-8").format(
         title=escape(document["info"]["title"]),
         version=escape(document["info"]["version"]),
-        parts=escape(document["paths"]["/v1/audio/speech"]["post"]["description"]),
         routes=_table(("Route", "What it does"), routes),
-        fields=_table(("Field", "Values", "What it says"), _rows(speech)),
-        sampling=_table(("Field", "Values", "What it says"), _rows(speech["sampling"]["properties"])),
-        headers=_table(
-            ("Header", "What it says"),
-            [(name, one["description"]) for name, one in answer["headers"].items()],
-        ),
+        headers=_table(("Header", "What it says"), headers),
+        **objects,
     )
 
 
-def values_of(schema: Mapping[str, Any]) -> str:
+def values_of(schema: Schema) -> str:
     """Return in a few words what a field may be."""
-    if "anyOf" in schema:
-        return 'a name, or {"id": name}'
-    kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    words = [KINDS.get(one, one) for one in kinds if one != "null"]
-    if "enum" in schema:
-        words = [", ".join(one for one in schema["enum"] if one is not None)]
-    elif "maximum" in schema:
-        words = [" to ".join(_number(schema[end]) for end in ("minimum", "maximum"))]
-    elif "properties" in schema:
-        words = [f"an object with {', '.join(schema['properties'])}"]
-    elif "maxLength" in schema:
-        words = [f"at most {schema['maxLength']} characters"]
-    if "default" in schema:
-        words.append(f"default {schema['default']}")
-    return "; ".join(words)
+    words = " or ".join(_kind(one) for one in schema.get("anyOf", [schema]) if one != NULL)
+    default = schema.get("default")
+    return f"{words}; default {str(default).removesuffix('.0')}" if default else words
 
 
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:g}"
+def _kind(schema: Schema) -> str:
+    longest = f"at most {schema['maxLength']} characters" if "maxLength" in schema else ""
+    return allowed(schema) or longest or KINDS.get(schema.get("type", ""), "an object")
 
 
-def _rows(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    return [(name, values_of(one), one["description"]) for name, one in fields.items()]
+def _rows(schema: Schema) -> list[tuple[str, str, str]]:
+    """Return the fields of an object; those that must be there come first."""
+    fields, needed = schema["properties"], schema.get("required", ())
+    names = sorted(fields, key=lambda one: one not in needed)
+    return [(one, values_of(fields[one]), fields[one]["description"]) for one in names]
 
 
 def _table(heads: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:

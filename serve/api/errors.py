@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 TYPES = {
@@ -46,6 +47,15 @@ class ApiError(Exception):
         param = None if self.param is None else _encodable(self.param)
         message = _encodable(self.message)
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
+
+
+@contextmanager
+def refusing(param: str | None = None, before: str = "") -> Iterator[None]:
+    """Turn a ValueError into ApiError 400 of a field, with words before its own."""
+    try:
+        yield
+    except ValueError as error:
+        raise ApiError(400, f"{before}{error}", param) from error
 
 
 def shutting_down() -> ApiError:

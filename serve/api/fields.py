@@ -1,11 +1,28 @@
-"""The fields of a request, each with its JSON schema: what ``request`` checks, and what ``openapi`` tells."""
+"""The fields of requests as pydantic models: how they are checked, and what ``/openapi.json`` says of them."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
+from typing_extensions import Self
 
 from ...morph.audio.formats import SERVED
 from ...morph.options import (
+    LAYOUTS,
     REQUEST,
     SEED,
     SHIFT_STRENGTHS,
@@ -14,152 +31,272 @@ from ...morph.options import (
     TokenSampling,
 )
 from ...morph.setting import LARGEST, Setting, settings_of
+from ...morph.text.encoding import check_encodable, join_halves
 from ...morph.text.pronunciation import LONGEST_READING
+from ...morph.voice.recording import LONGEST_READ_S
 from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
+from .errors import ApiError
 
 Schema = dict[str, Any]
+PART: dict[str, Any] = {"ge": 0, "le": LONGEST_READ_S}  # of a recording, in seconds
+DEPRECATED: Schema = {"deprecated": True}
+NULL, ABOUT = {"type": "null"}, ("title", "description", "default", "deprecated")
 
 STREAM_FORMATS = ("audio", "sse", "multipart", "json")
 COMPLETE_FORMATS = ("multipart", "json")  # of these, those whose sound is made complete
-LONGEST_INSTRUCTIONS = 4096  # characters, as OpenAI's
 LONGEST_INTERVAL_S = 10.0  # between events
-SHORTEST_SPLIT, LONGEST_SPLIT = 40, GenerateOptions.split_chars  # characters: a piece is kept in memory
-MOST_PRONOUNCED = 500  # words of a request's own list
-
-
-def _text(about: str, **more: Any) -> Schema:
-    return {"type": "string", "description": about, **more}
-
-
-def _choice(about: str, choices: tuple[str, ...], default: str) -> Schema:
-    return _text(about, enum=list(choices), default=default)
-
-
-def _number(about: str, low: float, high: float, **more: Any) -> Schema:
-    return {"type": "number", "description": about, "minimum": low, "maximum": high, **more}
-
-
-def _whole(about: str, low: int, high: int, **more: Any) -> Schema:
-    return {**_number(about, low, high, **more), "type": "integer"}
-
-
-def _switch(about: str) -> Schema:
-    return {"type": "boolean", "description": about}
-
-
-def _of(one: Setting) -> Schema:
-    """Return the schema of a setting."""
-    about = one.served or one.help
-    if one.choices:
-        return _choice(about, one.choices, one.default)
-    if one.kind is bool:
-        return _switch(about)
-    return {
-        "type": "integer" if one.kind is int else "number",
-        "description": about,
-        "minimum": one.low,
-        **({} if one.high == LARGEST else {"maximum": one.high}),
-        **({"exclusiveMinimum": one.low} if one.above else {}),
-    }
-
-
-def _all_of(options: type) -> dict[str, Schema]:
-    """Return the schemas of the settings of a dataclass that requests have."""
-    return {one.public: _of(one) for one in settings_of(options, REQUEST).values()}
-
-
-TOKEN_SCHEMAS = _all_of(TokenSampling)
+LONGEST_SPLIT = GenerateOptions.split_chars  # characters: a piece is kept in memory
 SUBTALKER = "subtalker_"
-SAMPLING_SCHEMAS: dict[str, Schema] = {
-    **TOKEN_SCHEMAS,
-    **{
-        SUBTALKER + name: {**schema, "description": f"{schema['description']}; of groups 1 to 15"}
-        for name, schema in TOKEN_SCHEMAS.items()
-    },
-    **_all_of(Sampling),
-}
+MOST_ENTRIES = 500  # of a list or an object: words of a request's own pronunciation list
 MOST_SHIFTED = 8  # voices of a mean: each is looked up
-VOICE_NAME: Schema = {"type": "string", "pattern": r"\S"}
-VOICE_NAMES: Schema = {
-    "anyOf": [VOICE_NAME, {"type": "array", "items": VOICE_NAME, "minItems": 1, "maxItems": MOST_SHIFTED}]
-}
-SHIFT_SCHEMAS: dict[str, Schema] = {
-    "toward": {**VOICE_NAMES, "description": "a voice that has the mood, or several, whose mean is taken"},
-    "away": {**VOICE_NAMES, "description": "one that does not, best of the same speaker, or several"},
-    "strength": _number("how often the difference is added", *SHIFT_STRENGTHS, default=1),
-}
-SCHEMAS: dict[str, Schema] = {
-    "model": _text("the loaded checkpoint's name, or one of OpenAI's such as tts-1, which stand for it"),
-    "input": _text(
-        "the text to speak; [pause 0.4] in it is silence of 0.4 s, and of <shown|read> the second side is read",
-        minLength=1,
-    ),
-    "voice": {
-        "description": "a name that GET /v1/audio/voices lists, or one of OpenAI's; left out: the first",
-        "anyOf": [
-            {"type": "string"},
-            {
-                "type": "object",
-                "properties": {"id": {"type": ["string", "null"]}},
-                "required": ["id"],
-                "additionalProperties": False,
-            },
-        ],
-    },
-    "voice_shift": {
-        "type": "object",
-        "description": "moves the voice by the difference of others, such as angry less calm: names of toward and away "
-        "(each one, or a list), and strength, -2 to 3; left out: the voice as it is",
-        "properties": SHIFT_SCHEMAS,
-        "required": ["toward", "away"],
-        "additionalProperties": False,
-    },
-    "instructions": _text(
+
+
+def flat(schema: Schema) -> Schema:
+    """Return a field's schema without its null."""
+    options = [one for one in schema.get("anyOf", ()) if one != NULL]
+    return {**schema, "anyOf": [], **options[0]} if len(options) == 1 else schema
+
+
+def allowed(schema: Schema) -> str:
+    """Return in a few words what numbers and choices a field may have; "" for other fields."""
+    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
+    if choices := schema.get("enum"):
+        return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+    if schema.get("type") == "boolean":
+        return "true or false"
+    if schema.get("type") == "integer":
+        return f"a whole number, {low} or more" if high is None else f"a whole number from {low} to {high}"
+    if schema.get("type") == "number":
+        return f"{low:g} to {high:g}" if "minimum" in schema else f"above {low:g}, at most {high:g}"
+    return ""
+
+
+def _or_null(schema: Schema) -> None:
+    """Add null to each field of an object's schema that may be left out."""
+    for name, one in schema["properties"].items():
+        if name not in schema.get("required", ()) and NULL not in one.get("anyOf", ()):
+            about = {key: one.pop(key) for key in ABOUT if key in one}
+            schema["properties"][name] = {"anyOf": [*(one.get("anyOf") or [one]), NULL], **about}
+
+
+class Fields(BaseModel):
+    """A JSON object of a request: other fields are refused, and null is as if a field was left out.
+
+    Raises:
+        ApiError: 400, naming the field and what it may be; never pydantic's own.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_or_null)
+    PART_OF: ClassVar[str] = ""  # the field of a request that this object is
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, sent: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
+        fields = cls._known(sent)
+        try:
+            return check(fields)
+        except ValidationError as error:
+            raise cls._refusal(error.errors(include_url=False)[0], fields) from None
+
+    @classmethod
+    def _known(cls, sent: Any) -> dict[str, Any]:
+        """Return the fields but for nulls; refuse what must not reach pydantic, which names all errors of a list."""
+        what, known = cls.PART_OF or "the request", cls.model_fields
+        if not isinstance(sent, dict):
+            raise ApiError(400, f"{what} is not a JSON object: send one with the fields {', '.join(known)}")
+        for name, value in sent.items():
+            if name not in known and cls.model_config["extra"] == "forbid":
+                why = f"{what} has a field {name[:64]!r}, which this server does not know: leave it out"
+                raise ApiError(400, why, name[:64])
+            if isinstance(value, list | dict) and len(value) > MOST_ENTRIES:
+                why = f"{name} has {len(value)} entries and {MOST_ENTRIES} are allowed: send fewer"
+                raise ApiError(400, why, name)
+        return {name: value for name, value in sent.items() if value is not None}
+
+    @classmethod
+    def _refusal(cls, error: Any, fields: dict[str, Any]) -> ApiError:
+        """Return what a client is told of the first error of pydantic's."""
+        name = str(error["loc"][0])
+        param, whose = (cls.PART_OF, f"{name} of {cls.PART_OF}") if cls.PART_OF else (name, name)
+        if error["type"] == "value_error":
+            return ApiError(400, str(error["ctx"]["error"]), param)
+        if error["type"] == "string_too_long":
+            return too_long(name, fields[name], error["ctx"]["max_length"])
+        schema = flat(schema_of(cls)["properties"][name])
+        choices = allowed(schema)
+        wanted = f"choose {choices}" if choices else f"send {schema['description'].partition(';')[0]}"
+        value = f"is {fields[name]!r:.40}" if name in fields else "is missing"
+        return ApiError(400, f"{whose} {value}: {wanted}", param)
+
+
+@cache
+def schema_of(model: type[Fields]) -> Schema:
+    """Return a model's JSON schema."""
+    return model.model_json_schema()
+
+
+def too_long(name: str, text: str, most: int) -> ApiError:
+    """Return what a client is told of a text with too many characters."""
+    return ApiError(400, f"{name} has {len(text)} characters and {most} are allowed: send it in parts", name)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A type of a few words; ``Literal`` for words that are not written out."""
+
+    choices: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> CoreSchema:
+        """Return what pydantic makes of ``Literal``."""
+        return core_schema.literal_schema(list(self.choices))
+
+
+def _whole_characters(sent: object, info: ValidationInfo) -> object:
+    return check_encodable(join_halves(sent), str(info.field_name)) if isinstance(sent, str) else sent
+
+
+class VoiceId(BaseModel):
+    """A voice as OpenAI's clients may name it."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: str | None
+
+
+Text = Annotated[str, BeforeValidator(_whole_characters)]
+Name = Annotated[str, Field(pattern=r"\S")]
+Names = Name | Annotated[list[Name], Field(min_length=1, max_length=MOST_SHIFTED)]
+
+
+def about(description: str, default: Any = ..., **limits: Any) -> Any:
+    """Return a field with its description."""
+    return Field(default, description=description, **limits)
+
+
+class VoiceShift(Fields):
+    """Where a request's voice is moved: names of voices, and how often their difference is added."""
+
+    PART_OF = "voice_shift"
+    toward: Names = about("the name of a voice that has the mood, or a list of 1 to 8; their mean is taken")
+    away: Names = about("the name of a voice that has not, or a list of 1 to 8; best of the same speaker")
+    strength: float = about(
+        "how often the difference is added", 1.0, ge=SHIFT_STRENGTHS[0], le=SHIFT_STRENGTHS[1]
+    )
+
+
+class _SamplingFields(Fields):
+    PART_OF = "sampling"
+
+
+class SettingsFields(Fields):
+    """What a request and a WebSocket's first message may say beside the text; ``GENERATED`` has the rest."""
+
+    model: str | None = about(
+        "the loaded checkpoint's name, or one of OpenAI's such as tts-1, which stand for it", None
+    )
+    voice: Name | VoiceId | None = about(
+        "a name that GET /v1/audio/voices lists, or one of OpenAI's; left out: the first", None
+    )
+    voice_shift: VoiceShift | None = about(
+        "moves the voice by the difference of others, such as angry less calm", None
+    )
+    instructions: Text = about(
         "how to speak; a checkpoint that cannot follow them ignores them, and the header x-speech-ignored says so; for "
         "VoiceDesign the voice's description",
-        maxLength=LONGEST_INSTRUCTIONS,
-    ),
-    "response_format": _choice("of the sound", tuple(SERVED), "mp3"),
-    "stream_format": _choice(
+        "",
+        max_length=4096,  # as OpenAI's
+    )
+    response_format: Annotated[str, OneOf(tuple(SERVED))] = about("of the sound", "mp3")
+    speed: float = about("of the speech, at the same pitch", 1.0, ge=LOWEST_SPEED, le=HIGHEST_SPEED)
+    return_timestamps: bool = about(
+        "true tells when each word is heard: with sse in events speech.audio.timestamps, with multipart and json in "
+        "timestamps; not for checkpoints without an alignment head",
+        False,
+    )
+    language: str = about("the language of the text", "auto")
+    decoding: Literal["crossbar", "lossless"] = about("ignored", "crossbar", json_schema_extra=DEPRECATED)
+    continuity: bool = about("ignored", False, json_schema_extra=DEPRECATED)
+    pronunciation: dict[str, Annotated[str, Field(max_length=LONGEST_READING)]] = about(
+        'an object such as {"Nguyen": "win"}; how words are read: they count before the server\'s own; not with layout '
+        "token",
+        {},
+        max_length=MOST_ENTRIES,
+    )
+
+
+class SpeechFields(SettingsFields):
+    """``POST /v1/audio/speech``."""
+
+    input: Text = about(
+        "the text to speak; [pause 0.4] is silence of 0.4 s, and of <shown|read> the second side is read",
+        min_length=1,
+    )
+    stream_format: Annotated[str, OneOf(STREAM_FORMATS)] = about(
         "the bytes as they are made, or server-sent events; multipart: the sound is made complete, and the answer's "
         "parts are JSON that tells the progress, the file, and JSON that tells how it went; json: one object, with the "
         "complete file as base64 in audio",
-        STREAM_FORMATS,
         "audio",
-    ),
-    "speed": _number("of the speech, at the same pitch", LOWEST_SPEED, HIGHEST_SPEED, default=1),
-    "stream": _switch("false: one file with its true length, which is made complete; not with sse"),
-    "return_timestamps": _switch(
-        "true tells when each word is heard: with sse in events speech.audio.timestamps, with multipart and json in "
-        "timestamps; not for checkpoints without an alignment head"
-    ),
-    "event_interval": _number(
+    )
+    stream: bool | None = about(
+        "false: one file with its true length, which is made complete; not with sse", None
+    )
+    event_interval: float = about(
         "with sse: the shortest time between two events, in seconds; with multipart: the time between two parts that "
         "tell the progress (0: none do)",
-        0,
-        LONGEST_INTERVAL_S,
-    ),
-    "language": _text("of the text", default="auto"),
-    "seed": _of(SEED),
-    **_all_of(GenerateOptions),
-    "sampling": {
-        "type": "object",
-        "description": "what differs from the checkpoint's own sampling",
-        "properties": SAMPLING_SCHEMAS,
-        "additionalProperties": False,
-    },
-    "decoding": {**_choice("ignored", ("crossbar", "lossless"), "crossbar"), "deprecated": True},
-    "pronunciation": {
-        "type": "object",
-        "description": "how words are read, by word: they count before the server's own; not with layout token",
-        "additionalProperties": {"type": "string", "maxLength": LONGEST_READING},
-        "maxProperties": MOST_PRONOUNCED,
-    },
-    "continuity": {**_switch("ignored"), "deprecated": True},
-    "split_chars": _whole(
-        "the longest piece of a long text, in characters",
-        SHORTEST_SPLIT,
-        LONGEST_SPLIT,
-        default=LONGEST_SPLIT,
-    ),
+        0.0,
+        ge=0,
+        le=LONGEST_INTERVAL_S,
+    )
+
+
+class ConfigFields(SettingsFields):
+    """``session.config``, a WebSocket's first message."""
+
+    type: str
+    api_key: Any = None
+    layout: Annotated[str, OneOf(LAYOUTS)] = LAYOUTS[0]
+    response_format: Annotated[str, OneOf(tuple(SERVED))] = "pcm"
+
+
+class Upload(Fields):
+    """The query of an upload."""
+
+    model_config = ConfigDict(strict=False, extra="ignore")
+    name: str = about("what requests call the voice", min_length=1)
+    consent: Literal["true"] = about("true if the person whose voice it is has agreed")
+    replace: bool = about("true to replace an uploaded voice of this name", False)
+
+
+class RecordingUpload(Upload):
+    """The query of a recording whose voice is cloned."""
+
+    transcript: str = about("the words of the recording, for the manner of speaking too", "")
+    start: float = about("the second at which the part of the recording starts", 0.0, **PART)
+    end: float = about("the second at which it ends; 0: the recording's end", 0.0, **PART)
+    best: bool = about("true for the best 3 to 12 s, in place of start and end", False)
+
+
+def _of(one: Setting, default: Any, words: str = "") -> tuple[Any, Any]:
+    """Return the type of a setting and its field, as ``create_model`` takes them."""
+    kind: Any = Annotated[str, OneOf(one.choices)] if one.choices else one.kind
+    limits: dict[str, Any] = {}
+    if one.kind in (int, float):
+        limits = {"gt" if one.above else "ge": one.low} | ({} if one.high == LARGEST else {"le": one.high})
+    return kind | None, about(words or one.served or one.help, default, **limits)
+
+
+TOKENS, OPTIONS = settings_of(TokenSampling, REQUEST), settings_of(GenerateOptions, REQUEST)
+SAMPLING: dict[str, Any] = {
+    **{name: _of(one, None) for name, one in TOKENS.items()},
+    **{SUBTALKER + name: _of(one, None, f"{name} of groups 1 to 15") for name, one in TOKENS.items()},
+    **{name: _of(one, None) for name, one in settings_of(Sampling, REQUEST).items()},
 }
+SamplingFields = create_model("SamplingFields", __base__=_SamplingFields, **SAMPLING)
+GENERATED: dict[str, Any] = {
+    **{one.public: _of(one, one.default) for one in OPTIONS.values()},
+    "split_chars": _of(replace(OPTIONS["split_chars"], high=LONGEST_SPLIT), LONGEST_SPLIT),
+    "seed": _of(SEED, None),
+    "sampling": (SamplingFields | None, about("what differs from the checkpoint's own sampling", None)),
+}
+Speech = create_model("Speech", __base__=SpeechFields, **GENERATED)
+SessionConfig = create_model("SessionConfig", __base__=ConfigFields, **GENERATED)
+FIELDS = tuple(Speech.model_fields)

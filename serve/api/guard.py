@@ -62,7 +62,9 @@ class Guard:
             await JSONResponse({}, headers=PREFLIGHT)(scope, receive, sender)
         else:
             admit(scope)
-            await self._pass_on(scope, receive, sender)
+            # FastAPI's routes know no HEAD; uvicorn, which sees its own scope, sends no body.
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            await self._pass_on({**scope, "method": method}, receive, sender)
 
     async def _pass_on(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
         """Have a request answered; if the server's end comes before the answer, say that."""

@@ -1,41 +1,28 @@
-"""The fields of a request, checked: what is not known, or not possible, is refused with a sentence."""
+"""Requests as the engine takes them: their fields, checked against the checkpoint and the server's limits."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...morph.model.model import Model
-from ...morph.options import IGNORE, REMOVED, GenerateOptions, Sampling, removed_in
+from ...morph.options import IGNORE, REQUEST, GenerateOptions, Sampling, TokenSampling, removed_in
+from ...morph.setting import settings_of
 from ...morph.speech.word_times import check_word_times
-from ...morph.text.encoding import check_encodable, join_halves
+from ...morph.text.encoding import join_halves
 from ...morph.text.pauses import check_spoken, read_pauses
 from ...morph.text.pronunciation import PronunciationList
-from .errors import ApiError
-from .fields import (
-    COMPLETE_FORMATS,
-    LONGEST_INSTRUCTIONS,
-    MOST_PRONOUNCED,
-    SAMPLING_SCHEMAS,
-    SCHEMAS,
-    SHIFT_SCHEMAS,
-    SUBTALKER,
-    TOKEN_SCHEMAS,
-    Schema,
-)
+from .errors import ApiError, refusing
+from .fields import COMPLETE_FORMATS, SUBTALKER, SettingsFields, SpeechFields, VoiceId, VoiceShift, too_long
 from .options import Limits
-from .voice_shift import NAME as VOICE_SHIFT
-from .voice_shift import VoiceShift, read_shift
 
 RANDOM_SEEDS = 2**32
 MOST_PAUSES_S = 60.0  # of one request: silence takes memory and no time
 # Names that clients send because OpenAI's models have them: they stand for the one that is loaded.
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-FIELDS = tuple(SCHEMAS)
 TIMESTAMPS = "return_timestamps"
-SAMPLING_FIELDS = tuple(SAMPLING_SCHEMAS)
 # A player hears the first frame at once; what is sent seldom is decoded in larger steps.
 SELDOM_CHUNKS = (12,)
 
@@ -114,110 +101,82 @@ class Rules:
     strict: bool = False
 
 
-def read_request(body: object, rules: Rules) -> SpeechRequest:
-    """Return a request's fields, checked.
+def read_request(fields: SpeechFields, rules: Rules) -> SpeechRequest:
+    """Return what a request asks for.
 
     Raises:
         ApiError: 400, or 404 for a model that is not loaded.
     """
-    fields = check_fields(body, FIELDS)
-    text = read_text(fields, "input", rules.limits.characters)
-    stream_format, stream = _value(fields, "stream_format"), _value(fields, "stream")
-    if stream_format == "sse" and stream is False:
+    text, way = fields.input, fields.stream_format
+    if len(text) > rules.limits.characters:
+        raise too_long("input", text, rules.limits.characters)
+    read_silence(text, "input")
+    with refusing("input"):
+        check_spoken(text, "input")
+    _check_stream(fields)
+    settings = read_settings(fields, rules)
+    if fields.event_interval:
+        settings = replace(settings, generate=replace(settings.generate, chunk_frames=SELDOM_CHUNKS))
+    settings = replace(settings, complete=fields.stream is False or way in COMPLETE_FORMATS)
+    return SpeechRequest(text, settings, way, fields.event_interval)
+
+
+def _check_stream(fields: SpeechFields) -> None:
+    """Raise ApiError 400 for fields that contradict ``stream_format``."""
+    way = fields.stream_format
+    if way == "sse" and fields.stream is False:
         raise _bad("stream", "stream is false and stream_format is sse: events are a stream, leave one out")
-    if stream_format in COMPLETE_FORMATS and stream is True:
-        raise _bad(
-            "stream", f"stream is true and stream_format is {stream_format}, which is complete: leave one out"
-        )
-    interval_s = _value(fields, "event_interval", unit="seconds") or 0.0
-    if interval_s and stream_format in ("audio", "json"):
+    if way in COMPLETE_FORMATS and fields.stream is True:
+        raise _bad("stream", f"stream is true and stream_format is {way}, which is complete: leave one out")
+    if fields.event_interval and way in ("audio", "json"):
         raise _bad(
             "event_interval", "event_interval is for events: leave it out, or set stream_format to sse"
         )
-    settings = read_settings(fields, rules, "mp3")
-    if interval_s:
-        settings = replace(settings, generate=replace(settings.generate, chunk_frames=SELDOM_CHUNKS))
-    if stream_format == "audio" and _value(fields, TIMESTAMPS):
+    if fields.return_timestamps and way == "audio":
         raise _bad(
             TIMESTAMPS,
             "return_timestamps is true and stream_format is audio, which has sound only: set stream_format to json, "
             "sse or multipart",
         )
-    is_complete = stream is False or stream_format in COMPLETE_FORMATS
-    timestamps = wants_timestamps(fields, rules)
-    settings = replace(settings, complete=is_complete, timestamps=timestamps)
-    return SpeechRequest(text, settings, stream_format, interval_s)
 
 
-def wants_timestamps(fields: Mapping[str, Any], rules: Rules) -> bool:
-    """Return whether the times of words are wanted; ApiError 400 where nothing tells them."""
-    if not _value(fields, TIMESTAMPS):
-        return False
-    _check_followed(TIMESTAMPS, rules)
-    return True
-
-
-def _check_followed(name: str, rules: Rules) -> None:
-    """Raise ApiError 400 for a field that needs to know which words are spoken, where nothing tells it."""
-    try:
-        check_word_times(rules.model)
-    except ValueError as error:
-        raise _bad(name, str(error)) from error
-
-
-def read_settings(fields: Mapping[str, Any], rules: Rules, audio: str) -> Settings:
-    """Return what the fields say beside the text; ``audio`` is the format where they name none.
+def read_settings(fields: SettingsFields, rules: Rules) -> Settings:
+    """Return what the fields say beside the text.
 
     Raises:
         ApiError: 400, or 404 for a model that is not loaded.
     """
-    check_model(fields.get("model"), rules.model)
-    instructions, ignored = _instructions(fields, rules)
-    seed = _value(fields, "seed")
+    check_model(fields.model, rules.model)
+    language = fields.language.strip().lower()
+    if language not in rules.model.languages:
+        known = ", ".join(rules.model.languages)
+        raise _bad("language", f"language is {fields.language!r:.40}: choose one of {known}")
+    instructions, ignored = _instructions(fields.instructions, rules)
+    given = fields.model_dump(exclude_unset=True)
+    generate = _options(given, rules)
+    checked = {TIMESTAMPS: fields.return_timestamps, "wrong_words": generate.wrong_words != IGNORE}
+    for name in filter(checked.get, checked):
+        with refusing(name):
+            check_word_times(rules.model)
     return Settings(
-        voice=_voice(fields.get("voice")),
-        language=_language(fields.get("language"), rules.model.languages),
+        voice=fields.voice.id if isinstance(fields.voice, VoiceId) else fields.voice,
+        language=language,
         instructions=instructions,
-        seed=secrets.randbelow(RANDOM_SEEDS) if seed is None else seed,
-        audio=audio if fields.get("response_format") is None else _value(fields, "response_format"),
-        generate=_options(fields, rules),
-        speed=float(_value(fields, "speed")),
-        ignored=(*ignored, *_removed(fields)),
-        pronunciation=_pronunciation(fields.get("pronunciation")),
-        shift=_shift(fields.get(VOICE_SHIFT)),
+        seed=given.get("seed", secrets.randbelow(RANDOM_SEEDS)),
+        audio=fields.response_format,
+        generate=generate,
+        speed=fields.speed,
+        ignored=(*ignored, *removed_in(given)),
+        timestamps=fields.return_timestamps,
+        pronunciation=_pronunciation(fields.pronunciation),
+        shift=fields.voice_shift,
     )
-
-
-def check_fields(body: object, known: tuple[str, ...], what: str = "the body") -> dict[str, Any]:
-    """Return a JSON object's fields if all of them are known; ApiError 400 if not."""
-    if not isinstance(body, dict):
-        raise ApiError(400, f"{what} is not a JSON object: send one with the fields {', '.join(known)}")
-    for name in body:
-        if name not in known:
-            raise _bad(
-                name[:64], f"{what} has a field {name[:64]!r}, which this server does not know: leave it out"
-            )
-    return body
-
-
-def read_text(fields: Mapping[str, Any], name: str, longest: int) -> str:
-    """Return a text that can be spoken; ApiError 400 if it cannot."""
-    if fields.get(name) is None:
-        raise _bad(name, f"{name} is missing: send the text to speak")
-    text = _text(fields, name, longest)
-    read_silence(text, name)
-    try:
-        return check_spoken(text, name)
-    except ValueError as error:
-        raise _bad(name, str(error)) from error
 
 
 def read_silence(text: str, name: str, before: float = 0.0) -> float:
     """Return the seconds of a text's pauses, with those ``before`` it; ApiError 400 for a wrong one or too much."""
-    try:
+    with refusing(name):
         silence = before + sum(read_pauses(text).pauses_s)
-    except ValueError as error:
-        raise _bad(name, str(error)) from error
     if silence > MOST_PAUSES_S:
         raise _bad(
             name, f"{name} has {silence:g} s of pauses and {MOST_PAUSES_S:g} are allowed: make them shorter"
@@ -225,61 +184,22 @@ def read_silence(text: str, name: str, before: float = 0.0) -> float:
     return silence
 
 
+def check_model(name: str | None, model: Model) -> None:
+    """Raise ApiError 404 unless a name stands for the model that is loaded; None does."""
+    if name is None or name == model.name or name.startswith(OPENAI_MODELS):
+        return
+    raise ApiError(
+        404, f"model {name[:64]!r} is not loaded: send {model.name!r}, or tts-1", "model", "model_not_found"
+    )
+
+
 def _bad(param: str, message: str) -> ApiError:
     return ApiError(400, message, param)
 
 
-def _text(fields: Mapping[str, Any], name: str, longest: int) -> str:
-    text = fields.get(name)
-    if text is None:
-        return ""
-    if not isinstance(text, str):
-        raise _bad(name, f"{name} is {type(text).__name__}, not text: send a string")
-    if len(text) > longest:
-        raise _bad(name, f"{name} has {len(text)} characters and {longest} are allowed: send it in parts")
-    try:
-        return check_encodable(join_halves(text), name)
-    except ValueError as error:
-        raise _bad(name, str(error)) from error
-
-
-def _value(fields: Mapping[str, Any], name: str, unit: str = "") -> Any:
-    """Return a field as its schema has it: its default, or None, if it was left out; ApiError 400 for another value."""
-    schema, value = SCHEMAS[name], fields.get(name)
-    if value is None:
-        return schema.get("default")
-    if wanted := _wanted(schema, value, unit):
-        raise _bad(name, f"{name} is {value!r:.40}: {wanted}")
-    return value
-
-
-def _wanted(schema: Schema, value: Any, unit: str) -> str:
-    """Return what a field should be instead of this value; "" if its schema has the value."""
-    kind = schema["type"]
-    if kind == "boolean":
-        return "" if isinstance(value, bool) else "choose true or false"
-    if choices := schema.get("enum"):
-        return "" if isinstance(value, str) and value in choices else f"choose one of {', '.join(choices)}"
-    low, high, kinds = schema["minimum"], schema["maximum"], int if kind == "integer" else (int, float)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if is_number and low <= value <= high:
-        return ""
-    if kind == "integer":
-        return f"send a whole number from {low} to {high}"
-    return f"choose {low:g} to {high:g} {unit}".rstrip() if is_number else "send a number"
-
-
-def _language(name: object, known: Sequence[str]) -> str:
-    language = name.strip().lower() if isinstance(name, str) else "auto" if name is None else ""
-    if language not in known:
-        raise _bad("language", f"language is {name!r:.40}: choose one of {', '.join(known)}")
-    return language
-
-
-def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, tuple[str, ...]]:
+def _instructions(words: str, rules: Rules) -> tuple[str | None, tuple[str, ...]]:
     """Return how to speak, and the names of the fields that are ignored: clients send them to every server."""
     name = "instructions"
-    words = _text(fields, name, LONGEST_INSTRUCTIONS)
     if not words or rules.model.follows_instructions:
         return words or None, ()
     if rules.strict:
@@ -291,86 +211,31 @@ def _instructions(fields: Mapping[str, Any], rules: Rules) -> tuple[str | None, 
     return None, (name,)
 
 
-def _removed(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    return removed_in({name: _value(fields, name) for name in REMOVED})
-
-
-def check_model(name: object, model: Model) -> None:
-    """Raise ApiError, 404 or 400, unless a name stands for the model that is loaded; None does."""
-    if name is None or name == model.name or (isinstance(name, str) and name.startswith(OPENAI_MODELS)):
-        return
-    if not isinstance(name, str):
-        raise _bad("model", f"model is {type(name).__name__}, not text: send {model.name!r}")
-    raise ApiError(
-        404, f"model {name[:64]!r} is not loaded: send {model.name!r}, or tts-1", "model", "model_not_found"
-    )
-
-
-def _voice(voice: object) -> str | None:
-    """Return the name in ``"name"`` or ``{"id": "name"}``."""
-    if isinstance(voice, dict) and set(voice) == {"id"}:
-        voice = voice["id"]
-    if voice is None:
-        return None
-    if not isinstance(voice, str) or not voice.strip():
-        raise _bad("voice", 'voice is not a name: send one that GET /v1/audio/voices lists, or {"id": name}')
-    return voice
-
-
-def _pronunciation(sent: object) -> tuple[PronunciationList, ...]:
-    """Return the list of a request, at most one; ApiError 400 for another thing, or words that no list may have."""
-    name = "pronunciation"
+def _pronunciation(sent: dict[str, str]) -> tuple[PronunciationList, ...]:
+    """Return the list of a request, at most one; ApiError 400 for words that no list may have."""
     if not sent:
         return ()
-    if not isinstance(sent, dict) or not all(isinstance(one, str) for one in sent.values()):
-        raise _bad(name, f'{name} is {sent!r:.40}: send an object such as {{"Nguyen": "win"}}')
-    if len(sent) > MOST_PRONOUNCED:
-        raise _bad(
-            name, f"{name} has {len(sent)} words and {MOST_PRONOUNCED} are allowed: send those of the text"
-        )
-    try:
-        return (
-            PronunciationList(tuple((join_halves(word), join_halves(read)) for word, read in sent.items())),
-        )
-    except ValueError as error:
-        raise _bad(name, f"{name} cannot be used, {error}") from error
+    words = tuple((join_halves(word), join_halves(read)) for word, read in sent.items())
+    with refusing("pronunciation", "pronunciation cannot be used, "):
+        return (PronunciationList(words),)
 
 
-def _shift(sent: object) -> VoiceShift | None:
-    """Return where the voice is moved; ApiError 400 for what is no shift."""
-    return None if sent is None else read_shift(check_fields(sent, tuple(SHIFT_SCHEMAS), VOICE_SHIFT))
-
-
-def _options(fields: Mapping[str, Any], rules: Rules) -> GenerateOptions:
-    sampling = _sampling(fields.get("sampling"), rules.model.sampling)
+def _options(given: Mapping[str, Any], rules: Rules) -> GenerateOptions:
+    sampling = _sampling(given.get("sampling", {}), rules.model.sampling)
     if longest := rules.limits.audio_seconds:
         sampling = replace(sampling, max_seconds=min(sampling.max_seconds or longest, longest))
-    if _value(fields, "wrong_words") != IGNORE:
-        _check_followed("wrong_words", rules)
-    return GenerateOptions(
-        _value(fields, "seq_groups") or rules.seq_groups,
-        sampling,
-        split_chars=_value(fields, "split_chars"),
-        tail=_value(fields, "tail"),
-        retries=0,
-        normalize=_value(fields, "normalize_text"),
-        wrong_words=_value(fields, "wrong_words"),
-        trim_ends=bool(_value(fields, "trim_silence")),
-    )
+    public = {name: one.public for name, one in settings_of(GenerateOptions, REQUEST).items()}
+    options = {name: given[field] for name, field in public.items() if field in given}
+    return GenerateOptions(**{"seq_groups": rules.seq_groups, **options}, sampling=sampling, retries=0)
 
 
-def _sampling(sent: object, own: Sampling) -> Sampling:
-    if sent is None:
-        return own
-    fields = check_fields(sent, SAMPLING_FIELDS, "sampling")
-    given = {name: value for name, value in fields.items() if value is not None}
+def _sampling(given: dict[str, Any], own: Sampling) -> Sampling:
+    """Return the checkpoint's sampling with what the request changes."""
     talker, subtalker = (
-        {name: given.pop(prefix + name) for name in TOKEN_SCHEMAS if prefix + name in given}
+        {name: given.pop(prefix + name) for name in settings_of(TokenSampling) if prefix + name in given}
         for prefix in ("", SUBTALKER)
     )
-    try:
+    with refusing("sampling"):
         return replace(
             own, talker=replace(own.talker, **talker), subtalker=replace(own.subtalker, **subtalker), **given
         )
-    except ValueError as error:
-        raise _bad("sampling", str(error)) from error

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 # The extra "serve" of pyproject.toml: modules, and what pip calls them.
 PACKAGES = {
+    "fastapi": "fastapi>=0.115.6",
     "starlette": "starlette>=0.40",
     "uvicorn": "uvicorn>=0.30",
     "websockets": "websockets>=13",

@@ -45,8 +45,8 @@ class _Take:
     told: dict[str, Any]
 
 
-class SpeechAnswer:
-    """An ASGI application that speaks one request; when its client leaves, the row is free within a frame.
+class SpeechAnswer(Response):
+    """Speaks one request; when its client leaves, the row is free within a frame.
 
     Args:
         speaker: speaks.
@@ -57,6 +57,7 @@ class SpeechAnswer:
 
     def __init__(self, speaker: Speaker, asked: SpeechRequest, metrics: Metrics, began: float):
         self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
+        self.background = None  # FastAPI looks at it
         self._started = self._has_sound = False
         self._held = bytearray()  # of the sound, until the next event is due
         self._words: list[dict[str, Any]] = []  # that have ended, until then
@@ -146,12 +147,12 @@ class SpeechAnswer:
         """Send the headers, once there is something to send: until then errors have a status of their own."""
         if self._started:
             return
-        headers = self._headers(TOLD_AS.get(self._asked.way))
+        headers = self._head(TOLD_AS.get(self._asked.way))
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._started = True
         await send({"type": "http.response.start", "status": 200, "headers": raw})
 
-    def _headers(self, media_type: str | None = None) -> dict[str, str]:
+    def _head(self, media_type: str | None = None) -> dict[str, str]:
         settings = self._asked.settings
         ignored = {"x-speech-ignored": ", ".join(settings.ignored)} if settings.ignored else {}
         return {
@@ -239,7 +240,7 @@ class SpeechAnswer:
             took = again
         self._note_sound()
         self._count(took.whole.samples)
-        headers, content = self._headers(TOLD_AS.get(self._asked.way)), took.whole.content
+        headers, content = self._head(TOLD_AS.get(self._asked.way)), took.whole.content
         if self._asked.way == "json":
             content = self._as_json(took)
         self._started = True

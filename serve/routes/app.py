@@ -5,28 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio.to_thread
-from starlette.applications import Starlette
+from fastapi import FastAPI, Query, Request, Response, WebSocket
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.requests import ClientDisconnect
 
 from ..api.docs_page import render
 from ..api.errors import ApiError
-from ..api.fields import STREAM_FORMATS
+from ..api.fields import FIELDS, STREAM_FORMATS, RecordingUpload, Speech, Upload
 from ..api.guard import Guard
-from ..api.openapi import describe
+from ..api.openapi import BINARY, FAILED, SPOKEN, body_of, describe
 from ..api.options import Limits, ServerOptions
-from ..api.request import FIELDS, OPENAI_MODELS, check_model, read_request
+from ..api.request import OPENAI_MODELS, check_model, read_request
+from ..terminal.folders import pack_version
 from .access_log import RequestLog
 from .answer import SpeechAnswer
 from .clone_route import MOST_BYTES, AskedPart, Cloner
@@ -52,25 +51,30 @@ FRAMEWORK_SAID = {
     404: "this address is not known: GET /docs lists those that are",
     405: "this address does not take this method: GET /docs lists those that it takes",
 }
+Json = dict[str, Any]
+SPEECH_JSON = {"application/json": {"schema": {"$ref": "#/components/schemas/Speech"}}}
 VOICE_TYPE = "application/octet-stream"  # pages of other sites cannot send it without asking
 
 
-def create_app(speaker: Speaker, options: ServerOptions) -> Starlette:
+def create_app(speaker: Speaker, options: ServerOptions) -> FastAPI:
     """Return the ASGI application. When it shuts down the speaker is closed.
 
     Args:
         speaker: the model behind it; ``/ready`` says whether it is.
         options: who may ask.
     """
-    handlers = Handlers(speaker, options)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         await anyio.to_thread.run_sync(speaker.close)
 
-    app = Starlette(
-        routes=handlers.routes,
+    app = FastAPI(
+        title="Qwen3-TTS Morph speech server",
+        version=pack_version(),
+        docs_url=None,  # its pages load scripts from elsewhere
+        redoc_url=None,
+        responses=FAILED,
         middleware=[
             Middleware(RequestLog, writes=options.access_log),
             Middleware(Guard, access=options.access),
@@ -79,6 +83,8 @@ def create_app(speaker: Speaker, options: ServerOptions) -> Starlette:
         lifespan=lifespan,
     )
     app.state.speaker = speaker  # for ``shutdown.Server``
+    Handlers(speaker, options).add_to(app)
+    describe(app, speaker.rules, bool(options.access.key))
     return app
 
 
@@ -96,40 +102,38 @@ class Handlers:
         self._began = int(time.time())
         self._cloner = Cloner(speaker)
 
-    @property
-    def routes(self) -> list[Route | WebSocketRoute]:
-        """All routes."""
-        answers: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "/v1/models": self.models,
-            "/v1/audio/models": self.models,
-            "/v1/models/{id:path}": self.model,
-            "/v1/status": self.status,
-            "/health": self.health,
-            "/ready": self.ready,
-            "/metrics": self.metrics,
-            "/openapi.json": self.openapi,
-            "/docs": self.docs,
-            "/page.json": self.page_facts,
-            **dict.fromkeys(FILES, self.page),
-        }
-        return [
-            Route("/v1/audio/speech", self.speech, methods=["POST"]),
-            Route("/v1/audio/voices", self.voices, methods=["GET"]),
-            Route("/v1/audio/voices", self.add_voice, methods=["POST"]),
-            Route("/v1/audio/voices/clone", self.clone_voice, methods=["POST"]),
-            Route("/v1/audio/voices/{name}", self.remove_voice, methods=["DELETE"]),
-            WebSocketRoute("/v1/audio/speech/stream", self.socket),
-            *(Route(path, handler, methods=["GET"]) for path, handler in answers.items()),
-        ]
+    def add_to(self, app: FastAPI) -> None:
+        """Add all routes."""
+        asked = body_of(SPEECH_JSON)
+        app.post("/v1/audio/speech", response_class=Response, responses=SPOKEN, openapi_extra=asked)(
+            self.speech
+        )
+        app.add_api_websocket_route("/v1/audio/speech/stream", self.socket)
+        app.get("/v1/audio/voices")(self.voices)
+        app.post("/v1/audio/voices", openapi_extra=body_of({VOICE_TYPE: BINARY}))(self.add_voice)
+        recording = body_of({"audio/*": BINARY, VOICE_TYPE: BINARY})
+        app.post("/v1/audio/voices/clone", openapi_extra=recording)(self.clone_voice)
+        app.delete("/v1/audio/voices/{name}")(self.remove_voice)
+        app.get("/v1/models")(self.models)
+        app.get("/v1/audio/models")(self.models)
+        app.get("/v1/models/{id:path}")(self.model)
+        app.get("/v1/status")(self.status)
+        app.get("/health")(self.health)
+        app.get("/ready", responses={503: {"model": dict[str, bool], "description": "Not yet."}})(self.ready)
+        app.get("/metrics", response_class=PlainTextResponse)(self.metrics)
+        app.get("/page.json")(self.page_facts)
+        app.get("/docs", response_class=HTMLResponse)(self.docs)
+        for path in FILES:
+            app.add_route(path, self.page)
 
-    async def speech(self, request: Request) -> Any:
-        """Speak a text."""
+    async def speech(self, request: Request) -> Response:
+        """Speak a text. Text that comes in parts goes to the WebSocket /v1/audio/speech/stream."""
         began = time.perf_counter()
         try:
-            body = await read_json(request, self._options.limits)
-            read = partial(read_request, body, self._speaker.rules)
-            has_words = isinstance(body, dict) and body.get("pronunciation")  # 500 of them take 20 ms
-            asked = await anyio.to_thread.run_sync(read) if has_words else read()
+            fields = Speech.model_validate(await read_json(request, self._options.limits))
+            read = partial(read_request, fields, self._speaker.rules)
+            # 500 words take 20 ms.
+            asked = await anyio.to_thread.run_sync(read) if fields.pronunciation else read()
         except ApiError as error:
             self._metrics.answered(error.status)
             raise
@@ -140,8 +144,8 @@ class Handlers:
         await socket.accept()
         await SpeechSocket(socket, self._speaker, self._options.access, self._metrics).run()
 
-    async def voices(self, _: Request) -> Response:
-        """The names that a request's ``voice`` may have, presets first."""
+    async def voices(self) -> Json:
+        """The names that a request's voice may have, presets first."""
         entries = await anyio.to_thread.run_sync(self._speaker.voices.entries)
         data = [
             {"id": entry.name, "name": entry.name, "kind": entry.kind}
@@ -149,119 +153,96 @@ class Handlers:
             for entry in entries
         ]
         # Open WebUI reads the one, others the other.
-        return JSONResponse({"object": "list", "voices": data, "data": data})
+        return {"object": "list", "voices": data, "data": data}
 
-    async def add_voice(self, request: Request) -> Response:
-        """Take a voice file (``Save Voice`` writes it) until the server ends: ``?name=Anna&consent=true``.
-
-        ``replace=true`` replaces an uploaded voice of this name.
-        """
+    async def add_voice(self, request: Request, query: Annotated[Upload, Query()]) -> Json:
+        """Take a voice file (Save Voice writes it) until the server ends."""
         if media_type(request) != VOICE_TYPE:
             raise ApiError(415, f"the content type is not {VOICE_TYPE}: send a voice file's bytes")
-        check_consent(request)
-        content = await read_body(
-            request, self._options.limits.voice_bytes, self._options.limits.idle_seconds
-        )
-        name, replaces = request.query_params.get("name", ""), request.query_params.get("replace") == "true"
-        name = await anyio.to_thread.run_sync(self._speaker.voices.add, name, content, replaces)
-        return JSONResponse({"id": name, "name": name, "kind": "uploaded"})
+        limits = self._options.limits
+        content = await read_body(request, limits.voice_bytes, limits.idle_seconds)
+        add = self._speaker.voices.add
+        name = await anyio.to_thread.run_sync(add, query.name, content, query.replace)
+        return {"id": name, "name": name, "kind": "uploaded"}
 
-    async def clone_voice(self, request: Request) -> Response:
-        """Take the voice of a recording: ``?name=Anna&consent=true``, and ``transcript`` for her manner of speaking.
-
-        ``start`` and ``end``, in seconds, or ``best=true``: of a part of it.
-        """
+    async def clone_voice(self, request: Request, query: Annotated[RecordingUpload, Query()]) -> Json:
+        """Take the voice of a recording, or of a part of it; with a transcript also the manner of speaking."""
         kind = media_type(request)
         if kind != VOICE_TYPE and not kind.startswith("audio/"):
             raise ApiError(415, f"the content type is neither audio/... nor {VOICE_TYPE}: send a recording")
-        check_consent(request)
-        query, seconds = request.query_params, self._options.limits.idle_seconds
-        replaces, part = query.get("replace") == "true", AskedPart.read(query)
-        async with self._cloner.place(query.get("name", ""), replaces) as name:
-            content = await read_body(request, MOST_BYTES, seconds)
-            voice = await self._cloner.clone(name, content, query.get("transcript"), replaces, part)
-        return JSONResponse({"id": name, "name": name, "kind": "uploaded", "notes": list(voice.notes)})
+        part = AskedPart(query.start, query.end, query.best)
+        async with self._cloner.place(query.name, query.replace) as name:
+            content = await read_body(request, MOST_BYTES, self._options.limits.idle_seconds)
+            voice = await self._cloner.clone(name, content, query.transcript, query.replace, part)
+        return {"id": name, "name": name, "kind": "uploaded", "notes": list(voice.notes)}
 
-    async def remove_voice(self, request: Request) -> Response:
+    async def remove_voice(self, name: str) -> Json:
         """Forget an uploaded voice."""
-        name = request.path_params["name"]
         self._speaker.voices.remove(name)
-        return JSONResponse({"id": name, "deleted": True})
+        return {"id": name, "deleted": True}
 
-    async def models(self, _: Request) -> Response:
+    async def models(self) -> Json:
         """The model that is loaded, and OpenAI's names for it."""
-        names = [self._speaker.model.name, *OPENAI_MODELS]
-        data = [self._model(name) for name in names]
-        return JSONResponse({"object": "list", "data": data, "models": data})  # the second is for Open WebUI
+        data = [self._model(name) for name in (self._speaker.model.name, *OPENAI_MODELS)]
+        return {"object": "list", "data": data, "models": data}  # the second is for Open WebUI
 
-    async def model(self, request: Request) -> Response:
+    async def model(self, id: str) -> Json:
         """One of the names that a request's model may have."""
-        name = request.path_params["id"]
-        check_model(name, self._speaker.model)
-        return JSONResponse(self._model(name))
+        check_model(id, self._speaker.model)
+        return self._model(id)
 
-    def _model(self, name: str) -> dict[str, Any]:
+    def _model(self, name: str) -> Json:
         return {"id": name, "object": "model", "created": self._began, "owned_by": OWNER}
 
-    async def status(self, _: Request) -> Response:
+    async def status(self) -> Json:
         """What the server does now, for its page."""
         status, model = self._speaker.status, self._speaker.model
-        return JSONResponse(
-            {
-                "server": OWNER,
-                "model": model.name,
-                "kind": model.type,
-                "size": model.size,
-                "adapters": [{"name": one.name, "strength": one.strength} for one in model.adapters],
-                "fingerprint": self._speaker.fingerprint,
-                "width": model.width,
-                "speakers": model.speakers,
-                "languages": model.languages,
-                "follows_instructions": model.follows_instructions,
-                "sample_rate": model.sample_rate,
-                "seq_groups": self._options.seq_groups,
-                "rows": status.rows,
-                "rows_in_use": status.speaking,
-                "waiting": status.waiting,
-                "most_lines": self._options.most_lines(status.rows),
-                "fields": FIELDS,
-                "stream_formats": STREAM_FORMATS,
-                "word_times": model.alignment is not None,
-                "can_clone": model.can_clone,
-                "most_characters": self._options.limits.characters,
-                "most_voice_bytes": self._options.limits.voice_bytes,
-                "most_recording_bytes": MOST_BYTES,
-            }
-        )
+        return {
+            "server": OWNER,
+            "model": model.name,
+            "kind": model.type,
+            "size": model.size,
+            "adapters": [{"name": one.name, "strength": one.strength} for one in model.adapters],
+            "fingerprint": self._speaker.fingerprint,
+            "width": model.width,
+            "speakers": model.speakers,
+            "languages": model.languages,
+            "follows_instructions": model.follows_instructions,
+            "sample_rate": model.sample_rate,
+            "seq_groups": self._options.seq_groups,
+            "rows": status.rows,
+            "rows_in_use": status.speaking,
+            "waiting": status.waiting,
+            "most_lines": self._options.most_lines(status.rows),
+            "fields": FIELDS,
+            "stream_formats": STREAM_FORMATS,
+            "word_times": model.alignment is not None,
+            "can_clone": model.can_clone,
+            "most_characters": self._options.limits.characters,
+            "most_voice_bytes": self._options.limits.voice_bytes,
+            "most_recording_bytes": MOST_BYTES,
+        }
 
-    async def health(self, _: Request) -> Response:
+    async def health(self) -> Json:
         """The process answers."""
-        return JSONResponse({"status": "ok"})
+        return {"status": "ok"}
 
-    async def ready(self, _: Request) -> Response:
+    async def ready(self) -> Response:
         """200 once a line has been spoken, 503 before."""
         ready = self._speaker.is_ready
         return JSONResponse({"ready": ready}, 200 if ready else 503)
 
-    async def metrics(self, _: Request) -> Response:
+    async def metrics(self) -> Response:
         """Prometheus' text."""
         return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE})
 
-    async def openapi(self, _: Request) -> Response:
-        """This API for programs, as an OpenAPI document."""
-        return JSONResponse(self._describe())
-
-    async def docs(self, _: Request) -> Response:
+    async def docs(self, request: Request) -> Response:
         """This API for people, as a page."""
-        return HTMLResponse(render(self._describe()), headers=PAGE_HEADERS)
+        return HTMLResponse(render(request.app.openapi()), headers=PAGE_HEADERS)
 
-    def _describe(self) -> dict[str, Any]:
-        routes = [route for route in self.routes if isinstance(route, Route) and route.path not in FILES]
-        return describe(routes, self._speaker.rules, bool(self._options.access.key))
-
-    async def page_facts(self, _: Request) -> Response:
+    async def page_facts(self) -> Json:
         """What the page must know before it has a key."""
-        return JSONResponse({"wants_key": bool(self._options.access.key)})
+        return {"wants_key": bool(self._options.access.key)}
 
     async def page(self, request: Request) -> Response:
         """The page, and what it needs."""
@@ -282,14 +263,6 @@ async def on_framework_error(request: Request, error: Any) -> Response:
 def media_type(request: Request) -> str:
     """Return a request's content type without its parameters, in lower case; "" if it has none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def check_consent(request: Request) -> None:
-    """Raise ApiError 400 if a client does not say that the person has agreed whose voice it sends."""
-    if request.query_params.get("consent") != "true":
-        raise ApiError(
-            400, "consent is missing: send consent=true if the person whose voice it is has agreed", "consent"
-        )
 
 
 async def read_json(request: Request, limits: Limits) -> object:

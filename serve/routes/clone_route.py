@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -45,13 +45,9 @@ class AskedPart:
     end_s: float = 0.0
     best: bool = False
 
-    @staticmethod
-    def read(query: Mapping[str, str]) -> AskedPart:
-        """Return what ``?start=``, ``end=`` and ``best=true`` ask for; ApiError 400 for what is no number."""
-        start, end, best = _seconds(query, "start"), _seconds(query, "end"), query.get("best") == "true"
-        if best and (start or end):
+    def __post_init__(self) -> None:
+        if self.best and (self.start_s or self.end_s):
             raise ApiError(400, "best chooses the part itself: leave out start and end", "best")
-        return AskedPart(start, end, best)
 
     def cut(self, waveform: np.ndarray, sample_rate: int) -> tuple[np.ndarray, tuple[str, ...]]:
         """Return the part of a recording, ``[C, T]``, and what is told of it; ValueError if there is none."""
@@ -60,16 +56,6 @@ class AskedPart:
         measured = measure(waveform, sample_rate)
         part = propose(measured) if self.best else choose(measured.seconds, self.start_s, self.end_s)
         return part.cut(waveform, sample_rate), tuple(tell(part, measured, waveform, sample_rate))
-
-
-def _seconds(query: Mapping[str, str], name: str) -> float:
-    word = query.get(name) or "0"
-    with suppress(ValueError):
-        if 0 <= (seconds := float(word)) <= LONGEST_READ_S:
-            return seconds
-    raise ApiError(
-        400, f"{name} is {word[:20]!r}: send seconds, 0 to {LONGEST_READ_S:g}; only these are read", name
-    )
 
 
 class Cloner:

@@ -11,7 +11,6 @@ import json
 import logging
 import time
 from contextlib import closing, suppress
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -20,9 +19,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from ...morph.options import LAYOUTS
 from ..api.arriving import ArrivingText
 from ..api.errors import ApiError
+from ..api.fields import SessionConfig
 from ..api.guard import admit, may_pass, slow_down, unauthorized
 from ..api.options import Access
-from ..api.request import FIELDS, Settings, check_fields, read_settings, wants_timestamps
+from ..api.request import Settings, read_settings
 from .answer import GOODBYE_S, check_end, note_end, usage_of
 from .metrics import Metrics
 from .speaker import Reading, Speaker
@@ -30,11 +30,6 @@ from .speaker import Reading, Speaker
 log = logging.getLogger(__name__)
 
 CONFIG = "session.config"
-OF_REQUESTS = ("input", "stream", "stream_format", "event_interval")
-CONFIG_FIELDS = (
-    *(name for name in FIELDS if name not in OF_REQUESTS),
-    *("type", "layout", "api_key"),
-)
 NORMAL, INTERNAL, POLICY = 1000, 1011, 1008  # close codes
 
 
@@ -139,18 +134,14 @@ class SpeechSocket:
             await slow_down()
             raise unauthorized()
         admit(self._socket.scope)
-        fields = check_fields(message, CONFIG_FIELDS, CONFIG)
-        layout = fields.get("layout", LAYOUTS[0])
-        if layout not in LAYOUTS:
-            raise ApiError(400, f"layout is {layout!r:.40}: choose {' or '.join(LAYOUTS)}", "layout")
-        if layout == LAYOUTS[1] and fields.get("pronunciation"):
+        fields = SessionConfig.model_validate(message)
+        if fields.layout == LAYOUTS[1] and fields.pronunciation:
             raise ApiError(
                 400,
                 "pronunciation needs whole sentences: choose layout sentence, or leave it out",
                 "pronunciation",
             )
-        settings = read_settings(fields, self._speaker.rules, "pcm")
-        return replace(settings, timestamps=wants_timestamps(fields, self._speaker.rules)), layout
+        return read_settings(fields, self._speaker.rules), fields.layout
 
     async def _take_text(self, message: dict[str, Any]) -> bool:
         """Take one message after the first; return whether the text is over.

@@ -21,8 +21,7 @@ from ...morph.voice.recording import clone_recording, read_recording
 from ...morph.voice.shift import Shift, shift_voice
 from ...morph.voice.voice import Voice, check_voice
 from ..api.errors import ApiError
-from ..api.voice_shift import NAME as VOICE_SHIFT
-from ..api.voice_shift import VoiceShift
+from ..api.fields import VoiceShift
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +208,8 @@ class VoiceBook:
         Raises:
             ApiError: 404 for a name, 400 for voices that cannot be mixed.
         """
-        toward, away = ([self.find(name) for name in names] for names in (asked.toward, asked.away))
+        sides = ([names] if isinstance(names, str) else names for names in (asked.toward, asked.away))
+        toward, away = ([self.find(name) for name in names] for names in sides)
         voices = [voice, *toward, *away]
         key = (*map(id, voices), len(toward), asked.strength)
         with self._lock:
@@ -222,7 +222,7 @@ class VoiceBook:
             made = shift_voice(base, shift, self._model)
             check_voice(self._model, made)
         except ValueError as error:
-            raise ApiError(400, str(error), VOICE_SHIFT) from error
+            raise ApiError(400, str(error), VoiceShift.PART_OF) from error
         with self._lock:
             self._shifted.keep(key, (voices, made))
         return made

@@ -179,7 +179,7 @@ def test_a_busy_server_is_asked_again(open_server, monkeypatch) -> None:
 def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_comes_in_few_events(
     facts: ServerFacts, client: Client, monkeypatch
 ) -> None:
-    sent: list[dict[str, Any]] = []
+    sent: list[Any] = []
     read = app_module.read_request
     monkeypatch.setattr(
         app_module, "read_request", lambda body, rules: sent.append(body) or read(body, rules)
@@ -188,13 +188,13 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
     deliveries = (Delivery(), Delivery(live=False, heard_later=True), UNHEARD)
     with RemoteSpeaks(facts) as speaks:
         spoken = [speaks.speak(line, SHORT, one).result() for one in deliveries]
-    said = [(body["stream_format"], body.get("event_interval")) for body in sent]
-    assert said == [("sse", None), ("sse", 0.5), ("multipart", 0.5)]
+    said = [(one.stream_format, one.event_interval) for one in sent]
+    assert said == [("sse", 0.0), ("sse", 0.5), ("multipart", 0.5)]
     assert all(close_to(one.waveform, spoken[0].waveform) for one in spoken)
     assert all(one.report == spoken[0].report for one in spoken)
     for older in (replace(facts, sends_parts=False), replace(facts, takes_interval=False)):
         speak(older, [line])
-        assert sent[-1]["stream_format"] == "sse", "an older server refuses another"
+        assert sent[-1].stream_format == "sse", "an older server refuses another"
     assert "event_interval" not in sent[-1], "or does not know the field"
 
 

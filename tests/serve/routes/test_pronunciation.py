@@ -50,7 +50,7 @@ def test_a_request_says_how_words_are_read(telling: Client) -> None:
         ("Nguyen = win", "pronunciation is 'Nguyen = win': send an object such as"),
         ({"Nguyen": 3}, "send an object such as"),
         ({"Nguyen": ""}, "pronunciation cannot be used, the reading is empty"),
-        ({f"w{number}": "x" for number in range(501)}, "pronunciation has 501 words and 500 are allowed"),
+        ({f"w{number}": "x" for number in range(501)}, "pronunciation has 501 entries and 500 are allowed"),
         ({"a|b": "x"}, "pronunciation cannot be used, the word 'a|b' contains '|': leave it out"),
     ],
 )

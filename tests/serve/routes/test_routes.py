@@ -130,6 +130,7 @@ def test_a_checkpoint_that_designs_voices_takes_descriptions(load) -> None:
 
 def test_health_and_readiness(client: Client) -> None:
     assert client.get("/health").json() == {"status": "ok"}
+    assert client.run(lambda http: http.head("/health")).status_code == 200
     assert client.get("/ready").json() == {"ready": True}
 
 

@@ -20,6 +20,7 @@ import soundfile
 from qwen3_tts_morph.morph.audio.formats import SERVED as FORMATS
 from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
 from qwen3_tts_morph.serve.api.errors import ApiError
+from qwen3_tts_morph.serve.api.fields import SettingsFields
 from qwen3_tts_morph.serve.api.options import Limits, ServerOptions, body_bytes
 from qwen3_tts_morph.serve.api.request import Rules, read_settings
 from qwen3_tts_morph.serve.routes import answer as answer_module
@@ -236,48 +237,58 @@ def test_how_it_was_made_is_told(client: Client, field, words: str) -> None:
 @pytest.mark.parametrize(
     ("change", "status", "param", "words"),
     [
-        ({"input": None}, 400, "input", "missing"),
+        ({"input": None}, 400, "input", "input is missing: send the text to speak"),
         ({"input": "  "}, 400, "input", "empty"),
         ({"input": "..."}, 400, "input", "no letter"),
         ({"input": "Hello. [pause 99]"}, 400, "input", "is not a pause"),
         ({"input": "Hello. [pause 40] [pause 40]"}, 400, "input", "80 s of pauses"),
-        ({"input": 7}, 400, "input", "not text"),
+        ({"input": 7}, 400, "input", "input is 7: send the text to speak"),
         ({"input": "\ud83d"}, 400, "input", "half a character"),
         ({"input": "x" * 20_001}, 400, "input", "20000 are allowed"),
         ({"voice": "nobody"}, 404, "voice", "choose one of"),
         ({"voice": "../../etc/passwd"}, 404, "voice", "unknown"),
         ({"voice": {"id": "nobody"}}, 404, "voice", "unknown"),
-        ({"voice": {"path": "x"}}, 400, "voice", "not a name"),
-        ({"voice": ""}, 400, "voice", "not a name"),
+        ({"voice": {"path": "x"}}, 400, "voice", "send a name that GET /v1/audio/voices lists"),
+        ({"voice": ""}, 400, "voice", "send a name that"),
         ({"model": "whisper-1"}, 404, "model", "not loaded"),
-        ({"model": 1}, 400, "model", "not text"),
+        ({"model": 1}, 400, "model", "send the loaded checkpoint's name"),
         ({"speed": 0.2}, 400, "speed", "speed is 0.2: choose 0.25 to 4"),
         ({"speed": 4.1}, 400, "speed", "speed is 4.1: choose 0.25 to 4"),
         ({"speed": float("nan")}, 400, "speed", "speed is nan: choose 0.25 to 4"),
-        ({"speed": "fast"}, 400, "speed", "send a number"),
+        ({"speed": "fast"}, 400, "speed", "speed is 'fast': choose 0.25 to 4"),
         ({"response_format": "midi"}, 400, "response_format", "mp3, opus"),
         ({"stream_format": "xml"}, 400, "stream_format", "audio, sse"),
         ({"stream_format": "sse", "stream": False}, 400, "stream", "leave one out"),
         ({"stream_format": "multipart", "stream": True}, 400, "stream", "leave one out"),
-        ({"stream_format": "sse", "event_interval": 11}, 400, "event_interval", "0 to 10 seconds"),
-        ({"stream_format": "sse", "event_interval": "1"}, 400, "event_interval", "send a number"),
+        ({"stream_format": "sse", "event_interval": 11}, 400, "event_interval", "choose 0 to 10"),
+        ({"stream_format": "sse", "event_interval": "1"}, 400, "event_interval", "choose 0 to 10"),
         ({"event_interval": 1}, 400, "event_interval", "stream_format to sse"),
         ({"stream": "yes"}, 400, "stream", "true or false"),
         ({"language": "klingon"}, 400, "language", "choose one of auto"),
-        ({"instructions": 7}, 400, "instructions", "not text"),
+        ({"instructions": 7}, 400, "instructions", "send how to speak"),
         ({"instructions": "x" * 4097}, 400, "instructions", "4096 are allowed"),
         ({"instruct": "softly"}, 400, "instruct", "does not know"),
         ({"seed": -1}, 400, "seed", "whole number"),
         ({"seed": True}, 400, "seed", "whole number"),
         ({"seq_groups": 16}, 400, "seq_groups", "1 to 15"),
-        ({"decoding": "beam"}, 400, "decoding", "crossbar, lossless"),
-        ({"tail": "none"}, 400, "tail", "auto, stock"),
-        ({"normalize_text": True}, 400, "normalize_text", "auto, off"),
+        ({"decoding": "beam"}, 400, "decoding", "crossbar or lossless"),
+        ({"tail": "none"}, 400, "tail", "auto or stock"),
+        ({"normalize_text": True}, 400, "normalize_text", "auto or off"),
         ({"trim_silence": 1}, 400, "trim_silence", "true or false"),
         ({"split_chars": 0}, 400, "split_chars", "40 to 400"),
         ({"sampling": []}, 400, None, "not a JSON object"),
-        ({"sampling": {"temperature": 0}}, 400, "sampling", "temperature is 0: choose 0.01 to 10"),
-        ({"sampling": {"temperature": 1e39}}, 400, "sampling", "temperature is 1e+39: choose 0.01 to 10"),
+        (
+            {"sampling": {"temperature": 0}},
+            400,
+            "sampling",
+            "temperature of sampling is 0: choose 0.01 to 10",
+        ),
+        (
+            {"sampling": {"temperature": 1e39}},
+            400,
+            "sampling",
+            "temperature of sampling is 1e+39: choose 0.01 to 10",
+        ),
         ({"sampling": {"temperature": 1e-39}}, 400, "sampling", "choose 0.01 to 10"),
         ({"sampling": {"subtalker_temperature": 1e308}}, 400, "sampling", "choose 0.01 to 10"),
         ({"sampling": {"repetition_penalty": 1e308}}, 400, "sampling", "choose 0.1 to 10"),
@@ -383,7 +394,8 @@ def test_a_strict_server_refuses_them(serve) -> None:
 
 def test_instructions_are_followed_where_the_checkpoint_can(load) -> None:
     model, limits = load("tiny", "voice_design"), Limits()
-    settings = read_settings({"instructions": "a calm voice"}, Rules(model, 5, limits, strict=True), "pcm")
+    fields = SettingsFields(instructions="a calm voice")
+    settings = read_settings(fields, Rules(model, 5, limits, strict=True))
     assert (settings.instructions, settings.ignored) == ("a calm voice", ())
 
 

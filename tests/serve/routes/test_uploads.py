@@ -74,7 +74,7 @@ def test_an_uploaded_voice_speaks_for_nobody_who_does_not_name_it(serve, voice, 
     [
         ({"consent": "no"}, 400, "has agreed"),
         ({"consent": ""}, 400, "has agreed"),
-        ({"name": ""}, 400, "name is empty"),
+        ({"name": ""}, 400, "name is '': send what requests call the voice"),
         ({"name": "../Ann"}, 400, "use only letters"),
         ({"name": "Alloy"}, 409, "choose another name"),
         ({"name": "\uff21lloy"}, 409, "choose another name"),

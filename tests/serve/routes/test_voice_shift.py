@@ -12,8 +12,8 @@ from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.shift import Shift, shift_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.errors import ApiError
+from qwen3_tts_morph.serve.api.fields import VoiceShift
 from qwen3_tts_morph.serve.api.options import ServerOptions
-from qwen3_tts_morph.serve.api.voice_shift import VoiceShift
 from qwen3_tts_morph.serve.routes.voices import VoiceBook
 from starlette.testclient import TestClient
 
@@ -35,9 +35,13 @@ def test_a_request_s_voice_is_shifted(client: Client) -> None:
     shifted = pcm(client, voice_shift=MOOD)
     assert shifted != plain and same_sound(pcm(client, voice_shift={**MOOD, "toward": ["vivian"]}), shifted)
     book, model = client.speaker.voices, client.speaker.model
-    made = book.shifted(book.find("ryan"), VoiceShift(("vivian",), ("serena",), 0.5))
-    assert book.shifted(book.find("ryan"), VoiceShift(("vivian",), ("serena",), 0.5)) is made, "it is kept"
-    named = book.shifted(replace(book.find("ryan"), name="Ry"), VoiceShift(("vivian",), ("serena",), 0.5))
+    made = book.shifted(book.find("ryan"), VoiceShift(toward="vivian", away="serena", strength=0.5))
+    assert (
+        book.shifted(book.find("ryan"), VoiceShift(toward="vivian", away="serena", strength=0.5)) is made
+    ), "it is kept"
+    named = book.shifted(
+        replace(book.find("ryan"), name="Ry"), VoiceShift(toward="vivian", away="serena", strength=0.5)
+    )
     assert named.recipe == "Ry + 0.5 * (vivian - serena)"
     ends = [[book.find(name)] for name in ("vivian", "serena")]
     wanted = shift_voice(book.find("ryan"), Shift(*ends, 0.5), model)
@@ -59,7 +63,7 @@ def test_saved_voices_are_shifted_and_a_file_that_changed_is_read_again(serve, l
     client = serve(ServerOptions(voices=tmp_path), "base")
     listed = {one["name"]: one.get("recipe") for one in client.get("/v1/audio/voices").json()["voices"]}
     assert listed == {"Anna": None, "Anna (angry)": "Anna + 1 * (angry - calm)", "angry": None, "calm": None}
-    book, mood = client.speaker.voices, VoiceShift(("angry",), ("calm", "Anna"))
+    book, mood = client.speaker.voices, VoiceShift(toward="angry", away=["calm", "Anna"])
     assert book.shifted(book.find("Anna"), mood).speaker_embedding[0] == 2.5
     save("angry", 30.0)
     assert book.shifted(book.find("Anna"), mood).speaker_embedding[0] == 29.5
@@ -80,10 +84,13 @@ def test_a_websocket_s_voice_is_shifted(client: Client) -> None:
     ("shift", "sentence"),
     [
         ("angry", "voice_shift is not a JSON object"),
-        ({"away": "serena"}, "toward of voice_shift names no voices"),
-        ({**MOOD, "away": []}, "away of voice_shift names no voices: send a name, or a list of 1 to 8"),
-        ({**MOOD, "away": ["serena"] * 9}, "away of voice_shift names no voices"),
-        ({**MOOD, "away": [7]}, "away of voice_shift names no voices"),
+        ({"away": "serena"}, "toward of voice_shift is missing: send the name of a voice"),
+        (
+            {**MOOD, "away": []},
+            "away of voice_shift is []: send the name of a voice that has not, or a list of 1 to 8",
+        ),
+        ({**MOOD, "away": ["serena"] * 9}, "away of voice_shift is ["),
+        ({**MOOD, "away": [7]}, "away of voice_shift is ["),
         ({**MOOD, "strength": 3.5}, "strength of voice_shift is 3.5: choose -2 to 3"),
         ({**MOOD, "strength": True}, "strength of voice_shift is True"),
         ({**MOOD, "file": "x"}, "voice_shift has a field 'file'"),
@@ -104,4 +111,4 @@ def test_a_designed_voice_has_nothing_to_shift(serve) -> None:
     book, told = serve(kind="voice_design").speaker.voices, "a calm voice"
     book.find = lambda *_: VoiceBook.find(book, None, told)
     with pytest.raises(ApiError, match="has no speaker embedding"):
-        book.shifted(book.find(), VoiceShift(("angry",), ("calm",), 1.0))
+        book.shifted(book.find(), VoiceShift(toward="angry", away="calm", strength=1.0))
