@@ -102,19 +102,15 @@ def _compile(weights: Weights, run_pass: Callable[[Plan], None]) -> None:
 
 @dataclass(frozen=True)
 class Passes:
-    """The functions of a frame and the operations of a prefill, as kernels or torch operations.
-
-    ``predict`` and ``advance`` are the two parts of ``decode``. ``prompt`` runs a single line's short prompt
-    (``SHORT_PROMPTS``) in fewer launches than ``ops`` and ``start``; None if it cannot.
-    """
+    """The functions of a frame and the operations of a prefill, as kernels or torch operations."""
 
     decode: DecodeFrame
-    predict: Predict
-    advance: Advance
+    predict: Predict  # the first part of ``decode``
+    advance: Advance  # the second part
     begin: BeginLines
     start: StartLines
     ops: LayerOps
-    prompt: RunPrompt | None = None
+    prompt: RunPrompt | None = None  # a single line's short prompt, in fewer launches
 
 
 def torch_passes() -> Passes:

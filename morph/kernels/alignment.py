@@ -51,11 +51,9 @@ def load_keys(cache_keys, slots, end, D: tl.constexpr):
 
 @triton.jit
 def add_keys(query, keys, slots, newest, first, after, best, total, mass, highest, place):
-    """Add keys ``[BLOCK, D]`` at positions ``slots`` to a running softmax, and to the text's share of it.
-
-    ``query`` is float32 ``[1, D]``, scaled for powers of two. Positions beyond ``newest`` are masked; the text is at
-    ``first .. after - 1`` with weights that sum to ``mass``, the highest score ``highest`` at ``place``.
-    """
+    """Add keys ``[BLOCK, D]`` at positions ``slots`` to a running softmax, and to the text's share of it."""
+    # ``query`` is float32 [1, D], scaled for powers of two. The text is at first .. after - 1; the sum of its weights
+    # is ``mass``, its highest score ``highest`` at ``place``.
     scores = tl.sum(query * keys.to(tl.float32), axis=1)
     scores = tl.where(slots <= newest, scores, float("-inf"))
     is_text = (slots >= first) & (slots < after)

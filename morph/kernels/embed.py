@@ -39,10 +39,8 @@ def embed_block(residual: Residual) -> int:
 
 @triton.jit
 def store_start(values, gains, eps, scaled, squares, row, first, H: tl.constexpr):
-    """Store columns ``first ..`` of a row of the residual stream ``[C]`` as the next product reads them.
-
-    Without ``squares`` it is the whole row, and ``scaled`` gets it after the norm; else as ``store_scaled``.
-    """
+    """Store columns ``first ..`` of a row of the residual stream ``[C]`` as the next product reads them."""
+    # Without ``squares`` it is the whole row, and ``scaled`` gets it after the norm; else as ``store_scaled``.
     if squares is None:
         columns = tl.arange(0, values.shape[0])
         normed = normed_row(values, gains.to(tl.float32), eps, H)

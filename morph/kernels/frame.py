@@ -1,7 +1,7 @@
 """One frame in fused kernels: the buffers of ``frame.step.decode_frame``, the same arithmetic up to rounding.
 
 Sums, norms, RoPE, softmax, the residual stream and the logits are float32; weights, activations between kernels and
-the KV cache have the model's dtype. ``plan`` is the device's own by default.
+the KV cache have the model's dtype.
 """
 
 from __future__ import annotations
@@ -71,10 +71,7 @@ def predict(weights: Weights, buffers: Buffers, seq_groups: int, plan: Plan) -> 
 
 
 def crossbar(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, seq_groups: int) -> None:
-    """Sample groups ``seq_groups + 1`` to 15 at once, from the predictor's last residual ``[B, H]``.
-
-    If a tail was trained for this ``seq_groups``, it computes the logits, in torch operations.
-    """
+    """Sample groups ``seq_groups + 1`` to 15 at once, from the predictor's last residual ``[B, H]``."""
     groups = len(weights.heads)
     if seq_groups in weights.tails:
         logits = _tail_logits(weights, buffers, plan, residual, seq_groups)
@@ -135,11 +132,7 @@ def _tail_logits(
 def begin_lines(
     weights: Weights, buffers: Buffers, last: LastPositions, window: int, plan: Plan | None = None
 ) -> None:
-    """As ``frame.step.begin_lines``.
-
-    Raises:
-        ValueError: for more lines than GEMV computes: this is for single lines.
-    """
+    """As ``frame.step.begin_lines``, for single lines: raise ValueError for more than GEMV computes."""
     plan = _plan_for(weights, buffers, plan)
     residual = Residual.empty(plan, len(last.embeds), weights.talker.norm)
     if residual.scaled is not None:
@@ -151,10 +144,7 @@ def begin_lines(
 
 
 def run_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, plan: Plan | None = None) -> None:
-    """Run a single line's short prompt, and sample group 0 of its first frame; see ``frame.step.prefill_all``.
-
-    The prompt is padded to a power of two, at least 16 positions.
-    """
+    """Run a single line's prompt, padded to 16, 32 or 64 positions; see ``frame.step.prefill_all``."""
     plan = _plan_for(weights, buffers, plan)
     state, stack = buffers.state, weights.talker
     state.reset(arrivals.numbers[:, 1:])

@@ -20,11 +20,7 @@ from .states import CacheSpan, Inputs, Residual
 
 
 def run_layers(stack: LayerStack, plan: Plan, inputs: Inputs | Residual, span: CacheSpan) -> Residual:
-    """Run all layers over each line's new positions.
-
-    Returns:
-        The residual stream before the last norm: the head's projection applies that norm.
-    """
+    """Run all layers over each line's new positions; the last norm is left to the head's projection."""
     residual, first = _begin(stack, plan, inputs)
     for index in range(len(stack.layers)):
         _run_layer(stack, index, plan, (residual, first if index == 0 else None), span)

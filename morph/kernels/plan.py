@@ -1,7 +1,4 @@
-"""The layout of all kernels: one frozen record of sizes, chosen from shapes alone. Nothing is tuned at run time.
-
-Sizes of one launch are derived in ``linear/tiles.py`` and ``attention/layout.py``.
-"""
+"""The layout of all kernels: one frozen record of sizes, chosen from shapes alone. Nothing is tuned at run time."""
 
 from __future__ import annotations
 
@@ -25,10 +22,7 @@ FEWEST_PROGRAMS = 128  # about one program per multiprocessor of a large GPU
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of all kernels, and the buffers of intermediate results.
-
-    "Rows" are activation rows: lines times new positions per line (``linear/__init__.py``).
-    """
+    """Sizes of all kernels, and their buffers; rows are lines times new positions per line."""
 
     # Launches.
     pdl: bool = False  # programmatic dependent launch: needs compute capability 9.0 and a Triton that has it

@@ -29,13 +29,10 @@ def turn_and_keep(
 ):  # fmt: skip
     """RMSNorm and RoPE of some heads of one position, float32 inside; keys and values go to the cache.
 
-    Program ``(row, block of heads)``; row i is position ``i % length`` of line ``i // length``.
-
-    Args:
-        qkv: ``[R, COUNT + KV, D]``: HEADS queries, KV = COUNT - HEADS keys, and as many values.
-        gains: float32 ``[COUNT, D]``; cos, sin: float32 ``[length, D]``, the first half of the sines negated.
-        queries: ``[R, COUNT, D]``, keys included.
-        keys, values: the cache, ``[B, KV, T, D]``, strides of B and KV; rows: int64, each line's index in B.
+    Program ``(row, block of heads)``; row i is position ``i % length`` of line ``i // length``. ``qkv`` is ``[R,
+    COUNT + KV, D]``: HEADS queries, KV = COUNT - HEADS keys, and as many values; ``queries`` ``[R, COUNT, D]``, keys
+    included. ``gains`` is float32 ``[COUNT, D]``, ``cos`` and ``sin`` ``[length, D]``, the first half of the sines
+    negated. ``keys`` and ``values`` are the cache, ``[B, KV, T, D]``, ``rows`` the lines' index in B.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[:, None]

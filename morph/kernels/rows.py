@@ -24,11 +24,9 @@ def add_and_norm(
     states, added, scale, gain, sums, normed, eps,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, SPLITS: tl.constexpr = 1, PDL: tl.constexpr = False,
 ):  # fmt: skip
-    """``sums = states + scale * added`` and its RMSNorm, float32 inside; program ``row`` of ``[R, WIDTH]``.
-
-    ``states`` None is zeros, ``scale`` ``[WIDTH]`` None is 1. ``added`` is ``[SPLITS, R, WIDTH]``: one product, or
-    split-K partials. The rounded sum is normed.
-    """
+    """``sums = states + scale * added`` and its RMSNorm, float32 inside; program ``row`` of ``[R, WIDTH]``."""
+    # ``states`` None is zeros, ``scale`` [WIDTH] None is 1, ``added`` is [SPLITS, R, WIDTH]. The rounded sum is
+    # normed.
     launch_dependents(PDL)
     row = tl.program_id(0).to(tl.int64) * WIDTH
     columns = tl.arange(0, BLOCK)

@@ -83,11 +83,9 @@ def kept_probabilities(scores, keys, tokens, real, kept, V: tl.constexpr):
 
 @triton.jit
 def best_token(ranks, keys, tokens, kept, probabilities, share, most_probable):
-    """Return the token of the highest rank (the first, on ties), its key, and 1 if top-k and top-p keep it, or 0.
-
-    Top-k keeps it if fewer than ``kept`` keys are above its own. Top-p keeps it if it and all tokens before it in
-    ascending (key, token) order have a total probability above ``share``, or if it is the most probable.
-    """
+    """Return the token of the highest rank (the first, on ties), its key, and 1 if top-k and top-p keep it, or 0."""
+    # Top-k keeps it if fewer than ``kept`` keys are above its own. Top-p keeps it if it and all tokens before it in
+    # ascending (key, token) order have a total probability above ``share``, or if it is the most probable.
     token = tl.min(tl.where(ranks == tl.max(ranks, axis=0), tokens, tokens.shape[0]), axis=0)
     key = tl.max(tl.where(tokens == token, keys, LOWEST), axis=0)
     stays = (tl.sum((keys > key).to(tl.int32), axis=0) < kept).to(tl.int32)
@@ -99,10 +97,8 @@ def best_token(ranks, keys, tokens, kept, probabilities, share, most_probable):
 
 @triton.jit
 def divide(values, divisor):
-    """Return ``values / divisor``, correctly rounded (Markstein's theorem), with one division for all values.
-
-    The last bit may differ for the smallest numbers, whose remainder underflows.
-    """
+    """Return ``values / divisor``, correctly rounded (Markstein's theorem), with one division for all values."""
+    # The last bit may differ for the smallest numbers, whose remainder underflows.
     inverse = tl.div_rn(tl.full(values.shape, 1.0, tl.float32), divisor + tl.zeros_like(values))
     near = values * inverse
     exact = tl.fma(tl.fma(-near, divisor + tl.zeros_like(values), values), inverse, near)
@@ -111,10 +107,8 @@ def divide(values, divisor):
 
 @triton.jit
 def sample_token(scores, noise, tokens, V: tl.constexpr, temperature, cutoff, share, scale):
-    """Sample one token from float32 scores and Gumbel noise ``[padded V]``; ``scale`` is 1, or 0 for greedy.
-
-    Top-k keeps V - ``cutoff`` tokens; top-p removes a total probability ``share``, negative if it is off.
-    """
+    """Sample one token from float32 scores and Gumbel noise ``[padded V]``; ``scale`` is 1, or 0 for greedy."""
+    # Top-k keeps V - ``cutoff`` tokens; top-p removes a total probability ``share``, negative if it is off.
     real = tokens < V
     scores = divide(scores, temperature)
     keys = tl.where(real, sort_keys(scores), LOWEST)

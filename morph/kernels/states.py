@@ -15,16 +15,11 @@ from .plan import Plan
 
 @dataclass(frozen=True)
 class Inputs:
-    """The rows that a pass starts from, in the model's dtype.
+    """The rows that a pass starts from, in the model's dtype."""
 
-    ``states`` is ``[R, H]``, or with ``tokens`` (int64 ``[B]``, possibly strided) an embedding table. ``hidden``
-    ``[B, H]`` are rows before each token's: the predictor's first pass has two positions per line, the talker's
-    hidden state and the embedding of group 0.
-    """
-
-    states: torch.Tensor
-    tokens: torch.Tensor | None = None
-    hidden: torch.Tensor | None = None
+    states: torch.Tensor  # [R, H], or with ``tokens`` an embedding table
+    tokens: torch.Tensor | None = None  # int64 [B], perhaps strided
+    hidden: torch.Tensor | None = None  # [B, H], a row before each token's (the predictor's first pass)
 
     @property
     def rows(self) -> int:
@@ -50,20 +45,14 @@ class Inputs:
 
 @dataclass(frozen=True)
 class CacheSpan:
-    """The positions of the KV cache that a pass writes and reads.
-
-    Attributes:
-        length: new positions per line; window: attention reads positions below it.
-        start: the first new position of every line if ``positions`` is None.
-        positions: int64 ``[B]``, each line's new position; the older ones were written before the frame began.
-    """
+    """The positions of the KV cache that a pass writes and reads."""
 
     cache: StaticCache
     angles: Angles
-    length: int
-    window: int
-    start: int = 0
-    positions: torch.Tensor | None = None
+    length: int  # new positions per line
+    window: int  # attention reads positions below it
+    start: int = 0  # first new position if ``positions`` is None
+    positions: torch.Tensor | None = None  # int64 [B], new ones; older ones precede the frame
     watch: Watch | None = None
 
     @property
@@ -74,18 +63,11 @@ class CacheSpan:
 
 @dataclass(frozen=True)
 class Residual:
-    """The residual stream of a pass: ``values`` float32 ``[R, H]``.
+    """The residual stream of a pass."""
 
-    Attributes:
-        scaled: ``[R, H]`` in the model's dtype, for the next GEMM: ``values`` times the next norm's weight, or
-            without ``squares`` after that norm. None for GEMV.
-        squares: float32 ``[H / SUM_WIDTH, R]``, sums of squares for the next GEMM's RMSNorm. None for GEMV and
-            cuBLAS.
-    """
-
-    values: torch.Tensor
-    scaled: torch.Tensor | None
-    squares: torch.Tensor | None = None
+    values: torch.Tensor  # float32 [R, H]
+    scaled: torch.Tensor | None  # [R, H], times the next norm's weight, or normed; not for GEMV
+    squares: torch.Tensor | None = None  # float32 [H / SUM_WIDTH, R], for RMSNorm in a GEMM
 
     @classmethod
     def empty(cls, plan: Plan, rows: int, like: torch.Tensor) -> Residual:

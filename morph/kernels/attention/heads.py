@@ -29,10 +29,8 @@ def positions_of(WARPS: tl.constexpr, P: tl.constexpr, COPIES: tl.constexpr = 2)
 
 @triton.jit
 def group_columns(columns, GROUP: tl.constexpr):
-    """Return ``columns`` for each of GROUP heads, ``[COPIES, WARPS, 1, GROUP, D]``.
-
-    Load weights and angles with these too: the compiler gives loads of one shape one layout.
-    """
+    """Return ``columns`` for each of GROUP heads, ``[COPIES, WARPS, 1, GROUP, D]``."""
+    # Weights and angles are loaded with these too: the compiler gives loads of one shape one layout.
     return columns + tl.arange(0, GROUP)[None, None, None, :, None] * 0
 
 
@@ -51,10 +49,8 @@ def once(columns, WARPS: tl.constexpr, D: tl.constexpr, COPIES: tl.constexpr = 2
 
 @triton.jit
 def load_turn(gain, cos, sin, position, columns, scale, D: tl.constexpr):
-    """Load RMSNorm's weight times RoPE's factors at a position: for a column itself, and for its partner.
-
-    The first half of the sines is negated (``layers.Angles``), so RoPE adds the partner without a sign.
-    """
+    """Load RMSNorm's weight times RoPE's factors at a position: for a column itself, and for its partner."""
+    # The first half of the sines is negated (``layers.Angles``), so RoPE adds the partner without a sign.
     across = (columns + D // 2) % D
     own = tl.load(gain + columns).to(tl.float32) * tl.load(cos + position * D + columns)
     other = tl.load(gain + across).to(tl.float32) * tl.load(sin + position * D + columns)

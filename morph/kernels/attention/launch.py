@@ -32,14 +32,11 @@ LONGEST_PROMPT = 256  # positions: longer ones have enough work for FlashAttenti
 
 @dataclass(frozen=True)
 class AttentionInputs:
-    """The inputs of one layer's attention.
-
-    ``qkv`` is ``[R, (heads + 2 kv_heads) head_dim]``, float32 or a linear layer's product in the model's dtype.
-    """
+    """The inputs of one layer's attention."""
 
     stack: LayerStack
     index: int
-    qkv: torch.Tensor
+    qkv: torch.Tensor  # [R, (heads + 2 kv_heads) head_dim], float32, or the model's dtype
     span: CacheSpan
 
     @property
@@ -61,12 +58,8 @@ class AttentionInputs:
 
 
 def attend(plan: Plan, inputs: AttentionInputs, residual: Residual) -> torch.Tensor | None:
-    """Compute attention and its output projection.
-
-    Returns:
-        One line's split-K partials ``[split_k, R, H]``, to be added by the next reader of the residual stream; None
-            if they were added to ``residual``.
-    """
+    """Compute attention and its output projection: one line's split-K partials ``[split_k, R, H]``, or None."""
+    # Partials are added by the next reader of the residual stream. None: they were added to ``residual``.
     rows, span = len(inputs.qkv), inputs.span
     if inputs.lines == 1 and rows <= plan.gemv_max_rows:
         if span.positions is None and span.window <= SHORT_CONTEXT:

@@ -18,10 +18,8 @@ MANY_PROGRAMS = 2048
 
 
 def o_proj_split_k(plan: Plan, heads: int, head_dim: int) -> int:
-    """Return the split-K of a long line's output projection.
-
-    Each split has a power of two of heads, whose columns fit into a GEMV's segment.
-    """
+    """Return the split-K of a long line's output projection: a power of two of heads each."""
+    # Their columns fit into a GEMV's segment.
     wanted = max(min(plan.o_proj_split_k, heads), heads * head_dim // LONGEST_SEGMENT)
     each = heads & -heads  # the largest power of two that divides them
     while each > 1 and heads // each < wanted:
@@ -30,10 +28,8 @@ def o_proj_split_k(plan: Plan, heads: int, head_dim: int) -> int:
 
 
 def line_layout(plan: Plan, window: int) -> tuple[int, int, int] | None:
-    """Return splits per key head, warps per program and positions per warp for one line.
-
-    Return None if ``window`` needs more splits than a thread combines.
-    """
+    """Return splits per key head, warps per program and positions per warp for one line."""
+    # None if ``window`` needs more splits than a thread combines.
     if not plan.line_splits:
         return None
     for positions in (plan.line_positions, 2 * plan.line_positions, 4 * plan.line_positions):
@@ -46,22 +42,16 @@ def line_layout(plan: Plan, window: int) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """The layout of ``attend_batch``: a warp loads ``positions`` at once, ``copies`` per instruction.
-
-    ``loops``: a line may have more old positions than a program loads at once.
-    """
+    """The layout of ``attend_batch``."""
 
     warps: int
-    positions: int
-    copies: int
-    loops: bool
+    positions: int  # loaded by a warp at once
+    copies: int  # per instruction
+    loops: bool  # whether a line may have more old positions than that
 
 
 def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> BatchLayout:
-    """Return the layout of ``attend_batch`` for lines times key heads programs.
-
-    Each line has fewer than ``window`` old positions; a position's key has ``row_bytes`` bytes.
-    """
+    """Return the layout of ``attend_batch`` for ``programs`` (lines times key heads), ``row_bytes`` per key."""
     copies, many = max(1, WARP_BYTES // row_bytes), programs >= MANY_PROGRAMS
     wanted = plan.batch_positions // 2 if many else plan.batch_positions
     wanted = wanted * POSITION_BYTES // max(row_bytes, POSITION_BYTES)

@@ -88,10 +88,8 @@ def attend_line(
 
 @triton.jit
 def combined(means, log_sums, heads, columns, HEADS: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr):
-    """Combine the splits of ``attend_line`` at some ``columns`` of ``[HEADS D]``, which are of ``heads``: float32.
-
-    One thread combines all splits of a column, so no thread waits for another.
-    """
+    """Combine the splits of ``attend_line`` at some ``columns`` of ``[HEADS D]``, which are of ``heads``: float32."""
+    # One thread combines all splits of a column, so no thread waits for another.
     best = tl.full(columns.shape, float("-inf"), tl.float32)
     sums = ()
     parts = ()
@@ -161,10 +159,8 @@ def _add_pairs(one, other, next_one, next_other):
 
 @triton.jit
 def spread(weights, GROUP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Give each column's thread the weights of BLOCK positions: ``[2, WARPS, P, GROUP, 1]`` to ``[GROUP D, BLOCK]``.
-
-    A gather, for the reason in ``gemv.share``.
-    """
+    """Give each column's thread the weights of BLOCK positions: ``[2, WARPS, P, GROUP, 1]`` to ``[GROUP D, BLOCK]``."""
+    # A gather, for the reason in ``gemv.share``.
     index = tl.arange(0, GROUP * D * BLOCK)
     position, group = index % BLOCK, index // (D * BLOCK)
     source = (position % 2 * (BLOCK // 2) + position // 2) * GROUP + group

@@ -1,7 +1,5 @@
-"""Attention of many lines' first two positions, as in the predictor's first pass: the cache is not read.
-
-Position 0 sees itself alone, so its result is its value; position 1 weighs two values. A program is one warp.
-"""
+"""Attention of many lines' first two positions, as in the predictor's first pass: the cache is not read."""
+# Position 0 sees itself alone, so its result is its value; position 1 weighs two values. A program is one warp.
 
 from __future__ import annotations
 
@@ -17,10 +15,7 @@ def attend_pair(
     qkv, gains, eps, cos, sin, cache_keys, cache_values, line_stride, head_stride, out,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Attend from positions 0 and 1 of each line; ``out`` is ``[2 B, HEADS, D]``; program ``(line, key head)``.
-
-    Arguments as of ``split.attend_split``; a line's two positions are adjacent in ``qkv``.
-    """
+    """As ``split.attend_split`` from positions 0 and 1, adjacent in ``qkv``: ``out`` is ``[2 B, HEADS, D]``."""
     launch_dependents(PDL)
     line, head = tl.program_id(0), tl.program_id(1)
     GROUP: tl.constexpr = HEADS // KV_HEADS

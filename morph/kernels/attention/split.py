@@ -15,11 +15,9 @@ from ..pdl import launch_dependents, wait_for_inputs
 
 @triton.jit
 def rotated(vectors, mask, gain, eps, cos, sin, positions, D: tl.constexpr):
-    """Apply RMSNorm, then RoPE, to ``[R]`` vectors of length D (pointers) at ``[R]`` positions: float32 ``[R, D]``.
-
-    Zeros if ``mask`` ``[R]`` is false. The first half of the sines is negated (``layers.Angles``). Each row loads the
-    norm's weights again: sharing them would cost barriers.
-    """
+    """Apply RMSNorm, then RoPE, to ``[R]`` vectors of length D (pointers) at ``[R]`` positions: float32 ``[R, D]``."""
+    # The first half of the sines is negated (``layers.Angles``). Each row loads the norm's weights again: sharing
+    # them would cost barriers.
     dims = (tl.arange(0, D) + tl.zeros_like(positions)[:, None]).to(tl.int32)
     swapped = (dims + D // 2) % D
     mask = mask[:, None]
@@ -38,10 +36,8 @@ def rotated(vectors, mask, gain, eps, cos, sin, positions, D: tl.constexpr):
 def insert_new(
     keys, values, new_key, gains, eps, cos, sin, start, slots, cache_keys, cache_values, KV_HEADS, D: tl.constexpr,
 ):  # fmt: skip
-    """Insert the new position's key and value among those loaded from the cache, ``[BLOCK, D]``, and store them.
-
-    They are rounded to the cache's dtype, as later positions will read them. ``new_key`` points to the key.
-    """
+    """Insert the new position's key and value among those loaded from the cache, ``[BLOCK, D]``, and store them."""
+    # They are rounded to the cache's dtype, as later positions will read them.
     new = slots == start
     vectors = new_key + slots * 0
     key = rotated(vectors, new, gains + D, eps, cos, sin, slots, D).to(keys.dtype)
@@ -55,11 +51,8 @@ def insert_new(
 
 @triton.jit
 def attend_block(queries, keys, values, visible, best, total, mean, DOT: tl.constexpr):
-    """Add a block of keys and values ``[BLOCK, D]`` to a running softmax of queries, float32 ``[Q, D]``.
-
-    ``visible`` is bool ``[Q, BLOCK]``; best score and total weight are float32 ``[Q]``, ``mean`` ``[Q, D]`` is
-    weighted.
-    """
+    """Add a block of keys and values ``[BLOCK, D]`` to a running softmax of queries, float32 ``[Q, D]``."""
+    # ``visible`` is [Q, BLOCK]; best score and total weight are [Q], the weighted sum ``mean`` [Q, D].
     if DOT:
         empty = tl.zeros((queries.shape[0], keys.shape[0]), tl.float32)
         scores = dot(queries.to(keys.dtype), tl.trans(keys), empty)

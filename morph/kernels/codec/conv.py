@@ -26,18 +26,14 @@ SUMMED_ROWS = 1024  # positions per program of ``_sum_taps``
 
 @dataclass(frozen=True)
 class ConvTile:
-    """A program's share of a convolution: ``rows`` positions, ``step`` inner elements at a time.
+    """A program's share of a convolution."""
 
-    ``columns`` are its outputs in ``convolve``; a residual unit's program has all channels. ``tma``: the tensor copy
-    engine loads a residual unit's operands (compute capability 9.0 on).
-    """
-
-    rows: int = 128
-    step: int = 64
+    rows: int = 128  # positions
+    step: int = 64  # inner elements at a time
     warps: int = 8
     stages: int = 4
-    columns: int = 128
-    tma: bool = False
+    columns: int = 128  # outputs in ``convolve``; a residual unit's program has all channels
+    tma: bool = False  # the tensor copy engine loads a residual unit's operands (capability 9.0 on)
 
     @property
     def shared_bytes(self) -> int:
@@ -62,10 +58,8 @@ def _convolve(
     PER_FRAME: tl.constexpr, CHANNELS: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
 ):  # fmt: skip
-    """A unit's 7-tap convolution and SnakeBeta; a program has a ROWS x COLUMNS tile of ``[length, CHANNELS]``.
-
-    Adjacent programs share their rows, the larger operand.
-    """
+    """A unit's 7-tap convolution and SnakeBeta; a program has a ROWS x COLUMNS tile of ``[length, CHANNELS]``."""
+    # Adjacent programs share their rows, the larger operand.
     ACROSS: tl.constexpr = CHANNELS // COLUMNS
     STEPS: tl.constexpr = CHANNELS // STEP
     rows = (tl.program_id(0) // ACROSS) * ROWS + tl.arange(0, ROWS)
@@ -157,11 +151,9 @@ def _residual_unit(
 
 @triton.jit
 def _split_taps(taps_ptr, channels, CHANNELS: tl.constexpr, LAST: tl.constexpr, dtype: tl.constexpr):
-    """Load the last convolution's weight, float32 ``[LAST, CHANNELS]``, as ``[channels, 2 MOST_TAPS]``.
-
-    Each weight becomes two 16-bit numbers, itself and its rounding error. The tensor cores multiply both at once, and
-    the sum is right to 16 bits in bf16.
-    """
+    """Load the last convolution's weight, float32 ``[LAST, CHANNELS]``, as ``[channels, 2 MOST_TAPS]``."""
+    # Each weight becomes two 16-bit numbers, itself and its rounding error. The tensor cores multiply both at once,
+    # and the sum is right to 16 bits in bf16.
     part = tl.arange(0, 2 * MOST_TAPS)
     tap = part % MOST_TAPS
     weight = tl.load(
@@ -230,11 +222,7 @@ def split_channels(channels: int) -> tuple[int, int] | None:
 def convolve(
     active: torch.Tensor, unit: Unit, keep: torch.Tensor, tile: ConvTile, launch: Launch = run
 ) -> torch.Tensor:
-    """Return a unit's convolution of ``[T, C]`` after its second SnakeBeta; see ``residual_unit``.
-
-    Raises:
-        ValueError: if the channels are no multiple of the tile's columns and steps.
-    """
+    """Return a unit's convolution of ``[T, C]`` after its second SnakeBeta; see ``residual_unit``."""
     length, channels = active.shape
     if channels % tile.columns or channels % tile.step:
         raise ValueError(

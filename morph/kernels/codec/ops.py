@@ -39,11 +39,10 @@ SHARED_BYTES = 99 * 1024  # that a program has on every GPU from capability 8.0 
 
 
 class TritonOps(TorchOps):
-    """The codec's operations in Triton: element-wise work fused, and in 16 bits residual units as well.
+    """The codec's operations in Triton: element-wise work fused, and in 16 bits residual units as well."""
 
-    ``units`` turns on unit kernels for the channels in ``tiles`` (of wide units, the convolution). ``long_tiles`` are
-    for residual units of FEWEST_TMA_ROWS positions or more.
-    """
+    # ``units`` turns on unit kernels for the channels in ``tiles`` (of wide units, the convolution). ``long_tiles``
+    # are for residual units of FEWEST_TMA_ROWS positions or more.
 
     def __init__(
         self,

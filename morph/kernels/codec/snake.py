@@ -63,11 +63,7 @@ def _activate(
 def activate(
     x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None, launch: Launch = run
 ) -> torch.Tensor:
-    """Return SnakeBeta of rows ``[T, C]``, zero in frames whose ``keep`` is false; ``out`` may be ``x``.
-
-    Raises:
-        ValueError: if channels are not innermost.
-    """
+    """Return SnakeBeta of rows ``[T, C]``, zero in frames whose ``keep`` is false; ``out`` may be ``x``."""
     length, channels = x.shape
     out = torch.empty_like(x) if out is None else out
     if not (x.is_contiguous() and out.is_contiguous()):

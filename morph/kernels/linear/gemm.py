@@ -24,10 +24,8 @@ SUM_WIDTH = tl.constexpr(constants.SUM_WIDTH)
 
 @triton.jit
 def dot(left, right, sums):
-    """Return ``sums + left @ right``, in float32 if ``left`` is float32; an INT8 ``right`` is widened.
-
-    Triton's interpreter stores bf16 as integers and would multiply those, so both operands are widened there.
-    """
+    """Return ``sums + left @ right``, in float32 if ``left`` is float32; an INT8 ``right`` is widened."""
+    # Triton's interpreter stores bf16 as integers and would multiply those, so both operands are widened there.
     right = right.to(left.dtype)
     if INTERPRETED:
         left, right = left.to(tl.float32), right.to(tl.float32)
@@ -195,10 +193,7 @@ def reduce_split_k(
     partials, bias, residual, out, next_gain, next_scaled, next_squares, M,
     N: tl.constexpr, SPLIT_K: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Add up split-K partials, float32 ``[SPLIT_K, M, N]``, in order, and apply the epilogue of ``gemm``.
-
-    Program ``(row, outputs)`` has COLUMNS outputs of one row.
-    """
+    """Add up partials ``[SPLIT_K, M, N]`` in order, and apply ``gemm``'s epilogue; program ``(row, outputs)``."""
     launch_dependents(PDL)
     row = tl.program_id(0)
     first = tl.program_id(1) * COLUMNS

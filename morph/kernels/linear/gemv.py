@@ -31,10 +31,8 @@ def load_tiles(
     weight, rows, row_mask, stride, K: tl.constexpr, WARPS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK:
     tl.constexpr, EVICT: tl.constexpr,
 ):  # fmt: skip
-    """Load columns ``0 .. K`` of a weight's ``rows`` ``[WARPS, ROWS]``: a tuple of tiles, one per segment of columns.
-
-    K, stride and the tiles' size count weights; ``weight`` points to them, or to words of four.
-    """
+    """Load columns ``0 .. K`` of a weight's ``rows`` ``[WARPS, ROWS]``: a tuple of tiles, one per segment."""
+    # K, stride and the tiles' size count weights; ``weight`` points to them, or to words of four.
     PACK: tl.constexpr = WORD if weight.dtype.element_ty == tl.int32 else 1
     SEGMENT: tl.constexpr = CHUNKS * CHUNK // PACK
     WIDTH: tl.constexpr = K // PACK
@@ -90,11 +88,9 @@ def load_row(x, partials, source, row, columns, mask, WIDTH: tl.constexpr, M, SP
 
 @triton.jit
 def share(values, order, CHUNKS: tl.constexpr, CHUNK: tl.constexpr):
-    """Share values that each thread holds a part of with all threads, via shared memory: ``[1, 1, CHUNKS, CHUNK]``.
-
-    It is a gather of the ``[n]`` values by ``order``, because the compiler chooses a gather's layout by its reader. A
-    plain reshape would make it move the weights instead.
-    """
+    """Share values that each thread holds a part of with all threads, via shared memory: ``[1, 1, CHUNKS, CHUNK]``."""
+    # A gather, because the compiler chooses a gather's layout by its reader. A plain reshape would make it move the
+    # weights instead.
     return tl.reshape(tl.gather(values, order, axis=0), (1, 1, CHUNKS, CHUNK))
 
 

@@ -19,11 +19,7 @@ WARPS = 4  # per program of the kernels after a product
 
 
 def multiply(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
-    """Compute a linear layer into ``out`` ``[rows, N]``; see ``launch.project``.
-
-    Raises:
-        ValueError: for INT8 weights, and for rows whose norm was left to the product.
-    """
+    """Compute a linear layer, not INT8, into ``out`` ``[rows, N]`` from rows after their norm."""
     weight, scales = split_scales(projection.weight)
     if scales is not None or (isinstance(x, Residual) and x.squares is not None):
         raise ValueError("cuBLAS multiplies no INT8 weights, and rows after their norm only: use our kernels")
@@ -53,10 +49,7 @@ def _gate(plan: Plan, gate_up: torch.Tensor, out: torch.Tensor) -> None:
 
 
 def add_product(plan: Plan, product: torch.Tensor, stream: Residual, projection: Projection) -> None:
-    """Add a product to the residual stream, or start it, and leave the rows after the norm that follows.
-
-    The product is ``[R, H]``, or split-K partials ``[split_k, R, H]``.
-    """
+    """Add a product ``[R, H]``, or its split-K partials, to the residual stream, or start it; norm the rows."""
     rows, width = product.shape[-2:]
     launch(
         add_and_norm, (rows,), plan, WARPS, states=None if projection.residual is None else stream.values,

@@ -12,30 +12,19 @@ from ..states import Residual
 
 @dataclass(frozen=True)
 class Projection:
-    """A linear layer, and what is fused into its kernel before and after the product.
+    """A linear layer, and what is fused into its kernel before and after the product."""
 
-    Attributes:
-        weight: ``[N, K]``, or when ``gated`` (SwiGLU) ``[2 N, K]``, gates first; bias: ``[N]``.
-        norm, eps: the input's RMSNorm: its weight ``[K]``, or None.
-        partials: split-K partials ``[split_k, rows, ..]`` of the last projection, for GEMV only: they are added to
-            ``residual``, or without one to the input.
-        residual, starts: the residual stream that the product is added to in place, or starts.
-        next_norm: the next norm's weight. GEMMs leave ``residual`` or ``starts`` multiplied by it too, cuBLAS's
-            products after that norm, with ``eps``.
-        input_copy, normed_copy: ``[rows, K]``, get the input as it is (GEMV only), and after the norm.
-    """
-
-    weight: Weight
-    norm: torch.Tensor | None = None
+    weight: Weight  # [N, K], or when ``gated`` (SwiGLU) [2 N, K], gates first
+    norm: torch.Tensor | None = None  # RMSNorm of the input, [K]
     eps: float = 0.0
-    bias: torch.Tensor | None = None
+    bias: torch.Tensor | None = None  # [N]
     gated: bool = False
-    partials: torch.Tensor | None = None
-    residual: Residual | None = None
-    starts: Residual | None = None
-    next_norm: torch.Tensor | None = None
-    input_copy: torch.Tensor | None = None
-    normed_copy: torch.Tensor | None = None
+    partials: torch.Tensor | None = None  # of the last projection, [split_k, rows, ..], for GEMV only
+    residual: Residual | None = None  # stream that the product is added to, in place
+    starts: Residual | None = None  # stream that the product starts
+    next_norm: torch.Tensor | None = None  # GEMMs leave the stream times it, cuBLAS after that norm
+    input_copy: torch.Tensor | None = None  # [rows, K], gets the input (GEMV only)
+    normed_copy: torch.Tensor | None = None  # [rows, K], gets it after the norm
 
     def __post_init__(self) -> None:
         if self.residual is not None and self.starts is not None:

@@ -39,16 +39,13 @@ class GemvTile:
 
 @dataclass(frozen=True)
 class GemvShape:
-    """The shape that a GEMV's tile depends on: the weight is ``[outputs, width]``, ``itemsize`` bytes each.
-
-    ``weights`` is 2 if gates and ups are read together; ``grids`` such grids run side by side (split-K).
-    """
+    """The shape that a GEMV's tile depends on: the weight is ``[outputs, width]``."""
 
     outputs: int
     width: int
-    itemsize: int
-    weights: int = 1
-    grids: int = 1
+    itemsize: int  # bytes per weight
+    weights: int = 1  # 2 if gates and ups are read together
+    grids: int = 1  # that run side by side (split-K)
 
 
 def gemv_tile(plan: Plan, shape: GemvShape, warps: int) -> GemvTile:
@@ -69,36 +66,28 @@ def gemv_tile(plan: Plan, shape: GemvShape, warps: int) -> GemvTile:
 
 @dataclass(frozen=True)
 class GemmTile:
-    """A program's share of a GEMM: BLOCK_M rows by BLOCK_N outputs, BLOCK_K columns per step.
-
-    ``stages`` are steps with loads in flight; of ``gemm_folded`` its buffers, one per step or a ring of fewer. With
-    ``held``, weights wait in shared memory: ``gemm_held``, or with ``folds`` ``gemm_folded``. ``split_k`` programs
-    share an output's columns.
-    """
+    """A program's share of a GEMM: BLOCK_M rows by BLOCK_N outputs, BLOCK_K columns per step."""
 
     block_m: int
     block_n: int
     block_k: int
-    stages: int
+    stages: int  # steps with loads in flight; of ``gemm_folded`` its buffers
     warps: int
-    held: bool = False
-    split_k: int = 1
+    held: bool = False  # weights wait in shared memory: ``gemm_held``, with ``folds`` ``gemm_folded``
+    split_k: int = 1  # programs that share an output's columns
     folds: int = 0
 
 
 @dataclass(frozen=True)
 class GemmShape:
-    """The shape that a GEMM's tile depends on: activations ``[rows, width]`` of ``itemsize`` bytes each.
-
-    ``outputs`` is half the weight's rows if ``gated`` (SwiGLU). INT8 weights may not be held.
-    """
+    """The shape that a GEMM's tile depends on: activations ``[rows, width]``."""
 
     rows: int
-    outputs: int
+    outputs: int  # of the weight; half its rows if ``gated``
     width: int
-    itemsize: int
-    gated: bool = False
-    may_hold: bool = True
+    itemsize: int  # bytes per activation
+    gated: bool = False  # SwiGLU
+    may_hold: bool = True  # not INT8 weights
     may_split: bool = True
 
 
@@ -132,10 +121,9 @@ def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
 
 
 def library_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
-    """Return a tile of ``gemm`` with split-K if that is faster than cuBLAS; None elsewhere, or if not measured.
-
-    cuBLAS has few programs for narrow products of up to some 256 rows, and their addition to the stream waits for it.
-    """
+    """Return a tile of ``gemm`` with split-K if that is faster than cuBLAS; None elsewhere, or if not measured."""
+    # cuBLAS has few programs for narrow products of up to some 256 rows, and their addition to the stream waits for
+    # it.
     if not plan.split_library or shape.itemsize != 2 or shape.rows * shape.outputs > MOST_SPLIT_OUTPUTS:
         return None
     tiles = -(-shape.rows // SPLIT_TILE.block_m) * -(-shape.outputs // SPLIT_TILE.block_n)
@@ -223,10 +211,8 @@ def _take_turns(plan: Plan, shape: GemmShape, tile: GemmTile) -> bool:
 
 
 def _streamed_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
-    """Return a tile of ``gemm_folded`` whose weights pass through a ring; None for too many rows, or no divisor.
-
-    It has the fewest folds that make enough programs: each fold is another copy of the rows that a program reads.
-    """
+    """Return a tile of ``gemm_folded`` whose weights pass through a ring; None for too many rows, or no divisor."""
+    # The fewest folds that make enough programs: each fold is another copy of the rows that a program reads.
     block_m = max(8, triton.next_power_of_2(shape.rows))
     split_k = _split_k(plan, shape, 1) if shape.may_split and not shape.gated else 1
     chosen = None
@@ -261,10 +247,8 @@ def _held_block_k(plan: Plan, width: int) -> int:
 
 
 def _held_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
-    """Return a tile of ``gemm_held`` whose weights leave space for a ring of row buffers, or None.
-
-    A ring with one buffer more than there are steps has all loads in flight at once.
-    """
+    """Return a tile of ``gemm_held`` whose weights leave space for a ring of row buffers, or None."""
+    # A ring with one buffer more than there are steps has all loads in flight at once.
     block_m = min(plan.gemm_block_m, max(HELD_BLOCK_M, triton.next_power_of_2(shape.rows)))
     block_n, split_k = _share(plan, shape, block_m)
     width = shape.width // split_k
