@@ -106,7 +106,6 @@ def sample(buffers: Buffers, plan: Plan, logits: torch.Tensor, heads: tuple[int,
 
 
 def _to_predictor(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | Residual:
-    """Project from the talker's width to the predictor's, if they differ (1.7B)."""
     if weights.projection is None:
         return inputs
     weight, bias = weights.projection
@@ -175,7 +174,6 @@ def start_lines(weights: Weights, buffers: Buffers, hidden: torch.Tensor, plan: 
 
 
 def step_talker(weights: Weights, buffers: Buffers, window: int, plan: Plan) -> None:
-    """Run the talker over the frame's codes, and sample group 0 of the next frame."""
     state, stack = buffers.state, weights.talker
     lines, width = state.hidden.shape
     residual = Residual.empty(plan, lines, stack.norm)
@@ -191,7 +189,6 @@ def step_talker(weights: Weights, buffers: Buffers, window: int, plan: Plan) -> 
 
 
 def talk(weights: Weights, buffers: Buffers, window: int, plan: Plan, residual: Residual) -> None:
-    """Run the talker over one new position of every line, and sample group 0 of the next frame."""
     state, stack = buffers.state, weights.talker
     watch = watch_for(weights, state.spans, state.positions, state.said)
     if watch is not None:

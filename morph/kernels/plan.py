@@ -94,7 +94,6 @@ class Plan:
         return self.gemm_held and not isinstance(weight, Int8Weight) and weight.element_size() == 2
 
     def uses_library(self, rows: int) -> bool:
-        """Return whether cuBLAS computes the products of ``rows`` rows."""
         return self.library_min_rows is not None and rows >= self.library_min_rows
 
     def product_dtype(self, rows: int, dtype: torch.dtype) -> torch.dtype:
@@ -104,7 +103,6 @@ class Plan:
     def empty(
         self, name: str, shape: Sequence[int], like: torch.Tensor, dtype: torch.dtype | None = None
     ) -> torch.Tensor:
-        """Return a buffer for an intermediate result, of ``like``'s dtype by default."""
         dtype = dtype or like.dtype
         if self.workspace is None:
             return like.new_empty(shape, dtype=dtype)
@@ -128,12 +126,10 @@ def has_held_gemms(device: torch.device) -> bool:
 
 
 def is_hopper(device: torch.device) -> bool:
-    """Return whether a device has compute capability 9.0, and no later one."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
 
 
 def has_gluon() -> bool:
-    """Return whether this Triton has all that ``gemm_held`` and ``gemm_folded`` import."""
     try:
         importlib.import_module(".linear.gemm_held", __package__)
     except ImportError:

@@ -71,7 +71,6 @@ class Residual:
 
     @classmethod
     def empty(cls, plan: Plan, rows: int, like: torch.Tensor) -> Residual:
-        """Return buffers for ``rows`` rows; ``like`` is a norm's weight ``[H]``."""
         values = plan.empty("residual", (rows, len(like)), like, torch.float32)
         if rows <= plan.gemv_max_rows:
             return cls(values, None)
@@ -92,7 +91,6 @@ class Residual:
         return self.scaled
 
     def last(self, length: int, plan: Plan) -> Residual:
-        """Return the last of each line's ``length`` positions."""
         if length == 1:
             return self
 

@@ -48,7 +48,6 @@ class AttentionInputs:
         return len(self.qkv) // self.span.length
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments that all attention kernels share."""
         span, stack = self.span, self.stack
         keys, values = span.cache.keys[self.index], span.cache.values[self.index]
         return {
@@ -163,7 +162,6 @@ def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def attends_alone(lines: int, length: int) -> bool:
-    """Return whether ``attend_prompt_alone`` computes prompts of ``length`` positions: one short line's."""
     return lines == 1 and length % PROMPT_BLOCK == 0 and length <= LONGEST_PROMPT
 
 

@@ -42,8 +42,6 @@ def line_layout(plan: Plan, window: int) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """The layout of ``attend_batch``."""
-
     warps: int
     positions: int  # loaded by a warp at once
     copies: int  # per instruction
@@ -65,7 +63,6 @@ def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> Batc
 
 
 def context_splits(plan: Plan, lines: int, kv_heads: int, window: int) -> int:
-    """Return the number of programs that share one key head's context, a power of two."""
     if plan.batch_attention and window <= plan.unsplit_window:
         return 1
     blocks = -(-window // plan.split_block)

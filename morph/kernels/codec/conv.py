@@ -44,7 +44,6 @@ class ConvTile:
 def _load_inputs(
     active_ptr, rows, length, part, dilation, CHANNELS: tl.constexpr, TAPS: tl.constexpr, STEP: tl.constexpr
 ):
-    """Load the inputs of ``rows`` for the part-th STEP of taps and channels, ``[ROWS, STEP]``."""
     STEPS: tl.constexpr = CHANNELS // STEP
     source = rows - (TAPS - 1 - part // STEPS) * dilation
     seen = (source >= 0) & (source < length)  # causal: zeros before the row's start
@@ -179,7 +178,6 @@ def _add_and_activate(
 
 @triton.jit
 def _sum_taps(products_ptr, bias_ptr, out_ptr, length, TAPS: tl.constexpr, ROWS: tl.constexpr):
-    """Compute one sample per position from the last unit's products; a program has ROWS positions."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     samples = tl.zeros((ROWS,), dtype=tl.float32) + tl.load(bias_ptr)
     for tap in tl.static_range(TAPS):
@@ -280,7 +278,6 @@ def residual_unit(
 def _describe(
     active: torch.Tensor, conv: torch.Tensor, split: tuple[int, int], tile: ConvTile
 ) -> tuple[Any, Any, Any]:
-    """Return descriptors of a residual unit's operands for the tensor copy engine: see ``_residual_unit``."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     weights = conv.flatten(1)

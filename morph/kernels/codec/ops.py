@@ -94,7 +94,6 @@ class TritonOps(TorchOps):
     def _run_units(
         self, x: torch.Tensor, block: Block, keep: torch.Tensor, taps: torch.Tensor | None
     ) -> torch.Tensor:
-        """Run a block's units; with ``taps``, return what ``sum_taps`` reads."""
         following = [unit.first for unit in block.units[1:]] + [block.after]
         active = self.activate(x, block.units[0].first, keep)
         for index, (unit, after) in enumerate(zip(block.units, following, strict=True)):
@@ -139,7 +138,6 @@ def has_tma(device: torch.device) -> bool:
 
 
 def fits(tile: ConvTile, device: torch.device) -> bool:
-    """Return whether a device has enough shared memory for a wide convolution's program."""
     if tile.shared_bytes <= SHARED_BYTES or device.type != "cuda":
         return True
     return torch.cuda.get_device_capability(device)[0] in (9, 10)  # 227 KB, unlike all others

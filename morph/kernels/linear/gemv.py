@@ -52,7 +52,7 @@ def load_tiles(
 
 @triton.jit
 def load_scales(scales, rows, row_mask):
-    """Load the scales of some rows of INT8 weights; ones for other weights."""
+    """Load the scales of some rows, ones without scales."""
     if scales is None:
         row_scales = tl.full(rows.shape, 1.0, tl.float32)
     else:

@@ -53,7 +53,6 @@ class _GemmOnly:
 
 
 def as_words(values: torch.Tensor) -> torch.Tensor:
-    """View a weight as the GEMV kernels read it: INT8 as words of four."""
     return values.view(torch.int32) if values.dtype == torch.int8 else values
 
 

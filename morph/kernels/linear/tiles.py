@@ -157,7 +157,6 @@ def _block_n(plan: Plan, outputs: int, block_m: int, across: int) -> int:
 
 
 def _split_k(plan: Plan, shape: GemmShape, across: int) -> int:
-    """Return how many programs share an output's columns, a power of two."""
     programs = across * -(-shape.outputs // plan.split_k_block_n)
     if shape.width < plan.split_k_min_width or 4 * programs > plan.split_k_programs:
         return 1
@@ -232,7 +231,6 @@ def _streamed_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
 
 
 def _ring(block_k: int, span: int, rows: int, shared: int) -> tuple[int, int]:
-    """Return BLOCK_K, at most ``block_k``, and the stages of a ring of ``rows`` rows in ``shared`` bytes."""
     while block_k > SMALLEST_BLOCK_K and shared // (2 * rows * block_k) < FEWEST_STAGES:
         block_k //= 2
     return block_k, min(shared // (2 * rows * block_k), span // block_k)
