@@ -99,7 +99,6 @@ class Settings:
 
     @classmethod
     def allocate(cls, batch: int, device: torch.device) -> Settings:
-        """Return greedy settings without a penalty."""
         samplers = [SamplingTensors.allocate(batch, device) for _ in range(2)]
         return cls(torch.ones(batch, device=device), *samplers)
 

@@ -49,7 +49,6 @@ class Weights:
         )
 
     def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Return ``tail_logits``, with the trained tail of ``seq_groups`` if there is one."""
         return tail_logits(self.tails.get(seq_groups, {}), self.heads[seq_groups:], states, tokens)
 
     def addresses(self) -> tuple[int, ...]:
