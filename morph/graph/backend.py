@@ -41,7 +41,6 @@ class FrameBackend:
         self._tried: set[Hashable] = set()
 
     def choose(self, weights: Weights) -> None:
-        """Choose the functions for these weights, on their current device."""
         if self._failed or not self.kernels or self._chosen_for() is weights:
             return
         self._chosen_for = weakref.ref(weights)
@@ -95,11 +94,10 @@ class FrameBackend:
         self._repeat(lambda passes: prefill_prefix(weights, slots, embeds[None], passes.ops))
 
     def begin(self, weights: Weights, slots: Buffers, last: LastPositions, window: int) -> None:
-        """Run the last position of a single line's prompt: see ``frame.step.begin_lines``."""
+        """As ``frame.step.begin_lines``, of a single line."""
         self._repeat(lambda passes: passes.begin(weights, slots, last, window))
 
     def _repeat(self, run: Callable[[Passes], None]) -> None:
-        """Run a repeatable function; if a kernel fails, run it again in torch operations."""
         try:
             run(self._passes)
         except torch.cuda.OutOfMemoryError:
@@ -111,7 +109,7 @@ class FrameBackend:
             run(self._passes)
 
     def compile(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
-        """Compile the kernels of a frame in parallel, once; otherwise each compiles at its first launch."""
+        """Compile a frame's kernels in parallel, once; otherwise each compiles at its first launch."""
         key = (seq_groups, window, len(slots.state.tokens))
         if self._is_new(key) and available(slots.state.hidden.device) is None:
             compile_frame(weights, slots, seq_groups, window)
@@ -131,11 +129,11 @@ class FrameBackend:
             raise RuntimeError(first_line(error)) from error
 
     def predict(self, weights: Weights, slots: Buffers, seq_groups: int) -> None:
-        """Run the codes of a frame, of a kind that ``decode`` has run: see ``frame.step.predict_codes``."""
+        """As ``frame.step.predict_codes``, of a kind that ``decode`` has run."""
         self._passes.predict(weights, slots, seq_groups)
 
     def advance(self, weights: Weights, slots: Buffers, window: int) -> None:
-        """Run the rest of a frame, after ``predict``: see ``frame.step.advance``."""
+        """As ``frame.step.advance``, after ``predict``."""
         self._passes.advance(weights, slots, window)
 
     def _try(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:

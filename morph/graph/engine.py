@@ -57,7 +57,6 @@ FEW_NEWCOMERS = 2
 
 
 def choose_window(positions: int) -> int:
-    """Return the smallest window that holds this many positions."""
     window = SMALLEST_WINDOW
     while window < positions:
         window *= 2
@@ -397,7 +396,6 @@ class GraphDecoder:
         return readback
 
     def _grow(self, positions: int) -> None:
-        """Grow the cache if it has fewer positions; this releases the graphs of the old cache."""
         if positions <= self.context:
             return
         _, slots, graphs = self._started
@@ -538,7 +536,6 @@ def runs_alone(lines: Sequence[LineRequest]) -> bool:
 
 
 def largest_prefill(rows: int) -> int:
-    """Return the positions of a pass over prompts in a batch of this many rows."""
     return min(max(LARGEST_PREFILL, PREFILL_PER_ROW * rows), 4 * LARGEST_PREFILL)
 
 
@@ -564,12 +561,10 @@ def prefill_kinds(most: int) -> list[tuple[int, int]]:
 
 
 def line_lengths(longest: int) -> list[int]:
-    """Return the padded lengths of a single line's prompts, up to ``longest``, largest first."""
     return sorted({pad_single(positions) for positions in range(1, longest + 1)}, reverse=True)
 
 
 def windows_up_to(context: int) -> list[int]:
-    """Return the windows of frames in a cache of ``context`` positions, largest first."""
     windows = [choose_window(context)]
     while windows[-1] > SMALLEST_WINDOW:
         windows.append(windows[-1] // 2)
@@ -577,7 +572,6 @@ def windows_up_to(context: int) -> list[int]:
 
 
 def empty_line(like: torch.Tensor, length: int) -> LineRequest:
-    """Return a silent line with a prompt of ``length``; width, dtype, device of ``like`` ``[B, H]``."""
     pad = torch.zeros_like(like[:1])
     return LineRequest(Prompt(pad.expand(length, -1), pad[:0], pad, text_tokens=0), Guard(1))
 
@@ -588,7 +582,6 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
 
 
 def expects_late(source: LineSource) -> bool:
-    """Return whether lines come, or will come, after the first ones."""
     return source.late or source.ahead.lines > 0
 
 
@@ -599,6 +592,6 @@ def expected_context(source: LineSource) -> int:
 
 
 def expected_positions(line: LineRequest) -> int:
-    """Return the positions that a line is likely to need for its prompt and frames, with a margin."""
+    """Return the likely positions of a line's prompt and frames, with a margin."""
     frames = reserved_frames(line.prompt.text_tokens)
     return line.prompt.length + min(line.guard.max_frames, frames) + LAG + 1

@@ -27,7 +27,7 @@ def rounded_rows(lines: int) -> int:
 
 
 def spare_rows(needed: int) -> int:
-    """Return the most rows of a batch that is kept for lines that need fewer."""
+    """Return the most rows to keep for lines that need fewer."""
     return max(SPARE_ROWS * min(needed, MANY // SPARE_ROWS), int(SPARE_OF_MANY * needed))
 
 

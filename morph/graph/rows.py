@@ -53,7 +53,6 @@ class RowTable:
         return min(waiting, free)
 
     def take(self, lines: Sequence[int], lengths: Sequence[int]) -> list[int]:
-        """Give free rows to lines with prompts of these lengths; return the rows."""
         free = np.flatnonzero(self._numbers == NOBODY)[: len(lines)]
         self._numbers[free], self._reached[free] = lines, lengths
         rows: list[int] = free.tolist()
@@ -64,7 +63,7 @@ class RowTable:
         return self._rows[line]
 
     def reached(self, line: int) -> int:
-        """Return how many cache positions a line uses, including its frames in flight."""
+        """Return how many cache positions a line uses, with its frames in flight."""
         return int(self._reached[self._rows[line]])
 
     def send(self, stopped: Sequence[int] = ()) -> None:
