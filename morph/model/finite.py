@@ -13,7 +13,6 @@ class NotFinite(ValueError):
 
 
 def not_finite(dtype: torch.dtype) -> NotFinite:
-    """Return the error for numbers computed in ``dtype``."""
     if dtype == torch.float16:
         return NotFinite("the model's numbers overflow in fp16: load it with precision auto, fp32 or bf16")
     precision = {torch.float32: "fp32", torch.bfloat16: "bf16"}.get(dtype, str(dtype))
@@ -32,7 +31,6 @@ class Computes(Protocol):
 
 
 def check_samples(samples: np.ndarray, codec: Computes) -> None:
-    """Raise ``NotFinite`` if a codec sample is NaN."""
     if not np.isfinite(samples.sum()):
         raise not_finite(codec.dtype)
 

@@ -106,7 +106,6 @@ class Angles:
 
     @classmethod
     def table(cls, config: Any, length: int, device: torch.device) -> Angles:
-        """Return the angles of positions ``0 .. length - 1``."""
         table = RopeTable.build(config, length, device, torch.float32)
         half = table.sin.shape[-1] // 2
         return cls(table.cos, torch.cat((-table.sin[:, :half], table.sin[:, half:]), dim=-1))
@@ -168,7 +167,6 @@ class LayerPass:
     watch: Watch | None = None
 
     def watched(self, index: int) -> Watch | None:
-        """Return the ``Watch`` if layer ``index`` is the alignment head's."""
         return self.watch if self.watch is not None and self.watch.head.layer == index else None
 
 

@@ -169,7 +169,6 @@ class Model:
         return other
 
     def add_tails(self, tails: Mapping[int, Tail]) -> None:
-        """Add trained tails to the module: they move with it."""
         self.module.tails.update({str(seq_groups): tail for seq_groups, tail in tails.items()})
 
     def tails(self, choice: str = "auto") -> dict[int, Tail]:
@@ -183,7 +182,6 @@ class Model:
         return stack(self.talker.code_predictor.model.codec_embedding)
 
     def tokenize_turn(self, role: str, text: str) -> torch.Tensor:
-        """Return the token ids ``[1, N]`` of a turn (see ``TextIds.turn``), on the model's device."""
         return self.put_ids(self.texts.turn(role, text))
 
     def put_ids(self, ids: list[int]) -> torch.Tensor:

@@ -33,7 +33,6 @@ class StaticCache:
         return self.keys.shape[3]
 
     def window(self, length: int) -> StaticCache:
-        """Return a view of the first ``length`` positions."""
         return StaticCache(self.keys[:, :, :, :length], self.values[:, :, :, :length])
 
     def clone(self) -> StaticCache:
@@ -45,7 +44,6 @@ class StaticCache:
         self.values.index_fill_(1, rows, 0)
 
     def copy_from(self, other: StaticCache) -> None:
-        """Copy a shorter cache of the same lines."""
         self.keys[:, :, :, : other.length].copy_(other.keys)
         self.values[:, :, :, : other.length].copy_(other.values)
 

@@ -51,7 +51,6 @@ class Tail(torch.nn.Module):
         return {name: part.detach() for name, part in self.named_parameters()}
 
     def logits(self, heads: Weight, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Return ``tail_logits`` of this tail; ``heads`` are all stock heads ``[15, V, H]``."""
         return tail_logits(self.parts, heads[self.seq_groups :], states, tokens)
 
     def describe(self) -> str:

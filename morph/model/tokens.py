@@ -34,7 +34,6 @@ class TextIds:
         return [token for _, piece in self._cut(text) for token in self._ids(piece)]
 
     def _cut(self, text: str) -> list[tuple[int, str]]:
-        """Return parts of a text without added tokens, each with its start."""
         starts = self._added_start.finditer(text) if self.added else ()
         cuts = [0, *(start.start() + 1 for start in starts), len(text)]
         return [(begin, text[begin:end]) for begin, end in pairwise(cuts)]
@@ -55,7 +54,6 @@ class TextIds:
         return [(max(0, start - before), max(0, end - before)) for start, end in spans[ROLE_IDS:]]
 
     def check_spans(self) -> None:
-        """Raise ValueError for a tokenizer that is not a fast one: only these know ``spans``."""
         if self.backend is None:
             raise ValueError(
                 "the checkpoint's tokenizer is not a fast one, which the times of words need: download the checkpoint "
@@ -63,7 +61,6 @@ class TextIds:
             )
 
     def control(self, token: str) -> int:
-        """Return the id of a control token, or raise ValueError."""
         known: dict[str, int] = self.tokenizer.get_added_vocab()
         if token not in known:
             raise ValueError(f"the checkpoint's tokenizer lacks the control token {token}: download it again")
@@ -130,7 +127,6 @@ class ArrivingIds:
         self._held = ""  # normalised rest, from the beginning of a word
 
     def add(self, part: str) -> list[int]:
-        """Add a part of the text; return the ids that are now certain."""
         self._held += part
         if self._backend.normalizer is not None:
             self._held = self._backend.normalizer.normalize_str(self._held)

@@ -20,7 +20,6 @@ class TensorAddresses:
         return self._look() == self._seen
 
     def _look(self) -> list[int]:
-        """Return all addresses; none if a tensor is gone."""
         try:  # in maps: hundreds of tensors, before every line
             return [*map(torch.Tensor.data_ptr, map(dict.__getitem__, self._owners, self._names))]
         except (KeyError, TypeError):  # deleted, or set to None

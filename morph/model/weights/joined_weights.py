@@ -59,7 +59,6 @@ def stack(modules: torch.nn.ModuleList) -> torch.Tensor:
 
 
 def view_weight(linears: Iterable[torch.nn.Module]) -> Weight:
-    """``join`` linear layers; return a tensor, or an ``Int8Weight`` if they are INT8."""
     linears = list(linears)
     weight = join(linears)
     is_int8 = isinstance(linears[0], Int8Linear)
@@ -67,5 +66,4 @@ def view_weight(linears: Iterable[torch.nn.Module]) -> Weight:
 
 
 def view_heads(heads: torch.nn.ModuleList) -> Weight:
-    """``stack`` linear layers; return ``[N, V, H]``, a tensor or an ``Int8Weight``."""
     return view_weight(heads).unflatten(0, (len(heads), -1))

@@ -13,7 +13,6 @@ Weight: TypeAlias = "torch.Tensor | Int8Weight"
 
 
 def linear(states: torch.Tensor, weight: Weight) -> torch.Tensor:
-    """Return ``states W^T``: ``[..., K]`` and ``[N, K]`` give ``[..., N]``."""
     return weight.linear(states) if isinstance(weight, Int8Weight) else functional.linear(states, weight)
 
 
@@ -23,5 +22,4 @@ def split_scales(weight: Weight) -> tuple[torch.Tensor, torch.Tensor | None]:
 
 
 def tensors_of(weight: Weight) -> tuple[torch.Tensor, ...]:
-    """Return the tensors that store a weight."""
     return (weight.values, weight.scale) if isinstance(weight, Int8Weight) else (weight,)
