@@ -32,7 +32,6 @@ class CaptureStream:
         self._stream: Any = None
 
     def on(self, device: torch.device) -> Any:
-        """Return the stream of this device; the stream of another device is released."""
         if self._stream is None or self._stream.device != device:
             self._stream = torch.cuda.Stream(device, priority=self._priority)
         return self._stream

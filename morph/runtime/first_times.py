@@ -20,12 +20,10 @@ class FirstTimes:
         self._settled = False
 
     def settle(self) -> None:
-        """End the warm-up."""
         self._settled = True
 
     @contextmanager
     def noted(self, key: Hashable, captures: bool) -> Iterator[None]:
-        """Note the first call, or the capture, of the function of this key in the block."""
         began = time.perf_counter()
         yield
         took = time.perf_counter() - began

@@ -34,7 +34,6 @@ class Job:
 
     @property
     def is_here(self) -> bool:
-        """Whether its thread is in this process, which may have been forked since."""
         return self._process == os.getpid()
 
     def join(self) -> None:
@@ -95,7 +94,6 @@ class _Idle:
         return len(self._queues)
 
     def take(self) -> _Jobs | None:
-        """Return the queue of the thread that worked last, or None."""
         with self._lock:
             self.working += 1
             return self._queues.pop() if self._queues else None

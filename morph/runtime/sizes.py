@@ -4,10 +4,8 @@ from __future__ import annotations
 
 
 def power_above(count: int) -> int:
-    """Return the smallest power of two that is no smaller than ``count``; 0 for 0."""
     return 1 << (count - 1).bit_length() if count else 0
 
 
 def power_below(count: int) -> int:
-    """Return the largest power of two that is no larger than ``count``; 0 for 0."""
     return 1 << count.bit_length() >> 1
