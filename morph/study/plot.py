@@ -68,7 +68,6 @@ def plot_tradeoff(panels: Sequence[Panel], title: str) -> Figure:
 
 
 def _draw(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
-    """Draw one panel, and return the artists, for the legend."""
     drawn = {}
     for name, marks in panel.series.items():
         number = names.index(name)

@@ -117,7 +117,6 @@ class _Study:
 
 
 def _check_length(parts: LinePieces, options: GenerateOptions) -> None:
-    """Raise ValueError for a text of several pieces."""
     model, length = parts.model, len(parts.said.text)
     if 0 < (limit := piece_limit(model, options)) < length:
         raise ValueError(
@@ -144,7 +143,6 @@ def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, S
 
 
 def _trace(study: _Study) -> tuple[torch.Tensor, torch.Tensor]:
-    """Decode the line exactly; return the hidden states and codes that ``measure_distances`` takes."""
     trace: list[tuple[torch.Tensor, torch.Tensor]] = []
     decode(
         study.model,
