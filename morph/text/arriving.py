@@ -32,7 +32,6 @@ class Characters:
         return join_halves(text)
 
     def end(self) -> str:
-        """Return the rest: a lone half, or nothing."""
         half, self._half = self._half, ""
         return half
 
@@ -74,7 +73,6 @@ class SentenceEnds:
         return [*ends, len(self.text)]
 
     def drop(self, count: int) -> None:
-        """Forget the first characters of the text, at most those before ``begin``."""
         self.text = self.text[count:]
         self.begin, self._looked, self._seen = self.begin - count, self._looked - count, self._seen - count
 
@@ -110,7 +108,6 @@ class SentenceEnds:
 
 
 def _is_decided(text: str, mark: Mark) -> bool:
-    """Return whether later text cannot change if a mark ends a sentence, and where."""
     if text[mark.end - 1] == "\n":
         return True
     behind = NEXT_BEGUN if mark.is_end else NEXT_WHOLE
@@ -131,7 +128,6 @@ class Sentences:
 
     @property
     def unfinished(self) -> int:
-        """The number of characters of the open sentence."""
         return len(self._ends.text)
 
     def _cut(self, ends: Sequence[int]) -> list[str]:

@@ -42,7 +42,6 @@ class SpokenText:
 
 
 def join_spoken(parts: Sequence[SpokenText]) -> SpokenText:
-    """Return a text of these sentences, without empty ones, and each note once."""
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     return SpokenText(" ".join(part.text for part in parts if part.text), tuple(notes))
 
@@ -124,7 +123,6 @@ class Normalizer:
             self.on_sentence()
 
     def _read_out(self, text: str, notes: list[str]) -> str:
-        """Run a sentence, or a part of one, through the library; unchanged if the library cannot read it."""
         self._go_on()
         if (amount := write_amount(text)) is not None:
             return amount

@@ -128,7 +128,6 @@ class _Cutter:
             self._from = parts[-1][0]
 
     def _clause_end(self, known: int) -> int | None:
-        """Return the end of the current clause, None if it is not certain."""
         match = CLAUSE_END.search(self._sentences.text, self._from, known)
         if match is None or NEXT_BEGUN.match(self._sentences.text, match.end()) is None:
             return None

@@ -106,7 +106,6 @@ Lists = Sequence[PronunciationList]
 
 
 def check_entry(word: str, read: str) -> None:
-    """Raise ValueError for an invalid word or reading."""
     for name, text, longest in (("the word", word, LONGEST_WORD), ("the reading", read, LONGEST_READING)):
         check_encodable(text, name)
         if not text.strip():

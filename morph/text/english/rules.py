@@ -28,7 +28,6 @@ def alternatives(words: Iterable[str]) -> str:
 
 
 def like(written: str, said: str) -> str:
-    """Return a word with the written one's capitalization."""
     return said[:1].upper() + said[1:] if written[:1].isupper() else said
 
 
