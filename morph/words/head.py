@@ -45,7 +45,6 @@ PUBLISHED_HEADS = {
 
 
 def published_head(shape: TalkerShape) -> AlignmentHead | None:
-    """Return the published head of a talker of this shape, or None."""
     return PUBLISHED_HEADS.get(shape)
 
 

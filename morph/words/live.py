@@ -49,7 +49,6 @@ class LiveWords:
         self._path = Path()
 
     def extend(self, text: str) -> None:
-        """Append to the line's text."""
         self._text += text
         self._readings = self._find_readings(self._text)
 
@@ -79,7 +78,6 @@ class LiveWords:
         ]
 
     def _written(self) -> list[WrittenWord]:
-        """Return the words after those of ended pieces."""
         text = self._text[self._from :]
         readings = self._readings_of(len(text))
         return find_read_words(text, readings).written if readings else find_words(text)
@@ -90,7 +88,6 @@ class LiveWords:
         return [replace(one, first=one.first - begin, last=one.last - begin) for one in own]
 
     def _end_piece(self) -> list[WordTime]:
-        """Return the rest of the current piece's words."""
         words = self._give(lambda _: True)
         if (last := self._last) is not None:
             is_number = any(char.isdigit() for char in last.text)  # which may go on in the next piece

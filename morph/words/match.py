@@ -112,7 +112,6 @@ def _places(words: Sequence[str]) -> dict[tuple[str, ...], list[int]]:
 def _next_same(
     ours: Sequence[str], places: dict[tuple[str, ...], list[int]], row: int, column: int
 ) -> tuple[int, int]:
-    """Return the smallest numbers of written and spoken words after which both texts are the same again."""
     best, least = (0, 0), float("inf")
     for rows in range(len(ours) - SAME - row + 1):
         if rows >= least:

@@ -61,7 +61,6 @@ class Path:
 
 
 def _gains(tokens: Sequence[int], weights: Sequence[float], count: int) -> np.ndarray:
-    """Return each frame's addition to the score of each token, ``[T, count]``."""
     gains = np.zeros((len(tokens), count + 2))  # with a column before the first token, and one after the last
     looked_at = np.array(tokens, dtype=np.intp)
     frames = np.flatnonzero(looked_at >= 0)
@@ -72,7 +71,6 @@ def _gains(tokens: Sequence[int], weights: Sequence[float], count: int) -> np.nd
 
 
 def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
-    """Score a jump to a frame's token, if it is better than a step; return its origin."""
     if token <= WIDEST:
         return None
     # A list: argmax lets other threads of Python in between, each time.

@@ -102,7 +102,6 @@ def match_words(
 
 
 def _joined(count: int, own: Sequence[int], said: Sequence[Times]) -> list[Times | None]:
-    """Return the times of written words from those of spoken words and their owners."""
     whole: list[Times | None] = [None] * count
     for index, (start, end) in zip(own, said, strict=True):
         before = whole[index]
@@ -225,5 +224,4 @@ def read_words(rows: Iterable[Sequence[Any]]) -> tuple[WordTime, ...]:
 
 
 def retime_words(words: Iterable[WordTime], speed: float) -> tuple[WordTime, ...]:
-    """Return words for sound that is ``speed`` times as fast."""
     return tuple(replace(word, start_s=word.start_s / speed, end_s=word.end_s / speed) for word in words)

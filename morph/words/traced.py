@@ -44,7 +44,6 @@ class TracedLine:
     speed: float = 1.0
 
     def words(self) -> tuple[WordTime, ...]:
-        """Return its words with times, in order; raise ValueError for a trace of another text."""
         pieces = [piece.path for piece in self.pieces]
         words = line_words(self.text, pieces, self.seconds, self.lead_s, self.readings)
         return retime_words(words, self.speed)
