@@ -35,7 +35,6 @@ class Stretch:
 
 
 def check_installed() -> None:
-    """Raise ValueError if python-stretch is not installed."""
     _library()
 
 
