@@ -80,10 +80,21 @@ class TokenSampling(Checked):
     do_sample: bool = setting(True, "false takes the likeliest code each time", on=REQUEST)
     # Beyond the limits logits are not finite, or all alike.
     temperature: float = setting(
-        0.9, "lower is steadier, higher livelier", 0.01, 10.0, ", or turn sampling off for greedy", BOTH
+        0.9,
+        "lower is steadier, higher livelier",
+        0.01,
+        10.0,
+        ", or turn sampling off for greedy",
+        BOTH,
+        slider=(0.01, 2.0, 0.01),
     )
     top_k: int = setting(
-        50, "draw from this many of the likeliest codes; 0 is off", 0, hint=" (0 is off)", on=BOTH
+        50,
+        "draw from this many of the likeliest codes; 0 is off",
+        0,
+        hint=" (0 is off)",
+        on=BOTH,
+        slider=(0, 3072),
     )
     top_p: float = setting(
         1.0,
@@ -93,6 +104,7 @@ class TokenSampling(Checked):
         " (off)",
         BOTH,
         above=True,
+        slider=(0.01, 1.0, 0.01),
     )
 
     @classmethod
@@ -115,7 +127,13 @@ class Sampling(Checked):
     talker: TokenSampling = TokenSampling()
     subtalker: TokenSampling = TokenSampling()
     repetition_penalty: float = setting(
-        1.05, "above 1, codes that were used become less likely; 1 is off", 0.1, 10.0, " (1 is off)", REQUEST
+        1.05,
+        "above 1, codes that were used become less likely; 1 is off",
+        0.1,
+        10.0,
+        " (1 is off)",
+        REQUEST,
+        slider=(0.5, 2.0, 0.01),
     )
     max_seconds: float | None = setting(
         None,
@@ -124,6 +142,7 @@ class Sampling(Checked):
         3600.0,
         on=BOTH,
         above=True,
+        slider=(0.0, 3600.0, 1.0),
     )
     max_new_tokens: int = setting(8192, "", 2)
 
@@ -187,6 +206,7 @@ class GenerateOptions(Checked):
         " (15 is exact)",
         BOTH,
         label="SEQ_GROUPS",
+        slider=(1, PREDICTED_GROUPS, 1),
     )
     sampling: Sampling | None = None
     batch_size: int = setting(
@@ -199,7 +219,13 @@ class GenerateOptions(Checked):
     )
     guard: bool = setting(True)
     split_chars: int = setting(
-        400, "the longest piece of a long text, in characters", 40, hint=" (never split)", on=REQUEST, off=0
+        400,
+        "the longest piece of a long text, in characters",
+        40,
+        hint=" (never split)",
+        on=REQUEST,
+        off=0,
+        slider=(0, 10000, 10),
     )
     tail: str = setting(
         "auto",

@@ -35,6 +35,7 @@ class Setting:
         choices: of a text.
         label: what errors call it, if not by its public name.
         public: its name in nodes and requests.
+        slider: the lowest, the highest and the step of its widget, if it has others than the limits.
         served: its help in the API's documentation, if it is another.
         name: of the field; ``settings_of`` sets it, and ``public`` if it is the same.
     """
@@ -50,6 +51,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     label: str = ""
     public: str = ""
+    slider: tuple[float, ...] = ()
     served: str = ""
     name: str = ""
 

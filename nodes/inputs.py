@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from comfy_api.latest import io
 
 from ..morph.hearing.whisper import CODES
-from ..morph.options import AUTO_ROWS, MOST_LINES, MOST_SEED, PREDICTED_GROUPS, GenerateOptions
+from ..morph.options import MOST_SEED, GenerateOptions
 from ..morph.setting import settings_of
 from ..morph.text.pauses import check_spoken
 from ..morph.text.scripts.script import find_tag
@@ -22,206 +22,111 @@ from .sockets import (
     WordCheckSocket,
 )
 
-CHOSEN = "Default: not connected, a published one that is on this machine, or the demo voice; the report says which."
-SETTINGS = settings_of(GenerateOptions)
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = ("auto", *CODES)
 
 
-def number(name: str, default: float, span: Sequence[float], tooltip: str, **more: Any) -> io.Input:
+def number(name: str, default: float, span: Sequence[float], _tooltip: str = "", **more: Any) -> io.Input:
     """Return a widget for a number, whole if ``default`` is; ``span``: the lowest, the highest, and a step if any."""
     kind: Any = io.Int if isinstance(default, int) else io.Float
     lowest, highest, *step = span
     limits = {"min": lowest, "max": highest, "step": step[0] if step else None}
-    return kind.Input(name, default=default, tooltip=tooltip, **limits, **more)
+    return kind.Input(name, default=default, **limits, **more)
 
 
-def choice(name: str, options: Iterable[str], default: str, tooltip: str, **more: Any) -> io.Input:
+def choice(name: str, options: Iterable[str], default: str, _tooltip: str = "", **more: Any) -> io.Input:
     """Return a widget for one of several texts."""
-    return io.Combo.Input(name, options=list(options), default=default, tooltip=tooltip, **more)
+    return io.Combo.Input(name, options=list(options), default=default, **more)
 
 
-def switch(name: str, default: bool, tooltip: str, **more: Any) -> io.Input:
+def switch(name: str, default: bool, _tooltip: str = "", **more: Any) -> io.Input:
     """Return a widget that is on or off."""
-    return io.Boolean.Input(name, default=default, tooltip=tooltip, **more)
+    return io.Boolean.Input(name, default=default, **more)
 
 
-def text_box(name: str, default: str, tooltip: str, **more: Any) -> io.Input:
+def text_box(name: str, default: str, _tooltip: str = "", **more: Any) -> io.Input:
     """Return a widget for a text of several lines, which is taken as it is."""
-    return io.String.Input(
-        name, default=default, tooltip=tooltip, multiline=True, dynamic_prompts=False, **more
-    )
+    return io.String.Input(name, default=default, multiline=True, dynamic_prompts=False, **more)
+
+
+def setting(name: str, options: type = GenerateOptions, called: str = "", **more: Any) -> io.Input:
+    """Return the widget of a setting; ``called``: its name, if it is not the setting's public one."""
+    one = settings_of(options)[name]
+    called = called or one.public
+    if one.choices:
+        return choice(called, one.choices, one.default, **more)
+    if one.kind is bool:
+        return switch(called, one.default, **more)
+    lowest = one.low if one.off is None else one.off
+    return number(called, one.default or one.kind(0), one.slider or (lowest, one.high), **more)
 
 
 def model(optional: bool = False) -> io.Input:
-    tooltip = f"A checkpoint from Load Qwen3-TTS Model. {CHOSEN if optional else 'Required.'}"
-    return ModelSocket.Input("model", optional=optional, tooltip=tooltip)
+    return ModelSocket.Input("model", optional=optional)
 
 
-def voice(tooltip: str, optional: bool = False) -> io.Input:
-    return VoiceSocket.Input("voice", optional=optional, tooltip=tooltip)
+def voice(_tooltip: str = "", optional: bool = False) -> io.Input:
+    return VoiceSocket.Input("voice", optional=optional)
 
 
 def text(default: str) -> io.Input:
-    return text_box(
-        "text",
-        default,
-        "The text to speak. [pause 0.5] in it is half a second of silence, and a word may have its reading beside it "
-        "(see the help page); there is no other markup. Must not be empty. Default: a sample sentence.",
-    )
+    return text_box("text", default)
 
 
 def language() -> io.Input:
-    return choice(
-        "language",
-        LANGUAGES,
-        "auto",
-        "The language of the text. auto lets the model detect it. Default: auto.",
-    )
+    return choice("language", LANGUAGES, "auto")
 
 
 def seq_groups() -> io.Input:
-    return number(
-        "seq_groups",
-        GenerateOptions.seq_groups,
-        (1, PREDICTED_GROUPS, 1),
-        "How many of each frame's 15 predicted code groups are computed one after another; the crossbar "
-        f"computes the rest at once. {PREDICTED_GROUPS} is exact: the original algorithm. Lower is faster and "
-        "approximate: the groups above it, which carry the finer detail of the sound, are sampled "
-        "independently of each other. Before going low, compare settings by ear with Speed/Quality Sweep. "
-        f"Unit: groups, 1 to 15. Default: {GenerateOptions.seq_groups}.",
-        display_name="SEQ_GROUPS",
-        display_mode=io.NumberDisplay.slider,
-    )
+    return setting("seq_groups", display_mode=io.NumberDisplay.slider)
 
 
 def cast() -> io.Input:
-    return CastSocket.Input(
-        "cast",
-        optional=True,
-        tooltip=(
-            "The characters' voices, from Cast or Whole Cast. A name that it does not have is looked up "
-            "among the saved voices, then among the checkpoint's speakers. Default: not connected."
-        ),
-    )
+    return CastSocket.Input("cast", optional=True)
 
 
-def seed(what: str) -> io.Input:
-    return number(
-        "seed",
-        0,
-        (0, MOST_SEED),
-        f"{what} Unit: integer, 0 to 2^64 - 1. Default: 0.",
-        control_after_generate=True,
-    )
+def seed(_what: str = "") -> io.Input:
+    return number("seed", 0, (0, MOST_SEED), control_after_generate=True)
 
 
 def sampling() -> io.Input:
-    return SamplingSocket.Input(
-        "sampling",
-        optional=True,
-        tooltip="Settings from the Sampling node. Default: not connected, the checkpoint's own generation_config.",
-    )
+    return SamplingSocket.Input("sampling", optional=True)
 
 
-def batch_size(what: str) -> io.Input:
-    return number(
-        "batch_size",
-        GenerateOptions.batch_size,
-        (AUTO_ROWS, MOST_LINES),
-        f"How many {what} are decoded in parallel. More is faster but uses more memory. Unit: lines. Default: "
-        f"{GenerateOptions.batch_size}, as many as there are and the memory allows.",
-    )
+def batch_size(_what: str = "") -> io.Input:
+    return setting("batch_size")
 
 
 def decoding() -> io.Input:
-    return choice(
-        "decoding",
-        ("crossbar", "lossless"),
-        "crossbar",
-        "Does nothing any more: it keeps the values of the widgets below it in their places in saved workflows. "
-        "Default: crossbar.",
-        optional=True,
-        display_name="fine detail (ignored)",
-    )
+    return choice("decoding", ("crossbar", "lossless"), "crossbar", optional=True)
 
 
 def retries() -> io.Input:
-    return number(
-        "retries",
-        GenerateOptions.retries,
-        (0, SETTINGS["retries"].high),
-        "How many times to retry speech that failed (it was silent, ended too early, hit its length limit, repeated "
-        "itself, began with words of its reference or, with wrong_words, said other words), each time with the next "
-        f"seed. The report says when this happens. Unit: retries, 0 to {SETTINGS['retries'].high}. Default: "
-        f"{GenerateOptions.retries}.",
-        optional=True,
-    )
+    return setting("retries", optional=True)
 
 
 def normalize_text() -> io.Input:
-    return choice(
-        "normalize_text",
-        SETTINGS["normalize"].choices,
-        GenerateOptions.normalize,
-        "auto: writes out numbers, dates, prices and all-caps words as English words for checkpoints that cannot "
-        "read them (the demo voice). Published checkpoints read them, so their text is left unchanged. The report "
-        f"shows the text as spoken. off: leaves the text unchanged. Default: {GenerateOptions.normalize}.",
-        optional=True,
-    )
+    return setting("normalize", optional=True)
 
 
 def wrong_words() -> io.Input:
-    return choice(
-        "wrong_words",
-        SETTINGS["wrong_words"].choices,
-        GenerateOptions.wrong_words,
-        "What to do when the model is seen to skip, repeat or invent words. ignore: you hear them. retry: the speech "
-        "counts as failed and is retried. end: also stops it at the wrong word. Words that are only badly spoken need "
-        "the Word Check node. Needs a checkpoint with a known alignment head. Default: "
-        f"{GenerateOptions.wrong_words}.",
-        optional=True,
-        display_name="skipped words",
-    )
+    return setting("wrong_words", optional=True)
 
 
 def trim_silence() -> io.Input:
-    return switch(
-        "trim_silence",
-        GenerateOptions.trim_ends,
-        "Cut the silence at both ends of each line, but for 40 ms; lines of the demo voice begin a quarter of a "
-        "second late. Pauses that the text asks for stay, and subtitles follow. Default: off.",
-        optional=True,
-    )
+    return setting("trim_ends", optional=True)
 
 
 def reuse_lines() -> io.Input:
-    return switch(
-        "reuse_lines",
-        True,
-        "A line that was made before with the same model, voice, text, seed and settings is taken from the disk: the "
-        "same sound, at once, also after a restart of ComfyUI. The report says how many were. off: makes every line "
-        "and keeps none. Settings, Qwen3-TTS Morph, remove what is kept. Default: on.",
-        optional=True,
-        display_name="reuse unchanged lines",
-    )
+    return switch("reuse_lines", True, optional=True)
 
 
 def word_check() -> io.Input:
-    return WordCheckSocket.Input(
-        "word_check",
-        optional=True,
-        tooltip="From the Word Check node: a speech recogniser hears the words. Default: not connected, no check.",
-    )
+    return WordCheckSocket.Input("word_check", optional=True)
 
 
 def pronunciation() -> io.Input:
-    return PronunciationSocket.Input(
-        "pronunciation",
-        optional=True,
-        tooltip="From the Pronunciation node: how words are read. A voice may have its own list beside its file. "
-        "Default: not connected.",
-    )
+    return PronunciationSocket.Input("pronunciation", optional=True)
 
 
 Given: TypeAlias = tuple[Callable[[Any], object] | Collection[str], Any]

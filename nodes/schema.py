@@ -1,4 +1,7 @@
-"""The schema of a node, with what users search for if they do not know its name (``web/js/aliases.json``)."""
+"""The schema of a node. Its English texts are in ``locales/en/nodeDefs.json``, by the ids of inputs and outputs.
+
+What users search for if they do not know its name is in ``web/js/aliases.json``.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,35 @@ from .sockets import CATEGORY
 
 log = logging.getLogger(__name__)
 
-ALIASES = Path(__file__).resolve().parents[1] / "web" / "js" / "aliases.json"  # the page reads it too
+PACK = Path(__file__).resolve().parents[1]
+ALIASES = PACK / "web" / "js" / "aliases.json"  # the page reads it too
+TEXTS = PACK / "locales" / "en" / "nodeDefs.json"  # and this one
 FIELD = "search_aliases"  # of ``io.Schema``, in newer ComfyUIs
 
 
-def schema(node_id: str, display_name: str, description: str, advanced: str = "", **fields: Any) -> io.Schema:
-    """Return ``io.Schema`` in the pack's category, with the aliases of its node, where this ComfyUI has them.
+def schema(
+    node_id: str, _name: str = "", _description: str = "", advanced: str = "", **fields: Any
+) -> io.Schema:
+    """Return ``io.Schema`` in the pack's category, with the texts and the aliases of its node.
 
     ``advanced``: the widgets that the page folds (``web/js/fold.js``). Old input classes have no argument for it.
     """
+    texts = read_json(TEXTS)[node_id]
     for widget in fields["inputs"]:
         if widget.id in advanced.split():
             widget.extra_dict["advanced"] = True
+        # The page looks a name with a dot, as voices.voice_1, up under this key.
+        if own := texts["inputs"].get(widget.id.replace(".", "_")):
+            widget.tooltip = own["tooltip"]
+            widget.display_name = own["name"] if own["name"] != widget.id else None
+    for place, one in enumerate(fields["outputs"]):
+        own = texts["outputs"][str(place)]
+        one.display_name, one.tooltip = own["name"], own["tooltip"]
     if FIELD in {field.name for field in dataclasses.fields(io.Schema)}:
-        fields[FIELD] = list(read_aliases().get(node_id, ()))
-    return io.Schema(node_id, display_name, category=CATEGORY, description=description, **fields)
+        fields[FIELD] = list(read_json(ALIASES).get(node_id, ()))
+    return io.Schema(
+        node_id, texts["display_name"], category=CATEGORY, description=texts["description"], **fields
+    )
 
 
 def listed(failed: str, names: Callable[[], list[str]], otherwise: Sequence[str] = ()) -> list[str]:
@@ -45,14 +62,14 @@ def listed(failed: str, names: Callable[[], list[str]], otherwise: Sequence[str]
         return list(otherwise)
 
 
-def output(kind: Any, name: str, tooltip: str, shown: str = "", many: bool = False) -> io.Output:
-    """Return an output of a node: ``shown`` is its name there, if it is another; ``many``: it gives a list."""
-    made: io.Output = kind.Output(name, display_name=shown or name, is_output_list=many, tooltip=tooltip)
+def output(kind: Any, name: str, _tooltip: str = "", shown: str = "", many: bool = False) -> io.Output:
+    """Return an output of a node; ``many``: it gives a list."""
+    made: io.Output = kind.Output(name, is_output_list=many)
     return made
 
 
 @cache
-def read_aliases() -> dict[str, list[str]]:
-    """Return the aliases by node id."""
-    found: dict[str, list[str]] = json.loads(ALIASES.read_text(encoding="utf-8"))
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a file of the pack says by node id."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found

@@ -17,7 +17,6 @@ from ..page.progress import show_progress
 from ..schema import listed, output, schema
 from ..sockets import ModelSocket
 from .devices import (
-    ALL_GPUS,
     CPU,
     DEFAULT,
     check_device_option,
@@ -42,12 +41,6 @@ class LoadModel(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSLoadModel",
-            "Load Qwen3-TTS Model",
-            "Loads a Qwen3-TTS checkpoint: the demo voice included in the pack (small, English only), one "
-            "from ComfyUI's model folders, or a published one. A published checkpoint that is not on this "
-            "machine is downloaded to models/qwen-tts when the workflow runs. Base clones voices, "
-            "CustomVoice has preset speakers, VoiceDesign creates a voice from a description. The demo voice "
-            "clones voices and has preset speakers.",
             advanced="precision attention engine weights device",
             inputs=[
                 inputs.choice(
@@ -58,70 +51,15 @@ class LoadModel(io.ComfyNode):
                         *PUBLISHED,
                     ],
                     DEMO_VOICE,
-                    "The demo voice (small, English only, no download), a folder found under models/, or a "
-                    "published checkpoint: read from your model folders or the Hugging Face cache if it is there, "
-                    f"otherwise downloaded (0.6B: 2.5 GB, 1.7B: 4.5 GB). Default: {DEMO_VOICE}.",
                 ),
-                inputs.choice(
-                    "precision",
-                    PRECISIONS,
-                    "auto",
-                    "Number format of the weights. auto: bf16 if the GPU computes in it, otherwise fp32. "
-                    "Default: auto.",
-                ),
-                inputs.choice(
-                    "attention",
-                    ATTENTIONS,
-                    "auto",
-                    "Attention implementation of the eager engine. auto is sdpa; flash_attention_2 needs "
-                    "flash-attn. The graph engine always uses sdpa. Default: auto.",
-                ),
-                inputs.choice(
-                    "engine",
-                    ENGINES,
-                    "auto",
-                    "How the model's layers run. eager: the original modules, on any device. graph: the same "
-                    "computation in fewer steps, replayed as CUDA graphs. It rounds differently and uses its own "
-                    "random generator, so the same seed gives a different take than on eager. auto: graph on CUDA "
-                    "and for small models on a CPU, otherwise eager. Default: auto.",
-                ),
-                inputs.choice(
-                    "weights",
-                    WEIGHTS,
-                    LoadOptions.weights,
-                    "full: weights in the precision chosen above. int8: the layers' weights are stored as 8-bit "
-                    "integers. This needs less memory but is not faster, and it is approximate: the speech differs "
-                    "from full even at SEQ_GROUPS 15. Default: full.",
-                    optional=True,
-                ),
-                inputs.choice(
-                    "device",
-                    device_options(),
-                    DEFAULT,
-                    "Where the model runs. default: the device that ComfyUI uses. gpu:N: the GPU with this number, "
-                    f"counted from 0. {ALL_GPUS}: one copy on each; Render Script and Dub Captions share their "
-                    "lines among them. A device that is not on this machine becomes the default one. "
-                    f"Default: {DEFAULT}.",
-                    optional=True,
-                ),
-                ModelSocket.Input(
-                    "more_models",
-                    optional=True,
-                    tooltip=(
-                        "The same checkpoint on other devices, from another Load Qwen3-TTS Model: Render Script and "
-                        "Dub Captions share their lines among this device and those. Default: not connected, this "
-                        "device alone."
-                    ),
-                ),
+                inputs.choice("precision", PRECISIONS, "auto"),
+                inputs.choice("attention", ATTENTIONS, "auto"),
+                inputs.choice("engine", ENGINES, "auto"),
+                inputs.choice("weights", WEIGHTS, LoadOptions.weights, optional=True),
+                inputs.choice("device", device_options(), DEFAULT, optional=True),
+                ModelSocket.Input("more_models", optional=True),
             ],
-            outputs=[
-                output(
-                    ModelSocket,
-                    "loaded_model",
-                    "The checkpoint, managed by ComfyUI: it leaves the GPU when other models need the memory.",
-                    shown="model",
-                )
-            ],
+            outputs=[output(ModelSocket, "loaded_model")],
             hidden=[io.Hidden.unique_id],
         )
 

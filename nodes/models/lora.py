@@ -26,40 +26,17 @@ class LoadLora(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSLoadLora",
-            "Load LoRA",
-            "Adds a trained voice or manner to a checkpoint: a LoRA adapter as peft writes it, a folder with "
-            f"adapter_config.json and adapter_model.safetensors in {PLACES}. The model that is connected stays as "
-            "it is, and shares all weights that the adapter does not change. Chain nodes for several adapters.",
             inputs=[
-                ModelSocket.Input(
-                    "model",
-                    tooltip="The checkpoint that the adapter was trained on, from Load Qwen3-TTS Model. Required.",
-                ),
+                ModelSocket.Input("model"),
                 io.Combo.Input(
                     "adapter",
                     options=listed(
                         "cannot list the adapters", lambda: list(list_adapters(adapter_roots())), [NO_ADAPTER]
                     ),
-                    tooltip=(
-                        f"A folder in {PLACES}. Press R to refresh the list, which has the adapters of other models "
-                        "too. Default: the first adapter."
-                    ),
                 ),
-                inputs.number(
-                    "strength",
-                    1.0,
-                    (*ADAPTER_STRENGTHS, 0.05),
-                    "How much of the adapter is added. 1: as trained. 0: nothing. Unit: none, -4 to 4. Default: 1.",
-                ),
+                inputs.number("strength", 1.0, (*ADAPTER_STRENGTHS, 0.05)),
             ],
-            outputs=[
-                output(
-                    ModelSocket,
-                    "adapted_model",
-                    "The checkpoint with the adapter, for nodes that make voices or speak.",
-                    shown="model",
-                )
-            ],
+            outputs=[output(ModelSocket, "adapted_model")],
             hidden=[io.Hidden.unique_id],
         )
 

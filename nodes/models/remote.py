@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from comfy_api.latest import io
 
-from ...serve.remote.servers import SERVERS_VARIABLE, find_server, listed_servers
+from ...serve.remote.servers import find_server, listed_servers
 from .. import inputs
 from ..page.progress import Progress, show_progress
 from ..schema import listed, output, schema
@@ -32,37 +32,16 @@ class RemoteModel(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSRemoteModel",
-            "Remote Model",
-            "Speaks on another computer: a speech server of this pack (python speak.py serve), or another one with "
-            "/v1/audio/speech, such as vLLM-Omni. Connect it where a model goes: Preset Voice, Design Voice, "
-            "Generate Speech, Render Script, Dub Captions. The owner of this computer lists the servers in the "
-            f"environment variable {SERVERS_VARIABLE}.",
             inputs=[
                 io.Combo.Input(
                     "server",
                     options=listed(
                         "no remote server can be used", lambda: list(listed_servers()), [NO_SERVER]
                     ),
-                    tooltip=(
-                        f"A server of the environment variable {SERVERS_VARIABLE}, such as "
-                        "studio=http://192.168.1.20:8765; its key is in MORPH_TTS_KEY_STUDIO. Default: the first."
-                    ),
                 ),
-                inputs.switch(
-                    "voice_consent",
-                    False,
-                    "The people whose cloned voices are sent to the server have agreed to that. Off: cloned voices "
-                    "are not sent. Preset and designed voices need no consent. Default: off.",
-                ),
+                inputs.switch("voice_consent", False),
             ],
-            outputs=[
-                output(
-                    ModelSocket,
-                    "remote_model",
-                    "The server, for nodes that speak. Clone Voice and Sweep need a model of this computer.",
-                    shown="model",
-                )
-            ],
+            outputs=[output(ModelSocket, "remote_model")],
             hidden=[io.Hidden.unique_id],
         )
 

@@ -28,40 +28,12 @@ class WordCheckSettings(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSWordCheck",
-            "Word Check",
-            "A speech recogniser hears every line of Generate Speech, Render Script or Dub Captions. A line with "
-            "too many wrong words is made again with another seed. Needs the package faster-whisper.",
             inputs=[
-                inputs.choice(
-                    "recogniser",
-                    SIZES,
-                    DEFAULT_SIZE,
-                    "The size of Whisper. Larger hears better and is slower; it runs on the CPU. Downloaded once "
-                    f"to models/{FOLDER}, offline from then on. Default: {DEFAULT_SIZE}.",
-                ),
-                inputs.number(
-                    "most_errors",
-                    5.0,
-                    (0.0, 100.0, 1.0),
-                    "How many wrong words a line may have. Whisper itself mishears some, names above all. Unit: "
-                    "percent of the line's words, 0 to 100. Default: 5: none in a line of less than 20 words.",
-                ),
-                inputs.number(
-                    "retakes",
-                    3,
-                    (0, 10),
-                    "How many other takes a line with more wrong words gets; the best one is kept. 0 only reports. "
-                    "Unit: takes, 0 to 10. Default: 3.",
-                ),
+                inputs.choice("recogniser", SIZES, DEFAULT_SIZE),
+                inputs.number("most_errors", 5.0, (0.0, 100.0, 1.0)),
+                inputs.number("retakes", 3, (0, 10)),
             ],
-            outputs=[
-                output(
-                    WordCheckSocket,
-                    "check",
-                    "For Generate Speech, Render Script and Dub Captions.",
-                    shown="word_check",
-                )
-            ],
+            outputs=[output(WordCheckSocket, "check")],
             hidden=[io.Hidden.unique_id],
         )
 

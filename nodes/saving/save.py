@@ -30,57 +30,14 @@ class SaveSpeech(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSSaveSpeech",
-            "Save Speech",
-            "Saves speech to a folder of ComfyUI's output folder, one file per line, named by number, character "
-            "and first words. Each file says inside what it was made from: text, voice, seed, SEQ_GROUPS, "
-            "checkpoint. Existing files are overwritten only if you choose it.",
             advanced="bit_rate existing",
             inputs=[
-                io.Audio.Input(
-                    "audio",
-                    tooltip=(
-                        "Speech from Generate Speech, or the lines of Render Script: a list becomes one file per "
-                        "recording. Other AUDIO is saved too, without facts about its speech. Required."
-                    ),
-                ),
-                io.String.Input(
-                    "name",
-                    default="speech",
-                    tooltip=(
-                        "The folder inside ComfyUI's output folder: only letters, digits, spaces and - _ . , at most "
-                        "80 characters. Default: speech."
-                    ),
-                ),
-                inputs.choice(
-                    "format",
-                    TAGGED,
-                    "flac",
-                    "flac and wav: exact, 16 bits. Others: smaller, approximate. All but wav also hold the "
-                    "workflow, as the files of Save Audio do. Default: flac.",
-                ),
-                inputs.number(
-                    "bit_rate",
-                    96,
-                    (LOWEST_RATE, HIGHEST_RATE, 8),
-                    "Of mp3 and opus; mp3 at 24 kHz has at most 160, opus 256 for each channel. Unit: kilobits per "
-                    "second. Default: 96.",
-                    display_name="bit_rate (mp3, opus)",
-                ),
-                io.Audio.Input(
-                    "track",
-                    optional=True,
-                    tooltip="The joined audio of Render Script, saved beside the lines. Default: not connected.",
-                ),
-                inputs.choice(
-                    "existing",
-                    EXISTING,
-                    KEEP,
-                    "What happens to files of earlier runs. keep (new number): they stay, and a run's number "
-                    "begins the new names. replace changed: names have no such number, a file with the same sound "
-                    "and facts is not written again, others are replaced; nothing is deleted. Default: keep (new "
-                    "number).",
-                    optional=True,
-                ),
+                io.Audio.Input("audio"),
+                io.String.Input("name", default="speech"),
+                inputs.choice("format", TAGGED, "flac"),
+                inputs.number("bit_rate", 96, (LOWEST_RATE, HIGHEST_RATE, 8)),
+                io.Audio.Input("track", optional=True),
+                inputs.choice("existing", EXISTING, KEEP, optional=True),
             ],
             outputs=[],
             is_output_node=True,
@@ -146,24 +103,12 @@ class SpeechFromFile(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSSpeechFromFile",
-            "Speech From File",
-            "Reads what a file of Save Speech was made from: text, voice, seed, SEQ_GROUPS. Wire them into "
-            "Generate Speech to make the line again. A track gives a list, one of each per line.",
-            inputs=[
-                io.Combo.Input(
-                    "file",
-                    options=input_files(FILES),
-                    tooltip=(
-                        "A file of Save Speech in ComfyUI's input folder; the button below uploads one. "
-                        "Press R to refresh the list. Default: the first file."
-                    ),
-                ),
-            ],
+            inputs=[io.Combo.Input("file", options=input_files(FILES))],
             outputs=[
-                output(io.String, "text", "The text.", many=True),
-                output(io.String, "voice", "The voice's name.", many=True),
-                output(io.Int, "seed", "The seed of the line.", many=True),
-                output(io.Int, "seq_groups", "SEQ_GROUPS.", many=True),
+                output(io.String, "text", many=True),
+                output(io.String, "voice", many=True),
+                output(io.Int, "seed", many=True),
+                output(io.Int, "seq_groups", many=True),
             ],
             is_output_node=True,
         )

@@ -25,73 +25,19 @@ class SmoothNormalize(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSSmoothNormalize",
-            "Smooth and Normalize",
-            "Trims silence, softens the highest frequencies (Butterworth low-pass) and sets the level. With "
-            "the default cutoff, the filter affects only the top kilohertz of 24 kHz audio: 3 dB down at "
-            "11 kHz.",
             advanced="order cutoff zero_phase",
             inputs=[
-                io.Audio.Input(
-                    "audio",
-                    tooltip=(
-                        "Any AUDIO, mono or stereo. Each recording of a batch is processed separately. Required."
-                    ),
-                ),
-                inputs.switch("low_pass", True, "Apply the low-pass filter. Default: on."),
-                inputs.number(
-                    "order",
-                    2,
-                    (1, 16),
-                    "Steepness of the filter: each order adds 6 dB per octave. Unit: order. Default: 2.",
-                ),
-                inputs.number(
-                    "cutoff",
-                    CUTOFF_HZ,
-                    (20.0, 96000.0, 100.0),
-                    "The frequency at which the level has dropped by 3 dB. Must be below half the sample rate; "
-                    "the default leaves recordings of lower rates unfiltered. Unit: Hz. Default: 11000.",
-                ),
-                inputs.switch(
-                    "zero_phase",
-                    False,
-                    "Filter forwards and backwards: no delay, and twice the attenuation (6 dB at the cutoff). "
-                    "Default: off.",
-                ),
-                inputs.choice(
-                    "normalize",
-                    MODES,
-                    "peak",
-                    "peak: set the level of the loudest sample. loudness: set the integrated loudness (ITU-R "
-                    "BS.1770), with peak_db as the ceiling. off: leave the level unchanged. Default: peak.",
-                ),
-                inputs.number(
-                    "peak_db",
-                    -3.0,
-                    (-60.0, 0.0, 0.1),
-                    "Level of the loudest sample. With loudness, the ceiling. Unit: dBFS. Default: -3.",
-                ),
-                inputs.number(
-                    "lufs",
-                    -16.0,
-                    (-60.0, 0.0, 0.5),
-                    "Target loudness, used only when normalize is loudness (-16: podcasts, -23: European "
-                    "broadcast). Unit: LUFS. Default: -16.",
-                ),
-                inputs.switch(
-                    "trim_silence",
-                    False,
-                    "Trim silence (50 dB below the peak) from both ends, keeping 20 ms. Default: off.",
-                ),
+                io.Audio.Input("audio"),
+                inputs.switch("low_pass", True),
+                inputs.number("order", 2, (1, 16)),
+                inputs.number("cutoff", CUTOFF_HZ, (20.0, 96000.0, 100.0)),
+                inputs.switch("zero_phase", False),
+                inputs.choice("normalize", MODES, "peak"),
+                inputs.number("peak_db", -3.0, (-60.0, 0.0, 0.1)),
+                inputs.number("lufs", -16.0, (-60.0, 0.0, 0.5)),
+                inputs.switch("trim_silence", False),
             ],
-            outputs=[
-                output(
-                    io.Audio,
-                    "smoothed",
-                    "The processed audio at the same sample rate; a batch becomes a list of recordings.",
-                    shown="audio",
-                    many=True,
-                )
-            ],
+            outputs=[output(io.Audio, "smoothed", many=True)],
         )
 
     @classmethod
@@ -154,24 +100,12 @@ class JoinAudio(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSJoinAudio",
-            "Join Audio",
-            "Joins a list of recordings into one, with gaps or crossfades.",
             inputs=[
-                io.Audio.Input(
-                    "audio",
-                    tooltip="A list of AUDIO with one sample rate; a batch counts as several recordings. Required.",
-                ),
-                inputs.number(
-                    "gap", 0.3, (0.0, 60.0, 0.05), "Silence between recordings. Unit: seconds. Default: 0.3."
-                ),
-                inputs.number(
-                    "crossfade",
-                    0.0,
-                    (0.0, 5000.0, 5.0),
-                    "Overlap between recordings, used only when gap is 0. Unit: milliseconds. Default: 0.",
-                ),
+                io.Audio.Input("audio"),
+                inputs.number("gap", 0.3, (0.0, 60.0, 0.05)),
+                inputs.number("crossfade", 0.0, (0.0, 5000.0, 5.0)),
             ],
-            outputs=[output(io.Audio, "joined", "One recording, at the same sample rate.", shown="audio")],
+            outputs=[output(io.Audio, "joined")],
             is_input_list=True,
         )
 

@@ -19,40 +19,12 @@ class SpeedPitch(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSSpeedPitch",
-            "Speed and Pitch",
-            "Makes speech faster or slower at the same pitch, and higher or lower at the same speed. The length is "
-            "exact: the old one divided by the speed.",
             inputs=[
-                io.Audio.Input(
-                    "audio",
-                    tooltip=(
-                        "Any AUDIO, mono or stereo. Each recording of a batch is processed separately. Required."
-                    ),
-                ),
-                inputs.number(
-                    "speed",
-                    1.0,
-                    (LOWEST_SPEED, HIGHEST_SPEED, 0.01),
-                    "How fast, at the same pitch: 1.1 is a tenth faster. 1 with pitch 0 returns the same samples. "
-                    "Unit: times. Default: 1.",
-                ),
-                inputs.number(
-                    "pitch",
-                    0.0,
-                    (-MOST_SEMITONES, MOST_SEMITONES, 0.1),
-                    "How much higher or lower, at the same speed; 12 is an octave. The timbre moves along: "
-                    "beyond 2 it may sound like another speaker. Unit: semitones. Default: 0.",
-                ),
+                io.Audio.Input("audio"),
+                inputs.number("speed", 1.0, (LOWEST_SPEED, HIGHEST_SPEED, 0.01)),
+                inputs.number("pitch", 0.0, (-MOST_SEMITONES, MOST_SEMITONES, 0.1)),
             ],
-            outputs=[
-                output(
-                    io.Audio,
-                    "changed",
-                    "The changed audio at the same sample rate; a batch becomes a list of recordings.",
-                    shown="audio",
-                    many=True,
-                )
-            ],
+            outputs=[output(io.Audio, "changed", many=True)],
         )
 
     @classmethod

@@ -30,36 +30,13 @@ class Cast(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSCast",
-            "Cast",
-            "Assigns a voice to a character of a script. Use one node per character and chain them.",
             inputs=[
-                io.String.Input(
-                    "name",
-                    default="ANNA",
-                    tooltip=(
-                        "The character's name as written in the script; case does not matter. Must not contain "
-                        ": [ ] #. Default: ANNA."
-                    ),
-                ),
-                inputs.voice("The character's voice. Required."),
-                CastSocket.Input(
-                    "cast",
-                    optional=True,
-                    tooltip="The cast so far, from another Cast node. Default: none.",
-                ),
-                ModelSocket.Input(
-                    "model",
-                    optional=True,
-                    tooltip=(
-                        "What speaks this character's lines: the checkpoint of Render Script or Dub Captions with "
-                        "other adapters, from Load LoRA. Lines of different models are spoken one model after the "
-                        "other. Default: not connected, the model that speaks the script."
-                    ),
-                ),
+                io.String.Input("name", default="ANNA"),
+                inputs.voice(),
+                CastSocket.Input("cast", optional=True),
+                ModelSocket.Input("model", optional=True),
             ],
-            outputs=[
-                output(CastSocket, "larger_cast", "The cast so far, plus this character.", shown="cast")
-            ],
+            outputs=[output(CastSocket, "larger_cast")],
         )
 
     @classmethod
@@ -88,31 +65,12 @@ class WholeCast(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSWholeCast",
-            "Whole Cast",
-            "Assigns voices to all characters of a script: the first name has the first voice, and so on. "
-            "NARRATOR speaks the lines without a name.",
             inputs=[
-                inputs.text_box(
-                    "names",
-                    EXAMPLE,
-                    "The characters' names, one per line, in the order of the voices; case does not matter. Must "
-                    "not contain : [ ] #. Default: NARRATOR, ANNA and BEN.",
-                ),
+                inputs.text_box("names", EXAMPLE),
                 *voice_inputs(),
-                CastSocket.Input(
-                    "cast",
-                    optional=True,
-                    tooltip="More characters, from another Cast or Whole Cast node. Default: none.",
-                ),
+                CastSocket.Input("cast", optional=True),
             ],
-            outputs=[
-                output(
-                    CastSocket,
-                    "larger_cast",
-                    "All characters with their voices, for Render Script.",
-                    shown="cast",
-                )
-            ],
+            outputs=[output(CastSocket, "larger_cast")],
         )
 
     @classmethod
@@ -152,13 +110,7 @@ def voice_inputs() -> list[io.Input]:
 
 def fixed_input(number: int) -> io.Input:
     """Return the input of the character in this line of ``names``, from 1; only the first is required."""
-    wanted = "Required." if number == 1 else "Default: none."
-    return VoiceSocket.Input(
-        f"{VOICES}.{SLOT}{number}",
-        display_name=f"{SLOT}{number}",
-        optional=number > 1,
-        tooltip=f"The voice of the character in line {number} of names. {wanted}",
-    )
+    return VoiceSocket.Input(f"{VOICES}.{SLOT}{number}", optional=number > 1)
 
 
 def connected_voices(inputs_by_name: dict[str, Voice | None]) -> dict[int, Voice]:

@@ -24,32 +24,13 @@ class Pronunciation(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSPronunciation",
-            "Pronunciation",
-            "Says how words are read that the model reads wrongly. Captions and word times show the words themselves. "
-            "A word may also have its reading beside it in the text; see the help page.",
             inputs=[
-                inputs.text_box(
-                    "words",
-                    EXAMPLE,
-                    "One 'word = as it is read' per line; # starts a remark. A word with a capital matches only as it "
-                    "is written here, any other in every case; whole words only, and the longest entry counts. "
-                    "May be empty. Default: an example.",
-                ),
+                inputs.text_box("words", EXAMPLE),
                 inputs.choice(
-                    "file",
-                    [NO_LIST, *(name for name in input_files(KINDS) if name != NO_FILE)],
-                    NO_LIST,
-                    "A txt file of such lines in ComfyUI's input folder, for words that the box does not have; the "
-                    f"button below uploads one. Press R to refresh the list. Default: {NO_LIST}.",
+                    "file", [NO_LIST, *(name for name in input_files(KINDS) if name != NO_FILE)], NO_LIST
                 ),
             ],
-            outputs=[
-                output(
-                    PronunciationSocket,
-                    "pronunciation",
-                    "How words are read. Connect to Generate Speech, Render Script or Dub Captions.",
-                )
-            ],
+            outputs=[output(PronunciationSocket, "pronunciation")],
         )
 
     @classmethod

@@ -22,27 +22,12 @@ class ScriptFromFile(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSScriptFromFile",
-            "Script From File",
-            "Reads a text file in ComfyUI's input folder: a script for Render Script, a text for Generate Speech, "
-            "or captions for Dub Captions. UTF-8 or UTF-16. A file that was changed is read again at the next run.",
             inputs=[
                 io.Combo.Input(
-                    "file",
-                    options=[name for name in input_files(KINDS) if name != NO_FILE] + [EXAMPLE],
-                    tooltip=(
-                        "A txt, md, srt or vtt file in ComfyUI's input folder; the button below uploads one. Press R "
-                        "to refresh the list. Default: the first file; without one, the pack's example."
-                    ),
-                ),
-            ],
-            outputs=[
-                output(
-                    io.String,
-                    "file_text",
-                    "The text of the file. Connect to the script of Render Script.",
-                    shown="script",
+                    "file", options=[name for name in input_files(KINDS) if name != NO_FILE] + [EXAMPLE]
                 )
             ],
+            outputs=[output(io.String, "file_text")],
         )
 
     @classmethod

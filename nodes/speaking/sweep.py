@@ -29,37 +29,19 @@ class Sweep(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSSweep",
-            "Speed/Quality Sweep",
-            "Speaks one text at several SEQ_GROUPS. Shows how long each takes on this machine and how far "
-            "its sampling probabilities are from the exact ones.",
             inputs=[
                 inputs.model(),
-                inputs.voice("The voice to speak with. Required."),
+                inputs.voice(),
                 inputs.text("The same sentence, spoken faster and faster: can you hear the difference?"),
                 inputs.language(),
-                io.String.Input(
-                    "seq_groups",
-                    display_name="SEQ_GROUPS",
-                    default="1, 3, 5, 7, 15",
-                    tooltip=(
-                        "The settings to try, each 1 to 15, separated by commas. Unit: groups. Default: 1, 3, 5, "
-                        "7, 15."
-                    ),
-                ),
-                inputs.seed("Random seed: every setting starts from the same seed."),
+                io.String.Input("seq_groups", default="1, 3, 5, 7, 15"),
+                inputs.seed(),
                 inputs.sampling(),
             ],
             outputs=[
-                output(
-                    io.Image, "plot", "Distance from exact versus time per frame, one point per SEQ_GROUPS."
-                ),
-                output(
-                    io.Audio,
-                    "lines",
-                    "The speech at each setting, in ascending order: mono, 24 kHz.",
-                    many=True,
-                ),
-                output(io.String, "table", "The measurements, as a Markdown table."),
+                output(io.Image, "plot"),
+                output(io.Audio, "lines", many=True),
+                output(io.String, "table"),
             ],
             hidden=[io.Hidden.unique_id],
             is_output_node=True,

@@ -30,25 +30,12 @@ class SaveVoice(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSSaveVoice",
-            "Save Voice",
-            f"Saves a voice by name to the voice library, models/{VOICE_FOLDER} (safetensors).",
             inputs=[
-                inputs.voice("The voice to save. Required."),
-                io.String.Input(
-                    "name",
-                    default="my voice",
-                    tooltip=(
-                        "The voice's name in the library: only letters, digits, spaces and - _ . ( ) , at most 80 "
-                        "characters. Scripts find a mood by it: Anna (angry). Default: my voice."
-                    ),
-                ),
-                inputs.switch(
-                    "overwrite",
-                    False,
-                    "Replace a different voice saved under the same name; if off, this is an error. Default: off.",
-                ),
+                inputs.voice(),
+                io.String.Input("name", default="my voice"),
+                inputs.switch("overwrite", False),
             ],
-            outputs=[output(VoiceSocket, "saved_voice", "The same voice, with its name set.", shown="voice")],
+            outputs=[output(VoiceSocket, "saved_voice")],
             is_output_node=True,
         )
 
@@ -94,35 +81,16 @@ class LoadVoice(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSLoadVoice",
-            "Load Voice",
-            f"Loads a voice from the voice library, models/{VOICE_FOLDER}.",
             inputs=[
                 io.Combo.Input(
                     "name",
                     options=listed(
                         "cannot list the voice library", lambda: voice_library().names(), [NO_VOICE]
                     ),
-                    tooltip=(
-                        "A saved voice, or a recording in the voice folder (its words in a .txt file of the same name "
-                        "let it be cloned with its manner). Press R to refresh the list. Default: the first voice."
-                    ),
                 ),
-                ModelSocket.Input(
-                    "model",
-                    optional=True,
-                    tooltip=(
-                        "The checkpoint that clones a recording; saved voices need none. Default: not connected."
-                    ),
-                ),
+                ModelSocket.Input("model", optional=True),
             ],
-            outputs=[
-                output(
-                    VoiceSocket,
-                    "loaded_voice",
-                    "The voice. It works with checkpoints of the size it was made with.",
-                    shown="voice",
-                )
-            ],
+            outputs=[output(VoiceSocket, "loaded_voice")],
         )
 
     @classmethod

@@ -10,9 +10,9 @@ from ...morph.options import SHIFT_STRENGTHS
 from .. import inputs
 from ..models.linked import check_voice
 from ..models.memory import ManagedModel
-from ..schema import schema
+from ..schema import output, schema
 from ..sockets import VoiceSocket
-from .voices import mixed, presets_model, voice_output
+from .voices import mixed
 
 if TYPE_CHECKING:
     from ...morph.voice.voice import Voice
@@ -21,45 +21,20 @@ SIDES = ("toward", "away")
 MORE = (2, 3)  # pairs beside the first
 
 
-def end_input(side: str, number: int) -> io.Input:
-    """Return an optional input of another pair: ``toward_2``, ``away_2`` and so on."""
-    return VoiceSocket.Input(
-        f"{side}_{number}",
-        optional=True,
-        tooltip=f"Another such voice; the mean of all {side} voices is taken. Default: none.",
-    )
-
-
 class ShiftVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSShiftVoice",
-            "Shift Voice",
-            "Gives a voice a mood: adds the difference of two other voices to it, such as a speaker angry less the "
-            "same speaker calm. All are cloned or preset voices of one model size. Presets need their checkpoint at "
-            "model.",
             inputs=[
-                inputs.voice("The voice to shift, cloned or preset. Required."),
-                VoiceSocket.Input("toward", tooltip="A voice that has the mood: somebody angry. Required."),
-                VoiceSocket.Input(
-                    "away", tooltip="One that does not, best of the same speaker: calm. Required."
-                ),
-                inputs.number(
-                    "strength",
-                    1.0,
-                    (*SHIFT_STRENGTHS, 0.05),
-                    "How often the difference is added. 0 changes nothing, below 0 goes the other way; far from 0 the "
-                    "voice becomes another, and words go wrong. No unit, -2 to 3. Default: 1.",
-                ),
-                *(end_input(side, number) for number in MORE for side in SIDES),
-                presets_model(),
+                inputs.voice(),
+                VoiceSocket.Input("toward"),
+                VoiceSocket.Input("away"),
+                inputs.number("strength", 1.0, (*SHIFT_STRENGTHS, 0.05)),
+                *(VoiceSocket.Input(f"{side}_{number}", optional=True) for number in MORE for side in SIDES),
+                inputs.model(optional=True),
             ],
-            outputs=[
-                voice_output(
-                    "The shifted voice: x-vector, or, of presets alone, one that checkpoints with these speakers speak."
-                )
-            ],
+            outputs=[output(VoiceSocket, "made_voice")],
         )
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.voice.excerpt import LONGEST_S, SHORTEST_S, check_bounds
+from ...morph.voice.excerpt import check_bounds
 from .. import inputs
 from ..page.clips import Clip, write_clips
 from ..schema import output, schema
@@ -32,42 +32,12 @@ class TrimRecording(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSTrimRecording",
-            "Trim Recording",
-            f"Takes the best {SHORTEST_S:g} to {LONGEST_S:g} seconds out of a recording, for Clone Voice, or the part "
-            "that you choose. Run it once: its waveform is then on the node, with handles for both ends.",
             inputs=[
-                io.Audio.Input(
-                    "audio",
-                    tooltip=(
-                        "One recording, from Load Audio or Record Audio, any length, mono or stereo. Required."
-                    ),
-                ),
-                inputs.number(
-                    "start",
-                    0.0,
-                    (0.0, LATEST_S, 0.01),
-                    "Where the part starts. Both 0: the best part. Unit: seconds. Default: 0.",
-                ),
-                inputs.number(
-                    "end",
-                    0.0,
-                    (0.0, LATEST_S, 0.01),
-                    "Where the part ends; 0 is the recording's end. Unit: seconds. Default: 0.",
-                ),
+                io.Audio.Input("audio"),
+                inputs.number("start", 0.0, (0.0, LATEST_S, 0.01)),
+                inputs.number("end", 0.0, (0.0, LATEST_S, 0.01)),
             ],
-            outputs=[
-                output(
-                    io.Audio,
-                    "trimmed",
-                    "The part, at the same sample rate, with its channels. Connect to Clone Voice.",
-                    shown="audio",
-                ),
-                output(
-                    io.String,
-                    "report",
-                    "What the part is: where it starts and ends, its speech, level, clipping and noise.",
-                ),
-            ],
+            outputs=[output(io.Audio, "trimmed"), output(io.String, "report")],
             is_output_node=True,
         )
 

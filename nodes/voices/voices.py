@@ -37,60 +37,21 @@ DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
 PUBLISHED_SPEAKERS = ("vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee")
 
 
-def voice_output(tooltip: str) -> io.Output:
-    return output(VoiceSocket, "made_voice", tooltip, shown="voice")
-
-
 class CloneVoice(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSCloneVoice",
-            "Clone Voice",
-            "Clones a voice from a recording of 1 to 30 seconds. Needs the demo voice or a Base checkpoint.",
             advanced="pad_reference transcribe",
             inputs=[
                 inputs.model(),
-                io.Audio.Input(
-                    "audio",
-                    optional=True,
-                    tooltip=(
-                        "One recording of one speaker, 1 to 30 s, any sample rate, mono or stereo. If it is longer, "
-                        "x-vector uses the first 30 s and ICL reports an error. Default: not connected, a free "
-                        "recording of seven seconds that comes with the pack."
-                    ),
-                ),
-                inputs.choice(
-                    "mode",
-                    MODES,
-                    "x-vector",
-                    "x-vector: copies the timbre only; needs no transcript. ICL: copies timbre and speaking "
-                    "style by continuing the recording; needs its transcript. Default: x-vector.",
-                ),
-                inputs.text_box(
-                    "transcript",
-                    "",
-                    "The words of the recording, exactly as spoken. Used only by ICL. Default: empty.",
-                    optional=True,
-                ),
-                inputs.switch(
-                    "pad_reference",
-                    False,
-                    "ICL only: append 0.5 s of silence to the recording. Turn on if its last sound leaks into "
-                    "the speech. Default: off.",
-                    optional=True,
-                ),
-                inputs.choice(
-                    "transcribe",
-                    [NO_RECOGNISER, *SIZES],
-                    NO_RECOGNISER,
-                    "ICL only, where the transcript is empty: a speech recogniser of this size (Whisper, on the "
-                    "CPU) writes it, and the node shows it. Downloaded once to models/faster-whisper. Needs the "
-                    f"package faster-whisper. Default: {NO_RECOGNISER}.",
-                    optional=True,
-                ),
+                io.Audio.Input("audio", optional=True),
+                inputs.choice("mode", MODES, "x-vector"),
+                inputs.text_box("transcript", "", optional=True),
+                inputs.switch("pad_reference", False, optional=True),
+                inputs.choice("transcribe", [NO_RECOGNISER, *SIZES], NO_RECOGNISER, optional=True),
             ],
-            outputs=[voice_output("The cloned voice. It works with checkpoints of the same size.")],
+            outputs=[output(VoiceSocket, "made_voice")],
             hidden=[io.Hidden.unique_id],
         )
 
@@ -163,44 +124,14 @@ class PresetVoice(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSPresetVoice",
-            "Preset Voice",
-            "Selects a speaker that is built into the checkpoint, with an optional speaking instruction. Needs "
-            "the demo voice, a CustomVoice checkpoint, or one with fine-tuned speakers.",
             advanced="instruct custom_speaker",
             inputs=[
-                ModelSocket.Input(
-                    "model",
-                    optional=True,
-                    tooltip=(
-                        "The checkpoint, to check the speaker at once. Default: not connected; the checkpoint that "
-                        "speaks must have the speaker."
-                    ),
-                ),
-                inputs.choice(
-                    "speaker",
-                    [*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS],
-                    DEMO_SPEAKERS[0],
-                    f"A speaker of the demo voice ({', '.join(DEMO_SPEAKERS)}) or of the published "
-                    f"CustomVoice checkpoints (the others). Default: {DEMO_SPEAKERS[0]}.",
-                ),
-                inputs.text_box(
-                    "instruct",
-                    "",
-                    "How to speak, for example 'whispering, in a hurry'. Only 1.7B CustomVoice supports this. "
-                    "Default: empty.",
-                    optional=True,
-                ),
-                io.String.Input(
-                    "custom_speaker",
-                    default="",
-                    optional=True,
-                    tooltip=(
-                        "The name of a fine-tuned speaker, used instead of the one chosen above. Default: empty, "
-                        "use the speaker above."
-                    ),
-                ),
+                ModelSocket.Input("model", optional=True),
+                inputs.choice("speaker", [*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS], DEMO_SPEAKERS[0]),
+                inputs.text_box("instruct", "", optional=True),
+                io.String.Input("custom_speaker", default="", optional=True),
             ],
-            outputs=[voice_output("The preset voice. It works with checkpoints that have this speaker.")],
+            outputs=[output(VoiceSocket, "made_voice")],
             hidden=[io.Hidden.prompt],
         )
 
@@ -239,21 +170,13 @@ class DesignVoice(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSDesignVoice",
-            "Design Voice",
-            "Creates a voice from a description. Needs a VoiceDesign checkpoint.",
             inputs=[
                 inputs.model(),
                 inputs.text_box(
-                    "description",
-                    "A warm, calm woman of about forty with a low voice, speaking slowly.",
-                    "What the voice sounds like: age, gender, timbre, pace, mood. Default: a sample description.",
+                    "description", "A warm, calm woman of about forty with a low voice, speaking slowly."
                 ),
             ],
-            outputs=[
-                voice_output(
-                    "The designed voice. A different seed gives a different interpretation of the description."
-                )
-            ],
+            outputs=[output(VoiceSocket, "made_voice")],
         )
 
     @classmethod
@@ -272,24 +195,8 @@ def check_description(description: str) -> None:
         raise ValueError("description is empty: say what the voice should be like")
 
 
-def presets_model() -> io.Input:
-    """Return the input of nodes that mix voices: a checkpoint, for the embeddings of its speakers."""
-    return ModelSocket.Input(
-        "model",
-        optional=True,
-        tooltip="The checkpoint that has the preset voices; clones need none. Default: not connected.",
-    )
-
-
 def weight_input(letter: str, optional: bool = False) -> io.Input:
-    return inputs.number(
-        f"weight_{letter}",
-        1.0,
-        (-100.0, 100.0, 0.05),
-        f"The share of voice {letter}. All weights are divided by their sum, which must be above 0; below 0 it takes "
-        "away what makes this voice differ. No unit. Default: 1.",
-        optional=optional,
-    )
+    return inputs.number(f"weight_{letter}", 1.0, (-100.0, 100.0, 0.05), optional=optional)
 
 
 class BlendVoices(io.ComfyNode):
@@ -297,25 +204,18 @@ class BlendVoices(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSBlendVoices",
-            "Blend Voices",
-            "Mixes the timbres of two to four cloned or preset voices of the same model size. The result is the "
-            "weighted mean of their speaker embeddings. Presets need their checkpoint at model.",
             inputs=[
-                VoiceSocket.Input("voice_a", tooltip="A cloned or preset voice. Required."),
-                VoiceSocket.Input("voice_b", tooltip="A second one of the same model size. Required."),
+                VoiceSocket.Input("voice_a"),
+                VoiceSocket.Input("voice_b"),
                 weight_input("a"),
                 weight_input("b"),
-                VoiceSocket.Input("voice_c", optional=True, tooltip="A third voice. Default: none."),
-                VoiceSocket.Input("voice_d", optional=True, tooltip="A fourth voice. Default: none."),
+                VoiceSocket.Input("voice_c", optional=True),
+                VoiceSocket.Input("voice_d", optional=True),
                 weight_input("c", optional=True),
                 weight_input("d", optional=True),
-                presets_model(),
+                inputs.model(optional=True),
             ],
-            outputs=[
-                voice_output(
-                    "The blended voice: x-vector, or, of presets alone, one that checkpoints with these speakers speak."
-                )
-            ],
+            outputs=[output(VoiceSocket, "made_voice")],
         )
 
     @classmethod
