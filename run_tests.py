@@ -153,7 +153,6 @@ def make_environment(name: str, make: Callable[[], None], unpinned: Path | None 
 
 
 def describe_environment(name: str, folder: Path) -> str:
-    """Return an environment's versions in one line."""
     found = json.loads((folder / "versions.json").read_text(encoding="utf-8"))
     return f"{name.removesuffix(' environment')}: {', '.join(f'{one} {found[one]}' for one in found)}"
 
@@ -400,7 +399,6 @@ def find_frontend() -> Path:
 
 
 def test_newest(chosen: Newest, request: Request) -> list[Outcome]:
-    """Run the transformers 5 files, and ComfyUI's tests."""
     env = {"COMFYUI_DIR": str(chosen.program), "COMFYUI_PYTHON": chosen.python}
     env |= {"COMFYUI_FRONTEND": str(find_frontend())}
     return [
@@ -431,7 +429,6 @@ def run_newest(commit: str, request: Request) -> bool:
 
 
 def last_with_newest() -> str:
-    """Return when --newest last passed, in one line."""
     return last_run(
         NEWEST_RECORD, "the newest packages", "--newest", lambda last: describe_versions(last["versions"])
     )
@@ -502,7 +499,6 @@ def run_gpu(commit: str, extra: Sequence[str]) -> int:
 
 
 def last_on_gpu() -> str:
-    """Return when the GPU cases last passed, in one line."""
     return last_run(
         GPU_RECORD,
         "cases that need a GPU",

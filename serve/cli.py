@@ -93,7 +93,6 @@ def explain(error: Exception) -> tuple[int, str] | None:
 
 
 def refused(error: OSError) -> str:
-    """Return what to do if the system refused to read or write."""
     why = error.strerror or " ".join(str(error).split())
     if error.filename is None:
         return f"reading or writing failed ({why}): check the disk, the pipe or the network, and try again"
@@ -103,14 +102,12 @@ def refused(error: OSError) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether the memory of the GPU or of the machine was full."""
     from ..morph.checkpoint.verify import is_out_of_memory as judge
 
     return isinstance(error, MemoryError) or judge(error)
 
 
 def lacking(error: ModuleNotFoundError) -> str:
-    """Return what to do about a missing package."""
     if (error.name or "").startswith(__package__):
         return f"this copy of the pack has no {error.name}: install the pack again"
     return (

@@ -14,7 +14,6 @@ class RequestFormatter(logging.Formatter):
     """Adds the current request's id to log lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line of a record, without its traceback."""
         line, name = super().formatMessage(record), request_id.get()
         return f"{line} [{name}]" if name else line
 

@@ -40,7 +40,6 @@ class Between:
                 future.set_exception(error)
 
     def end(self, error: Exception) -> None:
-        """Fail all queued work with an error."""
         while self._asked:
             future, _ = self._asked.popleft()
             if future.set_running_or_notify_cancel():

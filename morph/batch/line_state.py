@@ -259,7 +259,6 @@ class LineState(TurnLine):
         progress.pieces = max(len(self.parts.pieces), chars // (self.parts.limit or SHORT))
 
     def next_requests(self) -> Iterator[tuple[Piece, LineRequest]]:
-        """Yield the pieces to decode now, each with its request."""
         while self.takes.again:
             yield self._request(self.takes.again.pop(0))
         if self.ended or self._is_at_limit:
@@ -399,7 +398,6 @@ class LineState(TurnLine):
         self.speech.put(chunk)
 
     def note_piece(self) -> None:
-        """Note how the delivered piece ended; keep its samples if they are wanted."""
         piece = self.parts.pieces[len(self._sent.ends)]
         decoded, wave = piece.making.result()
         if self.chunks.is_cut:
@@ -419,7 +417,6 @@ class LineState(TurnLine):
             self._end_take()
 
     def _leave_out(self, ended: str) -> None:
-        """Give unfinished pieces a take of what there is of them."""
         for piece in self.parts.pieces:
             if piece.take is None:
                 piece.making.drop_waiting()
@@ -470,7 +467,6 @@ class LineState(TurnLine):
             self._tokens.stop(ValueError(TOO_LATE))
 
     def resume(self, number: int, shared: Shared) -> LineState:
-        """Continue under another number, in another batch or later in the same one."""
         self.number, self._shared = number, shared
         self.rests.end()  # another batch counts its own turns
         return self

@@ -213,7 +213,6 @@ class Queue:
             return self._offered(group) is not None
 
     def take(self, group: Group) -> Waiting | None:
-        """Remove and return the next line for a batch of this group."""
         with self._settled():
             if (one := self._offered(group)) is not None:
                 self._remove(one)

@@ -72,7 +72,6 @@ def note_of(wrong: str) -> str:
 
 
 def warn_of(report: LineReport) -> None:
-    """Log a warning if the line went wrong."""
     if report.ended in WRONG:
         log.warning("the line %.40r %s; try another seed", report.text, WHAT_HAPPENED[report.ended])
 

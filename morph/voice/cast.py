@@ -49,7 +49,7 @@ class Cast(Mapping[str, Voice]):
         return next((known for known in self.parts if name_key(known) == name_key(name)), None)
 
     def spoken_by(self, own: Mapping[str, Any]) -> Cast:
-        """Return a cast whose characters (with their moods) or single moods have the backends ``own`` (``Voice.by``)."""
+        """Return a cast whose characters (with moods) or single moods have the backends ``own`` (``Voice.by``)."""
         known = {name_key(name): by for name, by in own.items()}
         parts = dict(self.parts)
         for name, part in self.parts.items():
@@ -105,7 +105,6 @@ def _moods_of(parts: Mapping[str, Part], keys: Collection[str]) -> dict[str, Par
 
 
 def given_parts(voices: Mapping[str, Voice]) -> dict[str, Part]:
-    """Return the characters of a cast that the user chose."""
     return {name: Part(GIVEN, lambda voice=voice: voice, voice.name) for name, voice in voices.items()}  # type: ignore[misc]
 
 

@@ -34,7 +34,6 @@ class Needs:
         return f"{self.checkpoint} with {names}" if names else self.checkpoint
 
     def are_met_by(self, config: Mapping[str, Any]) -> bool:
-        """Whether a checkpoint with this ``config.json`` can speak with the voice."""
         talker = config.get("talker_config")
         speakers = talker.get("spk_id") if isinstance(talker, dict) else None
         known = {name.lower() for name in speakers or ()}

@@ -59,7 +59,6 @@ class Measured:
 
     @property
     def figures(self) -> str:
-        """The figures as a sentence."""
         spoken = sum(end - start for start, end in self.speech)
         clipped = f"{100 * self.clipped:.2f} % clipped" if self.clipped else "not clipped"
         noise = "no pause to measure noise in"

@@ -75,7 +75,6 @@ class Voice:
 
 
 def speakers_of(kind: str, speaker: str | None) -> tuple[str, ...]:
-    """Return the presets that a voice of this ``kind`` names."""
     if speaker is None:
         return ()
     return tuple(speaker.split(AND)) if kind == "blend" else (speaker,)
@@ -116,7 +115,6 @@ def check_text(key: str, text: object) -> None:
 
 
 def check_transcript(transcript: str | None) -> None:
-    """Raise ValueError for a transcript that ICL cannot use."""
     if not (transcript or "").strip():
         raise ValueError(
             "transcript is empty: ICL needs the words of the reference; type them, let a recogniser write them "
@@ -178,7 +176,6 @@ def _shape(value: object) -> list[int] | str:
 
 
 def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None:
-    """Raise ValueError if the model cannot speak with this voice (and this instruction)."""
     any_size = voice.kind == "preset" and not voice.model_size
     if voice.model_size != model.size and not any_size:
         made_for, loaded = (SIZE_NAMES.get(size, size) for size in (voice.model_size, model.size))

@@ -9,13 +9,11 @@ from .remote import ServedModel
 
 
 def check_model(value: object) -> None:
-    """Raise ValueError unless the value is a model or a server."""
     if not isinstance(value, ManagedModel | ServedModel):
         raise ValueError(f"model is {shown(value)}: connect Load Qwen3-TTS Model")
 
 
 def check_voice(value: object, name: str = "voice") -> None:
-    """Raise ValueError, naming the input, unless the value is a voice."""
     from ...morph.voice.voice import Voice
 
     if not isinstance(value, Voice):
@@ -30,7 +28,6 @@ def check_cast(value: object) -> None:
 
 
 def check_word_check(value: object) -> None:
-    """Raise ValueError unless the value is a word check or None."""
     from ...morph.kept.word_check import WordCheck
 
     if value is not None and not isinstance(value, WordCheck):

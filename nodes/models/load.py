@@ -151,7 +151,6 @@ def check_same(path: Path, options: LoadOptions, more: Sequence[LoadedModel]) ->
 
 
 def describe_options(options: LoadOptions) -> str:
-    """Return settings in words: "precision auto, attention auto, ..."."""
     return ", ".join(f"{name} {value}" for name, value in asdict(options).items())
 
 
@@ -161,7 +160,6 @@ def check_option(name: str) -> Callable[[str], LoadOptions]:
 
 
 def check_precision(precision: str, devices: Sequence[torch.device]) -> None:
-    """Raise ValueError for a precision that one of the devices does not support."""
     from ...morph.checkpoint.load import choose_dtype
 
     for device in devices:
@@ -169,7 +167,6 @@ def check_precision(precision: str, devices: Sequence[torch.device]) -> None:
 
 
 def check_attention(attention: str, precision: str, devices: Sequence[torch.device]) -> None:
-    """Raise ValueError for an attention that one of the devices does not support at this precision."""
     from ...morph.checkpoint.load import choose_attention, choose_dtype
 
     if attention != "auto":

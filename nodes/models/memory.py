@@ -76,7 +76,7 @@ class Origin:
 
 
 class LoadedModel:
-    """A checkpoint for one device; ComfyUI may evict it unless in use. ``patcher``: of a model with equal weights."""
+    """A checkpoint for one device; ComfyUI may evict it unless in use. ``patcher``: of a model with shared weights."""
 
     def __init__(self, synthesizer: Synthesizer, origin: Origin, patcher: WholePatcher | None = None):
         self.synthesizer, self.origin = synthesizer, origin
@@ -208,7 +208,6 @@ def load_managed(path: Path, options: LoadOptions, device: torch.device | None =
 
 @contextmanager
 def on_devices(models: Sequence[LoadedModel]) -> Iterator[list[Synthesizer]]:
-    """Move models to their devices and yield their synthesizers."""
     with explain_out_of_memory():
         patchers = dict.fromkeys(one.patcher for one in models)  # models with adapters share the first one's
         management.load_models_gpu(list(patchers), force_full_load=True)

@@ -51,7 +51,6 @@ class PlayedSpeech:
         self._readers: set[asyncio.Event] = set()
 
     def describe(self) -> dict[str, Any]:
-        """Return the stream's announcement to the page."""
         return {
             "stream": self.id,
             "node": self.node,
@@ -132,7 +131,6 @@ class SpeechStore:
             return self._streams.get(stream)
 
     def of_client(self, client: str) -> list[PlayedSpeech]:
-        """Return the streams of a page, the oldest first."""
         with self._lock:
             return [one for one in self._streams.values() if one.client == client]
 
@@ -216,6 +214,5 @@ class PagePlayer:
         self._store.tell(self._speech, "morph.speech.words", said)
 
     def play(self, samples: np.ndarray) -> None:
-        """Play samples, float ``[n]``."""
         if self._speech is not None:
             self._speech.write(samples)

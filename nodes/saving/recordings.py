@@ -68,7 +68,6 @@ class Run:
 
     @property
     def summary(self) -> str:
-        """What was written where, and what of earlier runs is still there."""
         count, place = len(self.paths), f"output/{self.paths[0].parent.name}"
         files = f"{count} file{'' if count == 1 else 's'} in {place}"
         if self.unchanged is None:

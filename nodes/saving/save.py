@@ -146,7 +146,6 @@ def read_facts(path: Path) -> tuple[Facts, ...]:
 
 
 def in_words(facts: Facts) -> str:
-    """Return a line's facts for people."""
     name = f"{facts.name}: " if facts.name else ""
     settings = [f"{key} {value}" for key, value in facts.settings.items() if value not in (None, "")]
     made = f"voice {facts.voice}, seed {facts.seed}, SEQ_GROUPS {facts.seq_groups}"

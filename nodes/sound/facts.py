@@ -96,7 +96,6 @@ def facts_of(audio: Mapping[str, Any]) -> tuple[Facts, ...]:
 
 
 def to_json(facts: Sequence[Facts]) -> str:
-    """Return the comment of a file."""
     return json.dumps({FILE_KEY: [asdict(one) for one in facts]}, ensure_ascii=False)
 
 

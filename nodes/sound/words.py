@@ -27,7 +27,6 @@ class SpokenWords:
 
     @classmethod
     def none(cls, spoken: Sequence[Spoken], why: str) -> SpokenWords:
-        """Return the value for lines without word times."""
         return cls(tuple(LineWords((), one.report.name) for one in spoken), why)
 
     def at(self, starts: Sequence[int], rate: int) -> SpokenWords:

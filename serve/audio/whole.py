@@ -76,7 +76,6 @@ class Encoders:
         }
 
     def submit(self, name: str, encode: Callable[[], Whole]) -> Future[Whole]:
-        """Encode a file in a thread for its format."""
         return self._pools[maker_of(name, complete=True)].submit(encode)
 
     def open_stream(self, name: str, sample_rate: int) -> StreamEncoder:

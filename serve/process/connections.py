@@ -41,19 +41,16 @@ HELD_S = 1.0  # until a connection ends that was not HTTP
 
 
 def full() -> ApiError:
-    """Return the answer to one connection too many."""
     headers = {"Retry-After": "2", "Connection": "close"}
     return ApiError(503, "the server has as many connections as it takes: try again", headers=headers)
 
 
 def bad_request() -> ApiError:
-    """Return the answer to what is not HTTP, or has too long a head."""
     message = f"this is not an HTTP request with a head of at most {HEAD_BYTES // 1024} KiB: send one"
     return ApiError(400, message, headers={"Connection": "close"})
 
 
 def raw_answer(error: ApiError) -> bytes:
-    """Return an error as the bytes of an HTTP answer."""
     body = json.dumps(error.body).encode()
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **error.headers}
     head = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}"]

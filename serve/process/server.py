@@ -243,7 +243,6 @@ def make_app(options: ServerOptions) -> Starlette:
 
 
 def load_speaker(options: ServerOptions) -> Speaker:
-    """Load the model on each device, and return the speaker."""
     from ...morph.checkpoint.find import demo_voice
     from ...morph.options import LoadOptions
     from ...morph.synthesizer import Synthesizer

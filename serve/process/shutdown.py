@@ -49,7 +49,6 @@ class Server(uvicorn.Server):
             one.listen(QUEUE)  # asyncio has called it with the number that it accepts at once
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        """Let answers end, end the others, and close."""
         speaker: Speaker = self.config.app.state.speaker  # type: ignore[union-attr]
         speaker.stop_taking()
         await self._wait(speaker, SPEAKING_S)

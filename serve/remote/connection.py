@@ -142,7 +142,6 @@ class Connection:
         return made
 
     async def _read_events(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
-        """Return the line of an event stream; ValueError for an invalid one."""
         self._check_rate(answer.headers.get(RATE_HEADER), job)
         parts: list[np.ndarray] = []
         words: tuple[WordTime, ...] = ()
@@ -188,7 +187,6 @@ class Connection:
         raise Failure(self._server, "broke off the line before its end", LATER)
 
     def _check_rate(self, said: str | None, job: Job) -> None:
-        """Raise ``Failure`` for a stream of another rate than the server's facts."""
         if said is not None and header_number(said) != job.sample_rate:
             raise Failure(
                 self._server,
@@ -196,7 +194,6 @@ class Connection:
             )
 
     async def _read_sound(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
-        """Return the line of a complete sound; ValueError for one that is too large."""
         content = await _read_most(answer, MOST_BYTES)
         made = self._read_wav(content, header_number(answer.headers.get(TOKENS_HEADER)))
         if job.trim_ends:

@@ -102,7 +102,6 @@ class RemoteLine:
         self.speech.bell = Bell()  # the previous one refers to this object, and so to its audio
 
     def stop(self) -> None:
-        """End the line as it is."""
         told = LineTold(ended="cancelled")
         sound = np.concatenate([np.zeros(0, dtype=np.float32), *self._sound])
         self.finish(self.spoken(Answer(sound, self.job.sample_rate, told), 1))

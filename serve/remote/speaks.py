@@ -58,7 +58,6 @@ class RemoteSpeaks:
 
     @property
     def name(self) -> str:
-        """The names of the checkpoint and of the server."""
         return f"{self.facts.model or 'unnamed'} at {self.facts.server.name}"
 
     @property
@@ -144,7 +143,6 @@ class RemoteSpeaks:
         await self._open.aclose()
 
     def _drop(self) -> list[RemoteLine]:
-        """Cancel and return all lines."""
         for task in self._running.values():
             task.cancel()
         dropped = [*self._running, *(line for _, _, line in self._waiting)]

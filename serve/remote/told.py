@@ -68,7 +68,6 @@ def check_name(said: Any, what: str) -> str:
 
 
 def check_rate(said: Any, what: str = "sample_rate") -> int:
-    """Return a sample rate in Hz; ValueError for an invalid one."""
     return _whole(said, what, LOWEST_RATE, HIGHEST_RATE)
 
 
@@ -101,7 +100,6 @@ class Fields:
         return said
 
     def name(self, name: str, default: str = NEEDED) -> str:
-        """Return a name (see ``check_name``)."""
         return check_name(self._get(name, default), name)
 
     def names(self, name: str) -> tuple[str, ...]:
@@ -155,7 +153,6 @@ class LineTold:
 
 
 def read_report(said: Any) -> LineTold:
-    """Return the report of a line; ValueError for an invalid one."""
     report = Fields(said)
     ended = report.string("ended", "")
     if ended not in ("", *ENDS, *STOPPED):

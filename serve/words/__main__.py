@@ -17,7 +17,6 @@ from qwen3_tts_morph.morph.words.traced import TracedLine
 
 
 def answer(line: bytes) -> bytes:
-    """Return the words of a line, or the error."""
     told: dict[str, Any] = {}
     try:
         told["words"] = [astuple(word) for word in TracedLine.from_json(json.loads(line)).words()]

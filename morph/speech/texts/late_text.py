@@ -189,7 +189,6 @@ class Trailing:
         self.count += len(rows)
 
     def take(self) -> torch.Tensor | None:
-        """Return the rows since the last call, or None."""
         rows, self._rows = self._rows, []
         return torch.cat(rows) if rows else None
 

@@ -25,7 +25,6 @@ class Stretch:
     is_read: bool = False  # ``said`` is complete
 
     def write_out(self, normalizer: Normalizer, language: str) -> Iterator[SpokenText]:
-        """Yield its parts as they are normalized."""
         for part in normalizer.parts(self.text, language) if self.text else ():
             self.said.append(part)
             yield part
@@ -80,7 +79,6 @@ class WrittenPieces:
 
     @property
     def is_read(self) -> bool:
-        """Whether all added text is normalized."""
         return all(one.is_read for one in self._stretches if one.text)
 
     def advance(self, to_end: bool = False) -> None:
