@@ -48,7 +48,7 @@ class Engine:
 
     def __init__(self, choice: str = "auto", kernels: bool = True, batch_codec: bool = True):
         self.choice = check_engine(choice)
-        # Shared by frames and the samples of lines that are heard: these take turns, and go before complete lines.
+        # Shared by frames and samples of streamed lines: these alternate, and go before offline lines.
         self._captures = captures = CaptureStream(first=True)
         self._graphs = DecoderPool(kernels, captures)
         self._waveforms = Waveforms(batch_codec, CaptureStream(first_times=captures.first_times))

@@ -10,7 +10,7 @@ from .join import Span
 
 WINDOW_S = 0.01
 SOUND_DB = -45.0  # dBFS: the demo voice's silence has -60, its first window -50
-LOUDNESS_RANGE_DB = 30.0  # speech within this range of its loudest window is heard
+LOUDNESS_RANGE_DB = 30.0  # audible speech is within this range of its loudest window
 MARGIN_S = 0.04  # kept before the first and after the last window with sound
 SHORTEST_PAUSE_S = 0.08
 

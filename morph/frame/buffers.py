@@ -20,9 +20,8 @@ from ..words.trace import REPORTED
 from .noise import line_key
 from .sampling import ALL_ROWS, Rows, SamplingTensors
 
-# Positions that a single line's short prompt is padded to: its kernels know no others.
-SHORT_PROMPTS = (16, 32, 64)
-SPAN = 2  # numbers that say where a text is: the position of its first token, and how many tokens it has
+SHORT_PROMPTS = (16, 32, 64)  # padded lengths of a single line's short prompt: its kernels know no others
+SPAN = 2  # numbers of a text span: the position of its first token, and its number of tokens
 PREDICTOR_LENGTH = POSITIONS + 7  # 24: keeps the rows of its cache aligned
 
 

@@ -100,8 +100,7 @@ def start_lines(weights: Weights, buffers: Buffers, hidden: torch.Tensor) -> Non
 
 def decode_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: int) -> None:
     """Decode every line's next frame, report it, and sample group 0 of the frame after."""
-    # A row beyond ``window`` cache positions, without a line, keeps overwriting the window's last position; other
-    # lines are not affected.
+    # A row beyond ``window``, without a line, keeps overwriting the window's last position; no line is affected.
     predict_codes(weights, buffers, seq_groups)
     advance(weights, buffers, window)
 

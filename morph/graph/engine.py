@@ -51,9 +51,7 @@ LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one ke
 LONGEST_PREPARED = 512
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
 PREFILL_PER_ROW = LARGEST_PREFILL // 64  # with more rows: the device waits for the host between passes
-# So few new lines get a prompt pass each: the kernels of one line take a third of the time of a pass in the batch,
-# which takes hardly longer for more lines.
-FEW_NEWCOMERS = 2
+FEW_NEWCOMERS = 2  # new lines with a prompt pass each, in a third of the time of a pass in the batch
 
 
 def choose_window(positions: int) -> int:
@@ -110,7 +108,7 @@ class GraphDecoder:
         self._broken: set[int] = set()  # rows whose caches have NaN, which no mask would hide
         # Keys and values of voices' prompt prefixes.
         self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
-        self._entrance: GraphDecoder | None = None  # where the short prompts of late lines are run
+        self._entrance: GraphDecoder | None = None  # runs the short prompts of late lines
         self._most = LARGEST_PREFILL  # positions of a pass over the prompts of several lines
 
     def free(self) -> None:
@@ -412,7 +410,7 @@ class GraphRows:
         self._model, self._options, self._source = model, options, source
         self._lines: dict[int, LineRequest] = {}
         self._new: dict[int, LineRequest] = {}  # without a frame in flight
-        self._unheard: set[int] = set()  # lines whose first frame is in flight and has a listener
+        self._unheard: set[int] = set()  # streamed lines whose first frame is in flight
         self._report = np.zeros((decoder.batch, REPORT_WIDTH))  # of the frame that was read last
         self._ahead = False  # whether the last step launched a frame
         self._split = 0  # positions of the frame whose first part alone has been launched

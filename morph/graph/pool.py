@@ -15,8 +15,7 @@ from .backend import FrameBackend
 from .engine import GraphDecoder
 
 SINGLE_LINE_CONTEXT = 512  # positions that a single line's cache has at least: 40 s, 60 MB in bf16
-# A batch is kept if it has at most this many times the rows needed: other rows are captured in a fifth of a second, and
-# rows beyond MANY cost time in every frame.
+# The largest kept batch, in rows needed: capturing another takes 0.2 s, and rows beyond MANY cost time in every frame.
 SPARE_ROWS, SPARE_OF_MANY = 4, 1.5
 MANY = 64
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-# How many frames the device is ahead of the host; this many are wasted when the last line ends before its cap.
-LAG = 2
+LAG = 2  # frames that the device is ahead of the host: wasted when the last line ends before its cap
 
 
 class Readback:

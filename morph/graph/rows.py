@@ -11,10 +11,10 @@ from ..decode.rows import Frame
 
 NOBODY = -1  # the number of the line in a free row
 REFILL_SHARE = 8  # an eighth of the rows is refilled at a time: one prefill serves several lines
-# Frames that fewer free rows wait for others: about as long as an eighth of 64 rows takes to end, in lines of 10 s.
-REFILL_PATIENCE = 16
-# Up to this many lines, a new one's first frame is read at once, and where it is heard its samples are waited for. With
-# more, lines come with nearly every frame: the device would wait for the host each time.
+REFILL_PATIENCE = (
+    16  # frames for which fewer free rows wait: an eighth of 64 rows ends in that (lines of 10 s)
+)
+# With more lines, new ones come with nearly every frame: the device would wait for the host to read each first frame.
 FIRST_AT_ONCE = 16
 
 

@@ -25,8 +25,7 @@ def add_and_norm(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, SPLITS: tl.constexpr = 1, PDL: tl.constexpr = False,
 ):  # fmt: skip
     """``sums = states + scale * added`` and its RMSNorm, float32 inside; program ``row`` of ``[R, WIDTH]``."""
-    # ``states`` None is zeros, ``scale`` [WIDTH] None is 1, ``added`` is [SPLITS, R, WIDTH]. The rounded sum is
-    # normed.
+    # ``states`` None: zeros; ``scale`` [WIDTH] None: 1; ``added`` [SPLITS, R, WIDTH]. The rounded sum is normed.
     launch_dependents(PDL)
     row = tl.program_id(0).to(tl.int64) * WIDTH
     columns = tl.arange(0, BLOCK)

@@ -27,7 +27,7 @@ class Computes(Protocol):
 
     @property
     def dtype(self) -> torch.dtype:
-        """It."""
+        """The dtype of its weights."""
 
 
 def check_samples(samples: np.ndarray, codec: Computes) -> None:

@@ -38,6 +38,5 @@ class Exclusion:
                     torch.backends.cuda.enable_cudnn_sdp(self._before)
 
 
-# cuDNN makes a plan per shape: captures would keep the plans of every length, elsewhere each costs 24 ms (H200, torch
-# 2.11).
+# cuDNN makes a plan per shape: captures would keep them all, elsewhere each costs 24 ms (H200, torch 2.11).
 without_cudnn = Exclusion().wanted

@@ -29,8 +29,7 @@ class TextIds:
 
     def plain(self, text: str) -> list[int]:
         """Return the ids of a text; ``<|im_end|>`` and the like are treated as ordinary characters."""
-        # With ``split_special_tokens``, fast tokenizers still recognise added tokens that are not special
-        # (``<think>``), so the text is cut after the first character of each.
+        # Fast tokenizers split special tokens, but not other added ones (``<think>``): cut after their first character.
         return [token for _, piece in self._cut(text) for token in self._ids(piece)]
 
     def _cut(self, text: str) -> list[tuple[int, str]]:

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 LANGUAGES = ("auto", "english")  # texts in other languages are not changed
 LONGEST_INPUT = 160  # characters: the library's time and memory grow faster than linearly
-# Sentences without any of this skip the library, which takes 3 to 10 ms per character: most where there is figure after
-# figure (one core of an AMD EPYC beside other programs, 2026-11-26).
+# Sentences without any of this skip the library, which takes 3 to 10 ms per character, most in rows of figures (one
+# core of an AMD EPYC beside other programs, 2026-11-26).
 FIGURES = re.compile(
     r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII
 )
@@ -103,8 +103,7 @@ class Normalizer:
 
     def _sentence(self, sentence: str, notes: list[str]) -> Iterator[tuple[str, bool]]:
         """Yield a sentence as it is spoken, each part with whether it is the last one."""
-        # Calls of the library keep the interpreter: of a long sentence with figures it sees one part, or item of a
-        # list.
+        # The library holds the GIL: of a long sentence with figures it gets one part, or item of a list, per call.
         self._go_on()
         sentence = english.before(sentence)
         if not FIGURES.search(sentence):

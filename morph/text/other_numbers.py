@@ -1,6 +1,5 @@
 """Write out numbers in other languages than English with num2words, if it is installed."""
-# Whole numbers and decimals, with the separators of the language, and percent; dates, times and telephone numbers
-# stay.
+# Whole numbers and decimals, with the language's separators, and percent; dates, times and telephone numbers stay.
 
 from __future__ import annotations
 

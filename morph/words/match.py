@@ -130,8 +130,7 @@ def _next_same(
 
 def _shares(written: Sequence[str], spoken: Sequence[str], unsaid: float) -> list[int]:
     """Return the written word of each spoken word in a block; -1, the one before the block, if it has none."""
-    # Viterbi over the spoken words, with a score for each possible written word. ``unsaid``: the cost of each written
-    # word after the last spoken one.
+    # Viterbi over the spoken words. ``unsaid`` is the cost of each written word after the last spoken one.
     if len(written) < 2 or not spoken:
         return [len(written) - 1] * len(spoken)
     low = 0  # the written word of the first score

@@ -24,7 +24,7 @@ BREAK = r"[\u2014\u2026]|-{2}"
 PART = re.compile(
     rf"[{CHARACTER}][{SMALL}]*|[{MARKS}]|(?:\u2014|\u2026|-{{2,}})+|(?:(?!{BREAK})[^\s{CHARACTER}{MARKS}])+"
 )
-SAID_ALONE = frozenset("&+=%@#$£€°×÷±√≤≥≈<>＆＋＝％＠＃＄￥¥")  # signs that are words where they stand alone
+SAID_ALONE = frozenset("&+=%@#$£€°×÷±√≤≥≈<>＆＋＝％＠＃＄￥¥")  # words if they stand alone
 OPENING = frozenset("¿¡«“")
 
 

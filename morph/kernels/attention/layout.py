@@ -12,8 +12,8 @@ from ..plan import FEWEST_PROGRAMS, WARP_BYTES, Plan
 LINE_WARPS = 8  # per program of one line's attention, at most
 MAX_LINE_SPLITS = 32  # that one thread combines
 POSITION_BYTES = 256  # of a key or value; of wider ones attend_batch loads fewer positions at once
-# From here on programs of ``attend_batch`` take turns on the multiprocessors (measured at 256 and 512 lines): with half
-# the positions, so fewer registers, more of them run at once.
+# More programs do not fit on the multiprocessors at once (measured at 256 and 512 lines): with half the positions, so
+# fewer registers, more of them do.
 MANY_PROGRAMS = 2048
 
 

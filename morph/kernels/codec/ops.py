@@ -17,16 +17,15 @@ from .conv import MOST_TAPS, ConvTile, convolve, last_conv, residual_unit, split
 from .ring import turn_into
 from .snake import activate
 
-# By channels; the fastest of lab/benchmarks/codec_tiles.py on an H200. A unit's program holds all channels of a tile.
-# Those of a wide unit would not fit in registers: its convolution is a kernel of its own.
+# By channels; the fastest of lab/benchmarks/codec_tiles.py on an H200. A unit's program holds all channels of a tile;
+# a wide unit's would not fit in registers, so its convolution is a kernel of its own.
 TILES = {
     96: ConvTile(rows=64, step=32, warps=4, stages=4),
     192: ConvTile(rows=64, step=64, warps=4, stages=3),
     384: ConvTile(rows=128, step=64, warps=8, stages=3, columns=128),
     768: ConvTile(rows=128, step=64, warps=8, stages=4, columns=256),
 }
-# Of residual units, where the tensor copy engine loads their operands. With fewer positions, larger tiles would leave
-# multiprocessors idle.
+# Of residual units with the tensor copy engine. With fewer positions, larger tiles would leave multiprocessors idle.
 TMA_TILES = {
     96: ConvTile(rows=128, step=32, warps=4, stages=3, tma=True),
     192: ConvTile(rows=64, step=64, warps=4, stages=3, tma=True),

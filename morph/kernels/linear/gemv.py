@@ -89,8 +89,7 @@ def load_row(x, partials, source, row, columns, mask, WIDTH: tl.constexpr, M, SP
 @triton.jit
 def share(values, order, CHUNKS: tl.constexpr, CHUNK: tl.constexpr):
     """Share values that each thread holds a part of with all threads, via shared memory: ``[1, 1, CHUNKS, CHUNK]``."""
-    # A gather, because the compiler chooses a gather's layout by its reader. A plain reshape would make it move the
-    # weights instead.
+    # The compiler chooses a gather's layout by its reader. A plain reshape would make it move the weights instead.
     return tl.reshape(tl.gather(values, order, axis=0), (1, 1, CHUNKS, CHUNK))
 
 

@@ -122,8 +122,7 @@ def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
 
 def library_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
     """Return a tile of ``gemm`` with split-K if that is faster than cuBLAS; None elsewhere, or if not measured."""
-    # cuBLAS has few programs for narrow products of up to some 256 rows, and their addition to the stream waits for
-    # it.
+    # cuBLAS has few programs for narrow products of up to some 256 rows, and the addition to the stream waits for it.
     if not plan.split_library or shape.itemsize != 2 or shape.rows * shape.outputs > MOST_SPLIT_OUTPUTS:
         return None
     tiles = -(-shape.rows // SPLIT_TILE.block_m) * -(-shape.outputs // SPLIT_TILE.block_n)

@@ -36,13 +36,13 @@ SHORT_WORDS = frozenset(
     """.split()  # noqa: SIM905 - as a list it would take two hundred lines
 )
 SHORT_SOUNDS = frozenset("ah eh er ex ha ho ma pa re uh um xi ye yo".split())  # noqa: SIM905
-# Short words that are names in capitals, and where they are words in capitals for stress all the same. \0 is the word.
+# Short words that are names in capitals, with the contexts that make them stressed words. \0 is the word.
 PHRASE_END = r"(?=\s*(?:[.!?,;:)\"]|\Z))"
 BEFORE_US = (
     "tell|give|help|let|show|save|join|follow|call|ask|teach|trust|not|with|"
     "for|than|to|is|are|love|hate|need|want|about|between|of"
 )
-# Verbs before the pronoun, if a word is after it that the country has not there: "They told US the truth."
+# Verbs before the pronoun, if the next word cannot follow the country: "They told US the truth."
 TOLD_US = (
     "tells?|telling|told|gives?|giving|given|gave|helping|helped|showing|showed|saved|joined|following|followed|"
     "watch|watching|watched|asking|asked|taught|teaching|leave|leaving|left|bring|bringing|brought|take|taking|took|"
@@ -120,8 +120,7 @@ def spell(word: Iterable[str]) -> str:
 
 def lower_capitals(sentence: str) -> str:
     """Write words in capitals as they are spoken: ``STOP`` "stop", ``NASA`` "Nasa", ``BBC`` "bee bee see"."""
-    # If most words of a sentence are in capitals, or three in a row with one that is no name, short ones are words
-    # too.
+    # If most words are in capitals, or three in a row with one that is no name, short ones are words too.
     words = [word for word in WORD.findall(sentence) if len(word) > 1]
     shouted = [word for word in words if word.isupper()]
     common = len(shouted) == len(words) or not _common(shouted).isdisjoint(SHORT_WORDS)

@@ -156,7 +156,7 @@ def _thousands(sign: str, amount: str, suffix: str) -> str:
 
 
 def _counted(match: re.Match[str]) -> str:
-    """Return "50 thousand" for 50k, and for 50K where a plural is after it: a 5k is a run, 4K a screen."""
+    """Return "50 thousand" for 50k, and for 50K before a plural: a 5k is a run, 4K a screen."""
     if COUNTED_BEHIND.match(match.string, match.end()) or (match[2] == "k" and match[1] not in ("5", "10")):
         return f"{match[1]} {MILLIONS[match[2]]}"
     return match[0]
