@@ -183,37 +183,10 @@ def test_failures_are_remembered_after_the_engine_is_freed(model, monkeypatch):
     assert kernels.calls == 1
 
 
-def test_kernels_that_run_make_all_frames(model, wanted, monkeypatch):
-    kernels = Kernels(OutOfResources("no"), good=10**6)
-    use(monkeypatch, kernels)
-    engine = GraphDecoder(4)
-    assert_equal(decode(model, engine), wanted)
-    assert kernels.calls > 3 and engine.frames.fallback is None
-
-
-def test_the_log_says_once_that_kernels_are_prepared(model, monkeypatch, caplog):
-    use(monkeypatch, Kernels(OutOfResources("no"), good=10**6))
-    engine = GraphDecoder(4)
-    with caplog.at_level(logging.INFO, fused.__name__):
-        for _ in range(2):
-            decode(model, engine)
-            engine.free()
-    assert [record.message for record in caplog.records] == [fused.COMPILING]
-
-
 def test_kernels_are_not_looked_up_when_they_are_off(model, wanted, monkeypatch):
     monkeypatch.setattr(fused, "choose_frame", lambda weights: pytest.fail("looked for"))
     engine = GraphDecoder(4, frames=FrameBackend(kernels=False))
     assert_equal(decode(model, engine), wanted)
-
-
-def test_full_memory_does_not_disable_the_kernels(model, monkeypatch):
-    kernels = Kernels(torch.cuda.OutOfMemoryError("full"))
-    use(monkeypatch, kernels)
-    engine = GraphDecoder(4)
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        decode(model, engine)
-    assert engine.frames.fallback is None
 
 
 def test_kernels_that_cannot_be_captured_are_replaced_by_torch_operations(model, wanted, monkeypatch, caplog):

@@ -13,7 +13,6 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
@@ -93,20 +92,6 @@ def test_each_voice_kinds_codes_equal_the_eager_engines(load, monkeypatch, recor
     assert_equal(graph_lines(model, prompts, 15, sampling, SEEDS), theirs)
 
 
-@pytest.mark.parametrize("seq_groups", [15, 5])
-def test_a_line_is_the_same_alone_and_in_any_batch(load, seq_groups):
-    model = load("tiny", "custom_voice")
-    prompts = prompts_of(model)
-    together = graph_lines(model, prompts, seq_groups, Sampling(), SEEDS)
-    for row in range(3):
-        assert_equal(
-            graph_lines(model, prompts[row : row + 1], seq_groups, Sampling(), SEEDS[row : row + 1]),
-            together[row : row + 1],
-        )
-    swapped = graph_lines(model, prompts[::-1], seq_groups, Sampling(), SEEDS[::-1])
-    assert_equal(swapped[::-1], together)
-
-
 @pytest.mark.parametrize(
     "sampling",
     [pytest.param(GREEDY, id="greedy", marks=pytest.mark.slow), pytest.param(FILTERED, id="filtered")],
@@ -129,26 +114,6 @@ def test_lines_through_fewer_rows_are_the_same_as_alone(load, sampling):
         assert_equal(graph_lines(model, prompts, 5, sampling, seeds, guards(), rows), alone)
     turned = graph_lines(model, prompts[::-1], 5, sampling, seeds[::-1], guards()[::-1], 3)
     assert_equal(turned[::-1], alone)
-
-
-@pytest.mark.parametrize("recorded", RECORDED)
-def test_refilling_keeps_all_rows_busy(load, monkeypatch, recorded):
-    """A free row takes the next line soon, so the number of frames is close to the minimum for these rows."""
-    model = load("tiny", "custom_voice")
-    if recorded:
-        monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    prompts = prompts_of(model, rows=[2] * 9)
-    engine = GraphDecoder(4)
-    made = note_frames(engine, monkeypatch)
-    guards = [Guard(20, False) for _ in prompts]
-    decoded = engine.decode(model, line_requests(prompts, guards, list(range(9))), GenerateOptions(1, GREEDY))
-    work = sum(len(one.codes) for one in decoded)
-    assert work > 9
-    longest = max(len(one.codes) for one in decoded)
-    assert len(made) <= work / 4 + longest + 3 * (LAG + 1)
-    if recorded:
-        theirs = graph_lines(model, prompts[:1], 1, GREEDY, [0], [Guard(20, False)])
-        assert all(torch.equal(one.codes, theirs[0].codes) for one in decoded)
 
 
 def test_one_recording_serves_other_texts_seeds_and_settings(load, monkeypatch):
@@ -345,28 +310,6 @@ def test_a_first_frame_that_is_heard_is_not_read_late_and_changes_no_code(load, 
         assert heard[0][0] == heard[1][0] == 1, "frames launched before the first one was read"
         assert heard[1][1:3] == [2 + LAG, 3 + LAG], "the next ones are read late again"
         assert heard[2][0] == min(heard[0][-1], heard[1][-1]) + 1, "as soon as a row was free"
-
-
-def test_a_heard_line_s_text_is_written_behind_its_first_codes(load, monkeypatch, recording):
-    """A clone's text is in no code of its first frame; lines that are cancelled before it leave nothing behind."""
-    model = load("tiny", "base")
-    prompts = prompts_of(model, "x_vector", recording=recording)
-    alone = [graph_lines(model, [prompt], 5, Sampling(), [3])[0] for prompt in prompts]
-    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    engine, steps = GraphDecoder(1), []
-    run, put_texts = Recordings.run, Buffers.put_texts
-    monkeypatch.setattr(
-        Recordings, "run", lambda one, key, call: (steps.append(key[0]), run(one, key, call))[1]
-    )
-    monkeypatch.setattr(Buffers, "put_texts", lambda *given: (steps.append("texts"), put_texts(*given))[1])
-    options = GenerateOptions(5, Sampling())
-    for number in (0, 1, 2, 0, 1):
-        lines = line_requests(prompts, None, [3] * 3)
-        heard = replace(lines[number], on_launch=lambda _: None)
-        [ours] = engine.decode(model, [replace(heard, cancelled=lambda: True), heard], options)[1:]
-        assert torch.equal(ours.codes, alone[number].codes)
-    split = [step for step in steps[steps.index("codes") :] if step in ("codes", "texts", "advance")]
-    assert split == ["codes", "texts", "advance"] * (len(split) // 3), "and no text of a line that is gone"
 
 
 def test_space_is_reserved_for_what_a_line_is_likely_to_need(load):

@@ -14,7 +14,6 @@ from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.source import Ahead, GivenLines
 from qwen3_tts_morph.morph.frame.buffers import SHORT_PROMPTS, Buffers
 from qwen3_tts_morph.morph.graph import engine as graph
-from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import FEW_LINES, FEW_NEWCOMERS, LATE_LAG, GraphDecoder
 from qwen3_tts_morph.morph.graph.readback import Readback
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
@@ -25,7 +24,6 @@ from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from tests.morph import decoding
 from tests.morph.decoding import FILTERED, GREEDY, TEXTS, graph_lines, guards_of, line_requests, prompts_of
 from tests.morph.held import note_buffers
-from tests.morph.model.weights.moving import move
 from tests.morph.recorded import AsOnGpu, Recordings, note_graphs
 
 OPTIONS = GenerateOptions(5, Sampling())
@@ -199,20 +197,6 @@ def test_the_device_is_not_ahead_where_a_line_may_join_few_others(load, monkeypa
     assert LATE_LAG in ahead[rows]
 
 
-def test_a_voice_s_prefix_is_run_once_for_all_lines_that_join(load, recording, monkeypatch):
-    model, runs = load("tiny", "base"), []
-    run = FrameBackend.prefill_prefix
-    monkeypatch.setattr(
-        FrameBackend, "prefill_prefix", lambda self, *given: runs.append(1) or run(self, *given)
-    )
-    prompts = prompts_of(model, "x_vector", recording=recording)
-    shared = [replace(prompt, prefix=prompts[0].prefix) for prompt in prompts]
-    decoder = GraphDecoder(3)
-    for _ in range(2):
-        decoder.decode(model, ComingLines([[one] for one in line_requests(shared)]), OPTIONS)
-    assert len(runs) == 1
-
-
 @pytest.mark.parametrize("lines, alone", [(FEW_NEWCOMERS, True), (FEW_NEWCOMERS + 1, False)])
 def test_many_lines_that_join_together_have_one_pass(load, ran, lines, alone):
     model = load("tiny", "custom_voice")
@@ -238,32 +222,6 @@ def test_a_batch_of_lines_that_are_all_there_has_no_decoder_of_one_line(load, mo
     assert [one.rows for one in held] == [3]
     decoder.decode(model, ComingLines([line_requests(prompts_of(model))]), OPTIONS)
     assert {one.rows for one in held} == {1, 3}, "lines that come late have one"
-
-
-def test_a_model_that_was_moved_is_used_where_it_is_now(checkpoint, monkeypatch):
-    """Assumed to be where it was, the first frame is launched before the addresses are looked at."""
-    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    held = note_buffers(monkeypatch)
-    fresh = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"))
-    decoder, prompts = GraphDecoder(3), prompts_of(fresh)
-
-    def decode():
-        coming = [[replace(request, on_launch=lambda _: None)] for request in line_requests(prompts)]
-        return decoder.decode(fresh, ComingLines(coming), OPTIONS)
-
-    for _ in range(3):  # plain, recorded, replayed
-        before = decode()
-    move(fresh.module)
-    with torch.no_grad():
-        for parameter in fresh.talker.parameters():
-            parameter.mul_(1.5)
-    changed = decode()
-    assert not torch.equal(changed[0].codes[:2], before[0].codes[:2]), "old weights were used"
-    assert not all(one.is_released for one in held)
-    decoder.free()
-    assert {one.rows for one in held} == {1, 3} and all(one.is_released for one in held)
-    for ours, theirs in zip(changed, decode(), strict=True):
-        assert torch.equal(ours.codes, theirs.codes)
 
 
 class JoiningLines(ComingLines):
@@ -307,63 +265,6 @@ def prepared(monkeypatch, graphs) -> list[set[int]]:
 def recorded_sizes(graphs: Sequence[Recordings]) -> set[int]:
     made = graphs[-1].recordings if graphs else {}
     return {key[1] for key in made if key[0] == "prefill" and made[key] is not None}
-
-
-@pytest.mark.parametrize(
-    ("rows", "sizes"),
-    [
-        pytest.param(12, {1, 2, 4, 8}, marks=pytest.mark.slow),
-        (6, {1, 2, 4}),
-        pytest.param(1, {1}, marks=pytest.mark.slow),
-    ],
-)
-def test_passes_of_lines_that_join_together_are_captured_before_a_line_waits_for_them(
-    load, monkeypatch, graphs, prepared, few_lengths, rows, sizes
-):
-    model = load("tiny", "custom_voice")
-    prompts = [*prompts_of(model)] * 2
-    wanted = [graph_lines(model, [prompt], 5, Sampling(), [seed])[0] for seed, prompt in enumerate(prompts)]
-    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    decoder = GraphDecoder(rows)
-    for _ in range(3):
-        before = Recordings.made
-        made = decoder.decode(model, JoiningLines([line_requests(prompts)]), OPTIONS)
-        assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
-        assert recorded_sizes(graphs) == prepared[-1] == sizes
-    assert Recordings.made == before, "all is recorded by then"
-
-
-def test_frames_of_long_lines_are_captured_before_a_line_waits_for_them(
-    load, monkeypatch, graphs, few_lengths
-):
-    """Whole, and in two parts."""
-    model, windows = load("tiny", "custom_voice"), []
-    run = Loop.run
-
-    def note(loop: Loop, on_frame):
-        recordings = graphs[-1].recordings if graphs else {}
-        made = [key for key, one in recordings.items() if one is not None]
-        windows.append({key[2] for key in made if key[0] == "frame"})
-        assert {key[1] for key in made if key[0] == "advance"} == windows[-1]
-        assert (("codes", 5) in made) == bool(made)
-        return run(loop, on_frame)
-
-    monkeypatch.setattr(Loop, "run", note)
-    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    prompts = prompts_of(model)
-    wanted = [graph_lines(model, [prompt], 5, Sampling(), [seed])[0] for seed, prompt in enumerate(prompts)]
-    windows.clear()
-    for lines in (JoiningLines, LongLines):
-        made = GraphDecoder(4).decode(model, lines([line_requests(prompts)]), OPTIONS)
-        assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
-    usual, longest = graph.LATE_CONTEXT, 2 * graph.LATE_CONTEXT
-    assert windows == [set(graph.windows_up_to(usual)), {longest, *graph.windows_up_to(usual)}]
-
-
-def test_windows_are_all_that_fit_the_cache():
-    smallest = graph.SMALLEST_WINDOW
-    assert graph.windows_up_to(smallest) == [smallest]
-    assert graph.windows_up_to(4 * smallest) == [4 * smallest, 2 * smallest, smallest]
 
 
 def test_nothing_is_captured_for_lines_that_do_not_join_others(load, monkeypatch, prepared):

@@ -73,30 +73,6 @@ def test_free_releases_caches_and_graphs(load, monkeypatch):
     assert_equal(decode(), first)
 
 
-def test_free_releases_the_views_of_the_weights(fresh):
-    prompts, engines = prompts_of(fresh), DecoderPool()
-    requests, options = line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 8)
-    engines.decoder(fresh, requests, options).decode(fresh, requests, options)
-    fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
-    engines.free()
-    move(fresh.module)
-    assert fused.expired()
-
-
-def test_weights_are_viewed_once_until_one_of_them_is_elsewhere(fresh):
-    kept = KeptWeights()
-    first = kept.of(fresh)
-    assert kept.of(fresh) is first
-    assert kept.of(fresh, "stock") is not first
-    first = kept.of(fresh)
-    fresh.talker.code_predictor.lm_head[3].weight.data = fresh.talker.code_predictor.lm_head[
-        3
-    ].weight.data.clone()
-    second = kept.of(fresh)
-    assert second is not first and kept.of(fresh) is second
-    assert second.heads[3].data_ptr() == fresh.talker.code_predictor.lm_head[3].weight.data_ptr()
-
-
 def test_weights_may_be_assumed_to_be_where_they_were_and_are_looked_at_later(fresh):
     kept = KeptWeights()
     first = kept.assume(fresh)

@@ -11,7 +11,6 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
-from qwen3_tts_morph.morph.kernels import torch_passes
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, SharedParts
@@ -116,24 +115,6 @@ def test_a_kept_prefix_changes_no_code_and_is_prefilled_once_for_each_voice(mode
     decoder.free()
     assert_equal(decode(decoder, model, prompts[0], Sampling()), fresh[0])
     assert len(calls) == len(prompts) + 3
-
-
-def test_a_begin_whose_kernel_fails_is_repeated_in_torch_operations(model, voices, monkeypatch, caplog):
-    prompt = PromptBuilder(model).build(TEXTS[0], voices[0])
-    wanted = decode(GraphDecoder(1), model, prompt)
-
-    def broken(*_) -> None:
-        raise ValueError("no ptxas")
-
-    stock = torch_passes()
-    monkeypatch.setattr(
-        "qwen3_tts_morph.morph.graph.backend.choose_frame",
-        lambda weights: (replace(stock, begin=broken), None),
-    )
-    decoder = GraphDecoder(1)
-    assert_equal(decode(decoder, model, prompt), wanted)
-    assert decoder.frames.fallback is not None
-    assert [record.message for record in caplog.records if "no ptxas" in record.message] != []
 
 
 # What prompts have in common
