@@ -19,7 +19,6 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampli
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
@@ -195,18 +194,6 @@ def test_a_model_that_leaves_its_device_frees_the_engines_memory(graph, monkeypa
     graph.engine.free()
     assert all(one.is_released for one in held) and weights[-1]() is None
     render_lines(graph, lines_of(graph.model)[:1], GenerateOptions(5, SAMPLED))
-
-
-def test_a_sweep_uses_the_models_engine_and_its_distances_do_not_depend_on_it(graph, eager, monkeypatch):
-    line, options = lines_of(graph.model)[0], GenerateOptions(sampling=GREEDY)
-    calls: list[int] = []
-    original = graph.engine.decode
-    monkeypatch.setattr(graph.engine, "decode", lambda *a: (calls.append(a[2].seq_groups), original(*a))[1])
-    ours = sweep(graph, line, [1, 15], options)
-    assert calls == [1, 15], "on CUDA each line twice, to capture"
-    theirs = sweep(eager, line, [1, 15], options)
-    assert [row.distance for row in ours.rows] == [row.distance for row in theirs.rows]
-    assert [row.frames for row in ours.rows] == [row.frames for row in theirs.rows]
 
 
 def test_a_config_that_graph_cannot_compute_is_refused_if_graph_was_chosen(graph, monkeypatch):

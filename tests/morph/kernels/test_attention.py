@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -13,7 +11,6 @@ from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, atte
 from qwen3_tts_morph.morph.kernels.attention.layout import (
     BatchLayout,
     batch_layout,
-    context_splits,
     line_layout,
     o_proj_split_k,
 )
@@ -22,7 +19,7 @@ from qwen3_tts_morph.morph.kernels.states import CacheSpan, Residual
 from qwen3_tts_morph.morph.model.layers import Angles, Layer, LayerStack
 from qwen3_tts_morph.morph.model.static_cache import StaticCache
 
-from tests.morph.pairwise import pairwise, thinned
+from tests.morph.pairwise import each_value, pairwise, thinned
 
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 6e-3 if torch.cuda.is_available() else 2e-2}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -150,7 +147,7 @@ def test_a_frames_positions(device, positions, lines, dtype):
             },
             DTYPES,
         ),
-        2,
+        4,
     ),
 )
 def test_one_long_line(device, position, plan, dtype):
@@ -187,24 +184,30 @@ def test_how_one_line_is_split():
     assert {window: line_layout(plan, window) for window in splits} == splits
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=["fp32", "bf16"])
 @pytest.mark.parametrize(
-    "plan",
-    [
-        Plan(max_splits=1),
-        Plan(max_splits=1, batch_positions=2),
-        Plan(max_splits=1, split_block=16, batch_attention=False),
-        Plan(max_splits=4, split_block=16, unsplit_window=0),
-    ],
-    ids=["batch", "batch, 2 positions per warp", "attend_split", "split"],
+    ("plan", "dtype"),
+    each_value(
+        {
+            "batch": Plan(max_splits=1),
+            "batch, 2 positions per warp": Plan(max_splits=1, batch_positions=2),
+            "attend_split": Plan(max_splits=1, split_block=16, batch_attention=False),
+            "split": Plan(max_splits=4, split_block=16, unsplit_window=0),
+        },
+        DTYPES,
+    ),
 )
 def test_lines_at_different_positions(device, plan, dtype):
     check(Case(device, dtype, 5, 1, [0, 127, 15, 16, 33], 128), plan, 128, per_line=True)
 
 
-@pytest.mark.parametrize("dtype", [*TOLERANCE, torch.float16], ids=["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("heads", [(2, 2, 128), (4, 2, 128), (4, 1, 64), (2, 1, 32)], ids=str)
-@pytest.mark.parametrize("per_line", [True, False], ids=["long", "short"])
+@pytest.mark.parametrize(
+    ("heads", "per_line", "dtype"),
+    each_value(
+        {str(heads): heads for heads in ((2, 2, 128), (4, 2, 128), (4, 1, 64), (2, 1, 32))},
+        {"long": True, "short": False},
+        {**DTYPES, "fp16": torch.float16},
+    ),
+)
 def test_heads_of_batches(device, heads, per_line, dtype):
     """attend_batch, with a position per line, or with a frame's few positions."""
     starts = [0, 31, 32, 64, 70] if per_line else [8] * 3
@@ -223,16 +226,6 @@ def test_the_cache_after_a_lines_end_does_not_matter(device):
     assert (result.double() - wanted).norm() / wanted.norm() < TOLERANCE[torch.bfloat16]
 
 
-def test_how_batches_are_divided():
-    """Fewer warps for a short context; at least as many positions per warp as one instruction reads."""
-    plan = Plan(batch_warps=4, batch_positions=8)
-    assert batch_layout(plan, 512, 256, 256) == BatchLayout(4, 8, 2, loops=True)
-    assert batch_layout(plan, 512, 9, 256) == BatchLayout(2, 8, 2, loops=True)
-    assert batch_layout(plan, 512, 256, 512) == BatchLayout(4, 4, 1, loops=True)
-    assert batch_layout(plan, 512, 256, 32) == BatchLayout(4, 16, 16, loops=True)
-    assert batch_layout(plan, 2048, 256, 256) == BatchLayout(1, plan.batch_positions // 2, 2, loops=True)
-
-
 def test_a_frames_first_positions_are_loaded_at_once():
     """In programs of one warp, with no more registers than these need."""
     plan = Plan(batch_positions=16)
@@ -243,24 +236,6 @@ def test_a_frames_first_positions_are_loaded_at_once():
         8: BatchLayout(1, 8, 2, loops=False),
         9: BatchLayout(1, 16, 2, loops=True),
     }
-
-
-def test_small_batches_get_more_warps_per_line_and_are_split_where_the_context_is_long():
-    """With 8 key heads; full batches get the warps that were measured as fastest."""
-    plan = Plan()
-    warps = {
-        lines: batch_layout(plan, 8 * lines, 256, 256).warps for lines in (3, 4, 16, 17, 32, 33, 64, 100)
-    }
-    assert warps == {3: 8, 4: 8, 16: 8, 17: 4, 32: 4, 33: 2, 64: 2, 100: 2}
-    assert batch_layout(plan, 32, 16, 256).warps == 1
-    assert (
-        context_splits(plan, 3, 8, 256)
-        == context_splits(plan, 4, 8, 512)
-        == context_splits(plan, 16, 8, 2048)
-        == 1
-    )
-    assert context_splits(plan, 4, 8, 2048) == 4
-    assert context_splits(replace(plan, batch_attention=False), 4, 8, 256) == 4
 
 
 @pytest.mark.parametrize("batch_attention", [False, True])

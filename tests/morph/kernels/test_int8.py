@@ -23,6 +23,7 @@ from qwen3_tts_morph.morph.model.weights.int8 import quantize
 from lab.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights
 from tests.morph.kernels.test_frame import FILTERED, POSITIONS, check_frames
 from tests.morph.kernels.test_linear import OURS, residual_of
+from tests.morph.pairwise import pairwise, thinned
 
 
 @triton.jit
@@ -44,12 +45,19 @@ def test_words_are_unpacked_exactly(device):
     assert torch.equal(out / float(UNPACKED.value), values.float())
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 17])
-@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize(
-    "width, outputs", [(64, 96), (100, 37), pytest.param(1500, 40, marks=pytest.mark.slow)]
+    ("rows", "gated", "sizes"),
+    thinned(
+        pairwise(
+            {str(rows): rows for rows in (1, 2, 3, 17)},
+            {"gated": True, "plain": False},
+            {str(sizes): sizes for sizes in ((64, 96), (100, 37), (1500, 40))},
+        ),
+        2,
+    ),
 )
-def test_a_product_equals_that_of_the_dequantized_weight(device, width, outputs, gated, rows):
+def test_a_product_equals_that_of_the_dequantized_weight(device, sizes, gated, rows):
+    width, outputs = sizes
     torch.manual_seed(0)
     scales = torch.logspace(-2, 1, (1 + gated) * outputs)[:, None]
     # The same numbers on every device: where a single row's product happens to be nearly zero, its relative error is
@@ -68,8 +76,10 @@ def test_a_product_equals_that_of_the_dequantized_weight(device, width, outputs,
     assert (out.double() - wanted).norm() / wanted.norm() < 2e-6
 
 
-@pytest.mark.parametrize("split_k", [2, 8])
-@pytest.mark.parametrize("width, outputs, rows", [(512, 96, 64), (1536, 37, 70)])
+@pytest.mark.parametrize(
+    "width, outputs, rows, split_k",
+    thinned([(512, 96, 64, 2), (1536, 37, 70, 2), (1536, 37, 70, 8), (512, 96, 64, 8)], 3),
+)
 def test_split_k_applies_the_scales(device, width, outputs, rows, split_k):
     torch.manual_seed(0)
     scales = torch.logspace(-2, 1, outputs, device=device)[:, None]

@@ -19,6 +19,7 @@ from qwen3_tts_morph.morph.model.weights.int8 import quantize
 
 from tests.morph.kernels.test_frame import both, check_equal, check_frames, decode_frame, torch_frame
 from tests.morph.kernels.test_linear import DTYPES, EPS, NAMED_SIZES, check, random, rms_norm
+from tests.morph.pairwise import thinned
 
 ROWS = 5
 PLAN = Plan(library_min_rows=ROWS)
@@ -99,23 +100,6 @@ def test_a_split_product_of_ours_in_its_place(device, rows):
     check(stream.operand(plan), rms_norm(stream.values.double(), gain), dtype)
 
 
-def test_which_products_of_many_rows_are_split():
-    plan = Plan(split_library=True)
-
-    def split(rows: int, outputs: int, width: int, itemsize: int = 2) -> tuple[int, int] | None:
-        tile = library_tile(plan, GemmShape(rows, outputs, width, itemsize))
-        return tile and (tile.block_m, tile.split_k)
-
-    rows = (96, 128, 192, 256, 257)
-    assert [split(one, 1024, 2048) for one in rows] == [(64, 4), (64, 4), (64, 2), (64, 2), None]
-    assert [split(one, 1024, 3072) for one in rows] == [(64, 4), (64, 4), (128, 4), (128, 4), None]
-    # The 1.7B model's output projection, but not its wider down projection.
-    assert split(128, 2048, 2048) == (64, 2)
-    assert split(128, 2048, 6144) is None
-    assert split(96, 1024, 3072, itemsize=4) is None and split(96, 1024, 200) is None
-    assert library_tile(Plan(), GemmShape(96, 1024, 3072, 2)) is None
-
-
 def test_fewer_rows_are_left_to_our_kernels(device):
     """As after the predictor's first pass, which has two positions per line."""
     stream, gain, wanted = normed_rows(device, 64, torch.float32)
@@ -137,9 +121,7 @@ def test_int8_weights_and_rows_before_their_norm_are_refused(device):
 
 
 # With an edge of 5 rows, only the predictor's first pass has as many: two positions of each line.
-@pytest.mark.parametrize(
-    "shape, edge", [pytest.param("tiny", 3, marks=pytest.mark.slow), ("tiny", 5), ("tiny-1.7B", 3)]
-)
+@pytest.mark.parametrize("shape, edge", thinned([("tiny-1.7B", 3), ("tiny", 3), ("tiny", 5)], 3))
 @torch.inference_mode()
 def test_frames_equal_those_of_torch(device, shape, edge):
     weights, slots, other = both(device, shape, 4)

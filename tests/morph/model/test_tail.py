@@ -12,8 +12,6 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, load_tails, predictor_fingerprint, save_tails
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.frame.step import decode_frame
-from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.crossbar import tail_logits
 from qwen3_tts_morph.morph.model.tail import About, Tail
@@ -34,8 +32,7 @@ from tests.morph.decoding import (
     line_requests,
     prompts_of,
 )
-from tests.morph.frame.test_step import started
-from tests.morph.recorded import Recording, Recordings
+from tests.morph.recorded import Recordings
 
 ABOUT = About("token+mix", 0.25, 0.5)
 VOCAB, WIDTH, INNER, RANK = 64, 64, 12, 5
@@ -168,33 +165,6 @@ def test_graphs_of_one_tail_do_not_serve_another(trained, monkeypatch):
 
 
 @torch.inference_mode()
-def test_a_frame_with_a_tail_can_be_recorded(trained):
-    weights, slots = started(trained, Sampling())
-    wanted = []
-    for _ in range(6):
-        decode_frame(weights, slots, 5, 64)
-        wanted.append(slots.state.report.clone())
-    weights, slots = started(trained, Sampling())
-    with Recording() as recording:
-        decode_frame(weights, slots, 5, 64)
-    reports = [slots.state.report.clone()]
-    for _ in range(5):
-        recording.replay()
-        reports.append(slots.state.report.clone())
-    assert torch.equal(torch.stack(reports), torch.stack(wanted))
-
-
-def test_tails_move_with_the_model_and_graphs_know_their_addresses(folder):
-    model = load_model(folder, LoadOptions("fp32", "sdpa"))
-    before = Weights.of(model).addresses()
-    assert before == Weights.of(model).addresses() != Weights.of(model, "stock").addresses()
-    model.module.tails["5"].token.data = model.module.tails["5"].token.data.clone()
-    assert before != Weights.of(model).addresses()
-    model.module.to("meta")
-    assert {part.device.type for tail in model.tails().values() for part in tail.parts.values()} == {"meta"}
-
-
-@torch.inference_mode()
 def test_distances_are_those_of_the_tail(trained, stock):
     """A tail for 14 groups that knows the last head and the exact state would be exact; a random one is not."""
     random = torch.Generator().manual_seed(0)
@@ -222,13 +192,6 @@ def test_a_file_gives_back_what_was_saved(folder, trained, stock):
     assert trained.tails()[1].about == ABOUT
     assert trained.tails("stock") == {} == stock.tails()
     assert not list(folder.glob("*.part"))
-
-
-def test_a_checkpoint_in_another_precision_has_the_same_tails(folder, trained):
-    half = load_model(folder, LoadOptions("bf16", "sdpa"))
-    part = half.tails()[5].parts["heads"]
-    assert part.dtype == torch.bfloat16
-    assert torch.equal(part.float(), trained.tails()[5].parts["heads"])
 
 
 def test_the_choice_is_checked():

@@ -43,18 +43,6 @@ def voice(model):
     return preset_voice(model, "ryan")
 
 
-def test_lines_are_returned_in_the_order_given(synthesizer, voice) -> None:
-    texts = ["One.", "A much longer line than the first one is.", "Three, four."]
-    lines = [Line(text, voice, seed=number, name=f"N{number}") for number, text in enumerate(texts)]
-    together = render_lines(synthesizer, lines, GenerateOptions(sampling=SHORT, batch_size=2))
-    assert [one.report.text for one in together] == texts
-    assert [one.report.name for one in together] == ["N0", "N1", "N2"]
-    for line, one in zip(lines, together, strict=True):
-        alone = render_lines(synthesizer, [line], GenerateOptions(sampling=SHORT))[0]
-        assert one.report == alone.report
-        assert np.allclose(one.waveform, alone.waveform, atol=1e-5)
-
-
 def test_a_long_text_is_spoken_in_pieces_that_are_joined(synthesizer, voice) -> None:
     sentences = [
         "This is the first sentence of them.",
@@ -141,28 +129,9 @@ def test_the_ends_of_a_line_are_trimmed_and_its_pauses_stay(synthesizer, voice) 
     assert trimmed.report.seconds == len(trimmed.waveform) / 24000
 
 
-def test_figures_around_a_pause_are_written_out(synthesizer, model, voice, monkeypatch) -> None:
-    monkeypatch.setattr(model, "profile", replace(model.profile, normalize="en"))
-    line = Line("It is 5 [pause 0.1] or 6 o'clock.", voice)
-    [spoken] = render_lines(synthesizer, [line], GenerateOptions(sampling=SHORT))
-    assert [span.text for span in spoken.spans] == ["It is five.", "Or six o'clock."]
-    assert spoken.report.spoken == "It is five Or six o'clock."
-
-
 def test_a_wrong_pause_is_refused_before_any_frame(synthesizer, voice) -> None:
     with pytest.raises(ValueError, match=r"\[pause x\] is not a pause"):
         render_lines(synthesizer, [Line("One [pause x] two.", voice)], GenerateOptions(sampling=SHORT))
-
-
-def test_progress_rises_once_per_frame_and_stays_below_the_expected_number(synthesizer, voice) -> None:
-    seen: list[tuple[int, int]] = []
-    lines = [Line("Hello there.", voice, seed=number) for number in range(3)]
-    spoken = render_lines(synthesizer, lines, GenerateOptions(sampling=SHORT), lambda *two: seen.append(two))
-    done = [done for done, _ in seen]
-    assert done == sorted(done) and done[-1] == sum(one.report.frames for one in spoken)
-    assert all(done < expected for done, expected in seen)
-    expected = [expected for _, expected in seen]
-    assert expected == sorted(expected), "the progress bar went backwards"
 
 
 def test_a_line_that_hits_its_cap_is_reported_and_warned_of(synthesizer, voice, caplog) -> None:
@@ -214,11 +183,6 @@ def test_bad_lines_are_refused_before_any_frame(synthesizer, voice, change: dict
     with pytest.raises(ValueError, match=sentence):
         render_lines(synthesizer, [good, bad], options, lambda done, _: frames.append(done))
     assert not any(frames)
-
-
-def test_no_lines_are_refused(synthesizer) -> None:
-    with pytest.raises(ValueError, match="no line to speak"):
-        render_lines(synthesizer, [])
 
 
 def test_voices_of_another_kind_or_size_are_refused(load, model, voice, recording) -> None:
@@ -279,12 +243,6 @@ def test_a_line_that_stays_wrong_is_reported_and_keeps_its_best_take(
     assert caplog.text.count("ran into its limit") == 1 and "the line 'This is the first" in caplog.text
 
 
-def test_without_retries_nothing_is_spoken_again(synthesizer, voice, monkeypatch, free_judge) -> None:
-    engine = Endings(monkeypatch, s7="loop")
-    spoken = render_lines(synthesizer, [Line("Hello.", voice, seed=7)], replace(SPLIT, retries=0))[0]
-    assert len(engine.seeds) == 1 and spoken.report.ended == "loop" and spoken.report.takes == 1
-
-
 def test_a_line_that_reached_the_users_own_limit_is_not_spoken_again(
     synthesizer, voice, monkeypatch, free_judge
 ) -> None:
@@ -292,27 +250,6 @@ def test_a_line_that_reached_the_users_own_limit_is_not_spoken_again(
     options = replace(SPLIT, sampling=Sampling(max_seconds=0.4))
     assert render_lines(synthesizer, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
     assert len(engine.seeds) == 1
-
-
-def test_a_line_that_ran_on_without_a_guard_is_not_spoken_again(
-    synthesizer, voice, monkeypatch, free_judge
-) -> None:
-    engine = Endings(monkeypatch, s7="cap")
-    options = replace(SPLIT, guard=False)
-    assert render_lines(synthesizer, [Line("Hello.", voice, seed=7)], options)[0].report.ended == "cap"
-    assert len(engine.seeds) == 1
-
-
-def test_progress_never_decreases_when_lines_are_spoken_again(
-    synthesizer, voice, monkeypatch, free_judge
-) -> None:
-    Endings(monkeypatch, s7="loop")
-    seen, phases = [], []
-    render_lines(
-        synthesizer, [Line("Hello.", voice, seed=7)], SPLIT, lambda *two: seen.append(two), phases.append
-    )
-    assert seen == sorted(seen) and all(done < expected for done, expected in seen)
-    assert phases == ["speaking 1 line"]
 
 
 def test_the_checkpoint_limits_the_length_of_a_piece(synthesizer, model, voice, monkeypatch) -> None:
@@ -365,10 +302,3 @@ def test_a_line_cannot_end_early_if_the_checkpoint_needs_it(synthesizer, model, 
 def test_the_checkpoints_own_sampling_is_the_default(synthesizer, model, voice, monkeypatch) -> None:
     monkeypatch.setattr(model, "sampling", Sampling(max_seconds=0.16))
     assert render_lines(synthesizer, [Line(BASE_TEXT, voice)])[0].report.frames == 2
-
-
-def test_the_largest_seed_works_for_several_pieces(synthesizer, voice) -> None:
-    """ComfyUI's largest seed is 2**64 - 1; the second piece of a text adds one to it."""
-    text = "This is the first sentence of them. And this is the second sentence."
-    options = GenerateOptions(sampling=SHORT, split_chars=40)
-    assert render_lines(synthesizer, [Line(text, voice, seed=2**64 - 1)], options)[0].report.pieces == 2

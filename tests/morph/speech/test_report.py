@@ -61,10 +61,6 @@ def test_every_wrong_ending_is_in_capitals_with_advice(ended):
     assert re.match(r"The line (BEGINS|HAS|RAN|REPEATED|ENDED|IS) ", first) and "try another seed" in first
 
 
-def test_a_single_line_that_went_well_says_so():
-    assert outcome([spoken("", "One.", 10)], 1.0).splitlines()[0] == "Complete."
-
-
 def test_only_a_few_of_many_wrong_lines_are_named():
     said = outcome([spoken("", f"Line {number}.", 10, "silent") for number in range(30)], 1.0).splitlines()
     assert (
@@ -98,11 +94,6 @@ def test_the_normalised_text_and_notes_are_shown(model):
     report = describe(model, [line, line], GenerateOptions(), 1.0)
     assert report.splitlines()[0] == "A note." and report.count("A note.") == 1
     assert report.count("spoken as 'It costs forty five dollars.'") == 2
-
-
-def test_a_text_of_several_lines_takes_one_row(model):
-    report = describe(model, [spoken("", "One.\nTwo.", 10)], GenerateOptions(), 1.0)
-    assert len(report.split("\n\n")[1].splitlines()) == 1
 
 
 @pytest.mark.parametrize("groups", range(1, 16))

@@ -10,7 +10,7 @@ import pytest
 from qwen3_tts_morph.morph.words.match import owners
 from qwen3_tts_morph.morph.words.written import find_words
 
-from tests.morph.text.english import test_rules
+from tests.morph.examples import read_examples
 from tests.morph.text.test_readings import heard, read_table
 
 
@@ -75,7 +75,7 @@ def test_spoken_words_belong_to_what_was_written(text, said, expected) -> None:
 def sentences() -> list[tuple[str, str]]:
     """Return sentences and how they are read, and the rules' examples: the library takes long and is not asked."""
     read = [(sentence, heard(readings[0])) for sentence, readings in read_table("english_readings_open.tsv")]
-    return read + [row for rows in test_rules.ALL for row in test_rules.written(rows)]
+    return read + read_examples("english_rules.txt")
 
 
 def check(written: Sequence[str], spoken: Sequence[str]) -> list[int]:

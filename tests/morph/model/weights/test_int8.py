@@ -12,9 +12,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails, save_tails
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.frame.weights import Weights
-from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import About, Tail
@@ -26,7 +24,6 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.report import describe
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lab.streams import render_lines
@@ -42,9 +39,7 @@ from tests.morph.decoding import (
     line_requests,
     prompts_of,
 )
-from tests.morph.model.weights.moving import move
 from tests.morph.pairwise import pairwise
-from tests.morph.recorded import Recordings
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 # Rounding to a step of d has a mean square of d^2 / 12; the largest of 1024 normal numbers is about 3.2 of their root
@@ -159,17 +154,6 @@ def test_logits_are_as_near_as_int8_can_be(load, load_int8, shape):
             assert distance(bf16[name], wanted) < 0.012, name
 
 
-@torch.inference_mode()
-def test_a_wrong_scale_would_be_noticed(load, checkpoint):
-    """The bounds above notice one projection of one layer that is off by a tenth."""
-    exact = logits_of(load("tiny", "custom_voice"))
-    spoilt = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights="int8"))
-    spoilt.talker.model.layers[0].mlp.down_proj.scale.mul_(1.1)
-    spoilt.talker.code_predictor.model.layers[1].self_attn.v_proj.scale.mul_(1.1)
-    ours = logits_of(spoilt)
-    assert all(distance(ours[name], exact[name]) > 0.02 for name in exact)
-
-
 def test_projections_and_heads_are_int8_and_nothing_else(load, load_int8):
     full, int8 = load("tiny", "custom_voice"), load_int8("tiny")
     assert (full.weights, int8.weights) == ("full", "int8")
@@ -205,28 +189,6 @@ def test_the_graph_engines_codes_are_the_eager_engines(
     theirs = eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch)
     assert sum(len(one.codes) for one in theirs) > 2 * len(rows)
     assert_equal(graph_lines(model, prompts, seq_groups, sampling, seeds), theirs)
-
-
-@pytest.mark.parametrize("seq_groups", [15, 5])
-def test_a_line_is_the_same_alone_and_in_any_batch(load_int8, seq_groups):
-    model = load_int8("tiny")
-    prompts = prompts_of(model)
-    together = graph_lines(model, prompts, seq_groups, Sampling(), SEEDS)
-    for row in range(3):
-        part = slice(row, row + 1)
-        alone = graph_lines(model, prompts[part], seq_groups, Sampling(), SEEDS[part])
-        assert_equal(alone, together[part])
-    swapped = graph_lines(model, prompts[::-1], seq_groups, Sampling(), SEEDS[::-1])
-    assert_equal(swapped[::-1], together)
-
-
-def test_a_recorded_frame_replays_as_it_runs(load_int8, monkeypatch):
-    """No host sync and no address that changes: an INT8 frame can be captured."""
-    model = load_int8("tiny")
-    prompts = prompts_of(model)
-    wanted = graph_lines(model, prompts, 5, Sampling(), SEEDS)
-    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    assert_equal(graph_lines(model, prompts, 5, Sampling(), SEEDS), wanted)
 
 
 def test_upstreams_own_loop_runs_on_int8_layers_and_through_the_attached_predictor(load_int8):
@@ -266,25 +228,6 @@ def test_a_trained_tail_works_on_int8_heads(checkpoint, tmp_path, engine):
     assert all(map(torch.equal, codes("auto"), codes("stock"))), "its correction is zero"
     model.tails()[5].left.data.normal_(std=10)
     assert not all(map(torch.equal, codes("auto"), codes("stock")))
-
-
-def test_a_model_that_was_moved_speaks_as_before(checkpoint):
-    """Heads and fused projections are joined again; the engine notices, and no old weight is kept."""
-    model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa", weights="int8"))
-    prompts, engine = prompts_of(model), GraphDecoder(4)
-    wanted = engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
-    size, addresses = model.nbytes, Weights.of(model).addresses()
-    old = StorageWeakRef(model.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
-    move(model.module)
-    assert model.nbytes == size
-    assert_equal(
-        engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted
-    )
-    assert old.expired(), "the engine holds weights of a model that has left"
-    assert Weights.of(model).addresses() != addresses
-    model.talker.model.layers[0].self_attn.v_proj.scale.mul_(3)
-    changed = engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
-    assert not torch.equal(changed[0].codes[:2], wanted[0].codes[:2]), "old scales were used"
 
 
 def test_fused_int8_weights_are_the_models_own(checkpoint):

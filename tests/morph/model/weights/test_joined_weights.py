@@ -10,7 +10,7 @@ from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file, save_file
 
 from tests.morph.model.weights.moving import move
-from tests.morph.model.weights.stacking import stacked, unstack
+from tests.morph.model.weights.stacking import stacked
 from tests.morph.pairwise import each_value
 
 
@@ -43,14 +43,6 @@ def test_weights_of_unequal_rows_are_joined_as_they_follow_each_other():
     move(modules)
     assert joined(modules) is None
     assert torch.equal(join(modules), torch.cat(values))
-
-
-def test_weights_of_one_dimension_are_joined():
-    modules = [torch.nn.RMSNorm(5) for _ in range(3)]
-    for index, module in enumerate(modules):
-        module.weight.data.fill_(index)
-    assert join(modules).view(3, 5)[:, 0].tolist() == [0, 1, 2]
-    assert joined(modules) is not None
 
 
 @pytest.mark.parametrize("kind", ["linear", "embedding"])
@@ -177,15 +169,3 @@ def test_a_stacked_model_saves_and_loads_back_bit_equal(checkpoint, tmp_path, mo
     assert all(torch.equal(saved[key], wanted[key]) for key in wanted)
     again = load_model(copy, LoadOptions(precision, "sdpa")).upstream.state_dict()
     assert all(torch.equal(again[key], wanted[key]) for key in wanted)
-
-
-def test_stacking_a_model_adds_no_memory(load):
-    """Loading stacks the model: unstack it, then count."""
-    predictor = load("tiny-1.7B", "base").talker.code_predictor
-    lists = (predictor.lm_head, predictor.model.codec_embedding)
-    for modules in lists:
-        unstack(modules)
-    before = storage_bytes(predictor)
-    for modules in lists:
-        stack(modules)
-    assert storage_bytes(predictor) == before
