@@ -77,21 +77,6 @@ def test_a_line_becomes_a_mono_file_of_its_length_and_is_cached_the_second_time(
     assert server.run(graph).cached_nodes() == set(graph)
 
 
-def test_a_pause_is_silence_in_the_speech_and_not_in_its_words(server: ComfyServer) -> None:
-    result = server.run(speech(max_seconds=60.0, text="Hello. [pause 0.5] There."))
-    assert result.ok, result.error
-    [waveform] = samples(result)
-    first = find_silence(waveform, 12000)
-    assert waveform[:first].any() and waveform[first + 12000 :].any()
-    [clip] = result.outputs["speech"]["morph_clips"]
-    assert clip["text"] == "Hello. There." and clip["filename"] == "001_Hello-There.flac"
-
-
-def find_silence(waveform: np.ndarray, length: int) -> int:
-    """Return where the first ``length`` samples of silence begin; ValueError if there is no such silence."""
-    return waveform.ravel().astype(bool).tobytes().index(bytes(length))
-
-
 def test_the_settings_reach_the_engine(server: ComfyServer) -> None:
     def speak(**changes: Any) -> np.ndarray:
         result = server.run(speech(**changes))
@@ -270,27 +255,6 @@ def test_the_demo_voice_and_its_speakers_come_first(server: ComfyServer) -> None
     config = json.loads((ROOT / "demo_voice" / "config.json").read_text(encoding="utf-8"))
     named = list(config["talker_config"]["spk_id"])
     assert info["MorphTTSPresetVoice"]["input"]["required"]["speaker"][1]["options"][:4] == named
-
-
-def test_the_sweep_returns_a_plot_one_line_per_setting_and_a_table(server: ComfyServer) -> None:
-    graph = graphs.cloned_voice() | {
-        "sampling": graphs.sampling(),
-        "sweep": node(
-            "MorphTTSSweep", model=["model", 0], voice=["voice", 0], text="Hello.", language="auto",
-            seq_groups="15, 1,5", seed=1, sampling=["sampling", 0],
-        ),
-        "file": node("SaveAudio", audio=["sweep", 1], filename_prefix="sweep"),
-        "table": node("PreviewAny", source=["sweep", 2]),
-        "plot": node("SaveImage", images=["sweep", 0], filename_prefix="sweep"),
-    }  # fmt: skip
-    result = server.run(graph)
-    assert result.ok, result.error
-    assert [len(waveform) for waveform in samples(result)] == [2 * SAMPLES_PER_FRAME] * 3
-    assert re.findall(r"^\| +(\d+) \|", shown(result, "table"), re.M) == ["1", "5", "15"]
-    words = r"SEQ_GROUPS (\d+): [\d.]+ ms per frame, RTF [\d.]+, distance [\d.]+"
-    on_node = [re.fullmatch(words, line) for line in shown(result, "sweep").splitlines()]
-    assert [line and line[1] for line in on_node] == ["1", "5", "15"], "no table: the node shows plain text"
-    assert [file.path.suffix for file in result.files if file.node_id == "plot"] == [".png"]
 
 
 def test_smoothing_keeps_rate_and_channels_and_sets_the_level(server: ComfyServer, base_dir: Path) -> None:

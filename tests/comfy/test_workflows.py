@@ -122,15 +122,6 @@ def test_it_opens_completely_and_with_its_values(opened: Opened, name: str, scre
             assert set(inputs) == set(values) | linked
 
 
-# By default, run the one whose nodes are closest.
-CLOSE = {DIALOGUE}
-RUN = [
-    pytest.param(page, name, marks=() if name in CLOSE and page == "Nodes 2.0" else pytest.mark.slow)
-    for page in ("0.3.75", "Nodes 2.0")
-    for name in NAMES
-    if page == "0.3.75"
-    or "esign" not in name  # the newer page's server has no checkpoint that designs voices
-]
 # The nodes' left, top, right and bottom in the graph as they are drawn, title included.
 DRAWN = """() => {
   const {canvas, graph} = window.app
@@ -154,35 +145,6 @@ def overlapping(nodes: list[list[Any]]) -> list[tuple[str, str]]:
         for (one, *a), (other, *b) in combinations(nodes, 2)
         if a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
     ]
-
-
-def sticking_out(nodes: list[list[Any]], workflow: dict[str, Any]) -> list[str]:
-    """Return the titles of the nodes that begin in a group and end below it, or beside it."""
-    groups = [
-        (x, y, x + width, y + height) for x, y, width, height in (g["bounding"] for g in workflow["groups"])
-    ]
-    return [
-        title
-        for title, left, top, right, bottom in nodes
-        if any(
-            x0 <= left < x1 and y0 <= top < y1 and (x1 < right or y1 < bottom) for x0, y0, x1, y1 in groups
-        )
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("opened", "name"), RUN, indirect=["opened"], scope="module")
-def test_nodes_stay_apart_and_in_their_groups_when_they_grow(opened: Opened, name: str) -> None:
-    """A run puts texts, recordings and a player on the nodes."""
-    workflow, page = read_workflow(name), opened.page
-    page.load(workflow)
-    page.fit()
-    before = page.page.evaluate(DRAWN)
-    assert overlapping(before) == [] and sticking_out(before, workflow) == []
-    kind, data = page.run()
-    assert kind == "execution_success", data
-    after = page.page.evaluate(DRAWN)
-    assert overlapping(after) == [] and sticking_out(after, workflow) == []
 
 
 # Opens a workflow as a template, whose whole graph the page fits into the window.
@@ -407,20 +369,6 @@ def test_a_whole_cast_speaks_its_lines_and_the_narrator_those_without_a_name(
     )  # five lines and the track
     names = [clip["name"] for clip in result.outputs[script]["morph_clips"]]
     assert names == ["NARRATOR", "CLARA", "BEN", "CLARA", "NARRATOR"]
-
-
-@pytest.mark.slow
-def test_the_sweep_plots_and_speaks_every_setting(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
-) -> None:
-    graph = convert(read_workflow("SEQ_GROUPS sweep"))
-    result = run(server, graph)
-    sweep = only(graph, "MorphTTSSweep")
-    settings = [clip["name"] for clip in result.outputs[sweep]["morph_clips"]]
-    assert settings == [f"SEQ_GROUPS {groups}" for groups in (1, 3, 5, 7, 15)]
-    check_speech(graph, result, frames_of(result, sweep), after(graph, sweep, 1, "MorphTTSSaveSpeech"))
-    [plot] = [file for file in result.files if file.node_id == after(graph, sweep, 0, "PreviewImage")]
-    assert plot.path.stat().st_size > 1000
 
 
 def test_processed_lines_are_normalized_and_joined(

@@ -27,7 +27,6 @@ CHECKPOINT = "0.6B-Base"
 SPEAKERS = {"anna": 1001, "ben": 1002}  # as in the demo voice: a checkpoint that clones, and has speakers
 TEXT = "The birds were singing in the garden all morning."
 SCRIPT = "ANNA: Good morning!\nBEN: Hello. [pause 0.5]\n[gain -6] ANNA: It rains."
-LONG = " ".join([TEXT] * 60)
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +77,6 @@ def is_ready(url: str, process: subprocess.Popen) -> bool:
             return bool(answer.status == 200)
     except OSError:  # not there yet, or 503
         return False
-
-
-def rows_in_use(url: str) -> int:
-    asked = urllib.request.Request(f"{url}/v1/status", headers={"Authorization": f"Bearer {KEY}"})
-    with urllib.request.urlopen(asked) as answer:
-        return int(json.load(answer)["rows_in_use"])
 
 
 def remote(server: str = "studio", consent: bool = False) -> dict[str, Any]:
@@ -163,13 +156,6 @@ def test_a_script_with_a_cast(comfy: ComfyServer, whole: bool) -> None:
     assert "script" in again.cached_nodes()
 
 
-def test_lines_are_made_once(comfy: ComfyServer) -> None:
-    first = comfy.run(speech(remote(), "One, two, three.", retries=1))
-    again = comfy.run(speech(remote(), "One, two, three.", retries=1, split_chars=400, guard=True))
-    assert first.ok and again.ok, first.error or again.error
-    assert "Reused from an earlier run." in shown(again, "report") and "eused" not in shown(first, "report")
-
-
 def test_a_cloned_voice_needs_consent(comfy: ComfyServer) -> None:
     def cloned(consent: bool) -> Graph:
         return speech(remote(consent=consent)) | {
@@ -191,16 +177,6 @@ def test_a_cloned_voice_needs_consent(comfy: ComfyServer) -> None:
     assert result.ok, result.error
     assert np.abs(samples(result)[0]).max() > 0.05
     assert comfy.run(cloned(True)).cached_nodes() == set(cloned(True)), "the server has one more voice now"
-
-
-def test_cancel_ends_the_line_at_the_server(comfy: ComfyServer, speech_url: str) -> None:
-    def interrupt(kind: str, data: Any) -> None:
-        if kind == "progress" and data["node"] == "speech" and data["value"] > 3:
-            comfy.interrupt()
-
-    result = comfy.run(speech(remote(), LONG, reuse_lines=False), on_event=interrupt)
-    assert result.status == "execution_interrupted"
-    wait_until(lambda: rows_in_use(speech_url) == 0)
 
 
 @pytest.mark.parametrize(

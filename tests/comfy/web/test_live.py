@@ -217,21 +217,6 @@ def test_lines_from_before_are_heard_in_their_place(page: ComfyPage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
-def test_every_setting_of_a_sweep_is_heard(page: ComfyPage) -> None:
-    page.load(read_workflow(SWEEP))
-    set_widget(page, "MorphTTSSweep", "seq_groups", "1, 15")
-    set_widget(page, "MorphTTSSweep", "text", "The rain has stopped.")
-    set_widget(page, "MorphTTSSweep", "seed", page.seed + 24)
-    page.page.evaluate(NAMES)
-    kind, data = page.run()
-    assert kind == "execution_success", data
-    wait_for_the_end(page)
-    assert page.page.evaluate("() => window.__names") == ["SEQ_GROUPS 1", "SEQ_GROUPS 15"]
-    assert np.abs(heard(page)[0]).max() > 0.05
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
 def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
     set_live_sound(page, False)
@@ -266,34 +251,6 @@ def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: 
     first, again = chunks[:before], chunks[before : 2 * before]
     assert [samples for _, samples, _ in again] == [samples for _, samples, _ in first]
     page.page.wait_for_function("() => window.__ended.length === 1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
-def test_a_sound_device_that_opens_late_needs_no_click(page: ComfyPage) -> None:
-    speak_unheard(page, page.seed + 25)
-    label = page.page.locator(".morph-live span").first
-    page.page.evaluate("() => window.__open()")
-    label.filter(has_text=TEXT[:20]).wait_for(state="attached")
-    page.page.wait_for_function("() => window.__ended.length === 1")
-
-
-@pytest.mark.slow  # by default where somebody has clicked, above
-@pytest.mark.parametrize("page", NODES_2, indirect=True)
-def test_after_the_run_the_list_is_there_and_the_player_is_not(page: ComfyPage) -> None:
-    page.page.evaluate("() => { window.__state = 'suspended' }")  # also where nobody has clicked
-    page.load(read_old_workflow(SPEAKERS))
-    set_widget(page, SPEECH, "seed", page.seed + 19)
-    set_widget(page, SPEECH, "text", TEXT)
-    sizes = page.page.evaluate(WIDGETS)
-    kind, data = page.run()
-    assert kind == "execution_success", data
-    page.page.wait_for_function(ALL_ENDED)
-    assert "click to hear" in page.page.evaluate(LABELS)
-    assert page.page.locator(".morph-clip").count() == 2
-    now = page.page.evaluate(WIDGETS)
-    assert now == [[*names, "speech_clips", "shown_text"] for names in sizes], "the player's widget is gone"
-    assert page.problems() == []
 
 
 @pytest.mark.slow

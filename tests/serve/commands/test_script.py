@@ -101,20 +101,6 @@ def test_a_character_may_have_an_adapter_of_its_own(
     assert done.code == 2 and "--cast-lora needs a model on this computer" in done.err
 
 
-def test_a_second_run_speaks_nothing_and_gives_the_same_track(
-    run: Callable, tiny: list[str], file: Path, tmp_path: Path, spoken: list[str]
-) -> None:
-    assert run("script", file, *tiny).code == 0
-    before, spoken[:] = (tmp_path / "scene" / "scene.wav").read_bytes(), []
-    done = run("script", file, *tiny)
-    assert done.code == 0 and spoken == [] and "4 of 4 lines are spoken already" in done.err
-    assert "replacing what an earlier run wrote into scene: scene.wav, scene.srt, scene.vtt" in done.err
-    assert (tmp_path / "scene" / "scene.wav").read_bytes() == before
-    assert run("script", file, "--format", "flac", *tiny).code == 0 and spoken == []
-    assert (tmp_path / "scene" / "scene.flac").exists()
-    assert run("script", file, "--again", *tiny).code == 0 and len(spoken) == 4
-
-
 def interrupt_after(count: int, patch: pytest.MonkeyPatch) -> list[Plan]:
     """Raise KeyboardInterrupt instead of saving another line than ``count``; return the places of those saved."""
     add, saved = SavedLines.add, []
@@ -191,55 +177,6 @@ def test_a_run_with_again_that_is_interrupted_keeps_what_was_there(
     assert manifest(tmp_path / "scene")["saved"].keys() == before.keys()
     spoken.clear()
     assert run("script", file, *tiny).code == 0 and spoken == []
-
-
-def test_a_line_that_fails_ends_alone_and_is_named(
-    run: Callable,
-    tiny: list[str],
-    file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spoken: list[str],
-) -> None:
-    speak = Batch.speak_all
-
-    def broken(self: Batch, lines: Sequence[Line], *more: object) -> list[Speech]:
-        speeches = speak(self, lines, *more)
-        for speech in speeches:
-            if speech.line.text == "Good morning.":
-                speech.fail(RuntimeError("broken"))
-        return speeches
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Batch, "speak_all", broken)
-        done = run("script", file, *tiny)
-        assert (
-            done.code == 2 and "line 1 could not be spoken (RuntimeError: broken): run the same" in done.err
-        )
-        again = run("script", file, *tiny)
-        assert (
-            again.code == 2 and "line 1 could not be spoken" in again.err and "3 of 4 lines are" in again.err
-        )
-    assert (
-        len(list((tmp_path / "scene").glob("0*.wav"))) == 3
-        and not (tmp_path / "scene" / "scene.wav").exists()
-    )
-    spoken.clear()
-    assert run("script", file, *tiny).code == 0 and spoken == ["Good morning."]
-
-
-def test_a_line_is_saved_when_it_ends(
-    run: Callable, tiny: list[str], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The others of its batch may take longer."""
-    add, files = SavedLines.add, []
-
-    def watched(self: SavedLines, *what: object) -> None:
-        add(self, *what)
-        files.append(len(list((tmp_path / "scene").glob("0*.wav"))))
-
-    monkeypatch.setattr(SavedLines, "add", watched)
-    assert run("script", file, *tiny).code == 0 and files == [1, 2, 3, 4]
 
 
 def test_a_line_with_wrong_words_is_spoken_again_and_the_better_take_saved(
@@ -329,19 +266,6 @@ def test_an_edited_script_speaks_only_what_is_new(
         for key in manifest(tmp_path / "scene")["lines"]
     ]
     assert numbered == ["0001", "0002", "0003", "0004", "0005"]
-
-
-def test_speed_is_part_of_what_a_line_is(
-    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
-) -> None:
-    lengths = []
-    for number, line in enumerate(
-        ["RYAN: Yes.", "RYAN: [speed 2] Yes.", "RYAN: [speed 2] [pitch 1] Yes."], 1
-    ):
-        (tmp_path / "one.txt").write_text(line, encoding="utf-8")
-        assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == number
-        lengths.append(soundfile.info(tmp_path / "one" / "one.wav").frames)
-    assert lengths[1] == lengths[2] == lengths[0] / 2
 
 
 def test_each_sentence_has_a_subtitle_on_request_also_from_saved_lines(

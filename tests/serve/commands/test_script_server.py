@@ -17,7 +17,7 @@ from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes.app import create_app
 from qwen3_tts_morph.serve.routes.speaker import Speaker
-from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES, SavedLines
+from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES
 
 from tests.serve.conftest import Client, listening
 
@@ -76,31 +76,6 @@ def test_a_server_speaks_all_lines_once_in_the_order_of_the_script(
     again = script()
     assert again.code == 0 and len(asked) == len(TEXTS) and "6 of 6 lines are spoken already" in again.err
     assert script("--seed", "7").code == 0 and len(asked) == 2 * len(TEXTS)
-
-
-def test_a_run_that_is_ended_in_any_way_goes_on_where_it_stopped(
-    script: Callable, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add, saved = SavedLines.add, []
-
-    def add_two(self: SavedLines, *what: object) -> None:
-        if len(saved) == 2:
-            raise KeyboardInterrupt  # nothing is written after it, as after a power cut
-        add(self, *what)
-        saved.append(what)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SavedLines, "add", add_two)
-        assert script("--batch-size", "1").code == 130
-    rows = (tmp_path / "out" / NEW_LINES).read_text().splitlines()
-    assert len(rows) == 2
-    with (tmp_path / "out" / NEW_LINES).open("a") as file:
-        file.write(rows[0][:40])  # of a row that was not written completely
-    asked.clear()
-    done = script()
-    # One of them may have been on its way when the first run ended.
-    assert done.code == 0 and set(asked) == set(TEXTS[2:]), done.err
-    assert "2 of 6 lines are spoken already" in done.err
 
 
 def test_lines_that_cannot_be_made_are_named_and_the_others_saved(

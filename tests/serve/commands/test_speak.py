@@ -53,16 +53,6 @@ def test_a_line_is_spoken_with_an_adapter_and_the_report_names_it(
     assert plain[0] == speech("--lora", f"{adapter}:0")[0]
 
 
-@pytest.mark.parametrize("transcript", [(), ("--transcript", "A tone.")])
-def test_an_instruction_for_a_clone_is_refused(
-    run: Callable, checkpoints: Callable[..., Path], transcript: tuple[str, ...]
-) -> None:
-    clone = ("--reference", pack.ROOT / "recordings" / "austen.flac", *transcript)
-    done = run("Yes.", *clone, "--instruct", "softly", "--checkpoint", checkpoints("base"))
-    assert done.code == 2 and "does not follow instructions" in done.err
-    assert "give the clone a mood with Shift Voice" in done.err
-
-
 def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_loaded(
     run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,19 +158,3 @@ def test_a_voice_is_previewed(run: Callable, comfyui: Path, checkpoints: Callabl
 def test_a_folder_that_is_no_comfyui_is_refused(run: Callable, tmp_path: Path) -> None:
     done = run("voices", "list", "--comfyui", tmp_path)
     assert done.code == 2 and "has no folder models: give ComfyUI's folder" in done.err
-
-
-def test_a_library_that_cannot_be_looked_at_is_one_sentence(
-    run: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exists = Path.exists
-
-    def refused(path: Path, **more: bool) -> bool:
-        if path.name == "Carl.safetensors":
-            raise PermissionError(13, "Permission denied")
-        return exists(path, **more)
-
-    monkeypatch.setattr(Path, "exists", refused)
-    done = run("voices", "save", "Carl", "--speaker", "ryan")
-    assert done.code == 2 and "Traceback" not in done.err
-    assert "Carl.safetensors cannot be read (Permission denied): change the folder's permissions" in done.err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,14 +17,14 @@ pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.remote import attempts, connection, told
+from qwen3_tts_morph.serve.remote import attempts, connection
 from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.connection import connect
 from qwen3_tts_morph.serve.remote.servers import NAMELESS, Server
 from qwen3_tts_morph.serve.routes.parts import END, write_part
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.serve.conftest import listening
@@ -383,35 +382,6 @@ def test_a_sound_that_is_none_is_one_sentence(server: Server, liar: Liar, conten
     assert words in sentence(caught)
 
 
-def test_a_sound_that_is_too_large_is_one_sentence(
-    server: Server, liar: Liar, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "MOST_BYTES", 10_000)
-    liar.status, liar.speak = None, lambda: Response(wav(TONE), media_type="audio/wav")
-    with pytest.raises(ConnectionError) as caught:
-        render(ask_server(server), EXACT, [LINE])
-    assert "more than 10000 bytes" in sentence(caught)
-
-
-def test_a_header_that_is_no_number_counts_as_none(server: Server, liar: Liar) -> None:
-    odd = ("\u00b2", "1e3", "9" * 5000, "-1")
-    answers = iter(
-        [JSONResponse({"error": f"busy{ESCAPES[:-1]}"}, 429, {"Retry-After": word}) for word in odd]
-    )
-    headers = {"x-vllm-omni-output-tokens": "\u00b2"}
-    liar.status = None
-    liar.speak = lambda: next(answers, Response(wav(TONE), media_type="audio/wav", headers=headers))
-    [one] = render(ask_server(server), EXACT, [LINE])
-    assert one.report.ended == "eos" and liar.asked == len(odd) + 1
-    assert [told.header_number(word) for word in (None, "", "12", " 12", "1_2")] == [
-        None,
-        None,
-        12,
-        None,
-        None,
-    ]
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -457,24 +427,6 @@ def test_a_server_that_starts_is_waited_for_at_the_first_question(
     assert ask_server(server, attempts=attempts.ATTEMPTS).server == server
     assert len(tried) == attempts.TOLD_AT + 1
     assert caplog.text.count("cannot be reached") == caplog.text.count("asked again for a few seconds") == 1
-
-
-def test_a_first_question_that_waiting_does_not_help_is_asked_once(
-    server: Server, liar: Liar, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[Server] = []
-
-    def unknown(*_: object, **__: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "unknown")
-
-    monkeypatch.setattr(attempts, "connect", lambda server: tried.append(server) or connect(server))
-    liar.status = liar.voices = liar.models = None
-    with pytest.raises(ConnectionError, match="is no speech server"):
-        ask_server(server, attempts=attempts.ATTEMPTS)
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with pytest.raises(ConnectionError, match="cannot be reached"):
-        ask_server(Server("studio", "http://nowhere.invalid:9"), attempts=attempts.ATTEMPTS)
-    assert len(tried) == 2
 
 
 def test_a_server_that_restarts_is_waited_for_a_minute_and_one_that_is_not_there_for_seconds() -> None:

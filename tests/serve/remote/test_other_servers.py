@@ -176,21 +176,6 @@ def test_where_no_seed_is_taken_every_seed_is_asked_for_and_kept_by_itself(tmp_p
             assert one.report.from_before == (asked > 2) and len(bodies) == min(asked, 2)
 
 
-def test_a_kept_line_with_its_silence_is_none_without(tmp_path: Path) -> None:
-    silent = np.zeros(24000, dtype=np.float32)
-    tone = soundfile.read(io.BytesIO(wav(1.0)), dtype="float32")[0]
-    file = io.BytesIO()
-    soundfile.write(file, np.concatenate([silent, tone, silent]), 24000, format="WAV")
-    cache = LineCache(tmp_path / "lines", 10**8)
-    with serving(lambda _: sound(file.getvalue(), None), voices=None) as (server, _):
-        facts = ask_server(server)
-        seconds = [
-            render(facts, replace(EXACT, trim_ends=trim), [ALLOY], cache=cache)[0].report.seconds
-            for trim in (False, True, False)
-        ]
-    assert seconds[0] == seconds[2] == 3.0 and seconds[1] < 1.2
-
-
 def test_another_sample_rate_becomes_ours() -> None:
     """A line that failed and one that was heard have one rate, and a script one speed."""
     with serving(lambda _: sound(wav(1.0, rate=22050), None), voices=None) as (server, _):
@@ -229,14 +214,6 @@ def test_what_may_work_later_is_asked_for_again(first: Callable[[], Response]) -
         [one] = render(ask_server(server), EXACT, [LINE])
     assert one.report.ended == "eos" and len(one.waveform) == 19200
     assert len(bodies) == 2 and bodies[0] == bodies[1]
-
-
-def test_a_line_that_does_not_end_gets_another_seed() -> None:
-    message = {"error": {"message": "Speech generation failed: did not emit codec EOS", "code": 500}}
-    answers = iter([lambda: JSONResponse(message, 500), lambda: sound(wav())])
-    with serving(lambda _: next(answers)()) as (server, bodies):
-        [one] = render(ask_server(server), replace(EXACT, retries=1), [LINE])
-    assert [body["seed"] for body in bodies] == [7, 8] and one.report.takes == 2
 
 
 @pytest.mark.parametrize(

@@ -12,29 +12,23 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.batch.speech import Delivery
-from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.api.fields import LONGEST_INTERVAL_S
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.remote import attempts
-from qwen3_tts_morph.serve.remote import speaks as speaks_module
 from qwen3_tts_morph.serve.remote.attempts import ask_server
 from qwen3_tts_morph.serve.remote.facts import ServerFacts
-from qwen3_tts_morph.serve.remote.failure import ServerGone
 from qwen3_tts_morph.serve.remote.servers import Server
-from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks, unheard_interval
+from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 from qwen3_tts_morph.serve.routes import app as app_module
 from qwen3_tts_morph.serve.routes.app import create_app
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 
 from lab.streams import stream_line
-from tests.patience import wait_until
-from tests.serve.conftest import Client, listening, row_is_free
-from tests.serve.remote.rendering import render
+from tests.serve.conftest import Client, listening
 
 MODES = ("x_vector", "icl")
 SHORT = GenerateOptions(sampling=Sampling(max_seconds=0.5), retries=0)
@@ -198,23 +192,6 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
     assert "event_interval" not in sent[-1], "or does not know the field"
 
 
-def test_the_progress_of_a_complete_line_is_told(facts: ServerFacts, client: Client, monkeypatch) -> None:
-    monkeypatch.setattr(speaks_module, "SHORTEST_INTERVAL_S", 0.01)
-    line = ryan(client, "word " * 40)
-    with RemoteSpeaks(facts) as speaks:
-        speech = speaks.speak(line, replace(SHORT, sampling=Sampling(max_seconds=100)), UNHEARD)
-        wait_until(lambda: speech.progress.done > 0)
-        assert not speech.ended and speech.progress.expected >= speech.progress.done
-        speech.cancel()
-        assert speech.result().report.ended == "cancelled"
-    wait_until(lambda: row_is_free(client.speaker))
-
-
-def test_many_lines_that_nobody_hears_have_as_many_events_together_as_a_few() -> None:
-    assert [unheard_interval(lines) for lines in (1, 4, 16, 64, 256)] == [0.5, 0.5, 2.0, 8.0, 10.0]
-    assert unheard_interval(256) <= LONGEST_INTERVAL_S, "the server would refuse it"
-
-
 # What cannot be
 
 
@@ -232,26 +209,6 @@ def test_a_server_that_is_not_there() -> None:
         ConnectionError, match=r"server farm \(http://127.0.0.1:9\) cannot be reached .*: start it"
     ):
         ask_server(Server("farm", "http://127.0.0.1:9"))
-
-
-def test_a_server_that_dies_ends_all_lines_and_what_was_made_is_kept(
-    make_speaker, tmp_path, monkeypatch, caplog
-) -> None:
-    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
-    cache = LineCache(tmp_path / "lines", 10**8)
-    speaker = make_speaker(ServerOptions(rows=1), "custom_voice")
-    lines = [Line("Hello there.", preset_voice(speaker.model, "ryan"), seed=seed) for seed in range(5)]
-    with listening(create_app(speaker, ServerOptions())) as url:
-        facts = ask_server(Server("studio", url))
-        render(facts, SHORT, lines[:2], cache=cache)
-    with RemoteSpeaks(facts, in_flight=2) as speaks:
-        for speech in [speaks.speak(line, SHORT) for line in lines]:
-            with pytest.raises(ServerGone, match=r"server studio .* cannot be reached"):
-                speech.result()
-    assert caplog.text.count("cannot be reached") == caplog.text.count("asked again for about a minute") == 1
-    with pytest.raises(ConnectionError, match="cannot be reached"):
-        render(facts, SHORT, lines, cache=cache)
-    assert [one.report.from_before for one in render(facts, SHORT, lines[:2], cache=cache)] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 import httpx
-import numpy as np
 import openai
 import pytest
 from qwen3_tts_morph.serve.api.options import Access, Limits, ServerOptions
@@ -24,7 +23,6 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.patience import PATIENCE, wait_until
 from tests.serve.conftest import Client, asked, listening, row_is_free, same_sound
-from tests.serve.routes.test_speech import events_of
 
 LONG = {**asked("word " * 2000, response_format="pcm"), "sampling": {"max_seconds": 100}}
 PATH = "/v1/audio/speech"
@@ -254,22 +252,6 @@ def test_bytes_that_are_cut_off_end_as_an_error(url: str, cut: None, caplog) -> 
     assert "cut off (loop)" in caplog.text and "without completing" not in caplog.text
 
 
-def test_events_that_are_cut_off_end_as_an_error(url: str, cut: None) -> None:
-    answer = httpx.post(url + PATH, json=asked(stream_format="sse"), timeout=PATIENCE)
-    *_, (kind, done), (last, error) = events_of(answer.content)
-    assert (kind, done["report"]["ended"]) == ("speech.audio.done", "loop")
-    assert (last, error["error"]["code"]) == ("error", "speech_cut")
-
-
-def test_a_websocket_whose_speech_is_cut_off_ends_with_an_error(url: str, cut: None) -> None:
-    with talking(url, sampling={"max_seconds": 0.5}) as channel:
-        say(channel, "input.text", text="Hello there.")
-        say(channel, "input.done")
-        said, _ = hear(channel)
-    assert [one["type"] for one in said] == ["audio.start", "audio.done", "error"]
-    assert said[1]["ended"] == "loop" and said[2]["error"]["code"] == "speech_cut"
-
-
 def test_a_websocket_tells_the_words_of_text_in_parts(telling: Client) -> None:
     words, sent = [], 0
     with (
@@ -291,14 +273,6 @@ def test_a_websocket_tells_the_words_of_text_in_parts(telling: Client) -> None:
     ]
     times = [time for word in words for time in (word["start_time"], word["end_time"])]
     assert times == sorted(times) and 0 < times[-1] <= (sent + len(sound)) / 48000 + 0.001
-
-
-def test_text_in_parts_may_be_wav(url: str) -> None:
-    with talking(url, response_format="wav", sampling={"max_seconds": 0.5}) as channel:
-        say(channel, "input.text", text="Hello there.")
-        say(channel, "input.done")
-        _, sound = hear(channel)
-    assert sound[:4] == b"RIFF" and np.frombuffer(sound[44:], "<i2").any()
 
 
 def test_text_in_parts_may_be_fast_and_says_what_is_ignored(url: str) -> None:

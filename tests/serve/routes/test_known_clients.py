@@ -20,6 +20,7 @@ import httpx
 import pytest
 from qwen3_tts_morph.morph.speech import pieces
 
+from tests.morph.examples import DATA
 from tests.patience import PATIENCE
 from tests.serve.conftest import Client, listening
 
@@ -163,94 +164,9 @@ def test_home_assistant_lists_voices(url: str, client: Client) -> None:
 # What clients send: with their default settings, with a speed, with instructions.
 
 
-PYTHON = "OpenAI/Python 3.57.0"
-ASYNC_PYTHON = "AsyncOpenAI/Python 3.57.0"
-JS = "OpenAI/JS 6.49.0"
 AI_SDK = "ai/6.0.326 ai-sdk/provider-utils/4.0.66 runtime/node.js/v20.20.2"
-WYOMING = "CustomAsyncOpenAI/Python 3.57.0"
-AGENTS_WORDS = "You will receive partial sentences. Do not complete the sentence just read out the text."
-SENT = {
-    # openai 3.22.1 and 3.57.0 send the same.
-    "openai, default": (PYTHON, '{"input":"Hello there.","model":"tts-1","voice":"alloy"}'),
-    "openai, speed and instructions": (
-        PYTHON,
-        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","instructions":"Speak calmly.",'
-        '"speed":1.25}',
-    ),
-    "openai, streamed": (
-        PYTHON,
-        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","instructions":"Speak calmly.",'
-        '"response_format":"pcm","stream_format":"audio"}',
-    ),
-    "openai for npm 6.49.0, default": (JS, '{"model":"tts-1","voice":"alloy","input":"Hello there."}'),
-    "openai for npm 6.49.0, speed and instructions": (
-        JS,
-        '{"model":"gpt-4o-mini-tts","voice":"alloy","input":"Hello there.","speed":1.25,'
-        '"instructions":"Speak calmly."}',
-    ),
-    "openai-agents 0.24.0, default": (
-        ASYNC_PYTHON,
-        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"ash","response_format":"pcm",'
-        f'"instructions":"{AGENTS_WORDS}"}}',
-    ),
-    "openai-agents 0.24.0, speed and instructions": (
-        ASYNC_PYTHON,
-        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"coral","response_format":"pcm","speed":1.25,'
-        '"instructions":"Speak calmly."}',
-    ),
-    "livekit-plugins-openai 1.8.9, default": (
-        ASYNC_PYTHON,
-        '{"model":"gpt-4o-mini-tts","input":"Hello there.","voice":"ash","response_format":"mp3","speed":1.0,'
-        '"stream_format":"sse"}',
-    ),
-    "livekit-plugins-openai 1.8.9, speed and instructions": (
-        ASYNC_PYTHON,
-        '{"model":"gpt-4o-mini-tts","input":"Hello there.","voice":"ash","instructions":"Speak calmly.",'
-        '"response_format":"mp3","speed":1.25,"stream_format":"sse"}',
-    ),
-    "pipecat-ai 1.14.0, default": (
-        ASYNC_PYTHON,
-        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","response_format":"pcm"}',
-    ),
-    "pipecat-ai 1.14.0, speed and instructions": (
-        ASYNC_PYTHON,
-        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","instructions":"Speak calmly.",'
-        '"response_format":"pcm","speed":1.25}',
-    ),
-    "@ai-sdk/openai 3.0.141, default": (
-        AI_SDK,
-        '{"model":"tts-1","input":"Hello there.","voice":"alloy","response_format":"mp3"}',
-    ),
-    "@ai-sdk/openai 3.0.141, speed and instructions": (
-        AI_SDK,
-        '{"model":"gpt-4o-mini-tts","input":"Hello there.","voice":"alloy","response_format":"wav","speed":1.25,'
-        '"instructions":"Speak calmly."}',
-    ),
-    "litellm 1.110.2, default": (PYTHON, '{"input":"Hello there.","model":"tts-1","voice":"alloy"}'),
-    "litellm 1.110.2, speed and instructions": (
-        PYTHON,
-        '{"input":"Hello there.","model":"gpt-4o-mini-tts","voice":"alloy","instructions":"Speak calmly.",'
-        '"response_format":"wav","speed":1.25}',
-    ),
-    "realtimetts 0.8.10, default": (
-        PYTHON,
-        '{"model":"tts-1","input":"Hello there.","voice":"nova","instructions":null,"response_format":"mp3"}',
-    ),
-    "realtimetts 0.8.10, speed and instructions": (
-        PYTHON,
-        '{"model":"gpt-4o-mini-tts","input":"Hello there.","voice":"nova","instructions":"Speak calmly.",'
-        '"response_format":"pcm","speed":1.25}',
-    ),
-    "wyoming-openai 0.8.0, default": (
-        WYOMING,
-        '{"model":"tts-1","input":"Hello there.","voice":"alloy","response_format":"wav"}',
-    ),
-    "wyoming-openai 0.8.0, speed and instructions": (
-        WYOMING,
-        '{"model":"tts-1","input":"Hello there.","voice":"alloy","instructions":"Speak calmly.",'
-        '"response_format":"wav","speed":1.25}',
-    ),
-}
+# The agent and the body of each; openai 3.22.1 and 3.57.0 send the same.
+SENT = json.loads((DATA / "known_clients.json").read_text(encoding="utf-8"))
 BEGINS = {"mp3": b"\xff", "wav": b"RIFF", "pcm": b""}
 
 

@@ -18,10 +18,8 @@ from qwen3_tts_morph.morph.batch.queue import Busy
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
-from qwen3_tts_morph.serve.logs import RequestFormatter, request_id
 from qwen3_tts_morph.serve.routes import access_log
 from qwen3_tts_morph.serve.routes.app import FILES, create_app
-from qwen3_tts_morph.serve.routes.metrics import Metrics
 from qwen3_tts_morph.serve.routes.voices import OPENAI_VOICES, VoiceBook
 from starlette.testclient import TestClient
 
@@ -113,12 +111,6 @@ def test_a_checkpoint_without_voices_says_how_to_get_some(serve) -> None:
     assert "--voices" in error["message"] and error["code"] == "voice_not_found"
 
 
-def test_a_checkpoint_without_voices_speaks_before_its_first_upload(serve) -> None:
-    """Otherwise the first request would wait for compilers and captures."""
-    client = serve(ServerOptions(), "base")
-    assert client.speaker.is_ready and client.speaker.status.frames > 0
-
-
 def test_a_checkpoint_that_designs_voices_takes_descriptions(load) -> None:
     model = load("tiny", "voice_design")
     book = VoiceBook(model)
@@ -176,14 +168,6 @@ def test_metrics_count_what_happened(client: Client) -> None:
     assert (value_of(after, "morph_tts_rows"), value_of(after, "morph_tts_waiting")) == (8, 0)
 
 
-def test_metrics_tell_the_memory_of_a_gpu_and_of_the_process_where_they_are_known(client: Client) -> None:
-    text = client.get("/metrics").text
-    assert "morph_tts_gpu_memory_bytes" not in text
-    assert (value_of(text, "process_resident_memory_bytes") > 0) == Path("/proc/self/stat").exists()
-    with_gpu = Metrics(lambda: client.speaker.status, lambda: 1 << 30).text().decode()
-    assert value_of(with_gpu, "morph_tts_gpu_memory_bytes") == 1 << 30
-
-
 def test_the_page_and_its_files(client: Client) -> None:
     for path, file in FILES.items():
         response = client.get(path)
@@ -238,15 +222,6 @@ def test_every_answer_has_a_request_id(client: Client, sent: str, kept: bool) ->
         assert (name == sent) == kept and name
     refused = client.get("/health", headers={"host": "evil.example", "x-request-id": sent})
     assert refused.status_code == 403 and refused.headers["x-request-id"]
-
-
-def test_the_log_names_the_request(client: Client) -> None:
-    """A line of the log while a request is answered ends with its id."""
-    record = logging.LogRecord("serve", logging.INFO, "", 0, "another take", (), None)
-    formatter, before = RequestFormatter("%(message)s"), request_id.set("req_1")
-    assert formatter.format(record) == "another take [req_1]"
-    request_id.reset(before)
-    assert formatter.format(record) == "another take"
 
 
 def test_the_access_log_has_a_line_for_each_request(client: Client, caplog) -> None:
