@@ -66,6 +66,8 @@ class Setting:
             return f"one of {', '.join(self.choices)}"
         if self.kind is bool:
             return "True or False"
+        if self.above and self.high == LARGEST:
+            return f"a number above {self.low:g}"
         if self.above:
             return f"above {self.low:g} and at most {self.high:g}"
         if self.kind is float:

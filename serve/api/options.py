@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...morph.options import MOST_LINES, GenerateOptions, check_seq_groups
+from ...morph.setting import Checked, Setting, setting
 from ...morph.text.pronunciation import PronunciationList
 
 KEY_VARIABLE = "MORPH_TTS_API_KEY"
 PORT = 8765
-MOST_REPLICAS = 1024
-MOST_ROWS = 512  # as morph/options.py
 SHORTEST_KEY = 8  # characters
 
 
@@ -30,7 +29,7 @@ def body_bytes(characters: int) -> int:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Checked):
     """What one request may ask for.
 
     Args:
@@ -43,20 +42,13 @@ class Limits:
         pause_seconds: that a WebSocket's client may send no text, until its text is complete.
     """
 
-    characters: int = 20_000
-    body_bytes: int = 256 * 1024
-    seconds: float = 600.0
-    idle_seconds: float = 30.0
-    audio_seconds: float = 0.0
-    voice_bytes: int = 1 << 20
-    pause_seconds: float = 60.0
-
-    def __post_init__(self) -> None:
-        for name in ("characters", "body_bytes", "seconds", "idle_seconds", "voice_bytes", "pause_seconds"):
-            if not 0 < getattr(self, name) < math.inf:  # NaN compares false
-                raise ValueError(f"{name} is {getattr(self, name)!r}: choose a number above 0")
-        if not 0 <= self.audio_seconds <= 3600:
-            raise ValueError(f"audio_seconds is {self.audio_seconds!r}: choose 0 (no limit) to 3600")
+    characters: int = setting(20_000, low=1)
+    body_bytes: int = setting(256 * 1024, low=1)
+    seconds: float = setting(600.0, low=0, above=True)
+    idle_seconds: float = setting(30.0, low=0, above=True)
+    audio_seconds: float = setting(0.0, low=0, high=3600, hint=" (0 is no limit)")
+    voice_bytes: int = setting(1 << 20, low=1)
+    pause_seconds: float = setting(60.0, low=0, above=True)
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class ServerOptions:
+class ServerOptions(Checked):
     """What the server speaks with, and where it listens.
 
     Args:
@@ -129,7 +121,7 @@ class ServerOptions:
     """
 
     access: Access = Access()
-    port: int = PORT
+    port: int = setting(PORT, low=0, high=65535)
     checkpoint: Path | None = None
     voices: Path | None = None
     pronunciation: tuple[PronunciationList, ...] = ()
@@ -138,29 +130,22 @@ class ServerOptions:
     engine: str = "auto"
     weights: str = "full"
     precision: str = "auto"
-    seq_groups: int = 5
+    seq_groups: int = GenerateOptions.seq_groups
     warm_groups: tuple[int, ...] = ()
     rows: int | None = None
-    waiting: int = 64
-    replicas: int = 1
+    waiting: int = setting(64, low=1, high=100_000)
+    replicas: int = setting(1, low=1, high=1024)
     limits: Limits = Limits()
     strict: bool = False
     access_log: bool = False
     adapters: tuple[tuple[Path, float], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("port", 0, 65535),
-            ("rows", 1, MOST_ROWS),
-            ("waiting", 1, 100_000),
-            ("replicas", 1, MOST_REPLICAS),
-            ("seq_groups", 1, 15),
-        ):
-            if getattr(self, name) is not None and not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is {getattr(self, name)}: choose {low} to {high}")
-        for groups in self.warm_groups:
-            if not 1 <= groups <= 15:
-                raise ValueError(f"warm_groups has {groups}: choose 1 to 15")
+        super().__post_init__()
+        if self.rows is not None:
+            Setting(1, low=1, high=MOST_LINES, name="rows").check(self.rows)
+        for groups in (self.seq_groups, *self.warm_groups):
+            check_seq_groups(groups)
         for name in ("checkpoint", "voices"):
             path = getattr(self, name)
             if path is not None and not path.is_dir():

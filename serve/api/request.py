@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...morph.model.model import Model
-from ...morph.options import IGNORE, REQUEST, GenerateOptions, Sampling, TokenSampling, removed_in
+from ...morph.options import IGNORE, LAYOUTS, REQUEST, GenerateOptions, Sampling, TokenSampling, removed_in
 from ...morph.setting import settings_of
 from ...morph.speech.word_times import check_word_times
 from ...morph.text.encoding import join_halves
@@ -28,22 +28,24 @@ SELDOM_CHUNKS = (12,)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a request may say beside its text, and a WebSocket in its first message.
+class SpeechRequest:
+    """One request for speech, by HTTP or a WebSocket.
 
     Args:
         voice: the name of one, or None for the server's first.
-        language: of the text.
         instructions: how to speak, or None.
-        seed: of the line.
         audio: the format of the bytes.
         generate: the engine's options.
         speed: of the sound that is sent, 0.25..4.
         ignored: fields of the request that this checkpoint cannot follow, or that were removed.
-        complete: whether the sound is wanted at its end only.
-        timestamps: whether it is wanted when each word is heard.
-        pronunciation: how words are read.
         shift: where the voice is moved; None: it stays as it is.
+        timestamps: whether it is wanted when each word is heard.
+        text: what to speak; an iterable gives it in parts.
+        layout: how parts are spoken, one of LAYOUTS.
+        complete: whether the sound is wanted at its end only, not as it is made.
+        way: how the bytes go, one of STREAM_FORMATS.
+        interval_s: the shortest time between two events, in seconds; what is made meanwhile is sent in one event. Of a
+            complete sound, between parts that tell the progress; 0: none do.
     """
 
     voice: str | None
@@ -52,40 +54,16 @@ class Settings:
     seed: int
     audio: str
     generate: GenerateOptions
-    speed: float = 1.0
-    ignored: tuple[str, ...] = ()
+    speed: float
+    ignored: tuple[str, ...]
+    timestamps: bool
+    pronunciation: tuple[PronunciationList, ...]
+    shift: VoiceShift | None
+    text: str | Iterable[str] = ""
+    layout: str = LAYOUTS[0]
     complete: bool = False
-    timestamps: bool = False
-    pronunciation: tuple[PronunciationList, ...] = ()
-    shift: VoiceShift | None = None
-
-
-@dataclass(frozen=True)
-class SpeechRequest:
-    """``POST /v1/audio/speech``.
-
-    Args:
-        text: what to speak.
-        settings: how.
-        way: how the bytes go, one of STREAM_FORMATS.
-        interval_s: the shortest time between two events, in seconds; what is made meanwhile is sent in one event. Of a
-            complete sound, between parts that tell the progress; 0: none do.
-    """
-
-    text: str
-    settings: Settings
-    way: str
+    way: str = "audio"
     interval_s: float = 0.0
-
-    @property
-    def stream(self) -> bool:
-        """Whether the bytes go as they are made; else the sound is made complete, and goes at its end."""
-        return not self.settings.complete
-
-    @property
-    def sse(self) -> bool:
-        """Whether the bytes go as server-sent events."""
-        return self.way == "sse"
 
 
 @dataclass(frozen=True)
@@ -114,11 +92,16 @@ def read_request(fields: SpeechFields, rules: Rules) -> SpeechRequest:
     with refusing("input"):
         check_spoken(text, "input")
     _check_stream(fields)
-    settings = read_settings(fields, rules)
-    if fields.event_interval:
-        settings = replace(settings, generate=replace(settings.generate, chunk_frames=SELDOM_CHUNKS))
-    settings = replace(settings, complete=fields.stream is False or way in COMPLETE_FORMATS)
-    return SpeechRequest(text, settings, way, fields.event_interval)
+    asked = read_settings(fields, rules)
+    seldom: Any = {"chunk_frames": SELDOM_CHUNKS} if fields.event_interval else {}
+    return replace(
+        asked,
+        text=text,
+        way=way,
+        interval_s=fields.event_interval,
+        complete=fields.stream is False or way in COMPLETE_FORMATS,
+        generate=replace(asked.generate, **seldom),
+    )
 
 
 def _check_stream(fields: SpeechFields) -> None:
@@ -140,7 +123,7 @@ def _check_stream(fields: SpeechFields) -> None:
         )
 
 
-def read_settings(fields: SettingsFields, rules: Rules) -> Settings:
+def read_settings(fields: SettingsFields, rules: Rules) -> SpeechRequest:
     """Return what the fields say beside the text.
 
     Raises:
@@ -158,7 +141,7 @@ def read_settings(fields: SettingsFields, rules: Rules) -> Settings:
     for name in filter(checked.get, checked):
         with refusing(name):
             check_word_times(rules.model)
-    return Settings(
+    return SpeechRequest(
         voice=fields.voice.id if isinstance(fields.voice, VoiceId) else fields.voice,
         language=language,
         instructions=instructions,

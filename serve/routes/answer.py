@@ -20,7 +20,7 @@ from ...morph.options import MOST_SEED
 from ...morph.speech.lines import LineReport
 from ...morph.speech.takes import ENDS, may_improve
 from ..api.errors import ApiError
-from ..api.request import Settings, SpeechRequest
+from ..api.request import SpeechRequest
 from ..audio.whole import Whole
 from .metrics import Metrics
 from .parts import END, MULTIPART, write_json_part, write_part
@@ -88,7 +88,7 @@ class SpeechAnswer(Response):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Speak and send; return the status."""
         try:
-            if self._asked.stream:
+            if not self._asked.complete:
                 await self._send_stream(send)
             elif self._asked.way == "multipart":
                 await self._send_parts(send)
@@ -102,7 +102,7 @@ class SpeechAnswer(Response):
         """Send an error as it can be sent now; return its status."""
         if not self._started:
             await JSONResponse(error.body, error.status, error.headers)(scope, receive, send)
-        elif self._asked.sse:
+        elif self._asked.way == "sse":
             await self._add_audio(send, b"", complete=True)
             await self._send_event(send, "error", error.body)
             await self._send_bytes(send, b"", more=False)
@@ -115,31 +115,31 @@ class SpeechAnswer(Response):
     # A stream
 
     async def _send_stream(self, send: Send) -> None:
-        settings = self._asked.settings
+        asked = self._asked
         with (
-            await self._speaker.speak(self._asked.text, settings) as reading,
-            closing(self._speaker.open_stream(settings.audio)) as encoder,
+            await self._speaker.speak(asked) as reading,
+            closing(self._speaker.open_stream(asked.audio)) as encoder,
         ):
             async for part in reading:
                 await self._start(send)
                 self._words += reading.take_timestamps()
                 await self._add_audio(send, await encoder.add(part))
                 self._count(len(part))  # after it: a client waits for its first sound
-            note_end(self._metrics, reading.report, settings.seed)
+            note_end(self._metrics, reading.report, asked.seed)
             await self._start(send)
             self._words += reading.take_timestamps()
             await self._add_audio(send, await encoder.finish(), complete=True)
-            if self._asked.sse:
+            if self._asked.way == "sse":
                 await self._send_event(send, "speech.audio.done", self._told(reading))
-            check_end(reading.report, settings)
+            check_end(reading.report, asked)
             await self._send_bytes(send, b"", more=False)
 
     def _told(self, reading: Reading) -> dict[str, Any]:
-        settings = self._asked.settings
-        report = report_of(reading, self._speaker.describe(settings.generate))
-        report["ignored"] = list(settings.ignored)
+        asked = self._asked
+        report = report_of(reading, self._speaker.describe(asked.generate))
+        report["ignored"] = list(asked.ignored)
         timestamps = {}
-        if reading.has_timestamps and settings.complete:
+        if reading.has_timestamps and asked.complete:
             timestamps["timestamps"] = reading.take_timestamps()
         return {**timestamps, "usage": usage_of(reading), "report": report}
 
@@ -153,15 +153,15 @@ class SpeechAnswer(Response):
         await send({"type": "http.response.start", "status": 200, "headers": raw})
 
     def _head(self, media_type: str | None = None) -> dict[str, str]:
-        settings = self._asked.settings
-        ignored = {"x-speech-ignored": ", ".join(settings.ignored)} if settings.ignored else {}
+        asked = self._asked
+        ignored = {"x-speech-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
         return {
             **ignored,
-            "content-type": media_type or SERVED[settings.audio],
+            "content-type": media_type or SERVED[asked.audio],
             "cache-control": "no-store",
             "x-accel-buffering": "no",
-            "x-speech-seed": str(settings.seed),
-            "x-speech-seq-groups": str(settings.generate.seq_groups),
+            "x-speech-seed": str(asked.seed),
+            "x-speech-seq-groups": str(asked.generate.seq_groups),
             "x-speech-sample-rate": str(self._speaker.model.sample_rate),
         }
 
@@ -179,7 +179,7 @@ class SpeechAnswer(Response):
     async def _send_audio(self, send: Send, data: bytes) -> None:
         if not data:  # an encoder may hold it back
             return
-        if self._asked.sse:
+        if self._asked.way == "sse":
             # As ``_send_event``, without what JSON would do to a megabyte.
             event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(data)
             await self._send_data(send, "speech.audio.delta", event)
@@ -209,18 +209,18 @@ class SpeechAnswer(Response):
 
     async def _send_parts(self, send: Send) -> None:
         """Send the file and how it went when all is made; before, parts that tell the progress, if they are wanted."""
-        settings = self._asked.settings
-        with await self._speaker.speak(self._asked.text, settings) as reading:
+        asked = self._asked
+        with await self._speaker.speak(asked) as reading:
             while not await reading.wait_end(self._asked.interval_s or None):
                 frames, expected = reading.frames
                 if frames:  # errors of a line that waits have a status of their own
                     await self._start(send)
                     told = write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
                     await self._send_bytes(send, told)
-            whole = await self._speaker.encode(reading, settings.audio)
-            note_end(self._metrics, reading.report, settings.seed)
+            whole = await self._speaker.encode(reading, asked.audio)
+            note_end(self._metrics, reading.report, asked.seed)
             await self._start(send)
-            await self._send_bytes(send, write_part(SERVED[settings.audio], whole.content))
+            await self._send_bytes(send, write_part(SERVED[asked.audio], whole.content))
             self._note_sound()
             self._count(whole.samples)
             done = write_json_part("speech.audio.done", self._told(reading))
@@ -229,10 +229,10 @@ class SpeechAnswer(Response):
     async def _send_file(self, scope: Scope, receive: Receive, send: Send) -> None:
         took = await self._take_file()
         for _ in range(1, TAKES):
-            if not may_improve(took.report.ended, self._asked.settings.generate.sampling):
+            if not may_improve(took.report.ended, self._asked.generate.sampling):
                 break
-            first, seed = self._asked, (self._asked.settings.seed + took.report.pieces) % (MOST_SEED + 1)
-            self._asked = replace(first, settings=replace(first.settings, seed=seed))
+            first, seed = self._asked, (self._asked.seed + took.report.pieces) % (MOST_SEED + 1)
+            self._asked = replace(first, seed=seed)
             again = await self._try_again()
             if again is None:
                 self._asked = first
@@ -250,7 +250,7 @@ class SpeechAnswer(Response):
     def _as_json(self, took: _Take) -> bytes:
         """Return a take as JSON; the first fields are those of Kokoro-FastAPI's captioned speech."""
         audio = base64.b64encode(took.whole.content).decode()
-        kind = SERVED[self._asked.settings.audio]
+        kind = SERVED[self._asked.audio]
         return json.dumps({"audio": audio, "audio_format": kind, **took.told}).encode()
 
     async def _try_again(self) -> _Take | None:
@@ -265,11 +265,11 @@ class SpeechAnswer(Response):
         return None
 
     async def _take_file(self) -> _Take:
-        settings = self._asked.settings
-        with await self._speaker.speak(self._asked.text, settings) as reading:
+        asked = self._asked
+        with await self._speaker.speak(asked) as reading:
             await reading.wait_end()
-            whole = await self._speaker.encode(reading, settings.audio)
-            note_end(self._metrics, reading.report, settings.seed)
+            whole = await self._speaker.encode(reading, asked.audio)
+            note_end(self._metrics, reading.report, asked.seed)
             return _Take(whole, reading.report, self._told(reading) if self._asked.way == "json" else {})
 
 
@@ -296,9 +296,9 @@ def note_end(metrics: Metrics, report: LineReport, seed: int) -> None:
         log.info("a take ended as %r after %.2f s, seed %d", report.ended, report.seconds, seed)
 
 
-def check_end(report: LineReport, settings: Settings) -> None:
+def check_end(report: LineReport, asked: SpeechRequest) -> None:
     """Raise ApiError for a stream whose speech was cut off, unless the request's own limit did it."""
-    if report.ended in CUT and may_improve(report.ended, settings.generate.sampling):
+    if report.ended in CUT and may_improve(report.ended, asked.generate.sampling):
         message = f"the speech was cut off ({report.ended}): send another seed, or the text in parts"
         raise ApiError(500, message, "input", "speech_cut")
 

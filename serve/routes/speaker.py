@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import cached_property, partial
@@ -37,7 +37,7 @@ from ...morph.synthesizer import Synthesizer
 from ...morph.voice.voice import Voice
 from ..api.errors import ApiError, shutting_down
 from ..api.options import ServerOptions
-from ..api.request import Rules, Settings
+from ..api.request import Rules, SpeechRequest
 from ..audio.speed import changed_length, open_speed
 from ..audio.whole import Encoders, StreamEncoder, Whole, encode_whole
 from ..words.finders import FindWords, WordFinders
@@ -396,7 +396,7 @@ class Speaker:
             return self.voices.find(None)
         return Voice("x_vector", self.model.size, speaker_embedding=torch.zeros(self.model.width))
 
-    async def speak(self, text: str | Iterable[str], settings: Settings, layout: str = "sentence") -> Reading:
+    async def speak(self, asked: SpeechRequest) -> Reading:
         """Queue a text; return what reads its sound: as it comes, or with ``Reading.encode`` if it is made complete.
 
         Raises:
@@ -404,26 +404,26 @@ class Speaker:
         """
         if not self.is_ready and not self._is_ending:
             raise ApiError(503, "the model is still being prepared: try again", headers={"Retry-After": "2"})
-        find = self.voices.find
-        voice = self.voices.known(settings.voice)
+        text, find = asked.text, self.voices.find
+        voice = self.voices.known(asked.voice)
         if voice is None:
-            voice = await anyio.to_thread.run_sync(find, settings.voice, settings.instructions)
-        if settings.shift is not None:
-            voice = await anyio.to_thread.run_sync(self.voices.shifted, voice, settings.shift)
-        instruct = None if voice.kind == "design" else settings.instructions
-        said: Any = {"layout": layout, "pronunciation": (*settings.pronunciation, *self._lists)}
-        line = Line(text, voice, settings.language, settings.seed, instruct, **said)
+            voice = await anyio.to_thread.run_sync(find, asked.voice, asked.instructions)
+        if asked.shift is not None:
+            voice = await anyio.to_thread.run_sync(self.voices.shifted, voice, asked.shift)
+        instruct = None if voice.kind == "design" else asked.instructions
+        said: Any = {"layout": asked.layout, "pronunciation": (*asked.pronunciation, *self._lists)}
+        line = Line(text, voice, asked.language, asked.seed, instruct, **said)
         if isinstance(text, str) and len(text) > LONG_TEXT and line.pronunciation:
             await anyio.to_thread.run_sync(line.find_readings, text)  # remembered for the check of the line
         if self._is_ending:
             raise shutting_down()
-        words = (self.model, text, settings.speed, line.find_readings)
-        wanted = Timestamps(*words) if settings.timestamps else None
-        reading = Reading(self._news_here(), self._readings, self.model.sample_rate, settings.speed, wanted)
+        words = (self.model, text, asked.speed, line.find_readings)
+        wanted = Timestamps(*words) if asked.timestamps else None
+        reading = Reading(self._news_here(), self._readings, self.model.sample_rate, asked.speed, wanted)
         try:
-            held_s = FORMATS[settings.audio].held_s
-            delivery = Delivery(not settings.complete, keep=False, on_change=reading.tell, held_s=held_s)
-            speech = self._batch.speak(line, settings.generate, delivery)
+            held_s = FORMATS[asked.audio].held_s
+            delivery = Delivery(not asked.complete, keep=False, on_change=reading.tell, held_s=held_s)
+            speech = self._batch.speak(line, asked.generate, delivery)
         except Busy as error:
             after = {"Retry-After": str(self._retry_after())}
             raise ApiError(

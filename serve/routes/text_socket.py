@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -22,7 +23,7 @@ from ..api.errors import ApiError
 from ..api.fields import SessionConfig
 from ..api.guard import admit, may_pass, slow_down, unauthorized
 from ..api.options import Access
-from ..api.request import Settings, read_settings
+from ..api.request import SpeechRequest, read_settings
 from .answer import GOODBYE_S, check_end, note_end, usage_of
 from .metrics import Metrics
 from .speaker import Reading, Speaker
@@ -80,15 +81,15 @@ class SpeechSocket:
                     await self._socket.close(NORMAL)
 
     async def _converse(self) -> None:
-        settings, layout = await self._read_config(await self._receive())
+        asked = await self._read_config(await self._receive())
         if await self._take_text(await self._receive()):
             raise ApiError(400, "the text is empty: send input.text before input.done", "text")
-        reading = await self._speaker.speak(self._text, settings, layout)
+        reading = await self._speaker.speak(asked)
         with reading:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._take_texts, tasks.cancel_scope)
                 try:
-                    await self._send_speech(reading, settings)
+                    await self._send_speech(reading, asked)
                 except ApiError as error:
                     self._failure = self._failure or error
                 except WebSocketDisconnect:
@@ -127,7 +128,7 @@ class SpeechSocket:
             raise ApiError(400, f'a message is not JSON with a type: begin with {{"type": "{CONFIG}"}}')
         return said
 
-    async def _read_config(self, message: dict[str, Any]) -> tuple[Settings, str]:
+    async def _read_config(self, message: dict[str, Any]) -> SpeechRequest:
         if message["type"] != CONFIG:
             raise ApiError(400, f"the first message is {message['type'][:40]!r}: send {CONFIG} first", "type")
         if not may_pass(self._access, self._socket.headers, message.get("api_key")):
@@ -141,7 +142,7 @@ class SpeechSocket:
                 "pronunciation needs whole sentences: choose layout sentence, or leave it out",
                 "pronunciation",
             )
-        return read_settings(fields, self._speaker.rules), fields.layout
+        return replace(read_settings(fields, self._speaker.rules), text=self._text, layout=fields.layout)
 
     async def _take_text(self, message: dict[str, Any]) -> bool:
         """Take one message after the first; return whether the text is over.
@@ -183,11 +184,11 @@ class SpeechSocket:
 
     # Out
 
-    async def _send_speech(self, reading: Reading, settings: Settings) -> None:
+    async def _send_speech(self, reading: Reading, asked: SpeechRequest) -> None:
         began, rate, samples, sent = time.perf_counter(), self._speaker.model.sample_rate, 0, 0
-        start = {"format": settings.audio, "sample_rate": rate, "seed": settings.seed}
+        start = {"format": asked.audio, "sample_rate": rate, "seed": asked.seed}
         await self._send("audio.start", start)
-        with closing(self._speaker.open_stream(settings.audio)) as encoder:
+        with closing(self._speaker.open_stream(asked.audio)) as encoder:
             async for part in reading:
                 await self._send_words(reading)
                 sent += await self._send_sound(await encoder.add(part), None if sent else began)
@@ -196,10 +197,10 @@ class SpeechSocket:
             await self._send_words(reading)
             await self._send_sound(await encoder.finish(), None if sent else began)
         report = reading.report
-        note_end(self._metrics, report, settings.seed)
-        told = {"text": report.text, "ended": report.ended, "ignored": list(settings.ignored)}
+        note_end(self._metrics, report, asked.seed)
+        told = {"text": report.text, "ended": report.ended, "ignored": list(asked.ignored)}
         await self._send("audio.done", {"samples": samples, **told})
-        check_end(report, settings)
+        check_end(report, asked)
         await self._send("session.done", {"usage": usage_of(reading)})
         self._is_complete = True
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from qwen3_tts_morph.morph.hearing.whisper import SIZES
 from qwen3_tts_morph.morph.kept.word_check import MOST_RETAKES
-from qwen3_tts_morph.morph.options import MOST_LINES
-from qwen3_tts_morph.serve.api.options import MOST_ROWS
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.terminal import arguments
 
@@ -138,7 +136,6 @@ def test_an_empty_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_limits_equal_the_engines() -> None:
     assert arguments.RECOGNISERS == SIZES and arguments.MOST_RETAKES == MOST_RETAKES
-    assert MOST_ROWS == MOST_LINES
 
 
 def test_an_option_that_was_removed_is_ignored_and_said(capsys: pytest.CaptureFixture[str]) -> None:
