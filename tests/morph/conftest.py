@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.random_checkpoint import write_checkpoint
 
@@ -41,6 +45,21 @@ def load(checkpoint: Callable[..., Path]) -> Callable[..., Model]:
         return loaded[key]
 
     return get
+
+
+@pytest.fixture
+def model(load: Callable[..., Model]) -> Model:
+    return load("tiny", "custom_voice")
+
+
+@pytest.fixture
+def voice(model: Model) -> Voice:
+    return preset_voice(model, "ryan")
+
+
+@pytest.fixture
+def synthesizer(model: Model) -> Synthesizer:
+    return Synthesizer(model, Engine("graph"))
 
 
 @pytest.fixture(scope="session")

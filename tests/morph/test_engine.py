@@ -35,11 +35,6 @@ TEXTS = ["One.", "A much longer line than the first one is.", "Three, four.", "F
 
 
 @pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
-@pytest.fixture
 def graph(model):
     """Return the same model with the graph engine."""
     return Synthesizer(model, Engine("graph", kernels=True, batch_codec=True))

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import uvicorn
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
-from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.api.options import ServerOptions
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
@@ -27,11 +25,10 @@ from qwen3_tts_morph.serve.routes.speaker import Speaker
 
 from lab.random_checkpoint import write_checkpoint
 from tests.morph.conftest import checkpoint, load, one_thread, recording
+from tests.morph.endless import pin_ends
 from tests.patience import PATIENCE, wait_until
 
 __all__ = ["checkpoint", "load", "one_thread", "recording"]
-
-MOST_FRAMES = 2000
 
 
 class Client:
@@ -57,17 +54,6 @@ class Client:
                 return await asyncio.wait_for(ask(http), PATIENCE)
 
         return asyncio.run(run())
-
-
-def pin_ends(patch: pytest.MonkeyPatch) -> None:
-    """Lines with "word" take all the frames that they may have; random models end others as they like."""
-    original = pieces.build_piece
-
-    def build(builder, line, text):
-        prompt = original(builder, line, text)
-        return replace(prompt, min_frames=MOST_FRAMES) if "word" in text else prompt
-
-    patch.setattr(pieces, "build_piece", build)
 
 
 @pytest.fixture(scope="session")

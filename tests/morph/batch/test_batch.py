@@ -18,14 +18,13 @@ from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.decode.loop import Loop
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
-from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.waveform.stream import SingleLines
 
 from lab.streams import stream_line
+from tests.morph.endless import pin_ends
 from tests.patience import PATIENCE, wait_until
 
 SHORT = GenerateOptions(5, Sampling(max_new_tokens=17), retries=0)  # at most 16 frames
@@ -35,11 +34,6 @@ LONG = GenerateOptions(5, Sampling(max_new_tokens=2000), retries=0, guard=False)
 EAGER = pytest.param("eager", marks=pytest.mark.slow)
 
 
-@pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
 # By default on the graph engine alone: test_stream.py and test_late_text.py have the eager engine too.
 @pytest.fixture(params=[EAGER, "graph"])
 def synthesizer(model, request):
@@ -47,20 +41,9 @@ def synthesizer(model, request):
 
 
 @pytest.fixture
-def voice(model):
-    return preset_voice(model, "ryan")
-
-
-@pytest.fixture
 def endless(voice, monkeypatch) -> Line:
     """A line that takes all the frames it may have."""
-    original = pieces.build_piece
-
-    def build(builder, line, text):
-        prompt = original(builder, line, text)
-        return replace(prompt, min_frames=5000) if "word" in text else prompt
-
-    monkeypatch.setattr(pieces, "build_piece", build)
+    pin_ends(monkeypatch, 5000)
     return Line("word " * 60, voice, seed=1)
 
 

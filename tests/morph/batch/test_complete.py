@@ -14,10 +14,8 @@ from qwen3_tts_morph.morph.batch.codec import whole as whole_module
 from qwen3_tts_morph.morph.batch.codec.whole import PASS_ON_S, WholeCodec
 from qwen3_tts_morph.morph.batch.queue import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.finite import NotFinite
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -25,6 +23,7 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.morph.waveform.in_flight import Made
 
+from tests.morph.endless import pin_ends
 from tests.patience import wait_until
 
 SHORT = GenerateOptions(5, Sampling(max_seconds=0.4), retries=0)
@@ -34,20 +33,9 @@ ENDLESS = "word " * 60
 
 
 @pytest.fixture
-def synthesizer(load) -> Synthesizer:
-    return Synthesizer(load("tiny", "custom_voice"), Engine("graph"))
-
-
-@pytest.fixture
 def voice(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch) -> Voice:
     """Lines with "word" take all the frames that they may have."""
-    original = pieces.build_piece
-
-    def build(builder, line, text):
-        prompt = original(builder, line, text)
-        return replace(prompt, min_frames=2000) if "word" in text else prompt
-
-    monkeypatch.setattr(pieces, "build_piece", build)
+    pin_ends(monkeypatch)
     return preset_voice(synthesizer.model, "ryan")
 
 

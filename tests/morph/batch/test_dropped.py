@@ -11,12 +11,10 @@ import pytest
 from qwen3_tts_morph.morph.batch import batch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.queue import Queue
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.runtime.kept_threads import KeptThreads
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from lab.streams import stream_line
@@ -31,11 +29,6 @@ def only_when_asked() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-@pytest.fixture
-def synthesizer(load) -> Synthesizer:
-    return Synthesizer(load("tiny", "custom_voice"), Engine("graph"))
 
 
 def in_a_cycle(one: object) -> None:

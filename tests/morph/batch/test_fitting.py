@@ -22,11 +22,6 @@ LONG = "Nine words are in each of these few sentences. " * 3  # three pieces of 
 
 
 @pytest.fixture
-def synthesizer(load) -> Synthesizer:
-    return Synthesizer(load("tiny", "custom_voice"), Engine("graph"))
-
-
-@pytest.fixture
 def rows(monkeypatch) -> list[int]:
     """The rows of each running batch, as they begin."""
     seen: list[int] = []

@@ -14,14 +14,12 @@ from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.queue import group_of
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.batch.turns import TURN_S, Group, Turns
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from lab.streams import render_lines
+from tests.morph.endless import pin_ends
 from tests.patience import PATIENCE, wait_until
 
 PIECE = 12  # frames
@@ -30,15 +28,9 @@ OPTIONS = GenerateOptions(5, Sampling(max_new_tokens=PIECE + 1), guard=False, re
 
 
 @pytest.fixture
-def synthesizer(load) -> Synthesizer:
-    return Synthesizer(load("tiny", "custom_voice"), Engine("graph"))
-
-
-@pytest.fixture
 def line(synthesizer, monkeypatch) -> Line:
     """A line of PIECES pieces, each of PIECE frames."""
-    original = pieces.build_piece
-    monkeypatch.setattr(pieces, "build_piece", lambda *given: replace(original(*given), min_frames=5000))
+    pin_ends(monkeypatch, 5000, "")
     text = " ".join(["word " * 7 + "ends here."] * PIECES)
     return Line(text, preset_voice(synthesizer.model, "ryan"), seed=3)
 

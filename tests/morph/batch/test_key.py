@@ -30,11 +30,6 @@ SOUND = {
 NO_SOUND = {"batch_size": 2, "split_chars": 50, "retries": 4, "normalize": "off", "chunk_frames": (3,)}
 
 
-@pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
 def test_every_option_is_known_to_change_the_sound_or_not() -> None:
     assert {one.name for one in fields(GenerateOptions)} == set(SOUND) | set(NO_SOUND)
 

@@ -29,6 +29,7 @@ from qwen3_tts_morph.morph.waveform.incremental import RowStream
 
 from lab.streams import SpeechStream, render_lines, stream_line, stream_lines
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, note_references, signal_to_noise
+from tests.morph.endless import pin_ends
 from tests.morph.model.test_tail import ABOUT, random_parts
 from tests.morph.pairwise import each_value
 from tests.patience import PATIENCE, wait_until
@@ -39,21 +40,11 @@ TEXTS = ["One.", "A much longer line than the first one is.", "Three, four."]
 ENGINES = ["eager", "graph"]  # on a CPU with upstream's codec and with the codec of many lines
 
 
-@pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
 # By default on the graph engine alone, but for what each engine makes: a line alone, lines together, an ICL voice,
 # every way of decoding. That readers, rows and pauses do not depend on the engine is shown with --all.
 @pytest.fixture(params=[pytest.param("eager", marks=pytest.mark.slow), "graph"])
 def synthesizer(model, request):
     return Synthesizer(model, Engine(request.param))
-
-
-@pytest.fixture
-def voice(model):
-    return preset_voice(model, "ryan")
 
 
 def of_line(chunks: Iterable[Chunk], line: int = 0) -> tuple[torch.Tensor, np.ndarray]:
@@ -239,10 +230,7 @@ ENDLESS = GenerateOptions(1, LONG, guard=False, retries=0)
 @pytest.fixture
 def long_line(voice, monkeypatch) -> Line:
     """A line that takes all the frames it may have."""
-    original = pieces.build_piece
-    monkeypatch.setattr(
-        pieces, "build_piece", lambda *arguments: replace(original(*arguments), min_frames=10_000)
-    )
+    pin_ends(monkeypatch, 10_000, "")
     return Line("A line that takes a while.", voice, seed=11)
 
 

@@ -14,7 +14,6 @@ from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file
 
 from lab.random_checkpoint import write_checkpoint
-from tests.morph.model.weights.stacking import stacked
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -72,24 +71,6 @@ def test_weights_have_the_chosen_dtype(saved, kept, precision):
     assert {"talker", "codec"} == {name.split(".")[0] for name in dtypes}
     assert set(dtypes.values()) == {DTYPES[precision]}
     assert model.dtype == DTYPES[precision]
-
-
-def test_weights_are_those_of_the_file(checkpoint, load):
-    from safetensors.torch import load_file
-
-    model = load("tiny", "base")
-    for part, path in ((model.upstream, checkpoint()), (model.codec, checkpoint() / "speech_tokenizer")):
-        loaded = part.state_dict()
-        for name, tensor in load_file(path / "model.safetensors").items():
-            assert torch.equal(loaded[name], tensor), name
-
-
-def test_heads_and_tables_are_stacked_after_loading(load):
-    predictor = load("tiny", "base").talker.code_predictor
-    heads, tables = stacked(predictor.lm_head), stacked(predictor.model.codec_embedding)
-    assert heads is not None and heads.shape == (15, 64, 64)
-    assert tables is not None and tables.shape == (15, 64, 64)
-    assert torch.equal(heads[7], predictor.lm_head[7].weight)
 
 
 def test_a_loaded_model_is_for_speaking_only(load):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -19,7 +18,6 @@ from qwen3_tts_morph.morph.checkpoint.qwen_tts import (
     StandIn,
     default_rope_registered,
     import_qwen_tts,
-    stand_ins,
 )
 
 BROKEN = ("torchaudio", "sox", "onnxruntime")
@@ -200,28 +198,6 @@ def test_a_stand_in_says_why_when_it_is_used():
         stand_in.Transformer  # noqa: B018
     assert not hasattr(stand_in, "__file__")  # what Python and inspect ask of any module
     assert stand_in.__spec__.name == "sox"
-
-
-def test_stand_ins_exist_only_inside_the_with():
-    with pytest.raises(KeyError), stand_ins(("no_such_package.inner.part", "json")) as placed:
-        assert placed == ["no_such_package", "no_such_package.inner", "no_such_package.inner.part"]
-        import no_such_package.inner.part as part
-
-        with pytest.raises(ImportError, match="No module named"):
-            part.anything  # noqa: B018
-        raise KeyError
-    assert not [name for name in sys.modules if name.startswith("no_such_package")]
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("no_such_package")
-    assert not isinstance(json, StandIn)
-
-
-def test_a_stand_in_below_a_real_package_leaves_no_trace_on_it():
-    """A torchaudio that imports but lacks ``compliance.kaldi`` is a real package that others use."""
-    with stand_ins(("json.no_such_part",)) as placed:
-        assert placed == ["json.no_such_part"]
-    assert "json.no_such_part" not in sys.modules
-    assert not hasattr(json, "no_such_part")
 
 
 def test_a_qwen_tts_that_cannot_be_imported_names_the_mend(monkeypatch):

@@ -49,11 +49,6 @@ def decode(model, engine: GraphDecoder):
 
 
 @pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
-@pytest.fixture
 def wanted(model):
     return graph_lines(model, prompts_of(model), 5, Sampling(), SEEDS)
 

@@ -19,7 +19,6 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.report import outcome
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from tests.morph.kept.speaking import Scripted, Watched, end, put
@@ -30,16 +29,6 @@ VOICE = Voice("preset", "0b6", speaker="ryan")
 
 class Cancelled(Exception):
     """What ComfyUI raises when the user cancels."""
-
-
-@pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
-@pytest.fixture
-def voice(model):
-    return preset_voice(model, "ryan")
 
 
 @pytest.fixture

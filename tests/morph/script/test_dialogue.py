@@ -25,11 +25,6 @@ OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=1)
 
 
 @pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
-@pytest.fixture
 def speaks(model):
     with Batch(Synthesizer(model), rows=1) as batch:
         yield batch

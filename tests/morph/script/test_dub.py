@@ -230,11 +230,6 @@ It is late.
 
 
 @pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
-@pytest.fixture
 def speaks(model):
     with Batch(Synthesizer(model), rows=OPTIONS.batch_size) as batch:
         yield batch

@@ -38,11 +38,6 @@ SHORT = GenerateOptions(5, Sampling(max_new_tokens=15), split_chars=40, retries=
 
 
 @pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
-@pytest.fixture
 def cast(model):
     return {"Anna": preset_voice(model, "vivian"), "Bob": preset_voice(model, "ryan")}
 

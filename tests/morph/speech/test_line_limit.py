@@ -13,7 +13,6 @@ from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.joined import limit_takes
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport
 from qwen3_tts_morph.morph.speech.piece import Piece
@@ -23,16 +22,12 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from lab.streams import render_lines, stream_line, stream_lines
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
+from tests.morph.endless import pin_ends
 
 THREE = "This is the first sentence of them. And this is the second sentence. The third comes last."
 PIECE = 8  # frames of each
 OPTIONS = GenerateOptions(5, Sampling(max_new_tokens=PIECE + 1), split_chars=40, retries=1)
 FRAME = 1920
-
-
-@pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
 
 
 @pytest.fixture(params=["eager", "graph"])
@@ -43,12 +38,7 @@ def synthesizer(model, request):
 @pytest.fixture
 def line(model, monkeypatch) -> Line:
     """A line of three pieces that each take all the frames they may have."""
-    original = pieces.build_piece
-
-    def build(*arguments):
-        return replace(original(*arguments), min_frames=1000)
-
-    monkeypatch.setattr(pieces, "build_piece", build)
+    pin_ends(monkeypatch, 1000, "")
     return Line(f"{THREE} [pause 0.5]", preset_voice(model, "ryan"), seed=3)
 
 

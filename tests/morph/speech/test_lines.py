@@ -18,7 +18,7 @@ from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
-from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.ends import trim_ends
 
@@ -29,18 +29,8 @@ FRAME = 1920
 
 
 @pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
-@pytest.fixture
 def synthesizer(model):
     return Synthesizer(model)
-
-
-@pytest.fixture
-def voice(model):
-    return preset_voice(model, "ryan")
 
 
 def test_a_long_text_is_spoken_in_pieces_that_are_joined(synthesizer, voice) -> None:

@@ -27,11 +27,6 @@ READ = "win met doctor hoo. It is sequel."
 
 
 @pytest.fixture
-def model(load):
-    return load("tiny", "custom_voice")
-
-
-@pytest.fixture
 def line(model) -> Line:
     return Line(TEXT, preset_voice(model, "ryan"), seed=3, pronunciation=(NAMES,))
 
