@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.checkpoint.find import missing_files
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file
@@ -49,11 +46,6 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
     return {f"{name}/{key}": value for name in WEIGHTS for key, value in load_file(path / name).items()}
 
 
-def test_a_checkpoint_is_complete_and_small(written):
-    assert missing_files(written) == []
-    assert sum(file.stat().st_size for file in written.rglob("*") if file.is_file()) < 20e6
-
-
 def test_the_same_seed_gives_the_same_files_and_another_seed_other_weights(written, tmp_path):
     again = write_checkpoint(tmp_path / "again", "tiny", "base", seed=1)
     names = sorted(str(file.relative_to(written)) for file in written.rglob("*") if file.is_file())
@@ -73,12 +65,3 @@ def test_each_kind_has_what_the_published_one_has(load, shape, kind):
     assert bool(model.speakers) == (kind == "custom_voice")
     assert isinstance(projection, torch.nn.Identity if shape == "tiny" else torch.nn.Linear)
     assert model.talker.code_predictor.model.codec_embedding[0].weight.shape[1] == model.width
-
-
-def test_its_speech_is_audible_and_does_not_clip(written):
-    model = load_model(written, LoadOptions("fp32", "sdpa"))
-    codes = torch.randint(64, (25, 16), generator=torch.Generator().manual_seed(0))
-    waveform = decode_waveform(model, codes)
-    level = 20 * np.log10(waveform.std())
-    assert -26 < level < -14
-    assert (np.abs(waveform) >= 1).mean() < 0.01

@@ -17,9 +17,7 @@ from safetensors.torch import load_file
 
 from lab.benchmarks import server
 from lab.benchmarks.server import (
-    Case,
     figures_of,
-    make_requests,
     mark_short,
 )
 from lab.benchmarks.server_client import BYTES_PER_S, Answers, ask
@@ -29,7 +27,6 @@ from tests.lab.benchmarks.test_tables import rows_of
 
 SECOND = bytes(BYTES_PER_S)
 TINY_EOS = 64 + 102
-CASE = Case(rate=20, seconds=30, seq_groups=5, rows=2, exact=True)
 
 
 @pytest.mark.slow
@@ -54,16 +51,6 @@ def test_a_random_checkpoint_cannot_sample_its_end(tmp_path: Path) -> None:
     assert torch.equal(head, other[HEAD])
     assert voices is not None and [path.name for path in voices.iterdir()] == ["ann.safetensors"]
     assert prepare_checkpoint(tmp_path, "tiny", preset=True)[1] is None
-
-
-def test_requests_come_at_random_moments_with_lines_of_4_to_8_s() -> None:
-    requests = make_requests(CASE, "ann")
-    times = [request["at"] for request in requests]
-    assert times == sorted(times) and times[-1] < 30
-    assert len(times) == pytest.approx(600, rel=0.15)
-    lengths = [request["body"]["sampling"]["max_seconds"] for request in requests]
-    assert min(lengths) >= 4 and max(lengths) <= 8 and len(set(lengths)) > 20
-    assert requests == make_requests(CASE, "ann") != make_requests(CASE, "ann", seed=2)
 
 
 def test_an_answer_with_fewer_bytes_than_its_frames_is_lost() -> None:

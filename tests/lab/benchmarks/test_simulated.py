@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from lab.benchmarks.server_process import prepare_checkpoint
-from lab.benchmarks.simulated import Timeline, Times, simulated
+from lab.benchmarks.simulated import Times, simulated
 
 TIMES = Times(frame=0.002, prompt=0.001, step=0.001, line=0.0)
 
@@ -43,14 +43,3 @@ def test_lines_have_their_frames_and_take_the_device_s_time(tmp_path: Path) -> N
         took = time.perf_counter() - began
     assert frames == [10, 20] and took > 20 * TIMES.frame
     assert pool.FrameBackend is FrameBackend and Readback.__init__ is init
-
-
-def test_work_waits_for_the_work_before_it() -> None:
-    timeline, began = Timeline(), time.perf_counter()
-    timeline.launch(0.01)
-    first = timeline.mark()
-    timeline.launch(0.02)
-    second = timeline.mark()
-    assert first.elapsed_time(second) > 19.99  # more, where this process was held up between the two
-    second.synchronize()
-    assert first.query() and second.query() and time.perf_counter() >= began + 0.03

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE
@@ -53,27 +51,6 @@ def recording(model):
 def teacher(model) -> Teacher:
     heads = torch.stack([head.weight for head in model.talker.code_predictor.lm_head])
     return Teacher(heads, model.code_tables(), model.sampling.subtalker)
-
-
-def test_frames_are_recorded_as_spoken(model, recording):
-    """The recording has the predictor's inputs: from these it predicts the sampled codes."""
-    assert recording.hidden.shape == (len(recording.codes), model.width)
-    assert set(recording.texts.tolist()) == {0, 1, 2, 3}
-    again = record(model, plan_lines(TEXTS, find_voices(model, None, 0), 8, 0), 4, 0)
-    assert all(torch.equal(getattr(again, name), getattr(recording, name)) for name in vars(recording))
-    examples = make_examples(model, recording, 1, 0, [5])
-    assert torch.equal(examples.codes, recording.codes)
-    drawn = examples.codes[:, 1:, None] == examples.tokens
-    assert bool(drawn.any(-1).all()), "top_k kept a token that was drawn"
-    assert torch.allclose(examples.probabilities.sum(-1), torch.ones(()), atol=1e-5)
-
-
-def test_held_out_texts_are_not_trained_on(recording):
-    learnt, kept = recording.split(4)
-    assert set(learnt.texts.tolist()) == {0, 1, 2} and set(kept.texts.tolist()) == {3}
-    assert len(learnt.codes) + len(kept.codes) == len(recording.codes)
-    with pytest.raises(ValueError, match="cannot be split"):
-        recording.split(9)
 
 
 @pytest.mark.parametrize("seq_groups", [1, 5, 14])
@@ -133,19 +110,3 @@ def test_the_command_writes_a_file_that_loading_uses(folder, model, tmp_path):
         assert [tail.about for tail in again] == [tail.about for tail in first]
     finally:
         (folder / FILE).unlink(missing_ok=True)
-
-
-def test_a_base_checkpoint_speaks_with_the_users_recordings_and_their_blends(tmp_path):
-    base = load_model(write_checkpoint(tmp_path / "base", "tiny", "base"), LoadOptions("fp32", "sdpa"))
-    with pytest.raises(ValueError, match="base has no voices of its own: pass --voices FOLDER"):
-        find_voices(base, None, 0)
-    voices = tmp_path / "voices"
-    voices.mkdir()
-    with pytest.raises(ValueError, match="contains no wav"):
-        find_voices(base, voices, 0)
-    for number in range(2):
-        noise = np.random.default_rng(number).normal(0, 0.1, 30000)
-        soundfile.write(voices / f"{number}.wav", noise, 24000)
-    found = find_voices(base, voices, 0)
-    assert len(found) == 6 and len({one.name for one in found}) == 6
-    assert {one.kind for one in found} == {"x_vector"}

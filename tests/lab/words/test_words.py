@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import random
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.random_checkpoint import write_checkpoint
 from lab.words.__main__ import Bench, parse
-from lab.words.forced import KINDS, VOICES, change, forced_lines, unchanged_lines
 from lab.words.heard import HeardWord
 from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
 from lab.words.record import Asked, Head, Recorded, record
@@ -88,16 +86,6 @@ def test_a_line_is_spoken_once_and_kept_with_what_its_head_sees(model, voices, t
     assert (first.rows.sum(1) <= 1.01).all() and model.attention != "eager"
 
 
-def test_the_text_of_a_clone_with_its_transcript_is_behind_the_recordings_text(
-    model, voices, tmp_path
-) -> None:
-    [[path]] = record(model, [[ask(voices["icl"])]], HEAD, tmp_path)
-    rows = Recorded.read(path).rows
-    before = len(model.texts.plain(voices["icl"].transcript))
-    seen = len(voices["icl"].ref_codes) + 1 - before  # the others trail
-    assert [(row > 0).sum() for row in rows[:2]] == [seen, seen + 1]
-
-
 def test_times_are_compared_where_all_words_were_heard() -> None:
     line = spoken([0, 0, 0, 1, 1, 2])
     errors = time_errors([line, line], Ear("one two one two").hear(line.waveform, RATE), Words())
@@ -111,18 +99,6 @@ def test_times_are_compared_where_all_words_were_heard() -> None:
     assert (figures["ends"], figures["end_late_ms"], figures["end_p95_ms"]) == (1, 50, 50)
     with pytest.raises(ValueError, match="no line was heard"):
         summarise_times([None])
-
-
-def test_forced_faults_change_some_words_of_a_sentence_and_parts_share_no_voice(model, voices) -> None:
-    text, more = "one two three four five six seven eight.", ["nine", "ten", "eleven", "twelve"]
-    for kind, words in zip(KINDS, (6, 10, 10, 6), strict=True):
-        changed = change(text, kind, 2, more, random.Random(1)).split()
-        assert len(changed) == words and changed[0] == "one" and changed[-1].endswith(".")
-    own = [*voices.values()] * 4
-    lines = list(forced_lines("held_out", own, 1))
-    assert len(lines) == 12 and all(asked.text != text for _, asked, text in lines)
-    assert all(asked.text == text for _, asked, text in unchanged_lines("held_out", own, 5))
-    assert not set.intersection(*map(set, VOICES.values()))
 
 
 def test_development_and_held_out_lines_have_nothing_in_common(model, voices) -> None:

@@ -42,8 +42,3 @@ def draw(tmp_path: Path, rows: list[dict[str, object]], shape: str = "tiny") -> 
 def test_each_table_has_its_own_plot(tmp_path):
     both, one = draw(tmp_path, ROWS), draw(tmp_path, ROWS[:3])
     assert both.count('id="axes_') == 2 and one.count('id="axes_') == 1
-
-
-def test_a_model_without_rows_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"no rows of 1\.7B to plot: the file has tiny"):
-        draw(tmp_path, ROWS, "1.7B")

@@ -13,7 +13,6 @@ import torch
 
 from lab.benchmarks import common
 from lab.benchmarks.common import Setting, make_row
-from lab.benchmarks.origin import command_of
 from lab.benchmarks.results import FOLDER, Row, save_rows
 from pack import ROOT
 
@@ -59,20 +58,6 @@ def test_only_the_same_command_on_the_same_commit_replaces_rows(
     assert times("--lines 2", "b", row(4.0)) == [1.0, 2.0, 3.0, 4.0]
     assert times("--lines 1", "b", row(5.0, precision="int8")) == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert times("--lines 1 --out /elsewhere", "a", row(6.0)) == [2.0, 3.0, 4.0, 5.0, 6.0]
-
-
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        (["--checkpoints", "folder/ck", "--repeats", "3"], "--repeats 3"),
-        (["--out=folder/x", "--lines", "1", "--commit", "abc"], "--lines 1"),
-        ([], ""),
-    ],
-)
-def test_a_command_names_no_folder_of_the_machine(words: list[str], said: str) -> None:
-    assert command_of([STREAM, *words]) == f"python -m lab.benchmarks.stream {said}".rstrip()
-    package = str(ROOT / "lab" / "benchmarks" / "quality" / "__main__.py")
-    assert command_of([package, *words]) == f"python -m lab.benchmarks.quality {said}".rstrip()
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("nvidia-h?00*.json")), ids=lambda path: path.stem)
