@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.request import LatePart
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
@@ -18,7 +17,6 @@ from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.trace import NO_TOKEN, Trace
 
 from tests.morph import decoding
-from tests.morph.decode.test_source import Arriving, Source, one_at_a_time
 from tests.morph.decoding import CHECKPOINT_OF, GREEDY, SEEDS, guards_of, line_requests, prompts_of
 from tests.morph.pairwise import each_value
 
@@ -141,31 +139,3 @@ def test_codes_are_the_same_with_and_without_a_head(load, recording, monkeypatch
     assert all(torch.equal(one.codes, other.codes) for one, other in zip(decoded, without, strict=True))
     assert all(one.trace is None for one in without) and all(one.trace is not None for one in decoded)
     assert not model.talker.model.layers[HEAD.layer]._forward_pre_hooks
-
-
-class ArrivingText(Arriving):
-    """Text that comes late, with the number of its tokens: the last row is EOS."""
-
-    def take(self) -> LatePart | None:
-        part = super().take()
-        return None if part is None else replace(part, text_tokens=1 + min(self.given, len(self.rows) - 1))
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_text_that_comes_late_has_the_trace_of_a_complete_one(load, aligned, recording, engine):
-    model = aligned("x_vector")
-    prompts = prompts_of(model, "x_vector", recording=recording)
-    whole = Engine(engine).decode(model, line_requests(prompts), GenerateOptions(5, GREEDY))
-    requests = [
-        replace(
-            line,
-            prompt=replace(line.prompt, trailing=line.prompt.text_rows[:0], text_tokens=1),
-            text=ArrivingText(line.prompt),
-        )
-        for line in line_requests(prompts)
-    ]
-    decoded = Engine(engine).decode(
-        model, Source(requests, one_at_a_time), GenerateOptions(5, GREEDY, batch_size=3)
-    )
-    decoding.assert_equal(decoded, whole)
-    assert all(one.trace is not None for one in decoded)

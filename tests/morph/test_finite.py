@@ -12,7 +12,6 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.sampling import check_finite
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -23,7 +22,6 @@ from tests.morph.decoding import (
     GREEDY,
     SEEDS,
     assert_equal,
-    graph_lines,
     guards_of,
     line_requests,
     prompts_of,
@@ -131,21 +129,6 @@ def test_a_line_that_is_not_finite_ends_alone(load, way, at):
     assert frames in ((0,) if at is None else (at, at + 1))
     assert torch.equal(made[2].codes, wanted[2].codes[:frames])
     assert_equal(decode(), wanted)
-
-
-def test_a_row_is_clean_for_the_next_line(load):
-    """In the same decoding, and where the broken line was longer than the next one."""
-    model, errors = load("tiny", "custom_voice"), []
-    prompts = prompts_of(model, rows=(2, 1, 0))
-    requests = line_requests(prompts, guards_of(prompts, 9), SEEDS)
-    alone = [
-        graph_lines(model, [one.prompt], 5, Sampling(), [one.seed], [replace(one.guard)], 2)
-        for one in requests
-    ]
-    lines = [broken(requests[0], 3, errors), *requests[1:]]
-    made = GraphDecoder(1).decode(model, lines, GenerateOptions(5, Sampling()))
-    assert len(errors) == 1
-    assert_equal(made[1:], [one for [one] in alone[1:]])
 
 
 def test_a_line_without_a_listener_ends_all(load):

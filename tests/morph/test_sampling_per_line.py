@@ -52,17 +52,3 @@ def test_a_line_without_a_sampling_takes_that_of_the_options(load, engine):
     made = decode(Engine(engine), model, options, [None, WARM, None])
     assert all(torch.equal(made[row], wanted[row]) for row in (0, 2))
     assert not torch.equal(made[1], wanted[1])
-
-
-def test_nothing_is_set_for_rows_that_sample_as_before(load, monkeypatch):
-    """A line's limits are no sampling: those of a server's lines are all different."""
-    model, engine, rows = load("tiny", "custom_voice"), Engine("graph"), []
-    put = graph.Buffers.put
-    monkeypatch.setattr(
-        graph.Buffers, "put", lambda slots, *given: (rows.append(given[1:]), put(slots, *given))
-    )
-    limited = [replace(WARM, max_seconds=seconds) for seconds in (1.0, 2.0, 3.0)]
-    decode(engine, model, GenerateOptions(5, WARM), limited)
-    assert rows == [()]
-    decode(engine, model, GenerateOptions(5, WARM), [WARM, GREEDY, WARM])
-    assert rows == [(), (1,)]

@@ -63,20 +63,6 @@ def test_a_script_on_two_devices_sounds_as_on_one(server: ComfyServer) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))
 
 
-def test_a_user_cancels_both(server: ComfyServer) -> None:
-    def interrupt(kind: str, data: Any) -> None:
-        if kind == "progress" and data.get("node") == "script":
-            server.interrupt()
-
-    # Enough lines that the run still goes on when the cancel arrives, even on a busy machine.
-    many = graphs.render_script(
-        "ANNA: This line goes on and ends.\n" * 400, seed=1, retries=0, reuse_lines=False
-    )
-    graph = scene(two()) | {"sampling": graphs.sampling(30.0), "script": many}
-    assert server.run(graph, on_event=interrupt).status == "execution_interrupted"
-    run(server, scene(two(), seed=2))
-
-
 @pytest.mark.parametrize("device", ["gpu:3", "all GPUs"])
 def test_a_device_that_is_not_there_becomes_the_default_with_a_line_in_the_log(
     server: ComfyServer, device: str

@@ -69,38 +69,6 @@ def test_a_script_becomes_one_file_per_line_and_a_track(server: ComfyServer, bas
     assert all(path.is_file() for path in files)
 
 
-@pytest.mark.parametrize("kind", ["flac", "opus"])
-def test_only_files_of_changed_lines_are_replaced(server: ComfyServer, kind: str) -> None:
-    def run(script: str, **changes: Any) -> Result:
-        graph = scripted(f"kept {kind}", kind)
-        graph["script"]["inputs"] |= {"script": script, **changes}
-        graph["save"]["inputs"]["existing"] = "replace changed"
-        return server.run(graph)
-
-    first = run(SCRIPT)
-    files = saved(first)
-    assert [path.name for path in files] == [
-        f"001_ANNA_Good-morning.{kind}",
-        f"002_ANNA_Then-let-us-walk-now.{kind}",
-        f"track.{kind}",
-    ]
-    folder, before = files[0].parent, [path.read_bytes() for path in files]
-    assert shown(first, "save") == f"wrote 3 of 3 files in output/kept {kind}"
-    second = run(SCRIPT.replace("seed 7", "seed 8"))
-    assert saved(second) == files
-    assert shown(second, "save") == f"wrote 2 of 3 files in output/kept {kind}, 1 unchanged"
-    after = [path.read_bytes() for path in files]
-    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]
-    third = run(SCRIPT.replace("seed 7", "seed 8").replace("now", "soon"))
-    assert shown(third, "save").splitlines()[1] == (
-        "still there, with the number of a file of this run and other words: "
-        f"002_ANNA_Then-let-us-walk-now.{kind}"
-    )
-    assert len(list(folder.iterdir())) == 4 and files[1].read_bytes() == after[1]
-    same = run(SCRIPT.replace("seed 7", "seed 8").replace("now", "soon") + "\n# a comment")
-    assert shown(same, "save").startswith(f"wrote 0 of 3 files in output/kept {kind}, 3 unchanged")
-
-
 @pytest.mark.parametrize("kind", ["wav", "flac", "mp3", "opus"])
 def test_a_line_is_made_again_from_its_file(server: ComfyServer, base_dir: Path, kind: str) -> None:
     made = server.run(speech(text="Größe: “yes”, he said.", seed=2**64 - 2, seq_groups=3) | {

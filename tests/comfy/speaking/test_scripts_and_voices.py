@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.voice.file import load_voice
-from safetensors.numpy import load_file
 
 from tests.comfy import graphs
 from tests.comfy.graphs import SAMPLES_PER_FRAME, Graph, node, samples, shown, speech
@@ -111,18 +110,6 @@ def test_subtitles_are_written_as_webvtt(server: ComfyServer, base_dir: Path) ->
     assert written == "WEBVTT\n\n" + re.sub(r"(\d),(\d{3})", r"\1.\2", SRT)
 
 
-def test_trimmed_lines_have_no_silence_at_their_ends_and_subtitles_that_fit(server: ComfyServer) -> None:
-    graph = dialogue()
-    graph["script"]["inputs"] |= {"trim_silence": True, "gap": 0.0}
-    result = server.run(graph)
-    assert result.ok, result.error
-    lines, [joined] = samples(result, "lines"), samples(result, "joined")
-    assert all(0 < len(line) <= 2 * SAMPLES_PER_FRAME for line in lines)
-    assert len(joined) == sum(map(len, lines)) + RATE // 2
-    ends = re.findall(r"--> 00:00:(\d\d),(\d{3})", shown(result, "srt"))
-    assert int(ends[-1][0]) * 1000 + int(ends[-1][1]) <= len(joined) / 24 + 1
-
-
 def test_subtitles_that_cannot_be_written_leave_no_file(server: ComfyServer, base_dir: Path) -> None:
     graph = {
         "srt": node("PrimitiveStringMultiline", value="1\n00:00:00,000 --> 00:00:01,000\nhalf: \ud83d"),
@@ -168,36 +155,6 @@ def test_a_voice_is_overwritten_only_on_request_and_then_loaded_again(server: Co
     assert run(True, "ICL").ok
     assert "loaded" not in run(True, "ICL").cached_nodes()  # the previous run replaced the file
     assert "loaded" in run(True, "ICL").cached_nodes()
-
-
-def test_a_blend_is_the_weighted_mean_of_its_voices(server: ComfyServer, base_dir: Path) -> None:
-    other = {"model": ["model", 0], "audio": ["other recording", 0], "mode": "x-vector"}
-    voices = {"A": ["voice", 0], "B": ["other", 0], "Mix": ["blend", 0]}
-    result = server.run(
-        graphs.cloned_voice()
-        | {
-            "other recording": node("LoadAudio", audio=graphs.OTHER_RECORDING),
-            "other": node("MorphTTSCloneVoice", **other),
-            "blend": node(
-                "MorphTTSBlendVoices",
-                voice_a=["voice", 0],
-                voice_b=["voice", 0],
-                voice_c=["other", 0],
-                weight_a=1.0,
-                weight_b=0.0,
-                weight_c=3.0,
-            ),
-        }
-        | {
-            name: node("MorphTTSSaveVoice", voice=link, name=name, overwrite=False)
-            for name, link in voices.items()
-        }
-    )
-    assert result.ok, result.error
-    folder = base_dir / "models" / "qwen3-tts-voices"
-    first, second, mixed = (load_file(folder / f"{name}.safetensors")["speaker_embedding"] for name in voices)
-    assert not np.allclose(first, second)
-    assert np.allclose(mixed, 0.25 * first + 0.75 * second, rtol=1e-5, atol=1e-6)
 
 
 def test_presets_of_the_demo_voice_are_blended_with_each_other_and_with_a_clone(

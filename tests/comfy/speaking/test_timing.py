@@ -89,38 +89,6 @@ def test_captions_are_spoken_at_their_times_and_misfits_are_listed(server: Comfy
     assert re.findall(r"(\S+) -->", srt)[1].startswith("00:00:03,0")
 
 
-CROWDED = """\
-1
-00:00:01,000 --> 00:00:01,040
-ANNA: Hello there.
-
-2
-00:00:01,050 --> 00:00:02,000
-It is late.
-"""
-SECOND = 25200  # the sample at which it should start
-
-
-@pytest.mark.parametrize("overlap", [None, "move later", "speak over the next"])
-def test_a_caption_waits_for_one_that_is_too_long_unless_it_may_be_spoken_over(
-    server: ComfyServer, overlap: str | None
-) -> None:
-    result = server.run(dubbed(captions=CROWDED, overlap=overlap))
-    assert result.ok, result.error
-    [track], [first, second] = samples(result), samples(result, "clips")
-    end, moved = 24000 + len(first), overlap != "speak over the next"
-    assert end > SECOND
-    start = end if moved else SECOND
-    assert np.array_equal(track[end : start + len(second)], second[end - start :])
-    assert ("1 starts later:" in shown(result, "dub")) == moved
-    said = f"starts {(start - SECOND) / 24000:.2f} s later than its time"
-    assert (said in shown(result, "misfits")) == moved
-    problems = [clip["problems"] for clip in result.outputs["dub"]["morph_clips"]]
-    assert ["does not fit its caption" in one for one in problems] == [True, moved]
-    heard = re.findall(r"(\d\d),(\d\d\d) -->", shown(result, "srt"))[1]
-    assert int(heard[0]) + int(heard[1]) / 1000 >= start / 24000 - 0.001
-
-
 def test_sounds_are_read_where_that_is_wanted(server: ComfyServer) -> None:
     result = server.run(dubbed(read_sounds=True))
     assert result.ok, result.error

@@ -10,7 +10,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.eager import EagerRows, Experiment, FirstGroup, choose_kernels
-from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
+from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.source import GivenLines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
@@ -39,18 +39,6 @@ def decode(model, rows, frames: int = 30, seq_groups: int = 5, on_frame=None, gu
     return eager.decode(
         model, line_requests(prompts, guards, seeds), GenerateOptions(seq_groups, Sampling()), on_frame
     )
-
-
-@pytest.mark.parametrize("seq_groups", [15, pytest.param(5, marks=pytest.mark.slow)])
-def test_a_line_is_the_same_alone_and_in_any_batch(load, seq_groups: int) -> None:
-    """In fp32 on the CPU, where another batch size rounds the same for these shapes."""
-    model = load("tiny", "custom_voice")
-    together = decode(model, [0, 1, 2], seq_groups=seq_groups)
-    for row in range(3):
-        alone = decode(model, [row], seq_groups=seq_groups)[0]
-        assert torch.equal(alone.codes, together[row].codes) and alone.ended == together[row].ended
-    swapped = decode(model, [2, 0], seq_groups=seq_groups)
-    assert torch.equal(swapped[1].codes, together[0].codes)
 
 
 def test_another_seed_gives_other_codes(load) -> None:
@@ -104,27 +92,6 @@ def test_a_cancel_ends_within_one_frame_and_leaves_the_model_usable(load) -> Non
         decode(model, [0, 2], frames=500, on_frame=cancel)
     assert len(frames) == 4
     assert torch.equal(decode(model, [0])[0].codes, before)
-
-
-def test_a_looping_line_is_ended_and_the_other_lines_are_not(load) -> None:
-    model = load("tiny", "custom_voice")
-    prompt = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
-
-    def run(guards: list[Guard], seeds: list[int]):
-        return eager.decode(
-            model, line_requests([prompt] * len(seeds), guards, seeds), GenerateOptions(1, Sampling())
-        )
-
-    class Looping(Guard):
-        def add(self, code: int) -> str | None:
-            return super().add(7)
-
-    unguarded = ((seed, run([Guard(100, False)], [seed])[0]) for seed in range(100))
-    seed, alone = next((seed, line) for seed, line in unguarded if line.ended == "cap")
-    looping, other = run([Looping(2000), Guard(100, False)], [seed, seed])
-    assert looping.ended == "loop" and len(looping.codes) == LOOP_WINDOW + LONGEST_PERIOD
-    assert torch.equal(looping.codes, alone.codes[: len(looping.codes)]), "what was spoken is kept"
-    assert torch.equal(other.codes, alone.codes)
 
 
 @contextmanager

@@ -25,8 +25,6 @@ from qwen3_tts_morph.serve.commands import script
 from qwen3_tts_morph.serve.scripts import job, saved_lines
 from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES, Plan, SavedLines
 
-from tests.morph.adapters import write_adapter
-
 SCRIPT = """\
 SERENA: Good morning.
 [pause 0.5]
@@ -74,31 +72,6 @@ def test_a_script_becomes_lines_a_track_and_subtitles(
     assert sorted(path.name for path in out.iterdir()) == sorted(
         [*names, "manifest.json", "scene.wav", "scene.srt", "scene.vtt"]
     )
-
-
-def test_a_character_may_have_an_adapter_of_its_own(
-    run: Callable, tiny: list[str], file: Path, checkpoints: Callable[..., Path], tmp_path: Path
-) -> None:
-    adapter = write_adapter(tmp_path / "anna", checkpoints())
-
-    def render(out: str, *words: str) -> list[bytes]:
-        done = run("script", file, "--out", out, *tiny, *words)
-        assert done.code == 0, done.err
-        return [path.read_bytes() for path in sorted((tmp_path / out).glob("0*.wav"))]
-
-    plain, own = render("plain"), render("own", "--cast-lora", f"ryan={adapter}:0.5")
-    whole = render("whole", "--lora", f"{adapter}:0.5")
-    assert [one == other for one, other in zip(own, plain, strict=True)] == [True, False, True, False]
-    assert own[1] == whole[1] and own[0] != whole[0]
-    assert set(own) <= set(render("plain", "--cast-lora", f"ryan={adapter}:0.5")), (
-        "kept lines know the adapters"
-    )
-    done = run("script", file, "--out", "other", *tiny, "--cast-lora", f"NOBODY={adapter}")
-    assert done.code == 2 and "--cast-lora names 'NOBODY', who is not in the cast" in done.err
-    done = run(
-        "script", file, "--out", "other", "--server", "http://127.0.0.1:9", "--cast-lora", f"ryan={adapter}"
-    )
-    assert done.code == 2 and "--cast-lora needs a model on this computer" in done.err
 
 
 def interrupt_after(count: int, patch: pytest.MonkeyPatch) -> list[Plan]:
@@ -153,30 +126,6 @@ def test_lines_in_a_folder_that_cannot_be_written_are_one_sentence(
     done = run("script", file, *tiny)
     assert done.code == 2 and "Traceback" not in done.err
     assert "cannot be renamed (Permission denied): choose another folder with --out" in done.err
-
-
-@pytest.mark.parametrize("lines", [0, 1])
-def test_a_run_with_again_that_is_interrupted_keeps_what_was_there(
-    run: Callable,
-    tiny: list[str],
-    file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spoken: list[str],
-    lines: int,
-) -> None:
-    assert run("script", file, *tiny).code == 0
-    before = manifest(tmp_path / "scene")["saved"]
-    spoken.clear()
-    with monkeypatch.context() as patch:
-        interrupt_after(lines, patch)
-        done = run("script", file, "--again", "--batch-size", "1", *tiny)
-    assert done.code == 130 and f"interrupted with {lines} of 4 lines: the same command without --again" in (
-        done.err
-    )
-    assert manifest(tmp_path / "scene")["saved"].keys() == before.keys()
-    spoken.clear()
-    assert run("script", file, *tiny).code == 0 and spoken == []
 
 
 def test_a_line_with_wrong_words_is_spoken_again_and_the_better_take_saved(

@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 import httpx
@@ -17,7 +17,7 @@ import pytest
 from qwen3_tts_morph.serve.api.options import Access, Limits, ServerOptions
 from qwen3_tts_morph.serve.process.server import is_worth_a_line
 from qwen3_tts_morph.serve.routes.app import create_app
-from qwen3_tts_morph.serve.routes.speaker import LONGEST_PART, Speaker
+from qwen3_tts_morph.serve.routes.speaker import Speaker
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -328,20 +328,6 @@ def test_a_websocket_whose_text_pauses_for_too_long_is_closed(small) -> None:
         said, sound = hear(channel)
     assert sound and "no message came for 1 s" in said[-1]["message"], "what was said before is spoken"
     wait_until(lambda: row_is_free(speaker))
-
-
-def test_a_pause_is_sent_in_parts(url: str, client: Client) -> None:
-    text = "[pause 5] Hello there."
-    with talking(url, voice="ryan", seed=3, sampling={"max_seconds": 0.5}) as channel:
-        say(channel, "input.text", text=text)
-        say(channel, "input.done")
-        received = []
-        with suppress(ConnectionClosed):
-            while True:
-                received.append(channel.recv(PATIENCE))
-    sound = [message for message in received if isinstance(message, bytes)]
-    assert max(map(len, sound)) <= LONGEST_PART * 2
-    assert same_sound(b"".join(sound), client.post(asked(text, response_format="pcm")).content)
 
 
 @pytest.mark.parametrize("by", ["cancel", "leave"])

@@ -31,7 +31,6 @@ NO_DEVICE = """
     Object.defineProperty(AudioContext.prototype, "state", { get: () => "suspended" })
 """
 FAKE_MICROPHONE = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]  # it beeps
-NO_MICROPHONE = "Object.defineProperty(navigator, 'mediaDevices', { get: () => undefined })"
 TOO_WIDE = "() => document.documentElement.scrollWidth > innerWidth"
 expect.set_options(timeout=1000 * PATIENCE)
 
@@ -177,19 +176,6 @@ def test_words_light_up_as_they_are_heard(open_page, telling: Client) -> None:
         assert results.violations_count == 0, results.generate_report()
 
 
-def test_who_is_quick_cannot_speak_before_the_page_knows_the_server(open_page, url) -> None:
-    page, held = open_page("about:blank"), []
-    page.route("**/voices", lambda route: held.append(route))
-    page.goto(url)
-    expect(page.locator("#model")).not_to_be_empty()
-    assert page.locator("#work").is_hidden()
-    wait_until(lambda: page.wait_for_timeout(10) or bool(held))  # Playwright answers while it waits
-    held[0].continue_()
-    expect(page.locator("#work")).to_be_visible()
-    assert page.locator("#state").inner_text() == "Connected"
-    speak(page)
-
-
 def test_without_a_sound_device_it_speaks_and_says_so(open_page, url) -> None:
     """As Firefox does there: the context stays suspended, and its promise is never kept."""
     page = open_page(url, NO_DEVICE)
@@ -308,13 +294,6 @@ def test_a_voice_is_recorded_and_a_busy_server_waited_for(page: Page, base: Clie
     voice = base.speaker.voices.find("Me")
     assert voice.kind == "icl" and voice.transcript.startswith("The sun had already set")
     base.speaker.voices.remove("Me")
-
-
-def test_a_page_without_microphone_says_why(open_page, url) -> None:
-    opened = open_page(url, NO_MICROPHONE)
-    opened.get_by_text("Add a voice", exact=True).click()
-    opened.get_by_role("button", name="Record with the microphone").click()
-    expect(opened.locator("#record-error")).to_contain_text("only to https and localhost")
 
 
 def test_the_request_is_shown_as_code(page: Page) -> None:
