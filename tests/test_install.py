@@ -63,9 +63,7 @@ def test_other_transformers_are_refused_with_the_fix(version: str | None) -> Non
         install.choose_package(version)
 
 
-def test_no_transformers_says_so_and_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_transformers_says_so_and_fails(monkeypatch, capsys) -> None:
     monkeypatch.setattr(install, "installed_version", lambda name: None)
     assert install.main() == 1
     said = capsys.readouterr().err

@@ -73,12 +73,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str | 
     return found
 
 
-def test_gpu_runs_the_marked_cases_and_records_the_commit(
-    steps: Steps,
-    machine: dict[str, str | int],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_gpu_runs_the_marked_cases_and_records_the_commit(steps, machine, monkeypatch, capsys) -> None:
     monkeypatch.delenv("COMFYUI_GPU", raising=False)
     assert "no run is recorded" in run_tests.last_on_gpu()
     assert run_tests.run_gpu("abc", []) == 0

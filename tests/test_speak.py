@@ -42,9 +42,7 @@ def test_the_demo_voice_speaks_and_the_report_has_duration_speed_and_path(tmp_pa
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_bad_input_gets_an_error_sentence_and_no_file(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_bad_input_gets_an_error_sentence_and_no_file(monkeypatch, capsys, tmp_path) -> None:
     words = ["--here", "Yes.", "--speaker", "vivian", "--out", str(tmp_path / "speech.wav")]
     monkeypatch.setattr(sys, "argv", [speak.__file__, *words])
     assert speak.main() == 2
@@ -131,9 +129,7 @@ def test_what_needs_no_model_is_answered_without_its_packages(tmp_path: Path) ->
         assert words in answer
 
 
-def test_without_here_the_arguments_go_to_the_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_here_the_arguments_go_to_the_environment(monkeypatch, tmp_path) -> None:
     calls: list[list[str]] = []
     monkeypatch.setattr(speak, "prepare_environment", lambda: Path("its-python"))
     monkeypatch.setattr(speak, "wait", lambda command: calls.append(list(command)) or 7)
@@ -147,9 +143,7 @@ def test_without_here_the_arguments_go_to_the_environment(
     assert len(calls) == 1
 
 
-def test_an_environment_that_cannot_be_made_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_environment_that_cannot_be_made_is_one_sentence(monkeypatch, capsys) -> None:
     def full() -> Path:
         raise OSError(28, "No space left on device")
 
@@ -159,9 +153,7 @@ def test_an_environment_that_cannot_be_made_is_one_sentence(
     assert "cannot be made (No space left on device): put the pack where" in told.err and not told.out
 
 
-def test_a_failing_pip_is_one_sentence_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failing_pip_is_one_sentence_with_what_to_do(monkeypatch, capsys) -> None:
     def offline() -> Path:
         raise subprocess.CalledProcessError(1, ["python", "-m", "pip"])
 
@@ -173,9 +165,7 @@ def test_a_failing_pip_is_one_sentence_with_what_to_do(
     )
 
 
-def test_the_first_run_shows_what_pip_installs(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_first_run_shows_what_pip_installs(monkeypatch, capfd, tmp_path) -> None:
     """It said nothing for minutes. stdout is for the path of the sound, or for the sound."""
     (tmp_path / "pip").mkdir()
     (tmp_path / "pip" / "__init__.py").touch()
@@ -192,9 +182,7 @@ def test_the_first_run_shows_what_pip_installs(
     assert told.err.count("'install'") == 3 and "--quiet" not in told.err and not told.out
 
 
-def test_the_environment_is_brought_up_to_date_with_the_pack(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_environment_is_brought_up_to_date_with_the_pack(monkeypatch, tmp_path) -> None:
     installed: list[tuple[str, ...]] = []
     monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
     monkeypatch.setattr(speak.install, "create_environment", lambda path: path / "python")
@@ -224,9 +212,7 @@ def test_pip_is_not_started_before_every_command(monkeypatch: pytest.MonkeyPatch
     assert commands == [[sys.executable, "-c", "import pip"]]
 
 
-def test_the_servers_packages_are_installed_once_and_only_for_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_servers_packages_are_installed_once_and_only_for_it(monkeypatch, tmp_path) -> None:
     installed = []
     monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
     monkeypatch.setattr(speak, "prepare_environment", lambda: Path("its-python"))
@@ -237,9 +223,7 @@ def test_the_servers_packages_are_installed_once_and_only_for_it(
     assert installed == [tuple(PACKAGES.values())]
 
 
-def test_two_first_runs_make_the_environment_one_after_the_other(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_two_first_runs_make_the_environment_one_after_the_other(monkeypatch, capsys, tmp_path) -> None:
     """The second one deleted what the first one had installed."""
     done: list[str] = []
     monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path / "environments" / "speak")

@@ -336,9 +336,7 @@ MAY_BE_NOTHING = {
 
 
 @pytest.mark.parametrize(("case", "key"), [(case, key) for case, row in WRITTEN.items() for key in row[2]])
-def test_a_literal_where_a_link_or_a_choice_belongs_gets_a_sentence(
-    server: ComfyServer, case: str, key: str
-) -> None:
+def test_a_literal_where_a_link_or_a_choice_belongs_gets_a_sentence(server, case, key) -> None:
     """A program may send any value; the page does not."""
     make, node_id, _ = WRITTEN[case]
     nothing = [] if MAY_BE_NOTHING & {key, f"{case}.{key}"} else [None]
@@ -367,9 +365,7 @@ def said_of(server: ComfyServer, graph: Graph) -> str:
     return result.error["exception_message"]
 
 
-def test_the_default_cutoff_leaves_a_recording_without_such_frequencies_unfiltered(
-    server: ComfyServer,
-) -> None:
+def test_the_default_cutoff_leaves_a_recording_without_such_frequencies_unfiltered(server) -> None:
     """``long.wav`` has 12000 samples per second."""
     filtered, whole = (
         server.run(smoothed("long.wav", low_pass=switch, normalize="off")) for switch in (True, False)

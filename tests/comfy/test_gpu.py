@@ -172,9 +172,7 @@ def test_cancel_leaves_the_engine_usable(server: ComfyServer) -> None:
     assert np.allclose(samples(before)[0], samples(after)[0], atol=1e-3)
 
 
-def test_two_models_that_do_not_fit_together_take_turns(
-    start_server: Callable[..., ComfyServer], tmp_path: Path, checkpoints: Path, server: ComfyServer
-) -> None:
+def test_two_models_that_do_not_fit_together_take_turns(start_server, tmp_path, checkpoints, server) -> None:
     """A model's CUDA graphs are freed when it is evicted for the other model, and captured again when it returns."""
     (tmp_path / "models").symlink_to(checkpoints, target_is_directory=True)
     [device] = server.get("/system_stats")["devices"]

@@ -63,9 +63,7 @@ def test_every_node_is_registered_and_every_input_has_a_tooltip(server: ComfySer
     assert unexplained == []
 
 
-def test_a_line_becomes_a_mono_file_of_its_length_and_is_cached_the_second_time(
-    server: ComfyServer,
-) -> None:
+def test_a_line_becomes_a_mono_file_of_its_length_and_is_cached_the_second_time(server) -> None:
     graph = speech(max_seconds=1.0)
     result = server.run(graph)
     assert result.ok, result.error
@@ -206,9 +204,7 @@ def test_a_replaced_checkpoint_is_loaded_again(server: ComfyServer, model_folder
         ("1.7B-VoiceDesign", node("MorphTTSDesignVoice", model=["model", 0], description="a calm man")),
     ],
 )
-def test_voices_without_a_recording_speak(
-    server: ComfyServer, checkpoint: str, voice: dict[str, Any]
-) -> None:
+def test_voices_without_a_recording_speak(server, checkpoint, voice) -> None:
     graph = speech() | {"model": graphs.load_model(checkpoint), "voice": voice}
     result = server.run(graph)
     assert result.ok, result.error
@@ -296,9 +292,7 @@ def test_each_text_of_a_list_is_spoken(server: ComfyServer, base_dir: Path) -> N
     )
 
 
-def test_all_texts_of_a_list_are_checked_before_the_first_is_spoken(
-    server: ComfyServer, base_dir: Path
-) -> None:
+def test_all_texts_of_a_list_are_checked_before_the_first_is_spoken(server, base_dir) -> None:
     texts = texts_of(base_dir / "input" / "one empty", "One.", "", "Three.")
     result = server.run(speech(text=["texts", 1]) | texts)
     assert result.status == "execution_error" and re.search(r"text \d of 3 is empty", str(result.error))

@@ -98,9 +98,7 @@ def check_inputs(sent: dict[str, Any], saved: dict[str, Any], info: dict[str, An
     [label if label == "Nodes 2.0" else pytest.param(label, marks=pytest.mark.slow) for label in PAGES],
     indirect=True,
 )
-def test_its_workflows_open_with_nothing_red_and_their_values(
-    page: ComfyPage, server: ComfyServer, folder: Path
-) -> None:
+def test_its_workflows_open_with_nothing_red_and_their_values(page, server, folder) -> None:
     object_info = server.object_info()
     for path in workflows(folder):
         sent = open_with_nothing_red(page, read(path))

@@ -252,9 +252,7 @@ def test_an_empty_list_is_refused_by_the_name_of_the_input(told: dict[str, Told]
     assert list(folders.work.iterdir()) == [], "a file was written"
 
 
-def test_the_schema_survives_broken_folders_has_extra_ones_and_choices_are_checked(
-    told: dict[str, Told],
-) -> None:
+def test_the_schema_survives_broken_folders_has_extra_ones_and_choices_are_checked(told) -> None:
     done = told["load model"]
     assert not done.failure, done.failure
     said = json.loads(done.lines[-1])

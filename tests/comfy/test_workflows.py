@@ -204,9 +204,7 @@ def frames_of(result: Result, speaker: str) -> list[int]:
         pytest.param("Design a voice", marks=pytest.mark.slow),  # a designed voice speaks below
     ],
 )
-def test_speech_is_as_long_as_its_report_says(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], name: str
-) -> None:
+def test_speech_is_as_long_as_its_report_says(server, convert, name) -> None:
     graph = convert(read_workflow(name))
     result = run(server, graph)
     speaker = only(graph, "MorphTTSGenerateSpeech")
@@ -215,9 +213,7 @@ def test_speech_is_as_long_as_its_report_says(
     check_speech(graph, result, frames, after(graph, speaker, 0, "MorphTTSSaveSpeech"))
 
 
-def test_a_designed_voice_is_cloned_kept_and_speaks(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
-) -> None:
+def test_a_designed_voice_is_cloned_kept_and_speaks(server, convert, base_dir) -> None:
     graph = convert(read_workflow("Design once, then clone"))
     clone = only(graph, "MorphTTSCloneVoice")
     words = graph[only(graph, "PrimitiveStringMultiline")]["inputs"]["value"]
@@ -231,9 +227,7 @@ def test_a_designed_voice_is_cloned_kept_and_speaks(
 
 
 @pytest.mark.slow  # by default saved voices are loaded in test_scripts_and_voices.py
-def test_the_muted_group_loads_the_saved_voice(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
-) -> None:
+def test_the_muted_group_loads_the_saved_voice(server, convert, base_dir) -> None:
     workflow = read_workflow(LIBRARY)
     graph = convert(workflow)
     assert "MorphTTSLoadVoice" not in {node["class_type"] for node in graph.values()}
@@ -291,9 +285,7 @@ def check_dialogue(graph: Graph, result: Result, output_folder: Path) -> None:
         position += len(line)
 
 
-def test_captions_are_dubbed_at_their_times_and_the_one_that_is_too_long_is_listed(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
-) -> None:
+def test_captions_are_dubbed_at_their_times_and_the_one_that_is_too_long_is_listed(server, convert) -> None:
     graph = convert(read_workflow("Dub captions"))
     result = run(server, graph)
     dub = only(graph, "MorphTTSDub")
@@ -308,9 +300,7 @@ def test_captions_are_dubbed_at_their_times_and_the_one_that_is_too_long_is_list
     assert f"The track is {len(track) / RATE:.3f} s long." in shown(result, dub)
 
 
-def test_the_words_of_a_script_are_karaoke_beside_its_track(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
-) -> None:
+def test_the_words_of_a_script_are_karaoke_beside_its_track(server, convert, base_dir) -> None:
     graph = convert(read_workflow("Karaoke captions"))
     result = run(server, graph)
     script = only(graph, "MorphTTSRenderScript")
@@ -351,16 +341,12 @@ def find(joined: np.ndarray, line: np.ndarray, start: int) -> int:
     raise AssertionError(f"the line is not in the three seconds after sample {start}")
 
 
-def test_a_dialogue_becomes_files_a_track_and_matching_subtitles(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], base_dir: Path
-) -> None:
+def test_a_dialogue_becomes_files_a_track_and_matching_subtitles(server, convert, base_dir) -> None:
     graph = convert(read_workflow(DIALOGUE))
     check_dialogue(graph, run(server, graph), base_dir / "output")
 
 
-def test_a_whole_cast_speaks_its_lines_and_the_narrator_those_without_a_name(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
-) -> None:
+def test_a_whole_cast_speaks_its_lines_and_the_narrator_those_without_a_name(server, convert) -> None:
     graph = convert(read_workflow("A whole cast in one node"))
     result = run(server, graph)
     script = only(graph, "MorphTTSRenderScript")
@@ -371,9 +357,7 @@ def test_a_whole_cast_speaks_its_lines_and_the_narrator_those_without_a_name(
     assert names == ["NARRATOR", "CLARA", "BEN", "CLARA", "NARRATOR"]
 
 
-def test_processed_lines_are_normalized_and_joined(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph]
-) -> None:
+def test_processed_lines_are_normalized_and_joined(server, convert) -> None:
     graph = convert(read_workflow("Smooth and normalize"))
     result = run(server, graph)
     script = only(graph, "MorphTTSRenderScript")

@@ -93,9 +93,7 @@ def make_files(words: list[str], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", CURRENT, ids=name)
-def test_the_commands_of_a_page_can_be_read(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_of_a_page_can_be_read(page, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for words in commands(page):
         make_files(words, tmp_path)

@@ -443,9 +443,7 @@ def times_of(words: Sequence[WordTime]) -> np.ndarray:
     return np.array([(word.start_s, word.end_s) for word in words])
 
 
-def test_words_have_times_also_of_kept_lines_and_at_another_speed(
-    teller: Way, tellers: list[Model], tmp_path
-) -> None:
+def test_words_have_times_also_of_kept_lines_and_at_another_speed(teller, tellers, tmp_path) -> None:
     line, options = (
         teller.line("This is a word. [pause 0.2] It costs $5, and\nno more.", 3),
         teller.options(4),

@@ -64,9 +64,7 @@ def test_a_script_on_two_devices_sounds_as_on_one(server: ComfyServer) -> None:
 
 
 @pytest.mark.parametrize("device", ["gpu:3", "all GPUs"])
-def test_a_device_that_is_not_there_becomes_the_default_with_a_line_in_the_log(
-    server: ComfyServer, device: str
-) -> None:
+def test_a_device_that_is_not_there_becomes_the_default_with_a_line_in_the_log(server, device) -> None:
     before = len(server.log())
     result = run(server, scene(loaded(device=device)))
     said = f"device '{device}' is not on this machine: the default device is used"

@@ -101,9 +101,7 @@ def with_lora(adapter: str = "loras/qwen3/anna", strength: float = 1.0, **change
     return speech(model=["lora", 0], **changes) | {"lora": lora}
 
 
-def test_a_model_and_its_adapters_share_weights_and_memory(
-    comfy_dir: Path, comfy_python: str, tmp_path: Path
-) -> None:
+def test_a_model_and_its_adapters_share_weights_and_memory(comfy_dir, comfy_python, tmp_path) -> None:
     from lab.random_checkpoint import write_checkpoint
 
     path = write_checkpoint(tmp_path / "checkpoint", "tiny", "custom_voice")

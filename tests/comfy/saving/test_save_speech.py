@@ -157,9 +157,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("changes", "reason"), REFUSED.values(), ids=REFUSED)
-def test_bad_settings_are_refused_before_any_work(
-    server: ComfyServer, changes: dict[str, str], reason: str
-) -> None:
+def test_bad_settings_are_refused_before_any_work(server, changes, reason) -> None:
     from tests.comfy.server import ComfyError
 
     graph = graphs.cloned_voice() | {"save": save(["recording", 0], **({"name": "x"} | changes))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from tests.comfy.examples import NODES_2, PAGES
 from tests.comfy.graphs import Graph, node, samples, shown, speech
 
 if TYPE_CHECKING:
-    from tests.comfy.page import ComfyBrowser
     from tests.comfy.server import ComfyServer, Result
 
 pytestmark = pytest.mark.usefixtures("recordings")
@@ -44,9 +42,7 @@ def run(server: ComfyServer, graph: Graph) -> Result:
     return result
 
 
-def test_one_changed_line_is_made_again_at_once_and_after_a_restart(
-    server: ComfyServer, base_dir: Path
-) -> None:
+def test_one_changed_line_is_made_again_at_once_and_after_a_restart(server, base_dir) -> None:
     server.post("/morph/lines/clear")
     folder = base_dir / FOLDER
     first = run(server, scene(SCRIPT))
@@ -65,9 +61,7 @@ def test_one_changed_line_is_made_again_at_once_and_after_a_restart(
     assert "eused" not in shown(off, "report") and len(list(folder.iterdir())) == 6
 
 
-def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
-    server: ComfyServer, base_dir: Path
-) -> None:
+def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(server, base_dir) -> None:
     server.post("/morph/lines/clear")
     assert server.get("/morph/lines") == {"lines": 0, "bytes": 0}
     first = server.run_freed(speech())  # other tests may have run the same graph
@@ -88,9 +82,7 @@ def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(
 
 
 @pytest.mark.slow
-def test_no_lines_are_kept_where_the_user_allows_none(
-    start_server: Callable[..., ComfyServer], base_dir: Path
-) -> None:
+def test_no_lines_are_kept_where_the_user_allows_none(start_server, base_dir) -> None:
     folder = base_dir / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     before = set(folder.iterdir())
@@ -101,9 +93,7 @@ def test_no_lines_are_kept_where_the_user_allows_none(
 
 
 @pytest.mark.parametrize("label", NODES_2)
-def test_the_settings_show_how_many_lines_are_kept_and_remove_them(
-    label: str, request: pytest.FixtureRequest, browser: ComfyBrowser
-) -> None:
+def test_the_settings_show_how_many_lines_are_kept_and_remove_them(label, request, browser) -> None:
     name, nodes_2 = PAGES[label]
     server = request.getfixturevalue(name)
     server.post("/morph/lines/clear")

@@ -48,9 +48,7 @@ def words(result: Any, name: str) -> list[str]:
     return [one["word"] for one in json.loads(shown(result, name))["words"]]
 
 
-def test_listed_words_are_read_and_shown_and_only_their_lines_are_made_again(
-    server: ComfyServer, names: Path
-) -> None:
+def test_listed_words_are_read_and_shown_and_only_their_lines_are_made_again(server, names) -> None:
     result = server.run(pronounced())
     assert result.ok, result.error
     assert shown(result, "pronunciation") == "2 words"

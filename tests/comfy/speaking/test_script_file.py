@@ -49,9 +49,7 @@ def test_the_packs_example_is_offered_where_the_input_folder_is_empty(server: Co
         ("sound.wav", "file 'sound.wav' does not end in .txt or .md or .srt or .vtt"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(
-    server: ComfyServer, base_dir: Path, name: str, reason: str
-) -> None:
+def test_what_cannot_be_read_is_refused_by_name(server, base_dir, name, reason) -> None:
     from tests.comfy.server import ComfyError
 
     (base_dir / "input").mkdir(exist_ok=True)

@@ -65,9 +65,7 @@ def dialogue() -> Graph:
     }
 
 
-def test_a_script_becomes_files_a_joined_track_and_matching_subtitles(
-    server: ComfyServer, base_dir: Path
-) -> None:
+def test_a_script_becomes_files_a_joined_track_and_matching_subtitles(server, base_dir) -> None:
     result = server.run(dialogue())
     assert result.ok, result.error
     lines = samples(result, "lines")
@@ -157,9 +155,7 @@ def test_a_voice_is_overwritten_only_on_request_and_then_loaded_again(server: Co
     assert "loaded" in run(True, "ICL").cached_nodes()
 
 
-def test_presets_of_the_demo_voice_are_blended_with_each_other_and_with_a_clone(
-    server: ComfyServer, base_dir: Path
-) -> None:
+def test_presets_of_the_demo_voice_are_blended_with_each_other_and_with_a_clone(server, base_dir) -> None:
     def blend(**voices: Any) -> Graph:
         weights = {"weight_a": 1.0, "weight_b": 1.0}
         return {"blend": node("MorphTTSBlendVoices", **voices, **weights, model=["model", 0])}

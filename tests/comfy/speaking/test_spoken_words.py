@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from tests.comfy.conftest import ROOT
 from tests.comfy.examples import after, of_kind, only, read_old_workflow, read_workflow, run
-from tests.comfy.graphs import Graph
 
 if TYPE_CHECKING:
     from lab.judges.asr import Recogniser
     from lab.judges.speaker import SpeakerEncoder
-    from tests.comfy.server import ComfyServer, Result
+    from tests.comfy.server import Result
 
 EXACT = 15
 MAX_WORD_ERRORS = 0.2  # share of all words
@@ -59,9 +57,7 @@ def hear(result: Result, saver: str) -> list[np.ndarray]:
     return [load_clip(file.path) for file in result.files if (file.node_id, file.kind) == (saver, "audio")]
 
 
-def test_the_words_of_the_text_are_spoken(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], recogniser: Recogniser
-) -> None:
+def test_the_words_of_the_text_are_spoken(server, convert, recogniser) -> None:
     graph = convert(read_old_workflow("1 Start here - preset speakers"))
     speakers = of_kind(graph, "MorphTTSGenerateSpeech")
     heard = []
@@ -94,9 +90,7 @@ def strangers(names: list[str], embeddings: list[np.ndarray]) -> list[str]:
     return found
 
 
-def test_the_characters_of_a_dialogue_can_be_told_apart(
-    server: ComfyServer, convert: Callable[[dict[str, Any]], Graph], speaker_encoder: SpeakerEncoder
-) -> None:
+def test_the_characters_of_a_dialogue_can_be_told_apart(server, convert, speaker_encoder) -> None:
     graph = convert(read_workflow("Dialogue to files, track and subtitles"))
     script = only(graph, "MorphTTSRenderScript")
     graph[script]["inputs"] |= {"script": SCRIPT, "seq_groups": EXACT}

@@ -80,9 +80,7 @@ def spoken(checkpoint: str = f"qwen-tts/{NAME}") -> Graph:
     }
 
 
-def test_the_words_of_a_script_a_dub_and_a_text_become_captions_in_their_sound(
-    server: ComfyServer, base_dir: Path
-) -> None:
+def test_the_words_of_a_script_a_dub_and_a_text_become_captions_in_their_sound(server, base_dir) -> None:
     result = server.run(spoken())
     assert result.ok, result.error
     said = json.loads(shown(result, "text"))

@@ -63,9 +63,7 @@ def test_a_mood_is_made_saved_and_spoken_with(server: ComfyServer, library: Path
     assert "ANNA (angry)" in report.partition("2. ")[2].splitlines()[0]
 
 
-def test_the_means_of_pairs_are_taken_and_nothing_is_refused_with_a_sentence(
-    server: ComfyServer, library: Path
-) -> None:
+def test_the_means_of_pairs_are_taken_and_nothing_is_refused_with_a_sentence(server, library) -> None:
     result = server.run(shifting(toward_2=["clara", 0], away_3=["ben", 0], strength=-2.0))
     assert not result.ok and "have the same speaker embedding" in result.error["exception_message"]
     result = server.run(shifting(toward_3=["clara", 0]))

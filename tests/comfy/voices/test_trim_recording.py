@@ -112,9 +112,7 @@ def test_the_best_part_or_the_numbers_own_goes_on_and_is_told(server: ComfyServe
     assert said[0] == "3.00 to 6.50 s of 22.50 s, 3.50 s long" and "it is clipped: " in said[-1]
 
 
-def test_clone_voice_says_where_a_part_is_better(
-    server: ComfyServer, base_dir: Path, model_folders: Path
-) -> None:
+def test_clone_voice_says_where_a_part_is_better(server, base_dir, model_folders) -> None:
     graphs.place_checkpoints(model_folders)
     place_interview(base_dir / "input")
     graph = graphs.cloned_voice(audio=["recording", 0]) | {

@@ -34,9 +34,7 @@ def without_voice(graph: Graph) -> Graph:
 
 
 @pytest.mark.parametrize("mode", ["x-vector", "ICL"])
-def test_the_same_workflow_runs_again_in_another_session(
-    server: ComfyServer, library: Path, mode: str
-) -> None:
+def test_the_same_workflow_runs_again_in_another_session(server, library, mode) -> None:
     graph = without_voice(saving("again", mode=mode))
     first = server.run(graph)
     assert first.ok, first.error
@@ -54,9 +52,7 @@ def test_the_same_workflow_runs_again_in_another_session(
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_voice_whose_file_was_deleted_is_saved_again(
-    server: ComfyServer, library: Path, overwrite: bool
-) -> None:
+def test_a_voice_whose_file_was_deleted_is_saved_again(server, library, overwrite) -> None:
     graph = without_voice(saving("deleted", overwrite))
     path = library / "deleted.safetensors"
     assert server.run(graph).ok
@@ -88,9 +84,7 @@ def add_odd_files(library: Path, voice: bytes) -> list[str]:
     return ["folder", "foreign", "empty", "cut", "dead"]
 
 
-def test_only_voices_are_listed_and_other_files_are_rejected_before_the_run(
-    server: ComfyServer, library: Path
-) -> None:
+def test_only_voices_are_listed_and_other_files_are_rejected_before_the_run(server, library) -> None:
     from tests.comfy.server import ComfyError
 
     assert server.run(without_voice(saving("Voice.safetensors"))).ok
@@ -119,9 +113,7 @@ def test_an_unreadable_library_does_not_remove_the_nodes(server: ComfyServer, ba
     assert f"cannot list the files in {folder}" in server.log()
 
 
-def test_a_list_of_words_is_saved_with_the_voice_and_one_that_is_there_stays(
-    server: ComfyServer, library: Path
-) -> None:
+def test_a_list_of_words_is_saved_with_the_voice_and_one_that_is_there_stays(server, library) -> None:
     assert server.run(without_voice(saving("first"))).ok
     (library / "first.pronunciation.txt").write_text("Nguyen = win", encoding="utf-8")
     beside = library / "second.pronunciation.txt"

@@ -355,9 +355,7 @@ def choose(page: ComfyPage, file: Any) -> None:
     chooser.value.set_files(file)
 
 
-def test_the_panel_is_chinese_if_the_locale_is_chinese(
-    todays_server: ComfyServer, browser: ComfyBrowser
-) -> None:
+def test_the_panel_is_chinese_if_the_locale_is_chinese(todays_server, browser) -> None:
     todays_server.set_page_setting("Comfy.Locale", "zh")
     try:
         with browser.open(todays_server) as page:

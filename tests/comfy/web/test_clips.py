@@ -281,9 +281,7 @@ def test_clips_of_a_sweep_go_on_at_the_same_moment_and_can_be_compared_blind(pag
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)
-def test_a_real_player_goes_on_in_another_clip_falls_silent_for_others_and_says_what_is_gone(
-    page: ComfyPage,
-) -> None:
+def test_a_real_player_goes_on_in_another_clip_falls_silent_for_others_and_says_what_is_gone(page) -> None:
     page.load(read_workflow("1 Start here"))
     set_widget(page, SPEECH, "text", "The rain has stopped, and the wind with it.")
     run(page)
@@ -317,9 +315,7 @@ LIT = """() => {
 
 
 @pytest.mark.parametrize("page", CLASSIC, indirect=True)  # test_live.py has them in Nodes 2.0
-def test_words_light_up_as_they_are_heard_and_a_click_plays_from_there(
-    page: ComfyPage, screenshots: Path
-) -> None:
+def test_words_light_up_as_they_are_heard_and_a_click_plays_from_there(page, screenshots) -> None:
     page.load(read_workflow("1 Start here"))
     clip = {
         "filename": "a.flac", "subfolder": "", "type": "temp", "name": "", "text": "One two, three",

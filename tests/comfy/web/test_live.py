@@ -25,8 +25,6 @@ from tests.comfy.examples import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.comfy.page import ComfyBrowser, ComfyPage
     from tests.comfy.server import ComfyServer
 
@@ -308,9 +306,7 @@ REFUSED = "this page was opened as studio.localhost, which is not a listed name"
 
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
 @pytest.mark.slow
-def test_a_page_under_a_name_that_is_not_listed_says_once_what_to_do(
-    page: ComfyPage, screenshots: Path
-) -> None:
+def test_a_page_under_a_name_that_is_not_listed_says_once_what_to_do(page, screenshots) -> None:
     from tests.comfy.page import ComfyPage
 
     server, first, second = page.server, page.seed + 22, page.seed + 23
@@ -362,9 +358,7 @@ NODES = """() => {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", NODES_2, indirect=True)
-def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_nothing(
-    page: ComfyPage, browser: ComfyBrowser
-) -> None:
+def test_a_node_in_a_closed_subgraph_is_shown_in_a_bar_and_other_pages_hear_nothing(page, browser) -> None:
     with browser.open(page.server) as other:
         other.page.evaluate(STUB)
         page.load(read_old_workflow(SPEAKERS))
@@ -444,9 +438,7 @@ def test_other_sites_get_nothing(speech_routes: str, who: str) -> None:
         (json.dumps({"client": "x", "wanted": 1}).encode(), "application/json", 400),
     ],
 )
-def test_a_wish_that_cannot_be_read_is_refused(
-    speech_routes: str, body: bytes, kind: str, status: int
-) -> None:
+def test_a_wish_that_cannot_be_read_is_refused(speech_routes, body, kind, status) -> None:
     assert ask(f"{speech_routes}/listen", body, content_type=kind) == status
 
 

@@ -108,9 +108,7 @@ def test_bad_input_shows_its_message_on_the_page_and_the_next_run_works(
     check_next_run(page, next(seeds))
 
 
-def test_the_template_browser_shows_the_workflows_and_opens_one(
-    server: ComfyServer, page: ComfyPage, screenshots: Path
-) -> None:
+def test_the_template_browser_shows_the_workflows_and_opens_one(server, page, screenshots) -> None:
     assert sorted(server.get("/workflow_templates")[PACK_NAME]) == [MARK + name for name in NAMES]
     for name in NAMES:
         for path in (FOLDER / f"{MARK}{name}.json", FOLDER / f"{MARK}{name}.jpg"):

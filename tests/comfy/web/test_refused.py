@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,9 +88,7 @@ def test_an_empty_list_says_what_to_do(server: ComfyServer, new_page: Callable[.
 
 
 @pytest.mark.parametrize("label", CLASSIC)
-def test_one_wrong_value_is_one_error_under_its_inputs_name(
-    request: pytest.FixtureRequest, new_page: Callable[..., ComfyPage], label: str, screenshots: Path
-) -> None:
+def test_one_wrong_value_is_one_error_under_its_inputs_name(request, new_page, label, screenshots) -> None:
     server, nodes_2 = PAGES[label]
     page = new_page(request.getfixturevalue(server), nodes_2=nodes_2)
     before = None

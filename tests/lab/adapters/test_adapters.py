@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -73,9 +72,7 @@ def write(folder: Path, name: str, sound: np.ndarray, text: str | None = TEXT, r
         (lambda at: [one.unlink() for one in at.iterdir()], "has no recordings: put NAME.wav and NAME.txt"),
     ],
 )
-def test_what_cannot_be_used_is_named_with_the_fix(
-    tmp_path: Path, spoil: Callable[[Path], object], sentence: str
-) -> None:
+def test_what_cannot_be_used_is_named_with_the_fix(tmp_path, spoil, sentence) -> None:
     spoil(write(tmp_path, "a", noise(2)))
     with pytest.raises(ValueError) as error:
         read_pairs(tmp_path, RATE)
@@ -100,9 +97,7 @@ def example_of(model: Model, voice: Voice, codes: torch.Tensor, monkeypatch: pyt
     return make_examples(model, [Pair("a", noise(1), TEXT)], voice, "auto")[0]
 
 
-def test_the_talker_gets_what_it_gets_when_it_speaks(
-    model: Model, voice: Voice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_talker_gets_what_it_gets_when_it_speaks(model, voice, monkeypatch) -> None:
     codes = spoken(model, voice)
     one = example_of(model, voice, codes, monkeypatch)
     assert len(codes) == FRAMES and len(one.inputs) == one.start + 1 + FRAMES
@@ -141,9 +136,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("layers", [pytest.param("talker", marks=pytest.mark.slow), "all"])
-def test_an_adapter_is_trained_and_loaded_as_any_other(
-    checkpoint: Path, data: Path, tmp_path: Path, layers: str
-) -> None:
+def test_an_adapter_is_trained_and_loaded_as_any_other(checkpoint, data, tmp_path, layers) -> None:
     pytest.importorskip("peft", reason="not run: no peft (tests/requirements.txt)")
     trained = []
     for name in ("one", "two"):

@@ -33,9 +33,7 @@ def run(
 
 
 @pytest.mark.parametrize("kind", ["custom_voice", "base"])
-def test_a_good_checkpoint_passes_and_the_report_says_on_what(
-    run: Callable, checkpoint: Callable[..., Path], tmp_path: Path, kind: str
-) -> None:
+def test_a_good_checkpoint_passes_and_the_report_says_on_what(run, checkpoint, tmp_path, kind) -> None:
     done = run("--frames", "4", "--text", "Yes.", "--checkpoint", checkpoint("tiny", kind), "--out", "a.md")
     assert done.code == 0 and done.out == f"{tmp_path / 'a.md'}\n", done.err
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
@@ -62,9 +60,7 @@ def test_the_line_for_morph_json_is_printed_or_that_no_head_follows_the_text(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_codes_than_upstreams_fail(
-    run: Callable, checkpoint: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_codes_than_upstreams_fail(run, checkpoint, tmp_path, monkeypatch) -> None:
     theirs = parity.upstream_codes
     monkeypatch.setattr(parity, "upstream_codes", lambda *call: theirs(*call) + 1)
     done = run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -87,9 +86,7 @@ class FakeJudge:
         return min((compare(one, "hello there") for one in spellings), key=lambda one: one.word_errors)
 
 
-def test_every_judgement_of_a_clip_reaches_the_summary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_judgement_of_a_clip_reaches_the_summary(tmp_path, monkeypatch) -> None:
     audio = {"wavs": np.array([1.0, 0.0]), "originals": np.array([3.0, 4.0])}
     monkeypatch.setattr(
         "lab.judges.__main__.load_clip",

@@ -7,8 +7,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lab.mutants import __main__ as mutants
 
 PRODUCT = """
@@ -56,9 +54,7 @@ def run(work: Path, *more: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 
 
-def test_mutants_are_caught_and_found_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mutants_are_caught_and_found_again(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(mutants, "ROOT", tmp_path / "repository")
     commit(tmp_path / "repository", PRODUCT, TESTS)
     head, *rows = run(tmp_path / "before", "--count", 5)

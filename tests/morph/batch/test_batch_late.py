@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 import torch
@@ -166,9 +166,7 @@ class Blocking(Parts):
     ],
     ids=["raises", "no sentence ends", "blanks", "one word", "blanks by tokens"],
 )
-def test_a_text_that_goes_wrong_ends_its_own_line_only(
-    synthesizer, voice, layout: str, text: Callable[[], Iterator[str]], error: type[Exception]
-) -> None:
+def test_a_text_that_goes_wrong_ends_its_own_line_only(synthesizer, voice, layout, text, error) -> None:
     with Batch(synthesizer, 2) as service:
         wrong = service.speak(late(text(), voice, layout), OPTIONS)
         other = service.speak(late(["One. ", "Two."], voice, "sentence"), OPTIONS)

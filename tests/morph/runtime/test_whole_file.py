@@ -35,9 +35,7 @@ def test_a_link_under_the_temporary_name_is_an_error(tmp_path: Path, monkeypatch
     assert not outside.exists() and not path.exists()
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch) -> None:
     class Full(io.FileIO):
         def write(self, content: bytes) -> int:
             super().write(content[:2])

@@ -26,9 +26,7 @@ def test_a_text_without_pauses_is_unchanged(text: str) -> None:
         ("[pause 1] ...", (), (1,), "..."),
     ],
 )
-def test_a_pause_cuts_the_text(
-    text: str, parts: tuple[str, ...], pauses: tuple[float, ...], read: str
-) -> None:
+def test_a_pause_cuts_the_text(text, parts, pauses, read) -> None:
     assert read_pauses(text) == PausedText(parts, pauses)
     assert without_pauses(text) == read
 

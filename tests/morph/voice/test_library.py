@@ -88,9 +88,7 @@ def test_a_renamed_voice_keeps_everything_but_its_name(library: VoiceLibrary) ->
     assert library.find("Rye").parent.name == "more", "a voice stays in its folder"
 
 
-def test_a_rename_that_cannot_be_written_leaves_the_voice_as_it_was(
-    library: VoiceLibrary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rename_that_cannot_be_written_leaves_the_voice_as_it_was(library, monkeypatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -141,9 +139,7 @@ def test_a_voice_is_deleted(library: VoiceLibrary) -> None:
         empty.delete("Anna")
 
 
-def test_a_description_is_one_line_in_the_file_and_changes_nothing_of_the_voice(
-    library: VoiceLibrary,
-) -> None:
+def test_a_description_is_one_line_in_the_file_and_changes_nothing_of_the_voice(library) -> None:
     assert library.describe("Bob", " an old\n man, 老人 ") == "an old man, 老人"
     path = library.find("Bob")
     assert read_voice(path)[1] == "an old man, 老人" and holds_voice(path, BOB)

@@ -184,9 +184,7 @@ def test_ten_minutes_are_accepted_with_a_note(speech):
     assert "only its first 30 s are used" in note
 
 
-def test_a_recording_that_ends_within_its_speech_is_told_from_one_that_ends_in_a_pause(
-    speech: np.ndarray,
-) -> None:
+def test_a_recording_that_ends_within_its_speech_is_told_from_one_that_ends_in_a_pause(speech) -> None:
     made = np.concatenate([hush(0.5), phrase(1.1), hush(0.4), phrase(1.1), hush(0.3)])
     cut = made[: -round(0.3 * MADE_RATE)]
     assert not is_cut_off(made, MADE_RATE) and is_cut_off(cut, MADE_RATE)

@@ -84,9 +84,7 @@ def serve(library: VoiceLibrary, scenario: Callable[[Ask], Awaitable[None]]) -> 
     asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
-def test_the_list_says_what_a_voice_is_and_which_checkpoint_here_fits(
-    library: VoiceLibrary, tmp_path: Path
-) -> None:
+def test_the_list_says_what_a_voice_is_and_which_checkpoint_here_fits(library, tmp_path) -> None:
     async def scenario(ask: Ask) -> None:
         status, said = await ask()
         anna, cut, old = said["voices"]
@@ -101,9 +99,7 @@ def test_the_list_says_what_a_voice_is_and_which_checkpoint_here_fits(
     serve(library, scenario)
 
 
-def test_the_speakers_of_the_checkpoints_here_are_listed_once_for_what_they_fit(
-    library: VoiceLibrary,
-) -> None:
+def test_the_speakers_of_the_checkpoints_here_are_listed_once_for_what_they_fit(library) -> None:
     async def scenario(ask: Ask) -> None:
         presets = (await ask())[1]["presets"]
         assert [(one["name"], one["fits"], one["checkpoint"]) for one in presets] == [
@@ -131,9 +127,7 @@ def test_a_recording_in_the_folder_is_listed_with_a_checkpoint_that_clones(libra
     serve(library, scenario)
 
 
-def test_what_is_deleted_while_the_list_is_made_is_left_out(
-    library: VoiceLibrary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_deleted_while_the_list_is_made_is_left_out(library, monkeypatch) -> None:
     async def scenario(ask: Ask) -> None:
         status, said = await ask()
         assert status == 200 and [one["name"] for one in said["voices"]] == ["Anna"]
@@ -183,9 +177,7 @@ def test_an_exported_voice_can_be_imported(library: VoiceLibrary) -> None:
     serve(library, scenario)
 
 
-def test_a_voice_that_is_deleted_while_it_is_exported_is_not_found(
-    library: VoiceLibrary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_voice_that_is_deleted_while_it_is_exported_is_not_found(library, monkeypatch) -> None:
     async def scenario(ask: Ask) -> None:
         status, said = await ask("/file?name=Anna")
         assert status == 404 and "was deleted" in said["error"] and str(library.folder) not in str(said)
@@ -253,9 +245,7 @@ def test_a_file_that_is_no_voice_is_refused(library: VoiceLibrary, data: bytes, 
         ({"json": {"name": "Anna"}, "headers": {"Host": "evil.example"}}, 403),
     ],
 )
-def test_a_request_that_is_not_the_pages_changes_nothing(
-    library: VoiceLibrary, options: dict[str, Any], status: int
-) -> None:
+def test_a_request_that_is_not_the_pages_changes_nothing(library, options, status) -> None:
     async def scenario(ask: Ask) -> None:
         assert (await ask("/delete", "POST", **options))[0] == status
 

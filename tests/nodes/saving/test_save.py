@@ -36,9 +36,7 @@ BEN = facts.Facts("Hello there.", "Ben", 7, 15, "BEN")
 
 @pytest.mark.parametrize("kind", list(TAGGED))
 @pytest.mark.parametrize("channels", [1, 2])
-def test_a_file_holds_the_sound_and_says_what_it_was_made_from(
-    tmp_path: Path, kind: str, channels: int
-) -> None:
+def test_a_file_holds_the_sound_and_says_what_it_was_made_from(tmp_path, kind, channels) -> None:
     one = recordings.Recording(np.tile(WAVE, (channels, 1)), RATE, (ANNA, BEN), 1)
     path = tmp_path / f"a.{kind}"
     path.write_bytes(encode_tagged(one.waveform, RATE, kind, 96, one.tags()))
@@ -81,9 +79,7 @@ def test_a_file_whose_tags_are_not_utf_8_says_nothing(tmp_path: Path) -> None:
         ((1, 100), 96000, "mp3", "audio has 96000 samples per second, and mp3 holds 8000, 11025"),
     ],
 )
-def test_sound_that_a_format_cannot_hold_is_refused(
-    shape: tuple[int, int], rate: int, kind: str, reason: str
-) -> None:
+def test_sound_that_a_format_cannot_hold_is_refused(shape, rate, kind, reason) -> None:
     with pytest.raises(ValueError, match=reason):
         encode_tagged(np.zeros(shape, dtype=np.float32), rate, kind, 96, {})
 
@@ -290,9 +286,7 @@ def test_an_older_text_of_the_same_number_is_named_and_stays(tmp_path: Path) -> 
     assert many.summary.endswith("009_x.wav and 2 more")
 
 
-def test_files_that_cannot_all_be_written_change_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_cannot_all_be_written_change_none(tmp_path, monkeypatch) -> None:
     recordings.replace_run(tmp_path, {"001_a.wav": b"1", "002_b.wav": b"2"})
     write, seen = names.write_whole, []
 

@@ -51,9 +51,7 @@ def test_each_name_has_the_voice_in_its_place() -> None:
         ({1: "x", 2: "y", 3: "z"}, "voice_3 has no name: type the character's name as line 3 of names"),
     ],
 )
-def test_a_name_without_a_voice_and_a_voice_without_a_name_are_refused(
-    voices: dict[int, str], error: str
-) -> None:
+def test_a_name_without_a_voice_and_a_voice_without_a_name_are_refused(voices, error) -> None:
     with pytest.raises(ValueError, match=error):
         characters.assign_voices(["ANNA", "BEN"], voices)
 

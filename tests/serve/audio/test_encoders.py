@@ -111,9 +111,7 @@ def test_an_encoder_takes_its_threads_with_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"response_format": "mp3"}, {"stream": False, "response_format": "pcm"}])
-def test_how_a_take_ended_is_counted_and_logged(
-    client: Client, fields: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_how_a_take_ended_is_counted_and_logged(client, fields, caplog) -> None:
     line = 'morph_tts_takes_total{ended="cap"} '
 
     def count() -> float:

@@ -29,9 +29,7 @@ import pack
         (["--help"], None, ["--help"]),
     ],
 )
-def test_a_first_word_that_is_no_command_is_the_text(
-    words: list[str], command: str | None, rest: list[str]
-) -> None:
+def test_a_first_word_that_is_no_command_is_the_text(words, command, rest) -> None:
     assert cli.split_command(words) == (command, rest)
 
 
@@ -80,9 +78,7 @@ def test_bad_input_is_one_sentence(run: Callable, words: list[str]) -> None:
     assert line.startswith("speak.py ") and line.endswith(" --help lists the options")
 
 
-def test_an_interrupt_ends_quietly_with_130(
-    run: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_interrupt_ends_quietly_with_130(run, monkeypatch, tmp_path) -> None:
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
@@ -147,9 +143,7 @@ def test_what_the_system_refuses_is_one_sentence(run: Callable, monkeypatch: pyt
         ([], "2>&-", 2, ""),
     ],
 )
-def test_standard_streams_that_are_full_or_closed(
-    words: list[str], streams: str, code: int, sentence: str
-) -> None:
+def test_standard_streams_that_are_full_or_closed(words, streams, code, sentence) -> None:
     shell = ["sh", "-c", f'exec "$0" "$@" {streams}', sys.executable, "speak.py", "--here", *words]
     done = subprocess.run(shell, capture_output=True, text=True, cwd=pack.ROOT)
     assert done.returncode == code and sentence in done.stderr, done.stderr

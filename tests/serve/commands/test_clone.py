@@ -21,9 +21,7 @@ def base(checkpoints: Callable[..., Path]) -> list[str]:
     return ["--checkpoint", str(checkpoints("base"))]
 
 
-def test_a_clone_is_saved_and_speaks(
-    run: Callable, base: list[str], recording: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_clone_is_saved_and_speaks(run, base, recording, tmp_path, caplog) -> None:
     done = run("clone", recording, "--name", "Anna", *base)
     path = tmp_path / "home" / ".qwen3-tts-morph" / "qwen3-tts-voices" / "Anna.safetensors"
     assert done.code == 0 and done.lines == [str(path)], done.err
@@ -35,9 +33,7 @@ def test_a_clone_is_saved_and_speaks(
     assert spoken.code == 0 and (tmp_path / "a.wav").exists(), spoken.err
 
 
-def test_a_transcript_makes_an_icl_voice(
-    run: Callable, base: list[str], recording: Path, tmp_path: Path
-) -> None:
+def test_a_transcript_makes_an_icl_voice(run, base, recording, tmp_path) -> None:
     (tmp_path / "words.txt").write_text("\ufeffa t\u00f6ne\n", encoding="utf-8")
     out = tmp_path / "voice.safetensors"
     done = run("clone", recording, "--transcript-file", "words.txt", "--out", out, *base)
@@ -46,9 +42,7 @@ def test_a_transcript_makes_an_icl_voice(
     assert (voice.kind, voice.transcript) == ("icl", "a t\u00f6ne")
 
 
-def test_a_recogniser_writes_the_transcript(
-    run: Callable, base: list[str], recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recogniser_writes_the_transcript(run, base, recording, tmp_path, monkeypatch) -> None:
     asked: list[tuple[str, str]] = []
 
     def load(size: str, root: Path) -> SimpleNamespace:
@@ -73,9 +67,7 @@ def interview(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_part_is_cloned_and_told_and_nothing_is_cut_unasked(
-    run: Callable, base: list[str], interview: Path, tmp_path: Path
-) -> None:
+def test_a_part_is_cloned_and_told_and_nothing_is_cut_unasked(run, base, interview, tmp_path) -> None:
     def clone(*words: str) -> tuple[list[float], str]:
         out = tmp_path / "voice.safetensors"
         done = run("clone", interview, *words, "--out", out, "--overwrite", *base)
@@ -93,9 +85,7 @@ def test_a_part_is_cloned_and_told_and_nothing_is_cut_unasked(
     assert "7.50 to 9.00 s of 9.00 s" in said and "--best" not in said
 
 
-def test_another_voice_is_not_replaced_unasked(
-    run: Callable, base: list[str], recording: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_voice_is_not_replaced_unasked(run, base, recording, monkeypatch) -> None:
     assert run("clone", recording, *base).code == 0  # named after its file
     with monkeypatch.context() as patch:
         patch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
@@ -145,9 +135,7 @@ def test_a_transcript_that_cannot_be_one_is_refused_before_the_model_is_loaded(
     assert done.code == 2 and sentence in done.err
 
 
-def test_a_description_is_saved_as_a_voice(
-    run: Callable, checkpoints: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_description_is_saved_as_a_voice(run, checkpoints, tmp_path) -> None:
     model = ["--checkpoint", checkpoints("voice_design", "tiny-1.7B")]
     done = run("design", "a calm old man", "--out", "old.safetensors", *model)
     assert done.code == 0, done.err

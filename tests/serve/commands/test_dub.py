@@ -29,9 +29,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_captions_become_a_track_at_their_times(
-    run: Callable, tiny: list[str], file: Path, tmp_path: Path, spoken: list[str]
-) -> None:
+def test_captions_become_a_track_at_their_times(run, tiny, file, tmp_path, spoken) -> None:
     done = run("dub", file, "--overrun", "0", *tiny)
     out = tmp_path / "film"
     assert done.code == 0 and done.lines == [str(out / f"film.{end}") for end in ("wav", "srt", "vtt")], (
@@ -53,9 +51,7 @@ def test_captions_become_a_track_at_their_times(
     assert (out / "film.vtt").read_text().startswith("WEBVTT")
 
 
-def test_other_times_and_limits_speak_nothing_again(
-    run: Callable, tiny: list[str], file: Path, spoken: list[str]
-) -> None:
+def test_other_times_and_limits_speak_nothing_again(run, tiny, file, spoken) -> None:
     assert run("dub", file, *tiny).code == 0 and len(spoken) == 2
     file.write_text(SRT.replace("02,550", "04,000").replace("It is", "[speed 1.1] It is"), encoding="utf-8")
     done = run("dub", file, "--max-speed", "1.5", *tiny)
@@ -71,9 +67,7 @@ def test_other_times_and_limits_speak_nothing_again(
         ("a.srt", SRT, ["--max-speed", "3"], "'3' is not a number from 1 to 2"),
     ],
 )
-def test_what_cannot_be_dubbed_is_refused(
-    run: Callable, tiny: list[str], tmp_path: Path, name: str, text: str, words: list[str], sentence: str
-) -> None:
+def test_what_cannot_be_dubbed_is_refused(run, tiny, tmp_path, name, text, words, sentence) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     done = run("dub", name, *words, *tiny)
     assert done.code == 2 and sentence in done.err
@@ -105,9 +99,7 @@ def test_languages_and_names_are_checked_before_the_model_is_loaded(
 
 
 @pytest.mark.parametrize("name", ["film.srt", "film.vtt"])
-def test_the_captions_are_not_overwritten(
-    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_captions_are_not_overwritten(run, tmp_path, monkeypatch, name) -> None:
     monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     text = SRT if name.endswith("srt") else "WEBVTT\n\n" + SRT.replace(",", ".")
     (tmp_path / name).write_text(text, encoding="utf-8")

@@ -55,9 +55,7 @@ def test_an_option_without_help_or_default_is_found() -> None:
 
 
 @pytest.mark.parametrize("parser", list(parsers()), ids=lambda parser: parser.prog)
-def test_every_command_has_examples_that_can_be_read(
-    parser: argparse.ArgumentParser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_has_examples_that_can_be_read(parser, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in FILES:
         Path(name).touch()

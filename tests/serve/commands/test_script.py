@@ -45,9 +45,7 @@ def manifest(folder: Path) -> dict:
     return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
 
 
-def test_a_script_becomes_lines_a_track_and_subtitles(
-    run: Callable, tiny: list[str], file: Path, tmp_path: Path
-) -> None:
+def test_a_script_becomes_lines_a_track_and_subtitles(run, tiny, file, tmp_path) -> None:
     done = run("script", file, "--out", "out", "--gap", "0.25", *tiny)
     out = tmp_path / "out"
     assert done.code == 0 and done.lines == [str(out / f"scene.{end}") for end in ("wav", "srt", "vtt")], (
@@ -88,14 +86,7 @@ def interrupt_after(count: int, patch: pytest.MonkeyPatch) -> list[Plan]:
     return saved
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(
-    run: Callable,
-    tiny: list[str],
-    file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spoken: list[str],
-) -> None:
+def test_an_interrupted_run_goes_on_where_it_stopped(run, tiny, file, tmp_path, monkeypatch, spoken) -> None:
     whole = run("script", file, "--out", "whole", "--batch-size", "1", *tiny)
     spoken.clear()
     with monkeypatch.context() as patch:
@@ -113,9 +104,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert track == (tmp_path / "whole" / "scene.wav").read_bytes()
 
 
-def test_lines_in_a_folder_that_cannot_be_written_are_one_sentence(
-    run: Callable, tiny: list[str], file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_in_a_folder_that_cannot_be_written_are_one_sentence(run, tiny, file, monkeypatch) -> None:
     assert run("script", file, *tiny).code == 0
     file.write_text("ERIC: A new first line.\n" + SCRIPT, encoding="utf-8")
 
@@ -144,9 +133,7 @@ def test_a_line_with_wrong_words_is_spoken_again_and_the_better_take_saved(
     assert none.code == 0 and len(spoken) == 3 and "2 of 3 words wrong" in none.err
 
 
-def test_a_retake_that_fails_leaves_the_take_before(
-    run: Callable, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: Callable
-) -> None:
+def test_a_retake_that_fails_leaves_the_take_before(run, tiny, tmp_path, monkeypatch, hears) -> None:
     (tmp_path / "one.txt").write_text("RYAN: It is five.", encoding="utf-8")
     hears("it was")
     speak, seeds = Batch.speak_all, []
@@ -196,9 +183,7 @@ def test_lines_that_could_not_be_spoken_are_numbered(lost: dict[int, str], sente
         job.Made(SimpleNamespace(plans=plans), lost=lost).check()
 
 
-def test_an_edited_script_speaks_only_what_is_new(
-    run: Callable, tiny: list[str], file: Path, tmp_path: Path, spoken: list[str]
-) -> None:
+def test_an_edited_script_speaks_only_what_is_new(run, tiny, file, tmp_path, spoken) -> None:
     assert run("script", file, *tiny).code == 0
     spoken.clear()
     file.write_text(
@@ -217,9 +202,7 @@ def test_an_edited_script_speaks_only_what_is_new(
     assert numbered == ["0001", "0002", "0003", "0004", "0005"]
 
 
-def test_each_sentence_has_a_subtitle_on_request_also_from_saved_lines(
-    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
-) -> None:
+def test_each_sentence_has_a_subtitle_on_request_also_from_saved_lines(run, tiny, tmp_path, spoken) -> None:
     text = "RYAN: This is the first. [pause 0.5] This is the second."
     (tmp_path / "one.txt").write_text(text, encoding="utf-8")
     counts = []
@@ -232,9 +215,7 @@ def test_each_sentence_has_a_subtitle_on_request_also_from_saved_lines(
     assert counts == [1, 2, 1] and len(spoken) == 1
 
 
-def test_a_line_edited_by_hand_stays_and_is_in_the_track(
-    run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str]
-) -> None:
+def test_a_line_edited_by_hand_stays_and_is_in_the_track(run, tiny, tmp_path, spoken) -> None:
     (tmp_path / "one.txt").write_text("RYAN: Yes.", encoding="utf-8")
     assert run("script", "one.txt", *tiny).code == 0
     [line] = (tmp_path / "one").glob("0001_*.wav")
@@ -271,9 +252,7 @@ def test_a_list_of_lines_is_spoken(run: Callable, tiny: list[str], tmp_path: Pat
     assert srt[2] == "Good morning." and srt[6] == "Bob: Good evening."
 
 
-def test_the_cast_has_files_saved_voices_and_speakers(
-    run: Callable, checkpoints: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_the_cast_has_files_saved_voices_and_speakers(run, checkpoints, tmp_path) -> None:
     embedding = torch.arange(64, dtype=torch.float32) / 64
     save_voice(Voice("x_vector", "0b6", "x", embedding), tmp_path / "file.safetensors")
     library = tmp_path / "home" / ".qwen3-tts-morph" / "qwen3-tts-voices"
@@ -311,9 +290,7 @@ def test_the_cast_has_files_saved_voices_and_speakers(
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence(
-    run: Callable, tiny: list[str], tmp_path: Path, name: str, text: str, sentence: str
-) -> None:
+def test_what_cannot_be_read_is_one_sentence(run, tiny, tmp_path, name, text, sentence) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     done = run("script", name, *tiny)
     assert done.code == 2 and sentence in done.err and "Traceback" not in done.err and not done.out
@@ -413,9 +390,7 @@ def test_a_damaged_entry_of_a_manifest_is_one_sentence(tmp_path: Path, damage: o
         saved_lines.read_new_lines(rows)
 
 
-def test_a_folder_with_another_manifest_is_left_alone(
-    run: Callable, tiny: list[str], file: Path, tmp_path: Path
-) -> None:
+def test_a_folder_with_another_manifest_is_left_alone(run, tiny, file, tmp_path) -> None:
     (tmp_path / "scene").mkdir()
     (tmp_path / "scene" / "manifest.json").write_text("{}", encoding="utf-8")
     done = run("script", file, *tiny)
@@ -432,9 +407,7 @@ def test_a_folder_with_another_manifest_is_left_alone(
         (["scene.txt", "--out", ".", "--format", "flac", "--reference", "scene.flac"], "scene.flac"),
     ],
 )
-def test_what_is_read_is_not_overwritten(
-    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
-) -> None:
+def test_what_is_read_is_not_overwritten(run, tmp_path, monkeypatch, words, name) -> None:
     monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     for one in ("scene.txt", name):
         (tmp_path / one).write_text("RYAN: Yes.", encoding="utf-8")
@@ -444,9 +417,7 @@ def test_what_is_read_is_not_overwritten(
 
 
 @pytest.mark.parametrize("row", ["{", "[1]", "[1, 2, 3]", '["key", "entry"]', "7"])
-def test_damaged_rows_of_new_lines_are_named(
-    run: Callable, tiny: list[str], file: Path, tmp_path: Path, row: str
-) -> None:
+def test_damaged_rows_of_new_lines_are_named(run, tiny, file, tmp_path, row) -> None:
     assert run("script", file, *tiny).code == 0
     (tmp_path / "scene" / NEW_LINES).write_text(f"{json.dumps(['key', ENTRY])}\n{row}\n", encoding="utf-8")
     done = run("script", file, *tiny)
@@ -454,9 +425,7 @@ def test_damaged_rows_of_new_lines_are_named(
 
 
 @pytest.mark.parametrize(("free", "reason"), [(1000, "the disk is full"), (10**9, "System error.")])
-def test_a_track_for_which_there_is_no_room_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, reason: str
-) -> None:
+def test_a_track_for_which_there_is_no_room_says_so(tmp_path, monkeypatch, free, reason) -> None:
     monkeypatch.setattr(script.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     with pytest.raises(ValueError) as told, script.open_track(tmp_path / "a.flac", 24000):
         raise soundfile.LibsndfileError(2)

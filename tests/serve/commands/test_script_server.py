@@ -60,9 +60,7 @@ def script(run: Callable, tmp_path: Path, server: str) -> Callable:
     return call
 
 
-def test_a_server_speaks_all_lines_once_in_the_order_of_the_script(
-    script: Callable, asked: list[str], tmp_path: Path
-) -> None:
+def test_a_server_speaks_all_lines_once_in_the_order_of_the_script(script, asked, tmp_path) -> None:
     done = script("--batch-size", "3")
     assert done.code == 0 and done.lines == [
         str(tmp_path / "out" / f"list.{end}") for end in ("wav", "srt", "vtt")
@@ -101,9 +99,7 @@ def test_lines_that_cannot_be_made_are_named_and_the_others_saved(
     ("words", "sentence"),
     [((), "is gone; the same command goes on"), (("--again",), "the same command without --again goes on")],
 )
-def test_a_server_that_goes_says_how_to_go_on(
-    script: Callable, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], sentence: str
-) -> None:
+def test_a_server_that_goes_says_how_to_go_on(script, monkeypatch, words, sentence) -> None:
     def gone(*_: object) -> None:
         raise ServerGone("server studio is gone")
 
@@ -112,9 +108,7 @@ def test_a_server_that_goes_says_how_to_go_on(
     assert done.code == 2 and sentence in done.err
 
 
-def test_a_wrong_key_a_gone_server_and_an_unknown_one(
-    script: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_key_a_gone_server_and_an_unknown_one(script, monkeypatch) -> None:
     monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
     gone = script(at="http://127.0.0.1:9")
     assert gone.code == 2 and "server http://127.0.0.1:9 cannot be reached" in gone.err
@@ -124,9 +118,7 @@ def test_a_wrong_key_a_gone_server_and_an_unknown_one(
     assert wrong.code == 2 and "set MORPH_TTS_KEY_SERVER in the environment" in wrong.err
 
 
-def test_a_script_with_a_cast_and_what_a_server_cannot_have(
-    run: Callable, script: Callable, server: str, asked: list[str], tmp_path: Path
-) -> None:
+def test_a_script_with_a_cast_and_what_a_server_cannot_have(run, script, server, asked, tmp_path) -> None:
     (tmp_path / "scene.txt").write_text("ANNA: Yes.\nIt rained.\n", encoding="utf-8")
     words = "--server", server, "--max-seconds", "0.3", "--retries", "0"
     done = run("script", "scene.txt", "--cast", "ANNA=eric", "--speaker", "serena", *words)
@@ -137,9 +129,7 @@ def test_a_script_with_a_cast_and_what_a_server_cannot_have(
     assert done.code == 2 and "--checkpoint needs a model on this computer" in done.err
 
 
-def test_captions_are_dubbed_at_a_server(
-    run: Callable, server: str, asked: list[str], hears: Callable, tmp_path: Path
-) -> None:
+def test_captions_are_dubbed_at_a_server(run, server, asked, hears, tmp_path) -> None:
     text = "1\n00:00:01,000 --> 00:00:03,000\nERIC: It is five.\n"
     (tmp_path / "film.srt").write_text(text, encoding="utf-8")
     hears("it was", "it is five")

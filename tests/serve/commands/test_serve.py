@@ -41,9 +41,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def test_the_server_runs_with_its_options(
-    run: Callable, served: list[Any], tmp_path: Path, checkpoints: Callable[..., Path]
-) -> None:
+def test_the_server_runs_with_its_options(run, served, tmp_path, checkpoints) -> None:
     models = tmp_path / "ComfyUI" / "models"
     (models / "qwen3-tts-voices").mkdir(parents=True)
     (models / "TTS").mkdir()
@@ -57,9 +55,7 @@ def test_the_server_runs_with_its_options(
     assert served[1].voices == tmp_path and served[1].checkpoint is None
 
 
-def test_adapters_are_given_by_their_folders_or_names(
-    run: Callable, served: list[Any], tmp_path: Path, checkpoints: Callable[..., Path]
-) -> None:
+def test_adapters_are_given_by_their_folders_or_names(run, served, tmp_path, checkpoints) -> None:
     named = write_adapter(tmp_path / "ComfyUI" / "models" / "loras" / "anna", checkpoints())
     ben = write_adapter(tmp_path / "ben", checkpoints())
     words = ("--lora", "anna:0.5", "--lora", ben, "--comfyui", tmp_path / "ComfyUI")
@@ -115,9 +111,7 @@ def test_the_extra_is_the_one_of_the_package() -> None:
         (("--device", "cuda:1"), "device is 'cuda:1': with --ray choose auto, cpu, cuda"),
     ],
 )
-def test_options_that_ray_cannot_have_are_refused(
-    run: Callable, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str], said: str
-) -> None:
+def test_options_that_ray_cannot_have_are_refused(run, monkeypatch, words, said) -> None:
     from qwen3_tts_morph.serve.process import ray_server
 
     monkeypatch.setattr(ray_server, "check_ray", lambda: None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,9 +26,7 @@ def library(tmp_path: Path) -> Path:
 MOOD = ("--of", "Anna", "--toward", "Ben angry", "--away", "Ben calm")
 
 
-def test_saved_voices_are_shifted_without_a_model(
-    run: Callable, library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saved_voices_are_shifted_without_a_model(run, library, monkeypatch) -> None:
     monkeypatch.setattr(shift, "load_synthesizer", lambda *_: pytest.fail("no model is needed"))
     done = run("voices", "shift", "Anna (angry)", *MOOD, "--strength", "-0.5")
     assert done.code == 0 and done.lines == [str(library / "Anna (angry).safetensors")], done.err
@@ -52,9 +49,7 @@ def test_saved_voices_are_shifted_without_a_model(
     assert load_voice(library / "Anna (cold).safetensors").recipe == recipe
 
 
-def test_a_script_speaks_with_a_mood_and_says_so(
-    run: Callable, library: Path, checkpoints: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_script_speaks_with_a_mood_and_says_so(run, library, checkpoints, tmp_path) -> None:
     """ANNA's voice is Clara, and so is her mood; BEN has none, and an instruction is refused as before."""
     (library / "Anna.safetensors").rename(library / "Clara.safetensors")
     assert run("voices", "shift", "Clara (angry)", "--of", "Clara", *MOOD[2:]).code == 0

@@ -38,9 +38,7 @@ def test_the_speaker_is_the_first_unless_one_is_named(run: Callable, tiny: list[
     assert len(speech("--trim-ends")) <= len(unnamed)
 
 
-def test_a_line_is_spoken_with_an_adapter_and_the_report_names_it(
-    run: Callable, tiny: list[str], checkpoints: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_line_is_spoken_with_an_adapter_and_the_report_names_it(run, tiny, checkpoints, tmp_path) -> None:
     adapter = write_adapter(tmp_path / "anna", checkpoints())
 
     def speech(*words: str) -> tuple[bytes, str]:
@@ -72,9 +70,7 @@ def test_a_reference_that_is_not_a_recording_is_refused_before_the_model_is_load
         ("voices", "preview", "Ryan", "--text", "{}"),
     ],
 )
-def test_text_and_language_are_checked_before_the_model_is_loaded(
-    run: Callable, tiny: list[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
+def test_text_and_language_are_checked_before_the_model_is_loaded(run, tiny, monkeypatch, words) -> None:
     library = Path.home() / OWN / VOICE_FOLDER
     save_voice(Voice("preset", "0b6", "Ryan", speaker="ryan"), library / "Ryan.safetensors")
     monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
@@ -94,9 +90,7 @@ def test_text_and_language_are_checked_before_the_model_is_loaded(
     )
 
 
-def test_voice_and_transcript_are_checked_before_the_model_is_loaded(
-    run: Callable, recording: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_voice_and_transcript_are_checked_before_the_model_is_loaded(run, recording, monkeypatch) -> None:
     monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     nobody = run("Yes.", "--voice", "Nobody")
     assert nobody.code == 2 and "voice 'Nobody' is not in the library" in nobody.err
@@ -104,9 +98,7 @@ def test_voice_and_transcript_are_checked_before_the_model_is_loaded(
     assert long.code == 2 and "transcript has 4999 characters and 2000 are allowed" in long.err
 
 
-def test_a_file_has_the_take_whose_words_are_right(
-    run: Callable, tiny: list[str], spoken: list[str], hears: Callable
-) -> None:
+def test_a_file_has_the_take_whose_words_are_right(run, tiny, spoken, hears) -> None:
     hears("no", "yes")
     done = run("Yes.", "--check-words", *tiny)
     assert done.code == 0 and spoken == ["Yes.", "Yes."] and "is take 2, with seed" in done.err, done.err
@@ -115,9 +107,7 @@ def test_a_file_has_the_take_whose_words_are_right(
 
 
 @pytest.mark.parametrize("kind", ["wav", "flac", "pcm"])
-def test_stdout_gets_the_sound_and_nothing_else(
-    run: Callable, tiny: list[str], tmp_path: Path, kind: str
-) -> None:
+def test_stdout_gets_the_sound_and_nothing_else(run, tiny, tmp_path, kind) -> None:
     done = run("Yes.", "--out", "-", "--format", kind, *tiny)
     assert done.code == 0 and "times real time" in done.err, done.err
     raw = {"samplerate": 24000, "channels": 1, "subtype": "PCM_16", "format": "RAW", "endian": "LITTLE"}
@@ -140,9 +130,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly(checkpoints: Callable[..., Pa
     assert process.returncode == 141 and "Traceback" not in told and "Error" not in told
 
 
-def test_text_on_stdin_is_spoken_while_it_comes(
-    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_on_stdin_is_spoken_while_it_comes(tiny, tmp_path, monkeypatch) -> None:
     """The first sentence is heard before the second is there."""
     (stdin, typed), (heard, stdout) = os.pipe(), os.pipe()
     parts: list[bytes] = []

@@ -52,9 +52,7 @@ def test_a_voice_is_shown(run: Callable, comfyui: Path) -> None:
     assert "choose one of Anna, Bob" in unknown.err
 
 
-def test_a_voice_is_saved_from_a_file_and_from_a_preset(
-    run: Callable, comfyui: Path, checkpoints: Callable[..., Path]
-) -> None:
+def test_a_voice_is_saved_from_a_file_and_from_a_preset(run, comfyui, checkpoints) -> None:
     library = comfyui / "models" / "qwen3-tts-voices"
     done = run("voices", "save", "Carl", "--voice", library / "Anna.safetensors", "--comfyui", comfyui)
     assert done.code == 0 and load_voice(library / "Carl.safetensors").name == "Carl", done.err
@@ -77,9 +75,7 @@ def test_voices_are_deleted_all_or_none(run: Callable, comfyui: Path) -> None:
     assert run("voices", "delete", "../x", "--comfyui", comfyui).code == 2
 
 
-def test_a_terminals_user_is_asked_before_voices_are_deleted(
-    run: Callable, comfyui: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminals_user_is_asked_before_voices_are_deleted(run, comfyui, monkeypatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(Console, "agrees", lambda _, question: bool(asked.append(question)))
     done = run("voices", "delete", "Anna", "--comfyui", comfyui)
@@ -99,9 +95,7 @@ def test_a_voice_is_renamed_and_described(run: Callable, comfyui: Path) -> None:
     assert "write at most 300" in run("voices", "describe", "Clara", "x" * 301, "--comfyui", comfyui).err
 
 
-def test_a_voice_is_exported_and_imported(
-    run: Callable, comfyui: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_voice_is_exported_and_imported(run, comfyui, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = run("voices", "export", "Anna", "--comfyui", comfyui)
     assert done.code == 0 and done.lines == [str(tmp_path / "Anna.safetensors")]
@@ -135,9 +129,7 @@ def test_a_recording_is_no_voice(run: Callable, comfyui: Path, tmp_path: Path, r
             )
 
 
-def test_a_voice_with_control_characters_does_not_reach_the_terminal(
-    run: Callable, comfyui: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_voice_with_control_characters_does_not_reach_the_terminal(run, comfyui, monkeypatch) -> None:
     """Its transcript is another's; where the output is a pipe, other programs get it as it is."""
     library = comfyui / "models" / "qwen3-tts-voices"
     words, codes = "a\x1b[2Jb\x9b31m", torch.zeros(25, 16, dtype=torch.int64)

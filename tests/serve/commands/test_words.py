@@ -48,9 +48,7 @@ def test_a_line_is_written_with_its_words(run: Callable, short: list[str], tmp_p
     assert cue.plaintext == "Good morning."
 
 
-def test_a_track_is_written_with_its_words_also_from_saved_lines(
-    run: Callable, short: list[str], tmp_path: Path, spoken: list[str]
-) -> None:
+def test_a_track_is_written_with_its_words_also_from_saved_lines(run, short, tmp_path, spoken) -> None:
     (tmp_path / "scene.txt").write_text(SCRIPT, encoding="utf-8")
     command = ("script", "scene.txt", "--words", "w.json", *short)
     done = run(*command)
@@ -102,9 +100,7 @@ def test_a_checkpoint_without_a_head_is_refused_before_it_is_loaded(
     )
 
 
-def test_what_cannot_be_written_is_refused(
-    run: Callable, short: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_written_is_refused(run, short, tmp_path, monkeypatch) -> None:
     done = run("Yes.", "--words", "w.txt", *short)
     assert done.code == 2 and "w.txt does not end in one of .srt, .vtt, .json, .ass: rename it" in done.err
     monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))

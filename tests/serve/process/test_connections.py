@@ -51,9 +51,7 @@ def read_to_end(connection: socket.socket) -> bytes:
         (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n1", b"HTTP/1.1 200"),
     ],
 )
-def test_a_connection_without_a_complete_request_is_closed(
-    client: Client, sent: bytes, answer: bytes
-) -> None:
+def test_a_connection_without_a_complete_request_is_closed(client, sent, answer) -> None:
     seconds = PATIENCE if answer else 0.2  # where there is an answer, it comes first
     protocol, made = watching(seconds)
     with listening(client.app, http=protocol, timeout_keep_alive=PATIENCE) as url, connected(url) as silent:
@@ -198,9 +196,7 @@ def stalled(url: str) -> Iterator[socket.socket]:
 @pytest.mark.parametrize(
     ("rows", "device", "connections"), [(None, "cpu", 212), (None, "cuda", 218), (30, "cpu", 240)]
 )
-def test_the_rows_count_among_the_connections_that_are_taken(
-    rows: int | None, device: str, connections: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rows_count_among_the_connections_that_are_taken(rows, device, connections, monkeypatch) -> None:
     """Rows, those that wait, and 200 more; where the options name no rows, the 2 of a CPU and the 8 of a GPU."""
     import uvicorn
 
@@ -262,9 +258,7 @@ def test_a_head_without_an_end_is_refused(client: Client, parser: str, attack: s
 
 
 @pytest.mark.parametrize(("size", "status"), [(60_000, 200), (100_000, 400)])
-def test_heads_have_the_same_limit_with_every_parser(
-    client: Client, parser: str, size: int, status: int
-) -> None:
+def test_heads_have_the_same_limit_with_every_parser(client, parser, size, status) -> None:
     with bounded(client) as url, connected(url) as one:
         one.sendall(GET + b"Connection: close\r\nX-Long: " + b"a" * size + b"\r\n\r\n")
         answer = read_to_end(one)

@@ -184,9 +184,7 @@ def test_a_burst_is_dealt_out_evenly(served: tuple[psutil.Process, str], synthes
     assert BURST // 2 - 2 <= most <= BURST // 2 + 2
 
 
-def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(
-    served: tuple[psutil.Process, str], synthesizer: Synthesizer, tmp_path: Path
-) -> None:
+def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(served, synthesizer, tmp_path) -> None:
     server, address = served
     first, files = replicas(server), tmp_path / "files"
     assert len(first) == 2

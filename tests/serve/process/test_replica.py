@@ -45,9 +45,7 @@ def arguments(*words: object) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, Path) else value for name, value in parsed.items()}
 
 
-def test_a_replica_is_the_same_application(
-    speakers: list[Speaker], checkpoint: Callable[..., Path], client: Client
-) -> None:
+def test_a_replica_is_the_same_application(speakers, checkpoint, client) -> None:
     given = arguments(
         "--checkpoint", checkpoint("tiny", "custom_voice"), "--device", "cpu", "--precision", "fp32"
     )
@@ -58,9 +56,7 @@ def test_a_replica_is_the_same_application(
     assert same_sound(replica.post(body).content, client.post(body).content)
 
 
-def test_a_replica_speaks_with_its_adapter_and_says_so(
-    speakers: list[Speaker], checkpoint: Callable[..., Path], client: Client, tmp_path: Path
-) -> None:
+def test_a_replica_speaks_with_its_adapter_and_says_so(speakers, checkpoint, client, tmp_path) -> None:
     path = checkpoint("tiny", "custom_voice")
     anna = f"{write_adapter(tmp_path / 'anna', path)}:0.5"
     given = arguments("--checkpoint", path, "--device", "cpu", "--precision", "fp32", "--lora", anna)

@@ -195,9 +195,7 @@ def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
         ([{"type": f"{ESCAPES}"}], "failed at the line (500)"),
     ],
 )  # fmt: skip
-def test_a_lie_in_an_event_is_one_sentence_at_once(
-    server: Server, liar: Liar, events: list[Any], words: str
-) -> None:
+def test_a_lie_in_an_event_is_one_sentence_at_once(server, liar, events, words) -> None:
     liar.speak = lambda: stream(events)
     with pytest.raises(ConnectionError) as caught:
         render(ask_server(server), ONCE, [LINE])
@@ -246,9 +244,7 @@ async def _cut(content: bytes, size: int) -> AsyncIterator[bytes]:
         (b"x" * 1_000_000, "sent what cannot be read"),
     ],
 )  # fmt: skip
-def test_a_lie_in_a_part_is_one_sentence_at_once(
-    server: Server, liar: Liar, content: bytes, words: str
-) -> None:
+def test_a_lie_in_a_part_is_one_sentence_at_once(server, liar, content, words) -> None:
     liar.status = {**STATUS, "stream_formats": ["multipart"]}
     liar.speak = lambda: Response(content, media_type="multipart/mixed; boundary=x")
     with pytest.raises(ConnectionError) as caught:
@@ -281,9 +277,7 @@ def test_a_header_without_end_is_one_sentence(server: Server, liar: Liar) -> Non
     assert "broke the connection" in sentence(caught)
 
 
-def test_a_line_without_end_is_one_sentence(
-    server: Server, liar: Liar, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_without_end_is_one_sentence(server, liar, monkeypatch) -> None:
     monkeypatch.setattr(connection, "MOST_BYTES", 10_000)
     liar.speak = lambda: stream(100 * [delta()])
     with pytest.raises(ConnectionError) as caught:
@@ -412,9 +406,7 @@ def test_a_server_that_was_given_by_its_address_is_named_once() -> None:
         ask_server(Server(NAMELESS, "http://127.0.0.1:9"))
 
 
-def test_a_server_that_starts_is_waited_for_at_the_first_question(
-    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_that_starts_is_waited_for_at_the_first_question(server, monkeypatch, caplog) -> None:
     monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
     tried: list[Server] = []
 

@@ -233,9 +233,7 @@ def test_a_server_that_is_not_there() -> None:
         ),
     ],
 )
-def test_what_is_refused_before_anything_is_sent(
-    speaks: RemoteSpeaks, client: Client, change, words: str
-) -> None:
+def test_what_is_refused_before_anything_is_sent(speaks, client, change, words) -> None:
     line, options = change(ryan(client))
     answered = client.get("/metrics").text
     for refuses in (speaks.check, speaks.speak, speaks.key):

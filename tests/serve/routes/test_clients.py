@@ -331,9 +331,7 @@ def test_a_websocket_whose_text_pauses_for_too_long_is_closed(small) -> None:
 
 
 @pytest.mark.parametrize("by", ["cancel", "leave"])
-def test_a_websocket_that_is_left_frees_its_row_and_is_counted_as_left(
-    url: str, client: Client, by: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_websocket_that_is_left_frees_its_row_and_is_counted_as_left(url, client, by, caplog) -> None:
     left, spoken = answers(client, 499), answers(client, 200)
     with talking(url, sampling={"max_seconds": 100}) as channel:
         say(channel, "input.text", text="word " * 20 + ". More")

@@ -109,9 +109,7 @@ def test_a_client_sends_the_text_as_it_is_read_and_shows_the_words(telling: Clie
     assert len(spoken.report.readings) == 3 and spoken.report.text == TEXT
 
 
-def test_a_websocket_says_how_words_are_read_but_not_token_by_token(
-    telling: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_websocket_says_how_words_are_read_but_not_token_by_token(telling, monkeypatch) -> None:
     lines: list[Line] = []
     speak = Batch.speak_all
 

@@ -80,9 +80,7 @@ def test_complete_answers_tell_the_words_of_their_sound(telling: Client) -> None
 
 
 @pytest.mark.parametrize("stream_format", ["sse", "multipart", "json"])
-def test_nothing_is_told_that_nobody_asked_for(
-    telling: Client, monkeypatch: pytest.MonkeyPatch, stream_format: str
-) -> None:
+def test_nothing_is_told_that_nobody_asked_for(telling, monkeypatch, stream_format) -> None:
     monkeypatch.setattr(
         "qwen3_tts_morph.serve.routes.speaker.Timestamps", lambda *_: pytest.fail("words were looked for")
     )

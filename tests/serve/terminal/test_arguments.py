@@ -73,9 +73,7 @@ def test_bad_arguments_are_refused_before_anything_is_installed_or_loaded(
         ("serve", ["--checkpoint", ""], "--checkpoint"),
     ],
 )
-def test_an_empty_value_is_refused(
-    command: str, words: list[str], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_value_is_refused(command, words, option, tmp_path, capsys) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit, match="2"):
         parse(command, [word.format(tmp_path / "file") for word in words])
@@ -90,9 +88,7 @@ def test_a_reference_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFi
     assert "is read and would be overwritten: choose another place with --out" in capsys.readouterr().err
 
 
-def test_out_replaces_no_file_without_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_out_replaces_no_file_without_a_word(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a.wav", "groups_05.wav", "scene.txt", "scene.srt"):
         (tmp_path / name).write_bytes(b"a user's")

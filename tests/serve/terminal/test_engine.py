@@ -30,9 +30,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
     return lambda *words: parse("speak", ["Yes.", *map(str, words)])[1]
 
 
-def test_a_checkpoint_is_a_folder_a_label_or_a_name(
-    read: Callable, checkpoints: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_a_folder_a_label_or_a_name(read, checkpoints, tmp_path) -> None:
     comfyui, own = tmp_path / "ComfyUI", checkpoints()
     (comfyui / "models" / "TTS").mkdir(parents=True)
     found = comfyui / "models" / "TTS" / "mine"
@@ -51,9 +49,7 @@ def test_a_checkpoint_is_a_folder_a_label_or_a_name(
         find("--checkpoint", "yours", "--comfyui", comfyui)
 
 
-def test_a_published_checkpoint_that_is_not_here_is_downloaded(
-    read: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_published_checkpoint_that_is_not_here_is_downloaded(read, tmp_path, monkeypatch, capsys) -> None:
     import sys
 
     calls = []
@@ -79,9 +75,7 @@ def test_an_unknown_device_is_refused() -> None:
         engine.choose_device("meta")
 
 
-def test_speakers_and_languages_are_known_before_a_checkpoint_is_loaded(
-    checkpoints: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_speakers_and_languages_are_known_before_a_checkpoint_is_loaded(checkpoints, tmp_path) -> None:
     for kind in ("custom_voice", "base"):
         config, model = read_config(checkpoints(kind)), load_model(checkpoints(kind))
         assert config is not None and config.name == model.name
@@ -122,9 +116,7 @@ def test_an_adapter_may_have_a_strength(read: Callable, word: str, expected: tup
     assert read("--lora", word).lora == [expected] and read().lora == []
 
 
-def test_adapters_and_their_strengths_are_facts_of_a_project(
-    read: Callable, checkpoints: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_adapters_and_their_strengths_are_facts_of_a_project(read, checkpoints, tmp_path) -> None:
     path = checkpoints()
     adapter = write_adapter(tmp_path / "anna", path)
 

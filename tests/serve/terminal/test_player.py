@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,9 +53,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     return made
 
 
-def test_what_is_heard_is_what_is_written(
-    run: Callable, tiny: list[str], tmp_path: Path, device: Device
-) -> None:
+def test_what_is_heard_is_what_is_written(run, tiny, tmp_path, device) -> None:
     done = run("Yes.", "--play", "--out", tmp_path / "a.wav", *tiny)
     assert done.code == 0 and done.lines == [str(tmp_path / "a.wav")], done.err
     assert device.opened["samplerate"] == 24000 and device.done == ["start", "stop", "close"]
@@ -64,18 +61,14 @@ def test_what_is_heard_is_what_is_written(
     assert np.array_equal(np.frombuffer(device.heard, "<i2"), written) and len(written) > 0
 
 
-def test_without_a_file_nothing_is_written(
-    run: Callable, tiny: list[str], tmp_path: Path, device: Device
-) -> None:
+def test_without_a_file_nothing_is_written(run, tiny, tmp_path, device) -> None:
     before = set(tmp_path.iterdir())
     done = run("Yes.", "--play", *tiny)
     assert (done.code, done.lines) == (0, []) and "times real time" in done.err and device.heard
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_missing_package_or_device_is_said_before_the_model_is_loaded(
-    run: Callable, device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_or_device_is_said_before_the_model_is_loaded(run, device, monkeypatch) -> None:
     monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     device.missing = True
     done = run("Yes.", "--play")

@@ -19,9 +19,7 @@ def tone() -> np.ndarray:
     return np.sin(np.arange(24000, dtype=np.float32) / 10)
 
 
-def test_a_file_that_cannot_be_replaced_stays_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_replaced_stays_complete(tmp_path, monkeypatch) -> None:
     def locked(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -124,9 +122,7 @@ def test_a_compressed_file_that_is_none_is_refused(tmp_path: Path, ending: str, 
         sound.read_recording(path)
 
 
-def test_without_pyav_the_formats_that_can_be_read_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pyav_the_formats_that_can_be_read_are_named(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sound, "is_installed", lambda: False)
     path = tmp_path / "speech.m4a"
     path.write_bytes(b"junk" * 500)

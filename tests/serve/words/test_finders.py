@@ -60,9 +60,7 @@ def test_what_is_wrong_with_a_line_is_said(finders: WordFinders, started: Starte
     assert json.loads(answer(b"nothing\n")).keys() == {"error"}
 
 
-def test_a_process_that_ends_loses_no_line(
-    finders: WordFinders, started: Started, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_process_that_ends_loses_no_line(finders, started, caplog) -> None:
     wait(finders.start(), PATIENCE)
     for process in started:
         process.kill()

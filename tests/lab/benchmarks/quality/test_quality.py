@@ -64,9 +64,7 @@ def world(tiny: Path, tmp_path: Path, short_lines: None, heard: list[str]) -> Ca
 
 
 @pytest.mark.slow
-def test_one_command_writes_rows_and_a_report(
-    world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_command_writes_rows_and_a_report(world, tmp_path, capsys) -> None:
     assert world("--name", "mine") == 0
     run = tmp_path / "run"
     document = json.loads((run / "quality_mine.json").read_text(encoding="utf-8"))
@@ -87,9 +85,7 @@ def test_one_command_writes_rows_and_a_report(
     assert page.count("<audio") == 3 * len(rows) and "And another line." in page
 
 
-def test_steps_can_run_separately_and_the_last_ones_need_no_checkpoint(
-    world: Callable[..., int], tmp_path: Path, heard: list[str]
-) -> None:
+def test_steps_can_run_separately_and_the_last_ones_need_no_checkpoint(world, tmp_path, heard) -> None:
     assert world("--steps", "codes", "wavs") == 0 and not heard
     run = tmp_path / "run"
     assert not (run / "quality.md").exists()
@@ -110,8 +106,6 @@ def test_steps_can_run_separately_and_the_last_ones_need_no_checkpoint(
         (["--steps", "report", "--out", "nowhere"], "contains no run"),
     ],
 )
-def test_bad_input_prints_one_sentence(
-    world: Callable[..., int], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_prints_one_sentence(world, options, said, capsys) -> None:
     assert world(*options) == 2
     assert said in capsys.readouterr().err

@@ -36,9 +36,7 @@ def test_a_figure_is_what_the_time_and_the_frames_make_it(monkeypatch: pytest.Mo
     assert (made.ms_per_frame, made.audio_seconds_per_second, made.rtf) == (40.0, 8.0, 0.125)
 
 
-def test_a_row_says_its_commit_its_day_and_its_command_and_each_figure_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_says_its_commit_its_day_and_its_command_and_each_figure_once(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", [STREAM, "--shape", "tiny", "--out", str(tmp_path), "--lines", "1", "2"])
     [one] = stored(tmp_path, [row(1.0)], "abc1234")
     assert one["commit"] == "abc1234" and len(one["date"]) == 10
@@ -46,9 +44,7 @@ def test_a_row_says_its_commit_its_day_and_its_command_and_each_figure_once(
     assert one["lines"] == 3 and "details" not in one
 
 
-def test_only_the_same_command_on_the_same_commit_replaces_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_same_command_on_the_same_commit_replaces_rows(tmp_path, monkeypatch) -> None:
     def times(words: str, commit: str, *rows: Row) -> list[float]:
         monkeypatch.setattr(sys, "argv", [STREAM, *words.split()])
         return [one["ms_per_frame"] for one in stored(tmp_path, list(rows), commit)]

@@ -73,9 +73,7 @@ def test_the_span_of_a_piece_that_is_trimmed_away_is_within_the_line() -> None:
 @pytest.mark.parametrize(
     "silences", [(0, 0, 0, 0), (0.1, 0, 0, 0.2), (0, 0.3, 0, 0), (0.1, 0.01, 0.5, 0.2)], ids=str
 )
-def test_the_chunks_are_the_line(
-    silences: tuple[float, ...], quiet: int, trim_ends: bool, late: bool
-) -> None:
+def test_the_chunks_are_the_line(silences, quiet, trim_ends, late) -> None:
     options = GenerateOptions(trim_ends=trim_ends)
     pieces = [Piece("x", n, 3, silences[n]) for n in range(3)]
     pieces[-1].after_s = silences[3]

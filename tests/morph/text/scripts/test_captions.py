@@ -352,9 +352,7 @@ def test_sounds_are_read_where_that_is_wanted(text: str, line: tuple[str, str]) 
         ("[music]", ["Anna"], "captions have nothing to speak"),
     ],
 )
-def test_faulty_captions_are_named_by_their_numbers_in_the_file(
-    text: str, cast: list[str], sentence: str
-) -> None:
+def test_faulty_captions_are_named_by_their_numbers_in_the_file(text, cast, sentence) -> None:
     with pytest.raises(ScriptError, match=re.escape(sentence)):
         read_dub([TimedText(7, 0, 1000, text)], cast, ["auto", "english"])
 
