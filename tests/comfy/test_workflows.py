@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pysubs2
 import pytest
-import soundfile
 from qwen3_tts_morph.morph.voice.file import load_voice
 
 from tests.comfy.cards import take_picture
@@ -224,33 +223,6 @@ def test_a_designed_voice_is_cloned_kept_and_speaks(server, convert, base_dir) -
     speakers = of_kind(graph, "MorphTTSGenerateSpeech")
     assert len(speakers) == 2
     assert all(result.outputs[speaker]["morph_clips"][0]["seconds"] > 0.1 for speaker in speakers)
-
-
-@pytest.mark.slow  # by default saved voices are loaded in test_scripts_and_voices.py
-def test_the_muted_group_loads_the_saved_voice(server, convert, base_dir) -> None:
-    workflow = read_workflow(LIBRARY)
-    graph = convert(workflow)
-    assert "MorphTTSLoadVoice" not in {node["class_type"] for node in graph.values()}
-    first = run(server, graph)
-    assert shown(first, only(graph, "MorphTTSCloneVoice")).startswith(
-        "x-vector voice cloned\naudio is not connected"
-    )
-    assert (base_dir / "models" / "qwen3-tts-voices" / "blend.safetensors").is_file()
-    for node in workflow["nodes"]:
-        node["mode"] = 0  # unmute, as Ctrl+M does
-    graph = convert(workflow)
-    speech = only(graph, "MorphTTSGenerateSpeech")
-    blended = clip_samples(server, first, speech)
-    graph[speech]["inputs"]["voice"] = [only(graph, "MorphTTSLoadVoice"), 0]
-    loaded = clip_samples(server, run(server, graph), speech)
-    assert len(blended) > 0 and np.array_equal(blended, loaded)
-
-
-def clip_samples(server: ComfyServer, result: Result, node_id: str) -> np.ndarray:
-    """Return the samples of the only recording that a node shows."""
-    [clip] = result.outputs[node_id]["morph_clips"]
-    waveform, _ = soundfile.read(server.base_dir / "temp" / clip["subfolder"] / clip["filename"])
-    return waveform
 
 
 def reported(result: Result, node_id: str) -> str:

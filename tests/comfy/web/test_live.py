@@ -92,27 +92,6 @@ SHOWN_TEXT = """(kind) => window.app.graph.nodes.find((node) => node.type === ki
 # The names of the widgets of the nodes that speak.
 WIDGETS = """() => window.app.graph.nodes.filter((node) => node.type === 'MorphTTSGenerateSpeech')
   .map((node) => node.widgets.map((widget) => widget.name).filter((name) => !name.startsWith('$$')))"""
-WITH_LIST = """() => window.app.graph.nodes.filter((node) => node.widgets?.some((one) => one.name === 'speech_clips'))
-  .map((node) => String(node.id)).sort((one, other) => one - other)"""
-# Mute the last node of a type; return the ids of it and of the first.
-MUTE_ONE = """(kind) => {
-  const nodes = window.app.graph.nodes.filter((node) => node.type === kind)
-  nodes.at(-1).mode = 2
-  return [String(nodes.at(-1).id), String(nodes[0].id)]
-}"""
-# Copy a node and paste it with its links, as Ctrl+C and Ctrl+Shift+V do, with another seed; return its id.
-PASTE = """(id) => {
-  const {canvas, graph} = window.app
-  canvas.selectNode(graph.getNodeById(Number(id)))
-  canvas.copyToClipboard()
-  canvas.pasteFromClipboard({connectInputs: true})
-  const pasted = graph.nodes.find((node) => node.type === 'MorphTTSGenerateSpeech' && canvas.selectedItems.has(node))
-  pasted.widgets.find((one) => one.name === 'seed').value += 100
-  const save = window.LiteGraph.createNode('SaveAudio')
-  graph.add(save)
-  pasted.connect(0, save, 0)
-  return String(pasted.id)
-}"""
 # Click the first player; return how many chunks had been heard by then.
 CLICK_AND_COUNT = """() => {
   const count = window.__heard.length
@@ -249,29 +228,6 @@ def test_a_page_that_may_not_sound_plays_from_the_beginning_after_a_click(page: 
     first, again = chunks[:before], chunks[before : 2 * before]
     assert [samples for _, samples, _ in again] == [samples for _, samples, _ in first]
     page.page.wait_for_function("() => window.__ended.length === 1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", CLASSIC, indirect=True)
-def test_a_muted_node_has_no_player_and_a_pasted_one_has_its_own(page: ComfyPage) -> None:
-    page.load(read_old_workflow(SPEAKERS))
-    set_widget(page, SPEECH, "text", TEXT)
-    set_widget(page, SPEECH, "seed", page.seed + 20)
-    muted, other = page.page.evaluate(MUTE_ONE, SPEECH)
-    page.page.evaluate(NODES)
-    kind, data = page.run()
-    assert kind == "execution_success", data
-    assert page.page.evaluate("() => window.__nodes") == [other]
-    page.page.wait_for_function(ALL_ENDED)
-    pasted = page.page.evaluate(PASTE, other)
-    lists = page.page.evaluate(WITH_LIST)
-    assert lists == [other], "a pasted node has not spoken yet"
-    kind, data = page.run()
-    assert kind == "execution_success", data
-    assert page.page.evaluate("() => window.__nodes") == [other, pasted]
-    page.page.wait_for_function(ALL_ENDED)
-    assert page.page.evaluate(WITH_LIST) == [other, pasted] and muted not in (other, pasted)
-    assert page.problems() == []
 
 
 @pytest.mark.slow

@@ -9,9 +9,6 @@ pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, attend
 from qwen3_tts_morph.morph.kernels.attention.layout import (
-    BatchLayout,
-    batch_layout,
-    line_layout,
     o_proj_split_k,
 )
 from qwen3_tts_morph.morph.kernels.plan import Plan
@@ -170,20 +167,6 @@ def test_each_split_of_a_long_lines_output_projection_has_a_power_of_two_of_head
     assert split_k == {1: 1, 2: 2, 3: 3, 6: 6, 8: 4, 12: 6, 16: 4, 24: 6}
 
 
-def test_how_one_line_is_split():
-    """First more warps, then more programs, then more positions per warp; beyond that, attend_split."""
-    plan = Plan(line_splits=16, line_positions=8)
-    splits = {
-        64: (8, 1, 8),
-        256: (16, 2, 8),
-        1024: (16, 8, 8),
-        2048: (32, 8, 8),
-        8192: (32, 8, 32),
-        16384: None,
-    }
-    assert {window: line_layout(plan, window) for window in splits} == splits
-
-
 @pytest.mark.parametrize(
     ("plan", "dtype"),
     each_value(
@@ -224,18 +207,6 @@ def test_the_cache_after_a_lines_end_does_not_matter(device):
     wanted, _, _ = case.wanted()
     result = case.run(Plan(max_splits=1), 64, per_line=True)
     assert (result.double() - wanted).norm() / wanted.norm() < TOLERANCE[torch.bfloat16]
-
-
-def test_a_frames_first_positions_are_loaded_at_once():
-    """In programs of one warp, with no more registers than these need."""
-    plan = Plan(batch_positions=16)
-    positions = {start: batch_layout(plan, 512, start + 1, 256) for start in (2, 3, 8, 9)}
-    assert positions == {
-        2: BatchLayout(1, 2, 2, loops=False),
-        3: BatchLayout(1, 4, 2, loops=False),
-        8: BatchLayout(1, 8, 2, loops=False),
-        9: BatchLayout(1, 16, 2, loops=True),
-    }
 
 
 @pytest.mark.parametrize("batch_attention", [False, True])

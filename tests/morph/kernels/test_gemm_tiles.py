@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
@@ -17,83 +16,6 @@ from qwen3_tts_morph.morph.kernels.plan import Plan, has_gluon
 from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
 
 from tests.morph.kernels.test_linear import check, check_operand, random, residual_of, rms_norm
-
-
-def test_which_products_use_split_k():
-    """Those of the 0.6B model at batch 64 with few outputs and many columns, until a large GPU is full."""
-
-    def split(plan: Plan, rows: int, outputs: int, width: int, gated: bool = False) -> tuple[int, int]:
-        tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2, gated))
-        return tile.block_n, tile.split_k
-
-    eight = Plan(max_split_k=8)
-    for plan in (eight, replace(eight, gemm_held=True)):
-        assert split(plan, 64, 1024, 2048) == split(plan, 33, 1024, 3072) == (64, 8)
-        assert split(plan, 128, 1024, 3072) == (64, 4)  # the predictor's first pass: two positions per line
-        assert split(plan, 64, 4096, 1024)[1] == split(plan, 64, 2048, 1024)[1] == 1
-        assert split(plan, 64, 4096, 2048)[1] == 1
-        assert split(plan, 64, 1024, 3072, gated=True)[1] == 1
-    assert split(eight, 32, 1024, 3072)[1] == 1  # a small batch is cheap to read again
-    assert split(plan, 32, 1024, 3072) == (64, 8)  # but split in gemm_held, whose programs have 64 rows
-    assert split(Plan(), 64, 1024, 3072) == (64, 4)
-    assert split(Plan(max_split_k=1), 64, 1024, 3072)[1] == 1
-    # The 1.7B model: a quarter of a weight's columns would overflow a program's shared memory.
-    assert split(eight, 64, 2048, 6144) == (64, 8)
-    held = gemm_tile(plan, GemmShape(64, 1024, 3072, 2))
-    assert held.held and held.block_k * (held.stages - 1) == 3072 // 8  # all of a split is in flight at once
-    assert not gemm_tile(Plan(library_min_rows=None, gemm_held=True), GemmShape(64, 1000, 3072, 2)).held
-
-
-def test_which_products_are_folded():
-    """Few rows: more folds until there are enough programs, or more than fit on the GPU at once."""
-    plan = Plan(library_min_rows=None, gemm_held=True)
-
-    def folded(rows: int, outputs: int, width: int, gated: bool = False) -> tuple[int, int, int]:
-        tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2, gated))
-        assert tile.held and tile.split_k == 1
-        return tile.block_m, tile.block_n, tile.folds
-
-    for rows, padded in ((3, 8), (8, 8), (9, 16), (16, 16), (17, 32), (32, 32)):
-        assert folded(rows, 4096, 1024) == (padded, 32, 2)
-        assert folded(rows, 1024, 2048) == (padded, 16, 4)
-        assert folded(rows, 3072, 1024, gated=True) == ((padded, 16, 2) if rows < 17 else (padded, 32, 1))
-        assert folded(rows, 20480, 1024) == (padded, 64, 1)
-    assert folded(16, 1024, 3072) == (16, 16, 4)
-    assert gemm_tile(plan, GemmShape(17, 1024, 3072, 2)) == gemm_tile(plan, GemmShape(64, 1024, 3072, 2))
-    assert folded(16, 4096, 2048) == (16, 32, 2)  # the 1.7B model's
-    assert folded(32, 2048, 2048) == (32, 16, 4)
-    assert not gemm_tile(plan, GemmShape(33, 4096, 1024, 2)).folds
-    assert not gemm_tile(plan, GemmShape(16, 1000, 1024, 2)).folds
-    assert not gemm_tile(replace(plan, max_folds=0), GemmShape(16, 4096, 1024, 2)).folds
-    for other in (Plan(), replace(plan, gemm_held=False)):
-        assert not gemm_tile(other, GemmShape(16, 4096, 1024, 2)).held
-    assert not gemm_tile(plan, GemmShape(16, 4096, 1024, 4)).held
-    assert not gemm_tile(plan, GemmShape(16, 4096, 1024, 2, may_hold=False)).held  # INT8
-
-
-def test_which_products_are_streamed():
-    """Those whose programs would take turns on a GPU if each held its weights: large ones, up to 64 rows."""
-    plan = Plan(library_min_rows=None, gemm_held=True)
-
-    def streamed(rows: int, outputs: int, width: int, gated: bool = False) -> tuple[int, int, int] | None:
-        tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2, gated))
-        steps = width // tile.split_k // max(1, tile.folds) // tile.block_k
-        return (tile.block_n, tile.folds, tile.split_k) if tile.folds and tile.stages < steps else None
-
-    assert streamed(32, 4096, 2048) == (32, 2, 1)  # the 1.7B model's
-    assert streamed(16, 6144, 2048, gated=True) == streamed(64, 6144, 2048, gated=True) == (32, 1, 1)
-    assert streamed(16, 2048, 6144) == streamed(64, 2048, 6144) == (64, 1, 4)
-    assert streamed(64, 20480, 1024) == (64, 1, 1)  # the crossbar's heads at S = 5
-    for shape in ((32, 2048, 2048), (64, 4096, 2048), (65, 2048, 6144)):
-        assert streamed(*shape) is None
-    for rows in (3, 16, 32, 64):  # the 0.6B model's layers
-        assert streamed(rows, 4096, 1024) is streamed(rows, 1024, 2048) is streamed(rows, 1024, 3072) is None
-        assert streamed(rows, 3072, 1024, True) is None
-    narrow = gemm_tile(replace(plan, stream_shared_bytes=72 * 1024), GemmShape(32, 6144, 2048, 2, True))
-    assert 2 * narrow.stages * narrow.block_k * (64 + 32) <= 72 * 1024
-    assert not gemm_tile(replace(plan, stream_max_rows=0), GemmShape(64, 2048, 6144, 2)).folds
-    everything = replace(plan, held_programs=0)
-    assert gemm_tile(everything, GemmShape(32, 2048, 2048, 2)).stages > 0
 
 
 def test_a_cpu_has_no_held_gemms():

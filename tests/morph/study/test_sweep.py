@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -126,32 +124,6 @@ def test_a_sweep_speaks_the_line_as_render_lines_does(model):
         assert row.frames == alone.report.frames and row.seconds == pytest.approx(row.frames * 0.08)
         assert 0 <= row.distance <= 1
     assert result.rows[-1].distance == 0 < result.rows[0].distance
-
-
-def test_speed_measures_only_the_decoding(model, monkeypatch):
-    """With a clock that advances one second per reading, each row's decoding takes one second."""
-    clock = iter(range(1000))
-    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    rows = sweep(Synthesizer(model), Line("Hello.", preset_voice(model, "ryan")), [3, 15], OPTIONS).rows
-    assert len(rows) == 2
-    for row in rows:
-        assert row.ms_per_frame == pytest.approx(1000 / row.frames)
-        assert row.rtf == pytest.approx(1 / row.seconds)
-
-
-def test_progress_covers_all_decodings_and_can_cancel(model):
-    line = Line("Hello.", preset_voice(model, "ryan"))
-    seen: list[tuple[int, int]] = []
-    result = sweep(Synthesizer(model), line, [1, 15], OPTIONS, lambda *two: seen.append(two))
-    exact = result.rows[-1].frames  # decoded twice: once for the distances
-    assert sorted({done for done, _ in seen}) == list(range(1, result.rows[0].frames + 2 * exact + 1))
-    assert all(done < expected for done, expected in seen)
-
-    def cancel(done: int, expected: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        sweep(Synthesizer(model), line, [1], OPTIONS, cancel)
 
 
 def test_an_icl_voice_is_swept_without_its_reference(load, recording):

@@ -12,8 +12,6 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,20 +166,6 @@ def status(address: str) -> dict[str, Any]:
     with urllib.request.urlopen(f"{address}/v1/status", timeout=PATIENCE) as answer:
         told: dict[str, Any] = json.load(answer)
         return told
-
-
-def test_a_burst_is_dealt_out_evenly(served: tuple[psutil.Process, str], synthesizer: Synthesizer) -> None:
-    _, address = served
-    lines = numbered(synthesizer)[:BURST]
-    facts = ask_server(Server("ray", address))
-    with ThreadPoolExecutor(1) as thread:
-        rendered = thread.submit(render, facts, replace(OPTIONS, batch_size=BURST), lines)
-        most = 0
-        while not rendered.done():
-            told = status(address)
-            most = max(most, told["rows_in_use"] + told["waiting"])
-        rendered.result()
-    assert BURST // 2 - 2 <= most <= BURST // 2 + 2
 
 
 def test_a_replica_that_is_killed_loses_no_line_and_doubles_none(served, synthesizer, tmp_path) -> None:

@@ -18,11 +18,9 @@ import pytest
 from qwen3_tts_morph.serve.api.options import KEY_VARIABLE, Limits
 from qwen3_tts_morph.serve.process import connections, server
 from qwen3_tts_morph.serve.process.ports import free_ports
-from websockets.sync.client import connect
 
 import pack
 from tests.patience import PATIENCE
-from tests.serve.conftest import Client, listening
 
 
 def read(*words: str):
@@ -119,26 +117,6 @@ def test_an_answer_that_ctrl_c_ends_leaves_no_traceback() -> None:
     assert not server.is_worth_a_line(record(asyncio.CancelledError()))
     assert not server.is_worth_a_line(record(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no")))
     assert server.is_worth_a_line(record(None)) and server.is_worth_a_line(record(ValueError()))
-
-
-def test_a_websocket_that_is_opened_and_closed_writes_no_lines(client: Client, caplog) -> None:
-    log = logging.getLogger("uvicorn.error")
-    log.addFilter(server.is_worth_a_line)
-    try:
-        with (
-            caplog.at_level(logging.INFO),
-            listening(client.app) as url,
-            connect(url.replace("http", "ws") + "/v1/audio/speech/stream", open_timeout=PATIENCE) as one,
-        ):
-            one.send("no JSON")
-            assert "error" in one.recv(PATIENCE)
-    finally:
-        log.removeFilter(server.is_worth_a_line)
-    said = [one.getMessage() for one in caplog.records if one.name == "uvicorn.error"]
-    assert any("Started server" in one for one in said)
-    assert not [
-        one for one in said if "WebSocket" in one or ("connection" in one.lower() and "Waiting" not in one)
-    ]
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.text.pronunciation import parse_pronunciation
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve.api.options import ServerOptions
-from qwen3_tts_morph.serve.remote.attempts import ask_server
-from qwen3_tts_morph.serve.remote.servers import Server
-from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 
 from tests.serve.conftest import Client, asked, listening
 from tests.serve.routes.test_clients import hear, say, talking
@@ -86,27 +82,6 @@ def test_the_server_and_its_voices_have_lists(serve: Callable[..., Client], tmp_
     assert refused.status_code == 400 and "Ann.pronunciation.txt cannot be read" in refused.text
     plain = serve(ServerOptions(rows=1), "custom_voice").speaker
     assert client.speaker.fingerprint != plain.fingerprint, "clients that keep lines notice another list"
-
-
-def test_a_client_sends_the_text_as_it_is_read_and_shows_the_words(telling: Client) -> None:
-    line = Line(TEXT, preset_voice(telling.speaker.model, "ryan"), seed=3, pronunciation=(NAMES,))
-    options = GenerateOptions(5, Sampling(max_seconds=0.5), retries=0)
-    with listening(telling.app) as url:
-        facts = ask_server(Server("studio", url))
-        with RemoteSpeaks(facts) as speaks:
-            spoken = speaks.speak(line, options).result()
-            plain = Line(TEXT, line.voice, seed=3)
-            assert speaks.key(plain, options) != speaks.key(line, options)
-            assert [word.text for word in speaks.words(spoken)] == [
-                "Ask",
-                "Nguyen",
-                "of",
-                "Rome",
-                "about",
-                "SQL.",
-            ]
-    assert spoken.report.spoken == "Ask win of room about S Q L."
-    assert len(spoken.report.readings) == 3 and spoken.report.text == TEXT
 
 
 def test_a_websocket_says_how_words_are_read_but_not_token_by_token(telling, monkeypatch) -> None:

@@ -7,7 +7,6 @@ import logging
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.audio.formats import SERVED
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.decode.source import NOTHING_AHEAD, Ahead
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -73,18 +72,6 @@ def test_on_a_cpu_a_line_is_spoken_as_it_is_heard_and_complete(load, spoken):
     finally:
         speaker.close()
     assert len(spoken) == 2
-
-
-def test_every_format_is_encoded_once_as_a_stream_and_as_a_file(monkeypatch):
-    streams, files, open_encoder, encode = [], [], warming.open_encoder, warming.encode
-    monkeypatch.setattr(
-        warming, "open_encoder", lambda name, rate: streams.append(name) or open_encoder(name, rate)
-    )
-    monkeypatch.setattr(
-        warming, "encode", lambda sound, rate, name: files.append(name) or encode(sound, rate, name)
-    )
-    warming.encode_all(24000)
-    assert streams == files == list(SERVED)
 
 
 def test_metrics_tell_of_slow_moments(client):

@@ -205,16 +205,6 @@ def settle(heard: list) -> None:
         time.sleep(0.02)
 
 
-def test_a_line_that_starves_is_heard_as_far_as_its_text(synthesizer, voice) -> None:
-    parts = Starved(["One two ", "eight"])
-    options = replace(OPTIONS, chunk_frames=(12,))  # fewer frames than that are there
-    with stream_line(synthesizer, as_tokens(parts, voice), options) as stream:
-        parts.go.release()
-        assert 0 < len(next(stream).codes) < 12
-        parts.go.release(2)
-        assert list(stream)[-1].last
-
-
 def test_the_end_that_is_held_back_does_not_depend_on_when_the_text_comes(synthesizer, voice) -> None:
     """EOS may not come before a share of the whole text's time, which is known only when the text is."""
     model = synthesizer.model
