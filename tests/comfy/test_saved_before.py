@@ -137,8 +137,7 @@ def heard(result: Result) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in PROMPTS],
+    "name", [name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in PROMPTS]
 )
 def test_its_api_prompts_run(server: ComfyServer, name: str) -> None:
     """A program queues them as they are: they have no values for inputs that are newer, which no page fills in."""

@@ -18,14 +18,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from lab.streams import render_lines
-from tests.morph.decoding import (
-    GREEDY,
-    SEEDS,
-    assert_equal,
-    guards_of,
-    line_requests,
-    prompts_of,
-)
+from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
 from tests.morph.pairwise import pairwise, thinned
 
 # One weight each: of layers whose outputs feed others, and of heads, which only one code depends on.

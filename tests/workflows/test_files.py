@@ -13,14 +13,7 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.json"))
-CORE = {
-    "LoadAudio",
-    "SaveAudio",
-    "PreviewAny",
-    "PreviewImage",
-    "PrimitiveStringMultiline",
-    "MarkdownNote",
-}
+CORE = {"LoadAudio", "SaveAudio", "PreviewAny", "PreviewImage", "PrimitiveStringMultiline", "MarkdownNote"}
 DEMO_VOICE = "demo voice (in the pack)"
 NEEDS_ANOTHER = {"Design a voice", "Design once, then clone"}  # the demo voice cannot design voices
 MARGIN = 20  # pixels between a group's border and its nodes

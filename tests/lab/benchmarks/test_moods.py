@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from lab.benchmarks.moods.__main__ import (
-    FIGURES,
-    RESULTS,
-    describe,
-    pair_figures,
-    read_pairs,
-)
+from lab.benchmarks.moods.__main__ import FIGURES, RESULTS, describe, pair_figures, read_pairs
 from pack import ROOT
 
 RATE = 24000

@@ -16,10 +16,7 @@ from aiohttp import web
 from safetensors.torch import load_file
 
 from lab.benchmarks import server
-from lab.benchmarks.server import (
-    figures_of,
-    mark_short,
-)
+from lab.benchmarks.server import figures_of, mark_short
 from lab.benchmarks.server_client import BYTES_PER_S, Answers, ask
 from lab.benchmarks.server_process import HEAD, prepare_checkpoint
 from lab.random_checkpoint import write_checkpoint

@@ -18,11 +18,7 @@ from lab.tails.__main__ import parse_arguments, train
 from lab.tails.examples import make_examples
 from lab.tails.fit import Teacher
 from lab.tails.measure import measure
-from lab.tails.record import (
-    find_voices,
-    plan_lines,
-    record,
-)
+from lab.tails.record import find_voices, plan_lines, record
 from lab.tails.variants import initial
 
 pytestmark = pytest.mark.slow

@@ -113,17 +113,7 @@ def test_development_and_held_out_lines_have_nothing_in_common(model, voices) ->
 
 def test_the_command_measures_times_and_the_guard(model, voices, tmp_path) -> None:
     asked = parse(
-        [
-            "guard",
-            str(tmp_path),
-            "--lines",
-            "sentences",
-            "stock1",
-            "--count",
-            "1",
-            "--seq-groups",
-            "1",
-        ]
+        ["guard", str(tmp_path), "--lines", "sentences", "stock1", "--count", "1", "--seq-groups", "1"]
     )
     sentence = good_lines("held_out", "sentences", 1, 1, [voices["x_vector"]])[0][0].text
     ear = Ear(sentence, sentence)

@@ -14,11 +14,7 @@ from typing import Any
 import pytest
 import qwen3_tts_morph
 from qwen3_tts_morph.morph.checkpoint import qwen_tts as upstream
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import (
-    StandIn,
-    default_rope_registered,
-    import_qwen_tts,
-)
+from qwen3_tts_morph.morph.checkpoint.qwen_tts import StandIn, default_rope_registered, import_qwen_tts
 
 BROKEN = ("torchaudio", "sox", "onnxruntime")
 

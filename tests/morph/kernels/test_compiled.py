@@ -14,8 +14,7 @@ import pack
 
 triton = pytest.importorskip("triton", reason="not run: the kernels need triton")
 pytestmark = pytest.mark.skipif(
-    tuple(map(int, triton.__version__.split(".")[:2])) < (3, 5),
-    reason="not run: written for Triton 3.5",
+    tuple(map(int, triton.__version__.split(".")[:2])) < (3, 5), reason="not run: written for Triton 3.5"
 )
 
 KB = 1024

@@ -207,10 +207,7 @@ GEMM_PLANS = {
 )
 @pytest.mark.parametrize(
     "dtype",
-    [
-        pytest.param(torch.float32, id="fp32"),
-        pytest.param(torch.bfloat16, id="bf16", marks=pytest.mark.slow),
-    ],
+    [pytest.param(torch.float32, id="fp32"), pytest.param(torch.bfloat16, id="bf16", marks=pytest.mark.slow)],
 )
 def test_every_gemm_tile_returns_the_same(device, dtype, plan):
     gain = 1 + random(device, 500, dtype=dtype)
@@ -275,10 +272,7 @@ def test_split_k_starts_or_adds_to_a_residual_stream(device, sizes, split_k, dty
 
 @pytest.mark.parametrize(
     "dtype",
-    [
-        pytest.param(torch.float32, id="fp32", marks=pytest.mark.slow),
-        pytest.param(torch.bfloat16, id="bf16"),
-    ],
+    [pytest.param(torch.float32, id="fp32", marks=pytest.mark.slow), pytest.param(torch.bfloat16, id="bf16")],
 )
 def test_split_k_equals_one_program_after_a_norm(device, dtype):
     gain, weight = 1 + random(device, 512, dtype=dtype), random(device, 72, 512, dtype=dtype)

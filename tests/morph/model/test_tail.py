@@ -68,10 +68,7 @@ def folder(tmp_path_factory) -> Path:
     path = write_checkpoint(tmp_path_factory.mktemp("tails") / "voice", "tiny", "custom_voice")
     heads = load_model(path, LoadOptions("fp32", "sdpa")).talker.code_predictor.lm_head
     stock = torch.stack([head.weight for head in heads])
-    tails = [
-        Tail(1, random_parts(1, "token", "rank"), ABOUT, stock),
-        Tail(5, random_parts(5), ABOUT, stock),
-    ]
+    tails = [Tail(1, random_parts(1, "token", "rank"), ABOUT, stock), Tail(5, random_parts(5), ABOUT, stock)]
     save_tails(path / FILE, tails, path)
     return path
 
@@ -219,10 +216,7 @@ BAD = {
     "no list": (lambda _, words: words.pop("tails"), "is damaged"),
     "a deep list": (lambda _, words: words.update(tails="[" * 100_000), "is damaged"),
     "a broken list": (lambda _, words: words.update(tails="[1]"), "is damaged"),
-    "a tail of 15": (
-        lambda _, words: words.update(tails=json.dumps({"15": vars(ABOUT)})),
-        "is damaged",
-    ),
+    "a tail of 15": (lambda _, words: words.update(tails=json.dumps({"15": vars(ABOUT)})), "is damaged"),
     "a tail without parts": (
         lambda _, words: words.update(tails=json.dumps({**json.loads(words["tails"]), "7": vars(ABOUT)})),
         "SEQ_GROUPS 7 has no part",

@@ -12,12 +12,7 @@ from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
 from qwen3_tts_morph.morph.kept.word_check import WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.script.dialogue import (
-    Dialogue,
-    ScriptRequest,
-    assemble,
-    read_script,
-)
+from qwen3_tts_morph.morph.script.dialogue import Dialogue, ScriptRequest, assemble, read_script
 from qwen3_tts_morph.morph.script.scene import Scene, ScenePlayer
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -120,10 +115,7 @@ def test_the_player_gets_the_words_of_lines_at_their_speed_but_not_of_another_ta
         hears.on_line(index, line)
     assert {
         line: [(one.text, one.start_s, one.end_s) for one in words] for line, words in tape.words.items()
-    } == {
-        0: [("Hello there.", 1.0, 2.0)],
-        1: [("It is late.", 0.5, 1.0)],
-    }
+    } == {0: [("Hello there.", 1.0, 2.0)], 1: [("It is late.", 0.5, 1.0)]}
 
 
 def test_a_line_with_speed_is_played_when_it_is_complete(cast) -> None:

@@ -48,11 +48,7 @@ def test_errors_come_first_and_settings_last(model):
     assert rows[0] == "1. ANNA: 'Hello.': complete, 0.80 s"
     assert rows[1].endswith("try another seed, or a higher max seconds, 1.60 s in 3 pieces")
     assert rows[2].startswith(f"3. BOB: '{'y' * 60}': REPEATED ITSELF") and " at take 2, " in rows[2]
-    assert settings == [
-        "- SEQ_GROUPS 15 (exact)",
-        "- engine: eager (as chosen)",
-        f"- {model.summary()}",
-    ]
+    assert settings == ["- SEQ_GROUPS 15 (exact)", "- engine: eager (as chosen)", f"- {model.summary()}"]
 
 
 @pytest.mark.parametrize("ended", WRONG)

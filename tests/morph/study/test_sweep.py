@@ -27,13 +27,7 @@ def model(load):
 
 @pytest.mark.parametrize(
     ("text", "groups"),
-    [
-        ("5", [5]),
-        ("1, 3, 5, 15", [1, 3, 5, 15]),
-        ("15 5,5;\n1", [1, 5, 15]),
-        (" 7,", [7]),
-        ("007", [7]),
-    ],
+    [("5", [5]), ("1, 3, 5, 15", [1, 3, 5, 15]), ("15 5,5;\n1", [1, 5, 15]), (" 7,", [7]), ("007", [7])],
 )
 def test_groups_are_sorted_without_duplicates(text, groups):
     assert parse_groups(text) == groups

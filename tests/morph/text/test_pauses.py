@@ -52,11 +52,7 @@ def test_a_text_of_pauses_cannot_be_spoken() -> None:
 
 @pytest.mark.parametrize(
     ("text", "spoken"),
-    [
-        ("[pause" * 100_000, "[pause" * 100_000),
-        ("[" + " " * 200_000, "["),
-        ("[pause 1]" * 50_000 + "x", "x"),
-    ],
+    [("[pause" * 100_000, "[pause" * 100_000), ("[" + " " * 200_000, "["), ("[pause 1]" * 50_000 + "x", "x")],
 )
 def test_long_texts_take_no_time(text: str, spoken: str) -> None:
     """A pattern whose time grows with the square of the length would take minutes here."""

@@ -17,14 +17,7 @@ from qwen3_tts_morph.morph.waveform import incremental
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, LineStates, RowStream, Warm
 
-from tests.morph.codec_lines import (
-    FLOAT32_DB,
-    FRAME,
-    RAMP,
-    random_codes,
-    signal_to_noise,
-    steps,
-)
+from tests.morph.codec_lines import FLOAT32_DB, FRAME, RAMP, random_codes, signal_to_noise, steps
 
 
 @pytest.fixture

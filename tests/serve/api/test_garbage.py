@@ -23,17 +23,7 @@ from tests.patience import wait_until
 from tests.serve.conftest import Client, asked, row_is_free
 
 # Of each line; what a batch of them has in common may be left over when it ends.
-OF_A_LINE = (
-    SpeechAnswer,
-    Reading,
-    Speech,
-    LineState,
-    WholeLine,
-    LinePieces,
-    Piece,
-    Prompt,
-    LineRequest,
-)
+OF_A_LINE = (SpeechAnswer, Reading, Speech, LineState, WholeLine, LinePieces, Piece, Prompt, LineRequest)
 
 
 @contextmanager

@@ -65,9 +65,7 @@ def recorded(name: str) -> Response:
 
 @contextmanager
 def serving(
-    speak: Callable[[dict[str, Any]], Response],
-    voices: str | None = "voices",
-    schema: Any = None,
+    speak: Callable[[dict[str, Any]], Response], voices: str | None = "voices", schema: Any = None
 ) -> Iterator[tuple[Server, list[dict[str, Any]]]]:
     """A server with vLLM-Omni's answers to questions; yield it and the bodies that it got."""
     bodies: list[dict[str, Any]] = []

@@ -117,7 +117,7 @@ def test_events_wait_for_each_other_where_that_is_asked_for(client: Client) -> N
         events_of(client.post({**whole, **more}).content) for more in ({}, {"event_interval": 10})
     )
     assert len(often) > 4 and [name for name, _ in seldom] == [
-        *("speech.audio.delta", "speech.audio.delta", "speech.audio.done"),
+        *("speech.audio.delta", "speech.audio.delta", "speech.audio.done")
     ], "the first part at once, then the rest"
     first, second = (
         b"".join(base64.b64decode(fields["audio"]) for _, fields in events[:-1]) for events in (often, seldom)

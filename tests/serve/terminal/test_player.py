@@ -95,8 +95,7 @@ def test_an_interrupted_sound_is_cut_off(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
-    [(("--out", "-"), "leave one out"), (("--format", "flac"), "name one with --out")],
+    ("words", "why"), [(("--out", "-"), "leave one out"), (("--format", "flac"), "name one with --out")]
 )
 def test_options_that_do_not_fit(run: Callable, device: Device, words: tuple[str, ...], why: str) -> None:
     done = run("Yes.", "--play", *words)

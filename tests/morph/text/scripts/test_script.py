@@ -17,11 +17,7 @@ def test_lines_pauses_comments_and_blank_lines():
     script = parse_script(
         "# a play\n\nBob: Hello.\r\n[pause 0.5]\n  Anna Maria :  Hi there. \n#Bob: no\n", CAST
     )
-    assert script.items == (
-        ScriptLine(3, "Bob", "Hello."),
-        0.5,
-        ScriptLine(5, "Anna Maria", "Hi there."),
-    )
+    assert script.items == (ScriptLine(3, "Bob", "Hello."), 0.5, ScriptLine(5, "Anna Maria", "Hi there."))
     assert script.lines == (script.items[0], script.items[2])
 
 
