@@ -12,7 +12,6 @@ from .setting import Checked, Setting, setting, settings_of
 PREDICTED_GROUPS = 15
 FRAME_RATE = 12.5
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
-ATTENTIONS = ("auto", "sdpa", "flash_attention_2", "eager")
 ENGINES = ("auto", "eager", "graph")
 WEIGHTS = ("full", "int8")
 LAYOUTS = ("sentence", "token")  # of a text that arrives
@@ -274,6 +273,10 @@ class LoadOptions(Checked):
     """
 
     precision: str = setting("auto", "of the weights; auto is bf16 on GPUs that have it", choices=PRECISIONS)
-    attention: str = setting("auto", "how attention is computed; auto is sdpa", choices=ATTENTIONS)
+    attention: str = setting(
+        "auto",
+        "how attention is computed; auto is sdpa",
+        choices=("auto", "sdpa", "flash_attention_2", "eager"),
+    )
     engine: str = setting("auto", "graph is the fast one on CUDA, eager runs everywhere", choices=ENGINES)
     weights: str = setting("full", "int8 needs less memory and is approximate", choices=WEIGHTS)

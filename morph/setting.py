@@ -92,7 +92,9 @@ class Setting:
         numpy = sys.modules.get("numpy")  # it has no scalars before it is imported
         plain = value.item() if numpy and isinstance(value, numpy.generic) else value
         if not self.fits(plain):
-            raise ValueError(f"{self.label or self.public} is {plain!r}: choose {self.limits}{self.hint}")
+            raise ValueError(
+                f"{self.label or self.public or self.name} is {plain!r}: choose {self.limits}{self.hint}"
+            )
         return plain
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ from comfy_api.latest import io
 
 from ...morph.checkpoint.download import fetch_checkpoint
 from ...morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint, list_checkpoints, resolve_checkpoint
-from ...morph.options import ATTENTIONS, ENGINES, PRECISIONS, WEIGHTS, LoadOptions
+from ...morph.options import LoadOptions
+from ...morph.setting import settings_of
 from .. import inputs
 from ..folders import checkpoint_roots, download_root
 from ..page.progress import show_progress
@@ -52,10 +53,10 @@ class LoadModel(io.ComfyNode):
                     ],
                     DEMO_VOICE,
                 ),
-                inputs.choice("precision", PRECISIONS, "auto"),
-                inputs.choice("attention", ATTENTIONS, "auto"),
-                inputs.choice("engine", ENGINES, "auto"),
-                inputs.choice("weights", WEIGHTS, LoadOptions.weights, optional=True),
+                inputs.setting("precision", LoadOptions),
+                inputs.setting("attention", LoadOptions),
+                inputs.setting("engine", LoadOptions),
+                inputs.setting("weights", LoadOptions, optional=True),
                 inputs.choice("device", device_options(), DEFAULT, optional=True),
                 ModelSocket.Input("more_models", optional=True),
             ],
@@ -76,7 +77,7 @@ class LoadModel(io.ComfyNode):
         """Reject settings that cannot work, before anything runs or is downloaded."""
         chosen = {"precision": precision, "attention": attention, "engine": engine, "weights": weights}
         verdict = inputs.judge(
-            **{name: (check_option(name), value) for name, value in chosen.items()},
+            **{name: (one.check, chosen[name]) for name, one in settings_of(LoadOptions).items()},
             device=(check_device_option, device),
             checkpoint=(lambda name: resolve_checkpoint(name, checkpoint_roots()), checkpoint),
         )
@@ -152,11 +153,6 @@ def check_same(path: Path, options: LoadOptions, more: Sequence[LoadedModel]) ->
 
 def describe_options(options: LoadOptions) -> str:
     return ", ".join(f"{name} {value}" for name, value in asdict(options).items())
-
-
-def check_option(name: str) -> Callable[[str], LoadOptions]:
-    """Return a function that raises ValueError for an invalid value of this field of ``LoadOptions``."""
-    return lambda value: LoadOptions(**{name: value})
 
 
 def check_precision(precision: str, devices: Sequence[torch.device]) -> None:
