@@ -11,17 +11,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .find import MODEL_FOLDERS, PUBLISHED, check_complete
+from .find import MODEL_FOLDERS, PUBLISHED, check_complete, download_gb
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.2
 # In a separate process: a download in a thread could not be stopped when the user cancels.
-DOWNLOAD = "import sys; from huggingface_hub import snapshot_download as get; get(sys.argv[1], local_dir=sys.argv[2])"
-SIZES = (
-    "import sys; from huggingface_hub import HfApi; "
-    "print(sum(f.size or 0 for f in HfApi().model_info(sys.argv[1], files_metadata=True).siblings))"
-)
+DOWNLOAD = """
+import sys
+from huggingface_hub import HfApi, snapshot_download
+
+files = HfApi().model_info(sys.argv[1], files_metadata=True).siblings
+print(sum(file.size or 0 for file in files), flush=True)
+snapshot_download(sys.argv[1], local_dir=sys.argv[2])
+"""
 
 
 def fetch_checkpoint(
@@ -43,53 +46,36 @@ def fetch_checkpoint(
             f"{repo_id!r} is not a published Qwen3-TTS checkpoint: choose one of {', '.join(PUBLISHED)}"
         )
     target = target_root / repo_id.rsplit("/", 1)[-1]
-    total = int(_finish(repo_id, _Process(SIZES, repo_id), lambda: None))
-    log.info("fetching %s, %.1f GB, to %s", repo_id, total / 1e9, target)
-    target.mkdir(parents=True, exist_ok=True)
-
-    def report() -> None:
-        if on_progress is not None:
-            on_progress(min(_bytes_in(target), total), total)
-
-    _finish(repo_id, _Process(DOWNLOAD, repo_id, str(target)), report)
+    log.info("fetching %s, about %.1f GB, to %s", repo_id, download_gb(repo_id), target)
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "output")  # a file, so that the process never blocks on a full pipe
+        process = _start(repo_id, target, output)
+        try:
+            while process.poll() is None:
+                time.sleep(POLL_S)
+                total = next((int(line) for line in _lines(output) if line.isdecimal()), 0)
+                if total and on_progress is not None:
+                    on_progress(min(_bytes_in(target), total), total)
+        finally:
+            process.kill()  # does nothing to one that has ended
+            process.wait()
+        if process.returncode != 0:
+            raise ValueError(
+                f"{repo_id} is not on this machine and could not be fetched ({_lines(output)[-1]}): check the "
+                f"connection, or put the checkpoint's folder under ComfyUI's {os.path.join('models', MODEL_FOLDERS[0])}"
+            )
     return check_complete(target)
 
 
-class _Process:
-    """A Python process whose output goes to a file, so that it never blocks on a full pipe."""
-
-    def __init__(self, *arguments: str):
-        self.output = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _finish)
-        environment = {**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-        command = [sys.executable, "-c", *arguments]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output, env=environment
-        )
-
-    def read(self) -> str:
-        self.output.seek(0)
-        return self.output.read().decode(errors="replace").strip()
+def _start(repo_id: str, target: Path, output: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    command = [sys.executable, "-c", DOWNLOAD, repo_id, str(target)]
+    with output.open("wb") as file:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment)
 
 
-def _finish(repo_id: str, running: _Process, report: Callable[[], None]) -> str:
-    """Wait for a process, calling ``report``; return the last line that it printed. ValueError if it failed."""
-    try:
-        while running.process.poll() is None:
-            report()
-            time.sleep(POLL_S)
-    finally:
-        if running.process.poll() is None:
-            running.process.kill()
-            running.process.wait()
-    printed = running.read()
-    running.output.close()
-    last = printed.splitlines()[-1] if printed else ""
-    if running.process.returncode != 0:
-        raise ValueError(
-            f"{repo_id} is not on this machine and could not be fetched ({last}): check the connection, or put the "
-            f"checkpoint's folder under ComfyUI's {os.path.join('models', MODEL_FOLDERS[0])}"
-        )
-    return last
+def _lines(output: Path) -> list[str]:
+    return output.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
 
 
 def _bytes_in(folder: Path) -> int:

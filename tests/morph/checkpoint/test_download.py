@@ -26,6 +26,7 @@ class HfApi:
 def snapshot_download(repo_id, local_dir):
     if os.environ.get("FAKE_HUB_FAILS"):
         raise ConnectionError("no route to the hub")
+    os.makedirs(local_dir, exist_ok=True)
     for name in sorted(os.listdir(SOURCE)):
         source, target = os.path.join(SOURCE, name), os.path.join(local_dir, name)
         shutil.copytree(source, target, dirs_exist_ok=True) if os.path.isdir(source) else shutil.copy(source, target)
