@@ -25,6 +25,7 @@ import torch
 from ..decode.source import NOTHING_AHEAD, Ahead
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
 from ..runtime.collector import older_objects_spared
+from ..runtime.exclusive import check_process
 from ..runtime.kept_threads import Job
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import cut_line, normalizer_of, piece_limit
@@ -114,14 +115,14 @@ class Batch:
     ) -> Speech:
         """See ``Speaks``. The text may be an iterator of strings (see ``Line``); ``batch_size`` is not used.
 
-        Raises Busy if too many lines are queued; BatchClosed after ``close`` and in a forked process.
+        Raises Busy if too many lines are queued; BatchClosed after ``close``; RuntimeError in a forked process.
         """
         return self.speak_all([line], options or GenerateOptions(), [delivery or Delivery()])[0]
 
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
-        self._check_process()
+        check_process(self._process, "the batch")
         for line in lines:
             self.check(line, options)
         speeches = [
@@ -148,15 +149,11 @@ class Batch:
         ``work`` runs in the batch's thread, which holds the model. If lines never pause, it never runs:
         cancel the future to withdraw it. The future gets BatchClosed if the batch closes first.
         """
-        self._check_process()
+        check_process(self._process, "the batch")
         asked = self._queue.between.ask(work)
         if self._queue.is_closed:
             self._queue.close()
         return asked
-
-    def _check_process(self) -> None:
-        if self._process != os.getpid():
-            raise BatchClosed("the batch was made before this process was forked: create another here")
 
     def check_words(self) -> None:
         check_word_times(self.synthesizer.model)
@@ -172,7 +169,7 @@ class Batch:
         return self._queue.status
 
     def close(self) -> None:
-        if self._process == os.getpid():
+        if self._job.is_here:
             _stop(self._queue, self._job)
 
     def __enter__(self) -> Batch:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from .exclusive import check_process
+
 KEPT = 2  # idle threads
 
 Call: TypeAlias = Callable[[], None]
@@ -37,11 +39,10 @@ class Job:
         return self._process == os.getpid()
 
     def join(self) -> None:
-        """Wait for the end of the call, except in a forked process; raise RuntimeError within the call itself."""
+        """Wait for the end of the call; raise RuntimeError within the call itself."""
         if self.is_current:
             raise RuntimeError("a job cannot wait for its own end")
-        if self.is_here:
-            self._done.wait()
+        self._done.wait()
 
     @property
     def is_current(self) -> bool:
@@ -53,9 +54,6 @@ class KeptThreads:
 
     def __init__(self, name: str):
         self._name = name
-        self._open()
-
-    def _open(self) -> None:
         self._process, self._idle = os.getpid(), _Idle()
         # Not at the program's end: a thread that ends then may need Python to free its tensors, and aborts the program.
         weakref.finalize(self, self._idle.close).atexit = False
@@ -70,8 +68,7 @@ class KeptThreads:
 
     def start(self, call: Call) -> Job:
         """Make a call in a thread. It must not raise: only ``threading.excepthook`` would notice."""
-        if self._process != os.getpid():  # forked: the idle threads are gone
-            self._open()
+        check_process(self._process, "the engine")
         job = Job(call)
         queue = self._idle.take()
         if queue is None:
