@@ -6,22 +6,30 @@ from collections.abc import Sequence
 
 import torch
 from qwen3_tts_morph.morph.decode.decoded import SPECIAL_CODES
-from qwen3_tts_morph.morph.decode.talker import Talker
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
+from torch.nn.functional import pad
 
 
 def generate(model: Model, prompts: Sequence[Prompt], most: int, sampling: Sampling) -> torch.Tensor:
     """Return codes ``[B, T, 16]`` on the CPU, at most ``most`` frames; after a line's EOS they are padding."""
-    batch, config = Talker(model, prompts), model.config.talker_config
+    config = model.config.talker_config
+    lengths, longest = [prompt.length for prompt in prompts], max(prompt.length for prompt in prompts)
+    real = [[column >= longest - length for column in range(longest)] for length in lengths]
+    embeds = [pad(prompt.embeds, (0, 0, longest - prompt.length, 0)) for prompt in prompts]
+    most_text = max(len(prompt.trailing) for prompt in prompts)
+    texts = [
+        torch.cat((prompt.text_rows, prompt.pad.expand(most_text - len(prompt.trailing), -1)))
+        for prompt in prompts
+    ]
     first, eos = config.vocab_size - SPECIAL_CODES, config.codec_eos_token_id
     talker, sub = sampling.talker, sampling.subtalker
     result = model.talker.generate(
-        inputs_embeds=batch.embeds,
-        attention_mask=batch.attended.long(),
-        trailing_text_hidden=batch.trailing,
-        tts_pad_embed=batch.pad,
+        inputs_embeds=torch.stack(embeds),
+        attention_mask=torch.tensor(real, device=model.device).long(),
+        trailing_text_hidden=torch.stack(texts),
+        tts_pad_embed=prompts[0].pad,
         max_new_tokens=most + 1,  # upstream's last token makes no frame
         min_new_tokens=2,
         do_sample=talker.do_sample,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +10,19 @@ import numpy as np
 import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.tensor_file import unpack_tensors, write_tensors
-from qwen3_tts_morph.morph.decode.eager import Experiment, decode
 from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.speech.pieces import guard_line
 from qwen3_tts_morph.morph.voice.blend import blend_voices
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
-from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
+from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 from safetensors import SafetensorError
 
-log = logging.getLogger("lab.tails")
+from ..finished import talker_states
 
 TEXTS = Path(__file__).with_name("texts.txt")
 DESCRIPTIONS = (
@@ -146,34 +145,20 @@ def plan_lines(texts: Sequence[str], voices: Sequence[Voice], count: int, seed: 
 def record(model: Model, lines: Sequence[RecordedLine], batch_size: int, seed: int) -> Recording:
     """Speak the lines with the checkpoint's own sampling."""
     prompts = [build_prompt(model, line.text, line.voice) for line in lines]
-    # Similar lengths together: a batch runs until its last line ends.
-    order = sorted(range(len(lines)), key=lambda index: prompts[index].text_tokens)
     parts = []
-    for start in range(0, len(lines), batch_size):
-        chosen = order[start : start + batch_size]
-        batch = [prompts[index] for index in chosen]
-        parts += [
-            Recording(hidden, codes, torch.full((len(codes),), lines[index].number))
-            for index, (hidden, codes) in zip(chosen, _speak(model, batch, seed + start), strict=True)
-        ]
-        log.info("recorded %d of %d lines", min(start + batch_size, len(lines)), len(lines))
+    options = GenerateOptions(PREDICTED_GROUPS, batch_size=batch_size)
+    requests = [
+        LineRequest(prompt, guard_line(prompt, options, model.sampling), seed + index)
+        for index, prompt in enumerate(prompts)
+    ]
+    with torch.inference_mode():
+        spoken = Engine("graph").decode(model, requests, options)
+        for line, prompt, made in zip(lines, prompts, spoken, strict=True):
+            if len(made.codes):
+                hidden = talker_states(model, prompt, made.codes).cpu()
+                parts.append(Recording(hidden, made.codes, torch.full((len(made.codes),), line.number)))
     fields = [torch.cat([getattr(part, name) for part in parts]) for name in ("hidden", "codes", "texts")]
     return Recording(*fields)
-
-
-def _speak(model: Model, prompts: Sequence[Prompt], seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return each line's talker states ``[T, H]`` and codes ``[T, 16]``, on the CPU."""
-    states: list[torch.Tensor] = []
-    options = GenerateOptions(PREDICTED_GROUPS, batch_size=len(prompts))
-    lines = [LineRequest(prompt, guard_line(prompt, options, model.sampling)) for prompt in prompts]
-    experiment = Experiment(
-        observe=lambda hidden, _: states.append(hidden[:, 0].cpu()),
-        # One stream for the batch: with one per line, sampling takes one call per line.
-        stream=torch.Generator(model.device).manual_seed(seed),
-    )
-    decoded = decode(model, lines, options, experiment=experiment)
-    hidden = torch.stack(states, dim=1).clone()
-    return [(hidden[row, : len(one.codes)], one.codes.clone()) for row, one in enumerate(decoded)]
 
 
 def save_recording(recording: Recording, path: Path, predictor: str) -> None:

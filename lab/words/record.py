@@ -16,14 +16,16 @@ from pathlib import Path
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
-from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line
-from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder, embed_frames
+from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
+
+from ..finished import talker_states
 
 BATCH = 32  # lines that are spoken together
 
@@ -134,7 +136,8 @@ def _record_batch(model: Model, batch: Sequence[tuple[Asked, Path]], head: Head,
         LineRequest(prompt, guard_line(prompt, options, sampling), line.seed)
         for prompt, line in zip(prompts, lines, strict=True)
     ]
-    for (one, path), prompt, made in zip(batch, prompts, decode(model, requests, options), strict=True):
+    spoken = Engine("graph").decode(model, requests, options)
+    for (one, path), prompt, made in zip(batch, prompts, spoken, strict=True):
         rows = attend(model, prompt, made.codes, head)
         waveform = decode_waveform(model, made.codes) if with_sound else np.zeros(0, np.float32)
         voice = voice_name(one.voice)
@@ -157,22 +160,12 @@ def attend(model: Model, prompt: Prompt, codes: torch.Tensor, head: Head) -> np.
         codes: of its frames, int64 ``[F, 16]``, 1 or more.
         head: whose weights.
     """
-    trailing = torch.cat((prompt.text_rows, prompt.pad.expand(len(codes), -1)))[: len(codes) - 1]
-    frames = embed_frames(model, codes[:-1].to(model.device), model.code_tables()) + trailing
-    inputs = torch.cat((prompt.embeds, frames))[None]
     seen: list[torch.Tensor] = []
     attention = model.talker.model.layers[head.layer].self_attn
     hook = attention.register_forward_hook(lambda module, given, out: seen.append(out[1][0, head.head]))
-    positions = torch.arange(inputs.shape[1], device=model.device)
     try:
         with eager_attention(model):
-            model.talker.model(
-                inputs_embeds=inputs,
-                attention_mask=torch.ones(inputs.shape[:2], dtype=torch.long, device=model.device),
-                position_ids=positions.expand(3, 1, -1),
-                cache_position=positions,
-                use_cache=False,
-            )
+            talker_states(model, prompt, codes)
     finally:
         hook.remove()
     start, count = prompt.text_span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -14,21 +14,13 @@ from ..words.head import AlignmentHead
 
 
 class Follower:
-    """Asks the alignment head of upstream's talker.
+    """Asks the alignment head of upstream's talker about one line.
 
-    Args:
-        model: the checkpoint.
-        head: its own.
-        prompts: of the lines.
-
-    ``states`` ``[B, T, H]`` are those that the head's layer got last; ``spans`` as of ``alignment.Watch``.
+    ``states`` ``[1, T, H]`` are those that the head's layer got last; ``spans`` as of ``alignment.Watch``.
     """
 
-    def __init__(self, model: Model, head: AlignmentHead, prompts: Sequence[Prompt]):
-        self.head, self.spans = (
-            head,
-            torch.tensor([prompt.text_span for prompt in prompts], device=model.device),
-        )
+    def __init__(self, model: Model, head: AlignmentHead, prompt: Prompt):
+        self.head, self.spans = head, torch.tensor([prompt.text_span], device=model.device)
         self.states: torch.Tensor | None = None
         self._layer = model.talker.model.layers[head.layer]
 
@@ -45,27 +37,21 @@ class Follower:
         finally:
             handle.remove()
 
-    def ask(
-        self, keys: torch.Tensor, padding: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-    ) -> torch.Tensor:
-        """Return what the head says of the lines' newest positions, int64 ``[B, 3]`` (see ``words.trace``).
+    def ask(self, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """Return what the head says of the line's newest position, int64 ``[1, 3]`` (see ``words.trace``).
 
         Args:
-            keys: of the head's layer, ``[B, kv_heads, T, D]``, the lines padded on the left.
-            padding: int64 ``[B]``, how many positions of each line that is.
-            cos, sin: of each line's newest position, ``[B, D]``.
+            keys: of the head's layer, ``[1, kv_heads, T, D]``.
+            cos, sin: of that position, ``[1, D]``.
         """
         assert self.states is not None
         attention = self._layer.self_attn
         states = attention.q_proj(self._layer.input_layernorm(self.states[:, -1])).unflatten(
             -1, (-1, cos.shape[1])
         )
-        query = attention.q_norm(states[:, self.head.head])
-        query = turn(query, cos, sin)
+        query = turn(attention.q_norm(states[:, self.head.head]), cos, sin)
         own = keys[:, self.head.head // (states.shape[1] // keys.shape[1])]
-        seen = torch.arange(own.shape[1], device=own.device)[None] >= padding[:, None]
-        shift = torch.stack((padding, torch.zeros_like(padding)), dim=1)
-        return token_on(query, own, self.spans + shift, seen)
+        return token_on(query, own, self.spans, own.new_ones(own.shape[:2], dtype=torch.bool))
 
 
 def turn(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

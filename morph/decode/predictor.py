@@ -18,9 +18,9 @@ from ..model.crossbar import tail_logits
 from ..model.rope import RopeTable
 from ..model.tail import Tail
 from ..model.weights.joined_weights import view_heads
-from ..options import PREDICTED_GROUPS
+from ..options import PREDICTED_GROUPS, TokenSampling
 from .kv_cache import KeyValueCache
-from .sampling import BrokenLines, Randomness, TokenSamplings, sample_tokens
+from .sampling import sample_tokens
 
 POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in the paper's table
 
@@ -34,8 +34,6 @@ class Predictor:
     Args:
         code_predictor: upstream's module.
         tails: trained tails by SEQ_GROUPS; without one, the tail comes from the stock heads.
-
-    ``broken`` has the lines of the last frame whose logits were not finite: their codes mean nothing.
     """
 
     def __init__(self, code_predictor: Any, tails: Mapping[int, Tail] | None = None):
@@ -44,15 +42,14 @@ class Predictor:
         self.heads = view_heads(code_predictor.lm_head)
         self.rope = RopeTable.build(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
         self.attention = str(code_predictor.config._attn_implementation)
-        self.broken = BrokenLines()
 
     def decode_frame(
         self,
         hidden: torch.Tensor,
         embedding: torch.Tensor,
         seq_groups: int,
-        sampling: Any,
-        randomness: Randomness,
+        sampling: TokenSampling,
+        stream: torch.Generator | None,
     ) -> torch.Tensor:
         """Predict groups 1-15 of one frame.
 
@@ -60,43 +57,23 @@ class Predictor:
             hidden: ``[B, 1, H_talker]``, the talker's last hidden state.
             embedding: ``[B, 1, H_talker]``, the embedding of group 0's token.
             seq_groups: 1..15, how many groups run sequentially.
-            sampling: of the sub-talker, ``TokenSamplings``; the laboratory's predictors take one for all lines only.
-            randomness: one stream, or one per line.
+            sampling: of the sub-talker.
+            stream: of random numbers; None: torch's default.
 
         Returns:
             Codes ``[B, 15]``, int64.
         """
-        sequential, state = self._decode_sequential(
-            hidden, embedding, seq_groups, sampling, randomness, self._new_cache()
-        )
+        cache, module = KeyValueCache(len(self.module.model.layers)), self.module
+        states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
+        codes = [sample_tokens(module.lm_head[0](states)[:, -1], sampling, stream)]
+        for group in range(1, seq_groups):
+            states = self._run(module.model.codec_embedding[group - 1](codes[-1][:, None]), group + 1, cache)
+            codes.append(sample_tokens(module.lm_head[group](states)[:, -1], sampling, stream))
+        sequential = torch.stack(codes, dim=1)
         if seq_groups == len(self.heads):
             return sequential
-        logits = self.crossbar_logits(seq_groups, state, sequential[:, -1])
-        return torch.cat((sequential, self._draw(logits, sampling, randomness)), dim=1)
-
-    def _draw(self, logits: torch.Tensor, sampling: TokenSamplings, randomness: Randomness) -> torch.Tensor:
-        return self.broken.apply(lambda finite: sample_tokens(finite, sampling, randomness), logits)
-
-    def _new_cache(self) -> KeyValueCache:
-        return KeyValueCache(len(self.module.model.layers))
-
-    def _decode_sequential(
-        self,
-        hidden: torch.Tensor,
-        embedding: torch.Tensor,
-        seq_groups: int,
-        sampling: TokenSamplings,
-        randomness: Randomness,
-        cache: KeyValueCache,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the first groups' codes ``[B, seq_groups]``, and the state ``[B, H]`` of the last."""
-        tables, heads = self.module.model.codec_embedding, self.module.lm_head
-        states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
-        codes = [self._draw(heads[0](states)[:, -1], sampling, randomness)]
-        for group in range(1, seq_groups):
-            states = self._run(tables[group - 1](codes[-1][:, None]), group + 1, cache)
-            codes.append(self._draw(heads[group](states)[:, -1], sampling, randomness))
-        return torch.stack(codes, dim=1), states[:, -1]
+        logits = self.crossbar_logits(seq_groups, states[:, -1], codes[-1])
+        return torch.cat((sequential, sample_tokens(logits, sampling, stream)), dim=1)
 
     def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Return logits ``[B, 15 - S, V]`` of the groups above S = ``seq_groups``, which must be below 15.

@@ -7,45 +7,19 @@ suppressed tokens, temperature, top-k, top-p, softmax, multinomial.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import TypeAlias, TypeVar
 
 import torch
 
-from ..model.finite import NotFinite, not_finite
+from ..model.finite import not_finite
 from ..options import TokenSampling
 
-Randomness: TypeAlias = "torch.Generator | Sequence[torch.Generator] | None"
-"""One stream for a whole batch (None: torch's default, as upstream), or a stream per line."""
 
-Setting = TypeVar("Setting", TokenSampling, float)
-TokenSamplings: TypeAlias = "TokenSampling | Sequence[TokenSampling]"
-"""One for a whole batch, or one per line."""
-
-
-def shared(settings: Sequence[Setting]) -> Setting | Sequence[Setting]:
-    """Return the setting that all lines have, or a setting per line."""
-    return settings[0] if all(one == settings[0] for one in settings) else settings
-
-
-def by_setting(
-    settings: Sequence[Setting], compute: Callable[[Setting, list[int]], torch.Tensor]
-) -> torch.Tensor:
-    """Return ``[B, ...]``, computed together for the lines (indices into the batch) of each setting."""
-    groups: dict[Setting, list[int]] = {}
-    for line, setting in enumerate(settings):
-        groups.setdefault(setting, []).append(line)
-    computed = torch.cat([compute(setting, lines) for setting, lines in groups.items()])
-    order = [line for lines in groups.values() for line in lines]
-    return computed[sorted(range(len(order)), key=order.__getitem__)]
-
-
-def line_streams(seeds: Sequence[int], device: torch.device) -> list[torch.Generator]:
-    """Return one generator per line: a line's seed gives the same samples in any batch."""
+def line_stream(seed: int, device: torch.device) -> torch.Generator:
+    """Return the random stream of a line's seed."""
     # The generator of the CPU reads only the lower 32 bits of its seed: s + 2^32 would be s.
     bits = 32 if device.type == "cpu" else 63
-    return [torch.Generator(device=device).manual_seed(_generator_seed(seed, bits)) for seed in seeds]
+    return torch.Generator(device=device).manual_seed(_generator_seed(seed, bits))
 
 
 def _generator_seed(seed: int, bits: int) -> int:
@@ -55,20 +29,8 @@ def _generator_seed(seed: int, bits: int) -> int:
     return int.from_bytes(blake2b(str(seed).encode(), digest_size=7).digest(), "big")
 
 
-def streams_of(randomness: Randomness, lines: Sequence[int]) -> Randomness:
-    """Return the streams of some lines of a batch."""
-    return [randomness[line] for line in lines] if isinstance(randomness, Sequence) else randomness
-
-
-def penalize_repetition(
-    scores: torch.Tensor, seen: torch.Tensor, penalty: float | Sequence[float]
-) -> torch.Tensor:
-    """Lower the scores of tokens that a line has used. ``scores`` and ``seen`` (bool) are ``[B, V]``.
-
-    ``penalty``: of the whole batch, or one per line.
-    """
-    if isinstance(penalty, Sequence):
-        return by_setting(penalty, lambda one, lines: penalize_repetition(scores[lines], seen[lines], one))
+def penalize_repetition(scores: torch.Tensor, seen: torch.Tensor, penalty: float) -> torch.Tensor:
+    """Lower the scores of tokens that a line has used. ``scores`` and ``seen`` (bool) are ``[B, V]``."""
     if penalty == 1.0:
         return scores
     return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
@@ -94,10 +56,8 @@ def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
     return scores.masked_fill(remove.scatter(-1, order, remove), -torch.inf)
 
 
-def distribution(logits: torch.Tensor, sampling: TokenSamplings) -> torch.Tensor:
+def distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
     """Return the sampler's probabilities, float32 ``[B, ..., V]``; greedy puts all on the largest logit."""
-    if isinstance(sampling, Sequence):
-        return by_setting(sampling, lambda one, lines: distribution(logits[lines], one))
     check_finite(logits)
     scores = logits.float()
     if not sampling.do_sample:
@@ -105,30 +65,25 @@ def distribution(logits: torch.Tensor, sampling: TokenSamplings) -> torch.Tensor
     return filter_logits(scores, sampling).softmax(dim=-1)
 
 
-def sample_tokens(logits: torch.Tensor, sampling: TokenSamplings, randomness: Randomness) -> torch.Tensor:
+def sample_tokens(
+    logits: torch.Tensor, sampling: TokenSampling, stream: torch.Generator | None
+) -> torch.Tensor:
     """Sample one token for each row of logits.
 
     Args:
         logits: ``[B, V]``, or ``[B, G, V]`` for G groups at once; any float dtype.
-        sampling: temperature and the rest, of the batch or of each line; greedy when it does not sample.
-        randomness: see ``Randomness``; a list has B generators.
+        sampling: temperature and the rest; greedy when it does not sample.
+        stream: of random numbers; None: torch's default.
 
     Returns:
         Tokens ``[B]`` or ``[B, G]``, int64.
     """
-    if isinstance(sampling, Sequence):
-        check_finite(logits)  # before any line's random stream moves on
-        return by_setting(
-            sampling, lambda one, lines: sample_tokens(logits[lines], one, streams_of(randomness, lines))
-        )
     if not sampling.do_sample:
         check_finite(logits)
         return logits.float().argmax(dim=-1)
     probabilities = distribution(logits, sampling)
-    if isinstance(randomness, Sequence):
-        rows = [_multinomial(row, stream) for row, stream in zip(probabilities, randomness, strict=True)]
-        return torch.stack(rows)
-    return _multinomial(probabilities, randomness)
+    flat = probabilities.reshape(-1, probabilities.shape[-1])
+    return torch.multinomial(flat, 1, generator=stream).reshape(probabilities.shape[:-1])
 
 
 def check_finite(logits: torch.Tensor) -> None:
@@ -139,32 +94,3 @@ def check_finite(logits: torch.Tensor) -> None:
     """
     if not math.isfinite(float(logits.amax())):
         raise not_finite(logits.dtype)
-
-
-class BrokenLines:
-    """The lines of a batch whose logits are not finite: they end, and the others go on as if nothing were."""
-
-    def __init__(self) -> None:
-        self._found: torch.Tensor | None = None
-
-    def apply(self, compute: Callable[[torch.Tensor], torch.Tensor], logits: torch.Tensor) -> torch.Tensor:
-        """Return what ``compute`` makes of logits ``[B, ...]``, with zeros for those of broken lines, which are noted.
-
-        ``compute`` raises NotFinite for others, before it changes anything.
-        """
-        try:
-            return compute(logits)
-        except NotFinite:
-            broken = ~logits.flatten(1).amax(1).isfinite()
-        self._found = broken if self._found is None else self._found | broken
-        return compute(logits.masked_fill(broken.view(-1, *[1] * (logits.dim() - 1)), 0.0))
-
-    def take(self) -> list[int]:
-        """Return the lines (indices into the batch) that were found since the last call."""
-        found, self._found = self._found, None
-        return [] if found is None else found.nonzero()[:, 0].tolist()
-
-
-def _multinomial(probabilities: torch.Tensor, stream: torch.Generator | None) -> torch.Tensor:
-    flat = probabilities.reshape(-1, probabilities.shape[-1])
-    return torch.multinomial(flat, 1, generator=stream).reshape(probabilities.shape[:-1])

@@ -67,13 +67,16 @@ class SameNoise:
         return (filter_logits(scores, sampling) + noise if sampling.do_sample else scores).argmax(-1)
 
 
-def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, guards=None, on_frame=None):
-    with monkeypatch.context() as patch:
-        sample = SameNoise(seeds).sample
-        patch.setattr(eager, "sample_tokens", sample)
-        patch.setattr(predictor, "sample_tokens", sample)
-        options = GenerateOptions(seq_groups, sampling, batch_size=len(prompts))
-        return eager.decode(model, line_requests(prompts, guards), options, on_frame, one_stream(model))
+def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, guards=None):
+    decoded = []
+    for row, prompt in enumerate(prompts):
+        with monkeypatch.context() as patch:
+            sample = SameNoise(seeds[row : row + 1]).sample
+            patch.setattr(eager, "sample_tokens", sample)
+            patch.setattr(predictor, "sample_tokens", sample)
+            lines = line_requests([prompt], guards and guards[row : row + 1])
+            decoded += eager.decode(model, lines, GenerateOptions(seq_groups, sampling))
+    return decoded
 
 
 def graph_lines(model, prompts, seq_groups, sampling, seeds, guards=None, rows=None):

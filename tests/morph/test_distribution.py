@@ -1,6 +1,6 @@
-"""In bf16, the graph engine's samples have the same distribution as those of upstream's own layers.
+"""In bf16, the graph engine's samples have the same distribution as upstream's.
 
-The eager engine represents upstream, since it is bit-equal to it (``test_parity.py``). Codes of one prompt under
+Codes of one prompt under
 thousands of seeds are compared by chi squared, for each group and for pairs of groups. SEQ_GROUPS=1 is the control: the
 same comparison must distinguish it from exact.
 """
@@ -12,12 +12,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 
-from tests.morph.decoding import line_requests, one_stream, prompts_of
+from lab.benchmarks.upstream import generate
+from tests.morph.decoding import line_requests, prompts_of
 
 DEVICES = [
     "cpu",
@@ -34,17 +34,8 @@ SAMPLING = Sampling(TokenSampling(temperature=0.5), TokenSampling(temperature=0.
 
 def upstream_codes(model, prompt) -> torch.Tensor:
     torch.manual_seed(0)
-
-    def decode(_: range) -> list:
-        guards = [Guard(FRAMES, detect_loops=False) for _ in range(ROWS)]
-        return eager.decode(
-            model,
-            line_requests([prompt] * ROWS, guards),
-            GenerateOptions(15, SAMPLING, batch_size=ROWS),
-            experiment=one_stream(model),
-        )
-
-    return in_batches(decode)
+    batches = [generate(model, [prompt] * ROWS, FRAMES, SAMPLING) for _ in range(0, LINES, ROWS)]
+    return torch.cat(batches)[:, FRAMES - 1]
 
 
 def graph_codes(model, prompt, seq_groups: int) -> torch.Tensor:

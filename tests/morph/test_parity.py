@@ -63,12 +63,17 @@ def upstream_codes(
     monkeypatch.setattr(model.upstream, "speech_tokenizer", SimpleNamespace(decode=decode))
     wrapper = upstream_wrapper(model)
     torch.manual_seed(1234)
+    for text in texts:
+        speak(wrapper, text, voice, language, upstream_settings(sampling))
+    skip = 0 if voice.ref_codes is None else len(voice.ref_codes)
+    return [codes[skip:].cpu() for codes in caught], torch.get_rng_state()
+
+
+def speak(wrapper, text: str, voice: Voice, language: str, settings: dict) -> None:
     if voice.kind == "preset":
-        wrapper.generate_custom_voice(
-            texts, voice.speaker, language, voice.instruct, **upstream_settings(sampling)
-        )
+        wrapper.generate_custom_voice(text, voice.speaker, language, voice.instruct, **settings)
     elif voice.kind == "design":
-        wrapper.generate_voice_design(texts, voice.instruct, language, **upstream_settings(sampling))
+        wrapper.generate_voice_design(text, voice.instruct, language, **settings)
     else:
         item = import_qwen_tts().VoiceClonePromptItem(
             ref_code=voice.ref_codes,
@@ -77,15 +82,11 @@ def upstream_codes(
             icl_mode=voice.kind == "icl",
             ref_text=voice.transcript,
         )
-        wrapper.generate_voice_clone(
-            texts, language, voice_clone_prompt=[item], **upstream_settings(sampling)
-        )
-    skip = 0 if voice.ref_codes is None else len(voice.ref_codes)
-    return [codes[skip:].cpu() for codes in caught], torch.get_rng_state()
+        wrapper.generate_voice_clone(text, language, voice_clone_prompt=[item], **settings)
 
 
 def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling, seq_groups: int = 15):
-    """Return the codes of our engine with one stream for the batch, as upstream, and the random state afterwards."""
+    """Return the codes of our engine with one stream for all lines, as upstream, and the random state afterwards."""
     prompts = [build_prompt(model, text, voice, language) for text in texts]
     guards = [Guard(sampling.max_frames, detect_loops=False) for _ in texts]
     torch.manual_seed(1234)
@@ -116,20 +117,19 @@ CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector":
 
 
 @pytest.mark.parametrize(
-    ("shape", "precision", "lines", "sampling"),
+    ("shape", "precision", "sampling"),
     pairwise(
         {"tiny": "tiny", "tiny-1.7B": "tiny-1.7B"},
         {"fp32": "fp32", "bf16": "bf16"},
-        {"one line": 1, "padded batch": 3},
         {"sampled": SAMPLED, "greedy": GREEDY, "filtered": FILTERED},
     ),
 )
-def test_codes_equal_upstream(load, monkeypatch, recording, shape, precision, lines, sampling):
+def test_codes_equal_upstream(load, monkeypatch, recording, shape, precision, sampling):
     model = load(shape, "custom_voice", precision)
     voice = make_voice(model, "preset", recording)
-    theirs = upstream_codes(model, TEXTS[:lines], voice, "english", sampling, monkeypatch)
+    theirs = upstream_codes(model, TEXTS, voice, "english", sampling, monkeypatch)
     assert sum(map(len, theirs[0])) > 3
-    assert_equal(our_codes(model, TEXTS[:lines], voice, "english", sampling), theirs)
+    assert_equal(our_codes(model, TEXTS, voice, "english", sampling), theirs)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +156,11 @@ def test_instruction_and_dialect_equal_upstream(load, monkeypatch, recording):
     assert_equal(our_codes(model, TEXTS, voice, "auto", SAMPLED), theirs)
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [pytest.param(1, id="one line", marks=pytest.mark.slow), pytest.param(3, id="padded batch")],
-)
-def test_eager_attention_equals_upstream(load, monkeypatch, recording, lines):
+def test_eager_attention_equals_upstream(load, monkeypatch, recording):
     model = load("tiny", "custom_voice", "fp32", "eager")
     voice = make_voice(model, "preset", recording)
-    theirs = upstream_codes(model, TEXTS[:lines], voice, "english", SAMPLED, monkeypatch)
-    assert_equal(our_codes(model, TEXTS[:lines], voice, "english", SAMPLED), theirs)
+    theirs = upstream_codes(model, TEXTS, voice, "english", SAMPLED, monkeypatch)
+    assert_equal(our_codes(model, TEXTS, voice, "english", SAMPLED), theirs)
 
 
 @pytest.mark.parametrize("seq_groups", [15, 5, 1])

@@ -1,4 +1,4 @@
-"""The eager engine's loop: lines in batches, their ends, progress, and cancelling, after which nothing is left."""
+"""The eager engine's loop: lines, their ends, progress, and cancelling, after which nothing is left."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from itertools import count
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode import eager
-from qwen3_tts_morph.morph.decode.eager import EagerRows, Experiment, FirstGroup, choose_kernels
+from qwen3_tts_morph.morph.decode.eager import Experiment, FirstGroup, choose_kernels
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.source import GivenLines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -25,7 +26,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from tests.morph.decoding import line_requests
+from tests.morph.decoding import GREEDY, line_requests
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 13]
@@ -69,13 +70,19 @@ def test_lines_end_by_eos_and_by_cap_and_keep_their_frames(load) -> None:
         assert one.codes.max() < 64
 
 
-def test_on_frame_counts_the_lines_that_are_running(load) -> None:
-    model = load("tiny", "custom_voice")
-    counted: list[int] = []
-    decoded = decode(model, [0, 1, 2], frames=2000, on_frame=counted.append)
-    lengths = [len(one.codes) for one in decoded]
-    assert len(counted) == max(lengths) and sum(counted) == sum(lengths)
-    assert counted == [sum(length > step for length in lengths) for step in range(max(lengths))]
+def test_a_list_is_decoded_line_by_line_and_streams_take_turns(load) -> None:
+    model, requests = load("tiny", "custom_voice"), []
+    for late, turns in ((False, [0, 0, 0, 1, 1, 1]), (True, [0, 1, 0, 1, 0, 1])):
+        made: list[int] = []
+        prompt = build_prompt(model, TEXTS[2], preset_voice(model, "ryan"))
+        requests = [
+            LineRequest(prompt, Guard(3, False), on_codes=lambda _, made=made, line=line: made.append(line))
+            for line in range(2)
+        ]
+        source, counted = GivenLines(requests), []
+        source.late = late
+        eager.decode(model, source, GenerateOptions(5, Sampling()), counted.append)
+        assert made == turns and sum(counted) == 6
 
 
 def test_a_cancel_ends_within_one_frame_and_leaves_the_model_usable(load) -> None:
@@ -164,13 +171,12 @@ def test_special_codes_are_never_sampled(load) -> None:
     assert line.codes.max() < vocab - 1024
 
 
-@pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.parametrize(
     "sampling",
     [Sampling(), Sampling(TokenSampling(temperature=0.7, top_k=9, top_p=0.8), repetition_penalty=1.7)],
     ids=["default", "filtered"],
 )
-def test_group_0_is_sampled_as_by_transformers_processors_in_their_order(load, sampling, batch_size):
+def test_group_0_is_sampled_as_by_transformers_processors_in_their_order(load, sampling):
     model = load("tiny", "custom_voice")
     config = model.config.talker_config
     eos, vocab = config.codec_eos_token_id, config.vocab_size
@@ -184,11 +190,11 @@ def test_group_0_is_sampled_as_by_transformers_processors_in_their_order(load, s
         *([TopPLogitsWarper(sampling.talker.top_p)] if sampling.talker.top_p < 1 else []),
     ]
     generator = torch.Generator().manual_seed(0)
-    first = FirstGroup(model, [2] * batch_size, [sampling] * batch_size, torch.Generator().manual_seed(1))
+    first = FirstGroup(model, 2, sampling, torch.Generator().manual_seed(1))
     stream = torch.Generator().manual_seed(1)
-    ids = torch.zeros(batch_size, 0, dtype=torch.long)
+    ids = torch.zeros(1, 0, dtype=torch.long)
     for _ in range(40):
-        logits = 2 * torch.randn(batch_size, vocab, generator=generator).to(torch.bfloat16)
+        logits = 2 * torch.randn(1, vocab, generator=generator).to(torch.bfloat16)
         logits[:, vocab - 1024 :] += 4
         scores = logits.float()
         for processor in processors:
@@ -199,49 +205,21 @@ def test_group_0_is_sampled_as_by_transformers_processors_in_their_order(load, s
 
 
 @torch.inference_mode()
-def test_an_ended_line_gets_eos_and_the_others_continue(load):
-    model, made = load("tiny", "custom_voice"), []
-    prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS]
-    for ended in (None, 1):
-        seen: list[torch.Tensor] = []
-        observed = Experiment(
-            Predictor(model.talker.code_predictor), observe=lambda _, codes, seen=seen: seen.append(codes)
-        )
-        lines = line_requests(prompts, seeds=SEEDS)
-        rows = EagerRows(model, GenerateOptions(5, Sampling()), GivenLines(lines), observed)
-        rows.admit(dict(enumerate(lines)))
-        for frame in range(3):
-            rows.step([])
-            assert rows.read().lines.tolist() == [line for line in range(3) if not frame or line != ended]
-            if not frame and ended is not None:
-                rows.release(ended)
-        made.append(torch.stack(seen))
-    all_go_on, one_has_ended = made
-    assert torch.equal(all_go_on[:, ::2], one_has_ended[:, ::2])
-    assert one_has_ended[1:, 1, 0].tolist() == [model.config.talker_config.codec_eos_token_id] * 2
-
-
-@torch.inference_mode()
 def test_an_observer_gets_the_states_that_each_frame_was_made_from(load):
     model = load("tiny", "custom_voice")
-    prompts = [build_prompt(model, text, preset_voice(model, "ryan")) for text in TEXTS[:2]]
-    greedy = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
+    prompt = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
     seen = []
-    guards = [Guard(6), Guard(6)]
-    decoded = eager.decode(
+    [line] = eager.decode(
         model,
-        line_requests(prompts, guards),
-        GenerateOptions(15, greedy),
-        experiment=Experiment(observe=lambda *two: seen.append(two), stream=torch.default_generator),
+        line_requests([prompt], [Guard(6)]),
+        GenerateOptions(15, GREEDY),
+        experiment=Experiment(observe=lambda *two: seen.append(two)),
     )
-    for row, line in enumerate(decoded):
-        assert torch.equal(
-            torch.stack([codes for _, codes in seen], dim=1)[row][: len(line.codes)], line.codes
-        )
+    assert torch.equal(torch.cat([codes for _, codes in seen]), line.codes)
     predictor = Predictor(model.talker.code_predictor)
     for hidden, codes in seen:
         embedding = model.talker.get_input_embeddings()(codes[:, :1])
-        again = predictor.decode_frame(hidden, embedding, 15, greedy.subtalker, None)
+        again = predictor.decode_frame(hidden, embedding, 15, GREEDY.subtalker, None)
         assert torch.equal(again, codes[:, 1:])
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.decode.sampling import line_streams
 from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
 
@@ -94,26 +93,6 @@ def test_a_frame_equals_the_plain_formula(load, seq_groups, shape, attention, sa
     )
     assert codes.tolist() == wanted.tolist()
     assert codes.shape == (BATCH, 15) and codes.dtype == torch.int64
-
-
-@pytest.mark.parametrize("seq_groups", [1, 5, 15])
-@torch.inference_mode()
-def test_a_line_in_a_batch_samples_from_its_own_stream(load, seq_groups):
-    model = load()
-    hidden, embedding = talker_states(model)
-    predictor = Predictor(model.talker.code_predictor)
-    streams = line_streams([7, 8], model.device)
-    together = predictor.decode_frame(hidden, embedding, seq_groups, SAMPLED, streams)
-    for row, seed in enumerate((7, 8)):
-        alone = plain_frame(
-            model,
-            hidden[row : row + 1],
-            embedding[row : row + 1],
-            seq_groups,
-            SAMPLED,
-            torch.Generator().manual_seed(seed),
-        )
-        assert together[row].tolist() == alone[0].tolist()
 
 
 def test_the_crossbar_is_a_product_of_every_head_with_every_line():

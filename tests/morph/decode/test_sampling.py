@@ -6,7 +6,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.decode.sampling import (
     filter_logits,
-    line_streams,
+    line_stream,
     penalize_repetition,
     sample_tokens,
 )
@@ -80,38 +80,20 @@ def test_without_a_stream_torchs_own_generator_is_used_as_upstream():
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("shape", [(4,), (4, 10)], ids=["one group", "crossbar"])
-def test_a_lines_samples_do_not_depend_on_its_batch(shape):
-    raw = logits("fp32", *shape)
-    seeds = [3, 3, 2**64 - 1, 0]
-    together = line_streams(seeds, CPU)
-    first, second = (sample_tokens(raw, TokenSampling(), together) for _ in range(2))
-    for row, seed in enumerate(seeds):
-        alone = line_streams([seed], CPU)
-        assert torch.equal(sample_tokens(raw[row : row + 1], TokenSampling(), alone)[0], first[row])
-        assert torch.equal(sample_tokens(raw[row : row + 1], TokenSampling(), alone)[0], second[row])
-    assert not torch.equal(first, second), "a stream continues"
-
-
 def test_seeds_make_different_streams_and_the_same_seed_the_same():
     row = logits("fp32", 1, 15)
     seeds = (1, 2, 1, 1 + 2**63)
-    sampled = [sample_tokens(row, TokenSampling(top_k=0), line_streams([seed], CPU)) for seed in seeds]
+    sampled = [sample_tokens(row, TokenSampling(top_k=0), line_stream(seed, CPU)) for seed in seeds]
     assert torch.equal(sampled[0], sampled[2])
     assert not torch.equal(sampled[0], sampled[1])
     assert not torch.equal(sampled[0], sampled[3])
 
 
-def test_a_stream_is_needed_for_every_line():
-    with pytest.raises(ValueError, match="shorter"):
-        sample_tokens(logits("fp32", 3), TokenSampling(), line_streams([1, 2], CPU))
-
-
 def test_crossbar_groups_are_each_sampled_from_their_own_logits():
     wanted = torch.randint(VOCAB, (3, 10), generator=torch.Generator().manual_seed(0))
     peaked = torch.zeros(3, 10, VOCAB).scatter_(2, wanted[..., None], 200.0)
-    for randomness in (None, torch.Generator(), line_streams([1, 2, 3], CPU)):
-        sampled = sample_tokens(peaked, TokenSampling(), randomness)
+    for stream in (None, torch.Generator()):
+        sampled = sample_tokens(peaked, TokenSampling(), stream)
         assert sampled.dtype == torch.int64
         assert torch.equal(sampled, wanted)
 
@@ -152,7 +134,7 @@ def test_an_overflow_in_fp16_is_reported_before_anything_is_sampled():
 
 def test_seeds_of_64_bits_have_takes_of_their_own() -> None:
     seeds = [5, 5 + 2**32, 5 + 2**33, 5 + 2**63, 6 + 2**63, 2**64 - 1, 2**63 - 1, 2**32 - 1]
-    drawn = [torch.rand(4, generator=one).tolist() for one in line_streams(seeds, CPU)]
+    drawn = [torch.rand(4, generator=line_stream(seed, CPU)).tolist() for seed in seeds]
     assert len({*map(tuple, drawn)}) == len(seeds)
     for seed in (5, 2**32 - 1):
         assert (

@@ -1,8 +1,6 @@
-"""The talker's steps against upstream's own forward over the complete sequence, without a cache, one line at a time."""
+"""The talker's steps against upstream's own forward over the complete sequence, without a cache."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 import torch
@@ -50,22 +48,16 @@ def plain_states(model, prompt: Prompt, frames: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("lengths", [LENGTHS, (4,), (5, 5)], ids=["padded", "alone", "of one length"])
 @torch.inference_mode()
-def test_each_step_of_a_batch_equals_the_complete_line_alone(load, lengths, attention):
+def test_each_step_equals_the_complete_line(load, attention):
     model = load("tiny-1.7B", "base", "fp32", attention)
-    prompts = prompts_of(model, lengths, TRAILING[: len(lengths)])
-    frames = frames_of(len(lengths), 8)
-    talker = Talker(model, prompts)
-    hidden, logits = talker.prefill()
-    seen = [(hidden, logits)]
-    for step in range(8):
-        seen.append(talker.step(frames[:, step]))
-    for line, prompt in enumerate(prompts):
+    frames = frames_of(3, 8)
+    for line, prompt in enumerate(prompts_of(model)):
+        talker = Talker(model, prompt)
+        seen = [talker.prefill(), *(talker.step(frames[line : line + 1, step]) for step in range(8))]
         wanted = plain_states(model, prompt, frames[line])[len(prompt.embeds) - 1 :]
-        ours = torch.stack([hidden[line, 0] for hidden, _ in seen])
-        assert torch.allclose(ours, wanted, atol=2e-5)
-        scores = torch.stack([logits[line] for _, logits in seen])
+        assert torch.allclose(torch.cat([hidden[0] for hidden, _ in seen]), wanted, atol=2e-5)
+        scores = torch.cat([logits for _, logits in seen])
         assert torch.allclose(scores, model.talker.codec_head(wanted), atol=2e-5)
 
 
@@ -73,10 +65,10 @@ def test_each_step_of_a_batch_equals_the_complete_line_alone(load, lengths, atte
 def test_angles_continue_beyond_the_first_table(load, monkeypatch):
     """The RoPE table grows as a line gets longer."""
     model = load()
-    frames = torch.randint(64, (len(LENGTHS), 7, 16), generator=torch.Generator().manual_seed(5))
+    frames = torch.randint(64, (1, 7, 16), generator=torch.Generator().manual_seed(5))
 
     def spoken() -> list[torch.Tensor]:
-        talker = Talker(model, prompts_of(model))
+        talker = Talker(model, prompts_of(model)[0])
         talker.prefill()
         return [talker.step(frames[:, step])[1] for step in range(7)]
 
@@ -107,34 +99,14 @@ def test_nothing_stays_on_the_model(load):
     model = load()
     before = {name: sorted(vars(module)) for name, module in model.upstream.named_modules()}
     deltas = model.talker.rope_deltas
-    talkers = [Talker(model, prompts_of(model, lengths)) for lengths in ((3, 2, 1), (1, 7, 3))]
-    frames = frames_of(3, 2)
+    talkers = [Talker(model, prompt) for prompt in prompts_of(model)[:2]]
+    frames = frames_of(1, 2)
     for talker in talkers:  # two at once, step by step
         talker.prefill()
     turns = [talker.step(frames[:, step])[1] for step in range(2) for talker in talkers]
-    alone = Talker(model, prompts_of(model, (3, 2, 1)))
+    alone = Talker(model, prompts_of(model)[0])
     alone.prefill()
     assert torch.equal(turns[0], alone.step(frames[:, 0])[1])
     assert torch.equal(turns[2], alone.step(frames[:, 1])[1])
     assert {name: sorted(vars(module)) for name, module in model.upstream.named_modules()} == before
     assert model.talker.rope_deltas is deltas
-
-
-def test_flash_attentions_mask_is_the_plain_one_as_integers(load, monkeypatch):
-    """FlashAttention itself needs a GPU; its mask is ``[B, T]``, 1 at positions to attend to."""
-    model = load()
-    talkers = [Talker(model, prompts_of(model, lengths, (1, 1))) for lengths in ((3, 1), (3, 3))]
-    monkeypatch.setattr(model.talker.config, "_attn_implementation", "flash_attention_2")
-    masks: list[torch.Tensor | None] = []
-
-    def note(_: object, given: object, named: dict[str, Any]) -> None:
-        masks.append(named["attention_mask"])
-        raise InterruptedError
-
-    hook = model.talker.model.layers[0].register_forward_pre_hook(note, with_kwargs=True)
-    for talker in talkers:
-        talker.step_number = 1
-        with pytest.raises(InterruptedError):
-            talker.step(torch.zeros(2, 16, dtype=torch.int64))
-    hook.remove()
-    assert masks[0].tolist() == [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]] and masks[1] is None

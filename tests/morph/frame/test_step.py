@@ -115,12 +115,13 @@ def test_states_follow_the_eager_talkers(load):
     """Prefill, then steps: each frame's embeddings plus its text, until the text is used up."""
     model = load("tiny-1.7B", "base")
     weights, buffers = started(model, GREEDY)
-    talker = Talker(model, prompts_of(model))
-    hidden, _ = talker.prefill()
+    talkers = [Talker(model, prompt) for prompt in prompts_of(model)]
+    hidden = [talker.prefill()[0][0] for talker in talkers]
     for _ in range(8):
-        assert torch.allclose(buffers.state.hidden, hidden[:, 0], atol=2e-5)
+        assert torch.allclose(buffers.state.hidden, torch.cat(hidden), atol=2e-5)
         decode_frame(weights, buffers, 15, 64)
-        hidden, _ = talker.step(buffers.state.report[:, :16])
+        codes = buffers.state.report[:, None, :16]
+        hidden = [talker.step(own)[0][0] for talker, own in zip(talkers, codes, strict=True)]
     assert buffers.state.positions.tolist() == [length + 8 for length in LENGTHS]
     assert buffers.state.steps.tolist() == [8, 8, 8]
 
