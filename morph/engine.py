@@ -43,15 +43,15 @@ class Engine:
     It keeps views of the model's weights: call ``free`` before the model leaves its device. Thread-safe: one decoding
     at a time. ``choice`` (``options.ENGINES``) "auto" is the graph engine on CUDA and for small models on a CPU,
     where its fewer operations are faster too, else the eager one; "graph" runs anywhere, without CUDA op by op.
-    ``kernels`` allows Triton kernels, ``batch_codec`` the batch codec for the graph engine's lines.
+    ``kernels`` allows Triton kernels.
     """
 
-    def __init__(self, choice: str = "auto", kernels: bool = True, batch_codec: bool = True):
+    def __init__(self, choice: str = "auto", kernels: bool = True):
         self.choice = check_engine(choice)
         # Shared by frames and samples of streamed lines: these alternate, and go before offline lines.
         self._captures = captures = CaptureStream(first=True)
         self._graphs = DecoderPool(kernels, captures)
-        self._waveforms = Waveforms(batch_codec, CaptureStream(first_times=captures.first_times))
+        self._waveforms = Waveforms(CaptureStream(first_times=captures.first_times))
         self._streams = StreamCodecs(self._waveforms, captures)
         self._prompts = SharedParts()
         self._use = Exclusive("the engine")

@@ -56,7 +56,7 @@ class Measured(Engine):
     """
 
     def __init__(self, name: str):
-        super().__init__("eager" if name == "eager" else "graph", kernels=name == "kernels", batch_codec=True)
+        super().__init__("eager" if name == "eager" else "graph", kernels=name == "kernels")
         self.name = name
 
     def check_ran(self) -> None:

@@ -134,14 +134,14 @@ class CodecWeights:
     context: int
 
     @classmethod
-    def of(cls, decoder: Any, dtype: torch.dtype | None = None) -> CodecWeights:
-        """View a ``Qwen3TTSTokenizerV2Decoder``; for another dtype than its own, copy it.
+    def of(cls, decoder: Any) -> CodecWeights:
+        """View a ``Qwen3TTSTokenizerV2Decoder``.
 
         Raises:
             ValueError: for a decoder that the codec engine does not implement.
         """
         check_decoder(decoder)
-        dtype = dtype or decoder.pre_conv.conv.weight.dtype
+        dtype = decoder.pre_conv.conv.weight.dtype
         with torch.inference_mode(False), torch.no_grad():
             codebooks, count = _codebooks(decoder.quantizer, dtype)
             start, *blocks, last_snake, last = decoder.decoder

@@ -16,20 +16,16 @@ from .in_flight import InFlight, Made
 
 log = logging.getLogger(__name__)
 
-PART = "batch codec"
-
 
 class Waveforms:
     """The batch codec of one model, created when needed; upstream's own decoder where it cannot run.
 
-    Args:
-        fast: False keeps to upstream's decoder.
-        captures: see ``BatchCodec``.
+    ``captures``: see ``BatchCodec``.
     """
 
-    def __init__(self, fast: bool = True, captures: CaptureStream | None = None):
+    def __init__(self, captures: CaptureStream | None = None):
         self._captures = captures
-        self._refused = None if fast else Fallback(PART, "the codec engine is off")
+        self._refused: Fallback | None = None
         self._codec: BatchCodec | None = None
 
     @property
@@ -67,7 +63,7 @@ class Waveforms:
                 codec = BatchCodec(model, captures=self._captures)
                 codec.look_up()
             except ValueError as error:
-                self._refused = Fallback(PART, str(error))
+                self._refused = Fallback("batch codec", str(error))
                 log.warning("waveforms are made by the original codec, one line at a time, slower: %s", error)
             else:
                 self.free()

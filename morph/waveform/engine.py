@@ -70,7 +70,6 @@ class BatchCodec:
 
     Args:
         model: the checkpoint, on the device where it is to run.
-        dtype: to compute in; None is the codec's own, any other copies its weights.
         ops: what SnakeBeta and the residual units run on; None chooses for the device.
         rows: how rows are decoded; None takes the defaults.
         captures: the stream that graphs are captured on, not that of anything that runs at the same time; None creates
@@ -87,7 +86,6 @@ class BatchCodec:
     def __init__(
         self,
         model: Model,
-        dtype: torch.dtype | None = None,
         ops: TorchOps | None = None,
         rows: RowSettings | None = None,
         captures: CaptureStream | None = None,
@@ -95,7 +93,6 @@ class BatchCodec:
         # Not the model itself: it must be freed as soon as its last user releases it.
         self.codec = model.codec
         self._samples_per_frame = model.samples_per_frame
-        self.dtype = dtype
         self._ops, self._ops_here = ops, TorchOps()
         self.fallback: Fallback | None = None
         self._rows = rows or RowSettings()
@@ -284,7 +281,7 @@ class BatchCodec:
         decoder = self.codec.decoder
         if self._weights is None or self._where is None or not self._where.unchanged():
             self.free()
-            self._weights = CodecWeights.of(decoder, self.dtype)
+            self._weights = CodecWeights.of(decoder)
             with torch.cuda.device_of(self._weights.codebooks):
                 self._ops_here = self._ops or self._choose_ops(self._weights)
             self._where = TensorAddresses(decoder)

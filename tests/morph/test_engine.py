@@ -37,7 +37,7 @@ TEXTS = ["One.", "A much longer line than the first one is.", "Three, four.", "F
 @pytest.fixture
 def graph(model):
     """Return the same model with the graph engine."""
-    return Synthesizer(model, Engine("graph", kernels=True, batch_codec=True))
+    return Synthesizer(model, Engine("graph"))
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_auto_is_graph_on_cuda_and_for_small_models_on_a_cpu(model, monkeypatch)
     why = "faster for a small model on a CPU"
     assert chosen(Engine(), model) == ("graph", why)
     said = f"engine: graph ({why}; op by op, without CUDA graphs: no CUDA)"
-    assert described(Engine(batch_codec=False), model) == said, "the codec engine would not run there"
+    assert described(Engine(), model) == said
     with monkeypatch.context() as patch:
         patch.setattr(model.config.talker_config, "hidden_size", 1024)
         assert chosen(Engine(), model) == ("eager", "no CUDA")
@@ -96,9 +96,8 @@ def test_auto_is_graph_on_cuda_and_for_small_models_on_a_cpu(model, monkeypatch)
     assert described(Engine(), on_cuda(model)) == (
         "engine: graph (CUDA; CUDA graphs; torch operations: triton is not installed)"
     )
-    assert described(Engine(kernels=False, batch_codec=False), on_cuda(model)) == (
-        "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off; "
-        "waveforms by the original codec, one line at a time, slower: the codec engine is off)"
+    assert described(Engine(kernels=False), on_cuda(model)) == (
+        "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off)"
     )
     name, why = chosen(Engine(), on_cuda(model, hidden_act="gelu"))
     assert name == "eager" and "hidden_act 'gelu'" in why
@@ -108,15 +107,13 @@ def test_kernels_are_in_the_report_and_can_be_turned_off(model, monkeypatch):
     monkeypatch.setattr(fused, "available", lambda device: None)
     said = described(Engine(), on_cuda(model))
     assert said == "engine: graph (CUDA; CUDA graphs; Triton kernels)"
-    said = described(Engine(kernels=False, batch_codec=True), on_cuda(model))
-    assert said == "engine: graph (CUDA; CUDA graphs; torch operations: the Triton kernels are off)"
 
 
 def test_a_chosen_engine_runs_anywhere_and_the_report_says_how(model):
     assert described(Engine("eager"), on_cuda(model)) == "engine: eager (as chosen)"
     assert chosen(Engine("graph"), model) == ("graph", "as chosen")
     assert (
-        described(Engine("graph", batch_codec=True), model)
+        described(Engine("graph"), model)
         == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
     )
 
@@ -147,17 +144,11 @@ def test_each_engine_uses_its_own_codec(model, monkeypatch):
     for wave, one, reference in zip(theirs, codes, heard, strict=True):
         assert np.array_equal(wave, decode_waveform(model, one, reference))
     calls.clear()
-    graph = Engine("graph", batch_codec=True)
+    graph = Engine("graph")
     ours = waveforms(graph, model, codes, heard, lambda: calls.append(1))
     assert len(calls) == 1, "all lines in one row"
     assert [len(wave) for wave in ours] == [len(wave) for wave in theirs]
     assert all(np.allclose(a, b, atol=3e-4) for a, b in zip(ours, theirs, strict=True))
-    assert all(
-        np.array_equal(a, b)
-        for a, b in zip(
-            waveforms(Engine("graph", batch_codec=False), model, codes, heard), theirs, strict=True
-        )
-    )
 
 
 def test_where_auto_chooses_graph_on_a_cpu_the_original_codec_is_used(model, monkeypatch):
@@ -166,13 +157,6 @@ def test_where_auto_chooses_graph_on_a_cpu_the_original_codec_is_used(model, mon
     monkeypatch.setattr(Waveforms, "begin_waveforms", pytest.fail)
     [wave] = waveforms(engine, model, [codes], [None])
     assert np.array_equal(wave, decode_waveform(model, codes))
-
-
-def test_the_report_says_when_the_batch_codec_does_not_run(model):
-    engine = Engine("graph", batch_codec=False)
-    assert described(engine, model).endswith(
-        "; waveforms by the original codec, one line at a time, slower: the codec engine is off)"
-    )
 
 
 def test_a_model_that_leaves_its_device_frees_the_engines_memory(graph, monkeypatch):

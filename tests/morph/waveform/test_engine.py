@@ -20,7 +20,6 @@ from tests.morph.codec_lines import FLOAT32_DB, FRAME, random_codes, signal_to_n
 from tests.morph.recorded import Recordings, note_graphs
 
 BF16_DB = 12  # against float32; upstream's own bf16 has 15
-FP16_DB = 20  # three more bits of mantissa
 
 
 @pytest.fixture
@@ -70,15 +69,6 @@ def test_bf16_is_as_close_to_float32_as_upstreams(load):
     ours = signal_to_noise(exact, BatchCodec(half).decode_waveforms([codes])[0])
     theirs = signal_to_noise(exact, decode_waveform(half, codes))
     assert ours > theirs - 0.5 and ours > BF16_DB
-
-
-@pytest.mark.parametrize(("dtype", "least"), [(torch.bfloat16, BF16_DB), (torch.float16, FP16_DB)])
-def test_another_dtype_does_not_change_the_weights(model, dtype, least):
-    codes = random_codes(model, 30)
-    before = decode_waveform(model, codes)
-    wave = BatchCodec(model, dtype).decode_waveforms([codes])[0]
-    assert {value.dtype for value in model.codec.decoder.parameters()} == {torch.float32}
-    assert least < signal_to_noise(before, wave) < FLOAT32_DB, "above that, float32 was computed"
 
 
 def test_upstreams_decoder_still_works_and_the_weights_are_stored_once(checkpoint):
