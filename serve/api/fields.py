@@ -215,10 +215,10 @@ class SettingsFields(Fields):
     language: str = about("the language of the text", "auto")
     decoding: Literal["crossbar", "lossless"] = about("ignored", "crossbar", json_schema_extra=DEPRECATED)
     continuity: bool = about("ignored", False, json_schema_extra=DEPRECATED)
-    pronunciation: dict[str, Annotated[str, Field(max_length=LONGEST_READING)]] = about(
+    pronunciation: dict[str, Annotated[str, Field(max_length=LONGEST_READING)]] | None = about(
         'an object such as {"Nguyen": "win"}; how words are read: they count before the server\'s own; not with layout '
         "token",
-        {},
+        None,
         max_length=MOST_ENTRIES,
     )
 

@@ -59,7 +59,7 @@ class SpeechRequest:
     timestamps: bool
     pronunciation: tuple[PronunciationList, ...]
     shift: VoiceShift | None
-    text: str | Iterable[str] = ""
+    text: str | Iterable[str]
     layout: str = LAYOUTS[0]
     complete: bool = False
     way: str = "audio"
@@ -92,16 +92,11 @@ def read_request(fields: SpeechFields, rules: Rules) -> SpeechRequest:
     with refusing("input"):
         check_spoken(text, "input")
     _check_stream(fields)
-    asked = read_settings(fields, rules)
-    seldom: Any = {"chunk_frames": SELDOM_CHUNKS} if fields.event_interval else {}
-    return replace(
-        asked,
-        text=text,
-        way=way,
-        interval_s=fields.event_interval,
-        complete=fields.stream is False or way in COMPLETE_FORMATS,
-        generate=replace(asked.generate, **seldom),
-    )
+    complete = fields.stream is False or way in COMPLETE_FORMATS
+    asked = read_settings(fields, rules, text, way=way, interval_s=fields.event_interval, complete=complete)
+    if not fields.event_interval:
+        return asked
+    return replace(asked, generate=replace(asked.generate, chunk_frames=SELDOM_CHUNKS))
 
 
 def _check_stream(fields: SpeechFields) -> None:
@@ -123,8 +118,10 @@ def _check_stream(fields: SpeechFields) -> None:
         )
 
 
-def read_settings(fields: SettingsFields, rules: Rules) -> SpeechRequest:
-    """Return what the fields say beside the text.
+def read_settings(
+    fields: SettingsFields, rules: Rules, text: str | Iterable[str], **more: Any
+) -> SpeechRequest:
+    """Return a request for speech; ``more`` are its fields that only some clients have.
 
     Raises:
         ApiError: 400, or 404 for a model that is not loaded.
@@ -153,6 +150,8 @@ def read_settings(fields: SettingsFields, rules: Rules) -> SpeechRequest:
         timestamps=fields.return_timestamps,
         pronunciation=_pronunciation(fields.pronunciation),
         shift=fields.voice_shift,
+        text=text,
+        **more,
     )
 
 
@@ -194,7 +193,7 @@ def _instructions(words: str, rules: Rules) -> tuple[str | None, tuple[str, ...]
     return None, (name,)
 
 
-def _pronunciation(sent: dict[str, str]) -> tuple[PronunciationList, ...]:
+def _pronunciation(sent: dict[str, str] | None) -> tuple[PronunciationList, ...]:
     """Return the list of a request, at most one; ApiError 400 for words that no list may have."""
     if not sent:
         return ()
@@ -218,7 +217,7 @@ def _sampling(given: dict[str, Any], own: Sampling) -> Sampling:
         {name: given.pop(prefix + name) for name in settings_of(TokenSampling) if prefix + name in given}
         for prefix in ("", SUBTALKER)
     )
+    changed = {"talker": talker, "subtalker": subtalker}
     with refusing("sampling"):
-        return replace(
-            own, talker=replace(own.talker, **talker), subtalker=replace(own.subtalker, **subtalker), **given
-        )
+        tokens = {name: replace(getattr(own, name), **one) for name, one in changed.items() if one}
+        return replace(own, **tokens, **given) if tokens or given else own

@@ -11,7 +11,6 @@ import json
 import logging
 import time
 from contextlib import closing, suppress
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -142,7 +141,7 @@ class SpeechSocket:
                 "pronunciation needs whole sentences: choose layout sentence, or leave it out",
                 "pronunciation",
             )
-        return replace(read_settings(fields, self._speaker.rules), text=self._text, layout=fields.layout)
+        return read_settings(fields, self._speaker.rules, self._text, layout=fields.layout)
 
     async def _take_text(self, message: dict[str, Any]) -> bool:
         """Take one message after the first; return whether the text is over.

@@ -340,7 +340,7 @@ def test_a_strict_server_refuses_them(serve) -> None:
 def test_instructions_are_followed_where_the_checkpoint_can(load) -> None:
     model, limits = load("tiny", "voice_design"), Limits()
     fields = SettingsFields(instructions="a calm voice")
-    settings = read_settings(fields, Rules(model, 5, limits, strict=True))
+    settings = read_settings(fields, Rules(model, 5, limits, strict=True), "Hello.")
     assert (settings.instructions, settings.ignored) == ("a calm voice", ())
 
 
