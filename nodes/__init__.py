@@ -8,9 +8,8 @@ from .models.load import LoadModel
 from .models.lora import LoadLora
 from .models.remote import RemoteModel
 from .models.word_check import WordCheckSettings
+from .saving.captions import SaveSubtitles, WordCaptions
 from .saving.save import SaveSpeech, SpeechFromFile
-from .saving.subtitles import SaveSubtitles
-from .saving.word_captions import WordCaptions
 from .sound.audio import JoinAudio, SmoothNormalize
 from .sound.speed_pitch import SpeedPitch
 from .speaking.cast import Cast, WholeCast

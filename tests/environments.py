@@ -27,7 +27,8 @@ RAY_PYTHON = install.environment_python(RAY)
 FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 JAVASCRIPT = ENVS / "javascript"  # what checks the scripts of the pages
 
-PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0")
+# pysubs2 reads our captions, as another program.
+PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0", "pysubs2==1.8.1")
 LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "import-linter==2.16")
 BROWSER = ("playwright==1.65.2", "axe-playwright-python==0.1.8")
 TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", *BROWSER)

@@ -16,8 +16,8 @@ from ..speech.lines import Line, Spoken
 from ..speech.seeds import hash_seed, take_seed
 from ..speech.takes import ERROR
 from ..text.pronunciation import PronunciationList
+from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood
-from ..text.scripts.subtitles import Caption, to_srt
 from ..voice.voice import Voice
 from .retime import check_retiming, retime, retiming_of
 from .sentences import caption_of, sentence_captions
@@ -180,9 +180,9 @@ def assemble(script: Script, asked: list[Line], spoken: Sequence[Spoken], reques
         for caption in captions_of(start, one, request.sentences)
     ]
     starts = tuple(start for start, _ in spans)
-    return Dialogue(script, asked, spoken, joined, rate, to_srt(captions), starts)
+    return Dialogue(script, asked, spoken, joined, rate, write_cues(captions, "srt"), starts)
 
 
-def captions_of(start: int, spoken: Spoken, sentences: bool) -> list[Caption]:
+def captions_of(start: int, spoken: Spoken, sentences: bool) -> list[Cue]:
     """Return the captions of a line whose first sample is ``start``: one, or one per sentence."""
     return sentence_captions(start, spoken) if sentences else [caption_of(start, spoken)]

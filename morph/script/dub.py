@@ -22,9 +22,9 @@ from ..speech.lines import Line, Spoken
 from ..speech.takes import ERROR
 from ..text.names import name_key
 from ..text.pronunciation import PronunciationList
-from ..text.scripts.captions import DubLine, TimedText, name_captions, read_captions, read_dub
+from ..text.scripts.captions import DubLine, name_captions, read_captions, read_dub
+from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import NARRATOR, Script, ScriptError
-from ..text.scripts.subtitles import to_srt
 from ..text.split import shorten
 from ..voice.voice import Voice
 from .dialogue import ScriptRequest, amplify_line, check_instructions, lines_of
@@ -56,15 +56,12 @@ class FitLimits:
 
 @dataclass(frozen=True)
 class DubRequest:
-    """Captions to speak.
+    """Captions to speak; see ``ScriptRequest`` for what is not named here.
 
     Args:
         captions: the text of an SRT or WebVTT file; see ``captions.py``.
-        cast: which character speaks with which voice; NARRATOR speaks captions that name none.
-        language, seed: as of ``ScriptRequest``.
-        limits: how speech is fitted.
+        cast: NARRATOR speaks captions that name none.
         read_sounds: whether descriptions of sounds are read aloud.
-        pronunciation: how words are read; see ``Line``.
     """
 
     captions: str
@@ -92,9 +89,7 @@ class Placed:
     """A caption as it is in the track.
 
     Args:
-        source: it, and what is spoken for it.
         spoken: its speech, at its final speed, pitch and level.
-        room: where it may be.
         start: its first sample: ``room.start``, or later.
         speed: how fast it is spoken; 1 is as the model spoke it.
         wanted: the speed at which it would fit.
@@ -108,13 +103,11 @@ class Placed:
     wanted: float
 
     @property
-    def caption(self) -> TimedText:
-        """The caption."""
+    def caption(self) -> Cue:
         return self.source.caption
 
     @property
     def end(self) -> int:
-        """The sample after its last one."""
         return self.start + len(self.spoken.waveform)
 
     @property
@@ -130,7 +123,6 @@ class Placed:
 
     @property
     def fits(self) -> bool:
-        """Whether it starts at its time and is not too long."""
         return not self.later_s and not self.too_long_s
 
 
@@ -139,22 +131,24 @@ class Dub:
     """A dubbed track.
 
     Args:
-        placed: its captions, in the order of their starts.
         silent: captions that have nothing to speak.
         track: float32 ``[T]``, to the last caption's end or the end of its speech, whichever is later.
-        sample_rate: in Hz.
-        srt: the captions at the times at which they are heard.
+        cues: the captions at the times at which they are heard.
         clipped: whether speech of several captions together was too loud, and was clipped.
         asked: the lines of ``placed``, as they were to be spoken.
     """
 
     placed: tuple[Placed, ...]
-    silent: tuple[TimedText, ...]
+    silent: tuple[Cue, ...]
     track: np.ndarray
     sample_rate: int
-    srt: str
+    cues: tuple[Cue, ...]
     clipped: bool = False
     asked: tuple[Line, ...] = ()
+
+    @property
+    def srt(self) -> str:
+        return write_cues(self.cues, "srt")
 
     @property
     def misfits(self) -> str:
@@ -192,7 +186,7 @@ class Dub:
         return fit + later + (":" if wrong or moved else ".")
 
 
-def _numbers(captions: Sequence[TimedText]) -> str:
+def _numbers(captions: Sequence[Cue]) -> str:
     numbers = dict.fromkeys(one.number for one in captions)  # speakers of one caption have its number
     count = f"{len(numbers)} in all: " if len(numbers) > 3 else ""
     return count + ", ".join(map(str, numbers))
@@ -200,7 +194,7 @@ def _numbers(captions: Sequence[TimedText]) -> str:
 
 def read_request(
     speaks: Speaks, request: DubRequest, options: GenerateOptions
-) -> tuple[list[DubLine], list[TimedText], list[Line]]:
+) -> tuple[list[DubLine], list[Cue], list[Line]]:
     """Return what is spoken for which caption, the captions with nothing to speak, and the lines to be spoken.
 
     Raises:
@@ -246,7 +240,7 @@ def render_dub(
 
 
 def assemble_dub(
-    dubbed: Sequence[DubLine], silent: Sequence[TimedText], spoken: Sequence[Spoken], limits: FitLimits
+    dubbed: Sequence[DubLine], silent: Sequence[Cue], spoken: Sequence[Spoken], limits: FitLimits
 ) -> Dub:
     """Fit lines to their captions, and mix them into a track; see ``place_all``."""
     rate = spoken[0].sample_rate
@@ -259,10 +253,8 @@ def assemble_dub(
         mixed[one.start : one.end] += one.spoken.waveform
     track = np.clip(mixed, np.float32(-1), np.float32(1))
     heard = [one for one in placed if one.spoken.report.ended != ERROR]
-    cues = sorted(
-        (caption_of(one.start, one.spoken) for one in heard), key=lambda cue: (cue.start_ms, cue.end_ms)
-    )
-    return Dub(placed, tuple(silent), track, rate, to_srt(cues), not np.array_equal(track, mixed))
+    cues = sorted((caption_of(one.start, one.spoken) for one in heard), key=lambda one: one.start_ms)
+    return Dub(placed, tuple(silent), track, rate, tuple(cues), not np.array_equal(track, mixed))
 
 
 def place_all(dubbed: Sequence[DubLine], spoken: Sequence[Spoken], limits: FitLimits) -> tuple[Placed, ...]:
@@ -295,7 +287,7 @@ def _earliest(source: DubLine, room: Room, other: Placed) -> int:
     return max(other.start, room.start + other.end - other.room.end)
 
 
-def find_rooms(captions: Sequence[TimedText], sample_rate: int, limits: FitLimits) -> list[Room]:
+def find_rooms(captions: Sequence[Cue], sample_rate: int, limits: FitLimits) -> list[Room]:
     """Return where the speech of each caption may be.
 
     It may end ``overrun_s`` after its caption, but not after the start of the next caption that starts when this one

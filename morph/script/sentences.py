@@ -16,7 +16,7 @@ from ...postprocess.ends import quiet_spans, speech_span
 from ...postprocess.join import Span
 from ..speech.lines import PieceSpan, Spoken
 from ..text.pronunciation import shown_text
-from ..text.scripts.subtitles import Caption
+from ..text.scripts.cues import Cue
 from ..text.split import split_sentences
 
 REACH = 0.5  # how far a pause may be from the expected place, relative to the shorter sentence
@@ -31,25 +31,27 @@ class _Part:
     end: int
 
 
-def caption_of(start: int, spoken: Spoken) -> Caption:
-    """Return a line's caption for the time of its speech, without the silence around it."""
-    first, last = speech_span(spoken.waveform, spoken.sample_rate)
-    report = spoken.report
-    words = shown_text(report.text)
-    return Caption.from_samples(start + first, start + last, spoken.sample_rate, words, report.name)
+def caption_of(start: int, spoken: Spoken) -> Cue:
+    """Return a line's caption; ``start``: its first sample."""
+    return _cue(start, spoken, shown_text(spoken.report.text), (0, len(spoken.waveform)))
 
 
-def sentence_captions(start: int, spoken: Spoken) -> list[Caption]:
+def _cue(start: int, spoken: Spoken, text: str, part: Span) -> Cue:
+    """Return a caption for the time of the speech in a part of a line, without the silence around it."""
+    begin, end = part
+    rate = spoken.sample_rate
+    edges = speech_span(spoken.waveform[begin:end], rate)
+    # To the nearest millisecond, halves up, in integers: floats would round some halves down.
+    first, last = ((2000 * (start + begin + edge) + rate) // (2 * rate) for edge in edges)
+    return Cue(first, last, text, spoken.report.name)
+
+
+def sentence_captions(start: int, spoken: Spoken) -> list[Cue]:
     """Return a line's captions, in order; one caption if its pieces are unknown. ``start``: its first sample."""
     if not spoken.spans:
         return [caption_of(start, spoken)]
     parts = [part for span in spoken.spans for part in _parts(spoken, span)]
-    captions = []
-    for text, begin, end in _join(parts, *_sentences(spoken)):
-        first, last = speech_span(spoken.waveform[begin:end], spoken.sample_rate)
-        times = (start + begin + first, start + begin + last)
-        captions.append(Caption.from_samples(*times, spoken.sample_rate, text, spoken.report.name))
-    return captions
+    return [_cue(start, spoken, text, span) for text, span in _join(parts, *_sentences(spoken))]
 
 
 def _letters(text: str) -> int:
@@ -64,9 +66,7 @@ def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
     return said, written if len(written) == len(said) else said
 
 
-def _join(
-    parts: Sequence[_Part], said: Sequence[str], shown: Sequence[str]
-) -> Iterator[tuple[str, int, int]]:
+def _join(parts: Sequence[_Part], said: Sequence[str], shown: Sequence[str]) -> Iterator[tuple[str, Span]]:
     """Yield texts of whole sentences with their samples: parts are joined until one ends with a sentence."""
     ends = {letters: count for count, letters in enumerate(accumulate(map(_letters, said)), start=1)}
     done, begin = 0, parts[0].start
@@ -74,7 +74,7 @@ def _join(
     for number, (part, total) in enumerate(zip(parts, totals, strict=True), start=1):
         count = len(said) if number == len(parts) else ends.get(total, done)
         if count > done:
-            yield " ".join(shown[done:count]), begin, part.end
+            yield " ".join(shown[done:count]), (begin, part.end)
             done, begin = count, parts[min(number, len(parts) - 1)].start
 
 

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...morph.text.scripts.cues import TimedWord
 from ...postprocess.pcm import to_s16
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
-    from ...morph.words.captions import LineWords
+    from ...morph.words.timing import WordTime
 
 KEY = "morph_clips"  # in the ui of a node's output; ComfyUI's own "audio" needs a widget of that name
 LONGEST_NAME = 40  # characters of a name, and of the words, in a file's name
 MOST_BYTES = 100  # of the same in UTF-8: file systems allow 255 for the whole name
-
-
-ShownWord = tuple[str, float, float]
-"""A word with the space before it, and when it starts and ends, in seconds of its recording."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +32,11 @@ class Clip:
     name: str  # the character or the setting, or ""
     text: str
     problems: tuple[str, ...] = ()  # what went wrong
-    words: tuple[ShownWord, ...] = ()  # which the page highlights as they play
+    words: tuple[TimedWord, ...] = ()  # which the page highlights as they play
     number: int = 0  # of its caption; 0 if there is none
 
 
-def to_clip(spoken: Spoken, name: str = "", words: LineWords | None = None) -> Clip:
+def to_clip(spoken: Spoken, name: str = "", words: Sequence[WordTime] = ()) -> Clip:
     """Return a spoken line as a clip, named after its character or ``name``; ``words`` have times in its own audio."""
     from ...morph.speech.joined import HEARD_OTHERWISE, WHAT_HAPPENED
     from ...morph.text.pronunciation import shown_text
@@ -49,16 +46,17 @@ def to_clip(spoken: Spoken, name: str = "", words: LineWords | None = None) -> C
     if report.heard is not None and not report.heard.passed:
         problems.append(HEARD_OTHERWISE)
     text = shown_text(report.text)
-    lit = show_words(words) if words else ()
     shown = name or report.name
-    return Clip(spoken.waveform, spoken.sample_rate, shown, text, tuple(problems), lit, spoken.number)
+    return Clip(
+        spoken.waveform, spoken.sample_rate, shown, text, tuple(problems), show_words(words), spoken.number
+    )
 
 
-def show_words(line: LineWords) -> tuple[ShownWord, ...]:
-    from ...morph.words.captions import Cue
+def show_words(words: Sequence[WordTime]) -> tuple[TimedWord, ...]:
+    """Return the words of a line for the page, to the millisecond."""
+    from ...morph.words.captions import timed_words
 
-    parts = zip(Cue(line.words).parts if line.words else (), line.words, strict=True)
-    return tuple((part, round(word.start_s, 3), round(word.end_s, 3)) for part, word in parts)
+    return tuple((said, round(start, 3), round(end, 3)) for said, start, end in timed_words(words))
 
 
 def show(text: str, clips: Sequence[Clip], compare: bool = False, report: str = "") -> dict[str, Any]:

@@ -205,12 +205,9 @@ class PagePlayer:
 
     def show_words(self, line: int, words: Sequence[WordTime]) -> None:
         """Highlight the words of a line while they play; ``line``: how many began before it."""
-        from ...morph.words.captions import LineWords
-
         if self._store is None or self._speech is None or not words:
             return
-        shown = show_words(LineWords(tuple(words)))
-        said = {"stream": self._speech.id, "line": line, "words": shown}
+        said = {"stream": self._speech.id, "line": line, "words": show_words(words)}
         self._store.tell(self._speech, "morph.speech.words", said)
 
     def play(self, samples: np.ndarray) -> None:

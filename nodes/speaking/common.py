@@ -57,7 +57,7 @@ def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:
 
 def to_clips(spoken: Sequence[Spoken], words: SpokenWords) -> list[Clip]:
     """Return each line as a clip with its words, which are at their times in its own sound."""
-    return [to_clip(one, words=line) for one, line in zip(spoken, words.lines, strict=True)]
+    return [to_clip(one, words=line.words) for one, line in zip(spoken, words.lines, strict=True)]
 
 
 def words_output(sound: str, many: bool = False) -> io.Output:

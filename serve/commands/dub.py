@@ -126,11 +126,11 @@ def words_of(placed: Placed, speaks: Speaks) -> LineWords:
 
 def write_dub(dub: Dub, options: argparse.Namespace) -> list[Path]:
     """Write the track, and subtitles at the times at which they are heard; return their paths."""
-    from ...morph.text.scripts.subtitles import srt_to_vtt
+    from ...morph.text.scripts.cues import write_cues
 
     track, srt, vtt = outputs(options)
     with script.open_track(track, dub.sample_rate) as file:
         file.add_samples(dub.track)
     write_whole(srt, dub.srt.encode())
-    write_whole(vtt, srt_to_vtt(dub.srt).encode())
+    write_whole(vtt, write_cues(dub.cues, "vtt").encode())
     return [track, srt, vtt]

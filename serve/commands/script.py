@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.speech.lines import Line, Spoken
+    from ...morph.text.scripts.cues import Cue
     from ...morph.text.scripts.script import Script
-    from ...morph.text.scripts.subtitles import Caption
     from ...morph.voice.cast import Cast
     from ...morph.words.captions import CaptionOptions, LineWords
     from ...morph.words.timing import WordTime
@@ -201,12 +201,12 @@ def parse_named_lines(
 
 def write_track(job: Job, console: Console, wanted: CaptionOptions | None) -> list[Path]:
     """Write the track from the lines' files, its subtitles and, as they are wanted, its words; return the paths."""
-    from ...morph.text.scripts.subtitles import to_srt, to_vtt
+    from ...morph.text.scripts.cues import write_cues
 
     track, srt, vtt = outputs(job.options)
     made = write_samples(job, track)
-    write_whole(srt, to_srt(made.captions).encode())
-    write_whole(vtt, to_vtt(made.captions).encode())
+    write_whole(srt, write_cues(made.captions, "srt").encode())
+    write_whole(vtt, write_cues(made.captions, "vtt").encode())
     if wanted is None:
         return [track, srt, vtt]
     write_words(job.options.words, made.words, wanted)
@@ -268,7 +268,7 @@ class Track:
     sentences: bool = False
     words_of: Callable[[Spoken], tuple[WordTime, ...]] | None = None
     samples: int = 0
-    captions: list[Caption] = field(default_factory=list)
+    captions: list[Cue] = field(default_factory=list)
     words: list[LineWords] = field(default_factory=list)
 
     def add(self, spoken: Spoken) -> None:

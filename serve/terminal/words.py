@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...morph.text.scripts.cues import FORMATS, UNITS
 from .arguments import writable_file
 from .sound import write_whole
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from ...morph.words.captions import CaptionOptions, LineWords
     from .console import Console
 
-ENDINGS = (".srt", ".vtt", ".json", ".ass")  # of morph/words/captions.py, which needs numpy
-UNITS = ("word", "phrase", "sentence")
+ENDINGS = tuple(f".{one}" for one in FORMATS)
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def add_words(parser: argparse.ArgumentParser) -> None:
         type=words_file,
         metavar="FILE",
         help="also write when each word is heard, in the sound that is written: .srt, .vtt (words light up), .json, or "
-        ".ass (karaoke; needs pysubs2); none: no such file",
+        ".ass (karaoke); none: no such file",
     )
     group.add_argument(
         "--words-by",
@@ -44,14 +44,12 @@ def words_file(word: str) -> Path:
 
 
 def read_words_options(options: argparse.Namespace) -> CaptionOptions | None:
-    """Return how the words are written, None if they are not; ValueError if the format lacks its package."""
-    from ...morph.words.captions import CaptionOptions, write_captions
+    """Return how the words are written, None if they are not."""
+    from ...morph.words.captions import CaptionOptions
 
     if options.words is None:
         return None
-    wanted = CaptionOptions(options.words.suffix[1:].lower(), options.words_by)
-    write_captions((), wanted)  # before minutes of rendering
-    return wanted
+    return CaptionOptions(options.words.suffix[1:].lower(), options.words_by)
 
 
 def tell_missing(lines: Sequence[LineWords], console: Console) -> None:

@@ -22,7 +22,8 @@ from qwen3_tts_morph.morph.script.dub import (
 )
 from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.scripts.captions import DubLine, TimedText
+from qwen3_tts_morph.morph.text.scripts.captions import DubLine
+from qwen3_tts_morph.morph.text.scripts.cues import Cue
 from qwen3_tts_morph.morph.text.scripts.script import ScriptError, ScriptLine
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -31,8 +32,8 @@ RATE = 24000
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=2, retries=0)
 
 
-def caption(number: int, start_s: float, end_s: float, text: str = "Hello.") -> TimedText:
-    return TimedText(number, round(1000 * start_s), round(1000 * end_s), text)
+def caption(number: int, start_s: float, end_s: float, text: str = "Hello.") -> Cue:
+    return Cue(round(1000 * start_s), round(1000 * end_s), text, number=number)
 
 
 def speech(seconds: float, level: float = 0.3, ended: str = "eos") -> Spoken:
@@ -43,13 +44,13 @@ def speech(seconds: float, level: float = 0.3, ended: str = "eos") -> Spoken:
 
 
 def assembled(
-    captions: list[TimedText], seconds: list[float], limits: FitLimits | None = None, **tags: float
+    captions: list[Cue], seconds: list[float], limits: FitLimits | None = None, **tags: float
 ) -> Dub:
     lines = [DubLine(one, ScriptLine(one.number, "", one.text, **tags)) for one in captions]
     return assemble_dub(lines, [], [speech(one) for one in seconds], limits or FitLimits())
 
 
-def rooms(captions: list[TimedText], overrun_s: float) -> list[tuple[float, float]]:
+def rooms(captions: list[Cue], overrun_s: float) -> list[tuple[float, float]]:
     found = find_rooms(captions, 1000, FitLimits(overrun_s=overrun_s))
     return [(room.start / 1000, room.end / 1000) for room in found]
 
@@ -131,7 +132,7 @@ def test_the_fit_begins_with_the_speed_that_the_text_asks_for() -> None:
     assert fast.placed[0].speed == 1.5 and fast.placed[0].end == RATE / 1.5
 
 
-def of(names: str, captions: list[TimedText], seconds: list[float], limits: FitLimits | None = None) -> Dub:
+def of(names: str, captions: list[Cue], seconds: list[float], limits: FitLimits | None = None) -> Dub:
     """Return a dub whose captions are spoken by one-letter characters."""
     lines = [
         DubLine(one, ScriptLine(one.number, name, one.text))

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import soundfile
-from qwen3_tts_morph.morph.words.captions import LineWords
 from qwen3_tts_morph.morph.words.timing import WordTime
 from qwen3_tts_morph.postprocess.pcm import to_s16
 
@@ -65,14 +64,14 @@ def test_a_clip_with_words_lists_them_as_they_are_shown_with_their_times(tmp_pat
         WordTime("\u4f60", 0.2, 0.3, 4, 5),
         WordTime("\u597d", 0.3, 0.4, 5, 6),
     )
-    lit = clips.show_words(LineWords(own, "Ben"))
+    lit = clips.show_words(own)
     assert lit == (("Hi,", 0.0, 0.1), (" \u4f60", 0.2, 0.3), ("\u597d", 0.3, 0.4))
     wave = np.zeros(9600, dtype=np.float32)
     listed = clips.write_clips(
         [clips.Clip(wave, 24000, "", "", (), lit), clips.Clip(wave, 24000, "", "")], tmp_path
     )
     assert listed[0]["words"] == list(lit) and "words" not in listed[1]
-    assert clips.show_words(LineWords(())) == ()
+    assert clips.show_words(()) == ()
 
 
 def test_a_node_shows_a_text_its_clips_and_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,156 @@
+"""The nodes that save captions: Save Subtitles, and Word Captions with the times of words."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+from comfy_api.latest import io, ui
+
+from ...morph.text.encoding import check_encodable
+from ...morph.text.scripts.cues import FORMATS, UNITS, read_cues, write_cues
+from ...morph.words.captions import MOST_CHARS, CaptionOptions, write_captions
+from .. import inputs
+from ..folders import output_folder
+from ..schema import output, schema
+from ..sockets import WordsSocket
+from ..sound.words import SpokenWords, check_words
+from .names import check_name, confine, write_whole
+
+OF_SUBTITLES = ("srt", "vtt")
+DEFAULTS = CaptionOptions()
+
+
+def name_input(default: str) -> io.Input:
+    return io.String.Input(
+        "name",
+        default=default,
+        tooltip="The file name, without the number: only letters, digits, spaces and - _ . , at most 80 characters. "
+        f"Default: {default}.",
+    )
+
+
+class SaveSubtitles(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            "MorphTTSSaveSubtitles",
+            "Save Subtitles",
+            "Writes subtitles to ComfyUI's output folder as NAME_00001.srt or .vtt. Existing files are never "
+            "overwritten.",
+            inputs=[
+                io.String.Input(
+                    "srt",
+                    force_input=True,
+                    tooltip="Subtitles from Render Script. Required; must not be empty.",
+                ),
+                name_input("dialogue"),
+                inputs.choice(
+                    "format",
+                    OF_SUBTITLES,
+                    OF_SUBTITLES[0],
+                    "srt: SubRip, for video players and editors. vtt: WebVTT, for web pages. Default: srt.",
+                    optional=True,
+                ),
+            ],
+            outputs=[],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(check_name, name))
+
+    @classmethod
+    def execute(cls, srt: str, name: str, format: str = OF_SUBTITLES[0]) -> io.NodeOutput:
+        if not srt.strip():
+            raise ValueError("srt is empty: connect the srt output of Render Script")
+        inputs.check(format=(OF_SUBTITLES, format))
+        text = to_vtt(srt) if format == "vtt" else srt
+        return io.NodeOutput(ui=ui.PreviewText(f"saved {write_new(name, format, text).name}"))
+
+
+def to_vtt(srt: str) -> str:
+    """Return the text of a WebVTT file from that of an SRT file; ValueError for another text."""
+    cues = read_cues(srt)
+    if not cues:
+        raise ValueError(
+            f"srt has {srt[:40]!r}, which is no caption: connect the srt output of Render Script"
+        )
+    return write_cues(cues, "vtt")
+
+
+class WordCaptions(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            "MorphTTSWordCaptions",
+            "Word Captions",
+            "Writes captions at the times at which words are heard, to ComfyUI's output folder as NAME_00001.srt, "
+            ".vtt, .json or .ass. In .vtt and .ass the words light up one by one. Existing files are never "
+            "overwritten.",
+            inputs=[
+                WordsSocket.Input(
+                    "words",
+                    tooltip=(
+                        "The words of Generate Speech, Render Script or Dub Captions; must not be empty. Required."
+                    ),
+                ),
+                name_input("captions"),
+                inputs.choice(
+                    "format",
+                    FORMATS,
+                    DEFAULTS.format,
+                    "srt: SubRip, for video players and editors. vtt: WebVTT, for web pages, with the time of each "
+                    "word. json: words and captions with their times. ass: karaoke for video players and FFmpeg: "
+                    f"words are grey until they are heard. Default: {DEFAULTS.format}.",
+                ),
+                inputs.choice(
+                    "unit",
+                    UNITS,
+                    DEFAULTS.unit,
+                    "What a caption has: one word, a phrase of at most that many characters, or a sentence. None "
+                    f"stays over a silence of a second. Default: {DEFAULTS.unit}.",
+                ),
+                inputs.number(
+                    "characters",
+                    DEFAULTS.most_chars,
+                    (1, MOST_CHARS),
+                    "The longest phrase; phrases end at punctuation where they can. Sentences may be longer. Unit: "
+                    f"characters, 1 to {MOST_CHARS}. Default: {DEFAULTS.most_chars}.",
+                ),
+            ],
+            outputs=[output(io.String, "captions", "The text of the file.")],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def validate_inputs(cls, name: str | None = None) -> bool | str:
+        return inputs.judge(name=(check_name, name))
+
+    @classmethod
+    def execute(cls, words: SpokenWords, name: str, format: str, unit: str, characters: int) -> io.NodeOutput:
+        options = CaptionOptions(format, unit, characters)
+        text = write_captions(check_words(words).lines, options)
+        path = write_new(name, format, text)
+        return io.NodeOutput(text, ui=ui.PreviewText(f"saved {path.name}\n\n{text}"))
+
+
+def write_new(name: str, format: str, text: str) -> Path:
+    """Write a text to the first unused NAME_00001.FORMAT of the output folder; return its path.
+
+    Raises:
+        ValueError: the name is none, or the text cannot be encoded as UTF-8; no file is created.
+    """
+    folder, stem = output_folder(), check_name(name)
+    data = check_encodable(text, "srt").encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        path = confine(folder, f"{stem}_{number:05}.{format}")
+        try:
+            file = path.open("xb")
+        except FileExistsError:
+            continue
+        write_whole(file, path, data)
+        return path
+    raise AssertionError  # count is infinite
