@@ -15,15 +15,12 @@ import torch
 from comfy.model_patcher import ModelPatcher
 
 from ...morph.options import LoadOptions
-from .voicing import Voicing
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
     from ...morph.engine import Engine
-    from ...morph.kept.once import Once
     from ...morph.model.adapter import Adapter
     from ...morph.model.model import Model
-    from ...morph.options import GenerateOptions
     from ...morph.synthesizer import Synthesizer
     from ...morph.voice.recording import Recording
     from ...morph.voice.voice import Voice
@@ -131,10 +128,8 @@ class ManagedModel:
             yield ready
 
     @contextmanager
-    def open(
-        self, options: GenerateOptions, once: Once, cast: Mapping[str, Voice] | None = None
-    ) -> Iterator[Voicing]:
-        """Yield the backend, with the models on their devices; out-of-memory errors as ``use``.
+    def open(self, rows: int, cast: Mapping[str, Voice] | None = None) -> Iterator[Speaks]:
+        """Yield the backend, ``rows`` lines at once on each device; out-of-memory errors as ``use``.
 
         ``cast``: characters whose voices may have models of their own (``Voice.by``). Raises ValueError if models on
         several devices differ, or a character's model has another checkpoint.
@@ -147,13 +142,12 @@ class ManagedModel:
         models = list(dict.fromkeys((self, *others.values())))
         with ExitStack() as opened:
             opened.enter_context(on_devices([part for one in models for part in one.models]))
-            rows = options.batch_size
             speaks = {
                 one: opened.enter_context(open_engine([part.synthesizer for part in one.models], rows))
                 for one in models
             }
             main = speaks.pop(self)
-            yield Voicing(ByVoice(main, speaks) if speaks else main, options, once)
+            yield ByVoice(main, speaks) if speaks else main
 
     def _other(self, name: str, voice: Voice) -> ManagedModel | None:
         """Return a character's own model, or None; ValueError if it cannot share a script."""

@@ -14,11 +14,9 @@ from .. import inputs
 from ..page.progress import Progress, show_progress
 from ..schema import listed, output, schema
 from ..sockets import ModelSocket
-from .voicing import Voicing
 
 if TYPE_CHECKING:
-    from ...morph.kept.once import Once
-    from ...morph.options import GenerateOptions
+    from ...morph.batch.speaks import Speaks
     from ...morph.voice.recording import Recording
     from ...morph.voice.voice import Voice
     from ...serve.remote.facts import ServerFacts
@@ -79,9 +77,7 @@ class ServedModel:
     consent: bool = False
 
     @contextmanager
-    def open(
-        self, options: GenerateOptions, once: Once, cast: Mapping[str, Voice] | None = None
-    ) -> Iterator[Voicing]:
+    def open(self, rows: int, cast: Mapping[str, Voice] | None = None) -> Iterator[Speaks]:
         """Yield the server's backend; ConnectionError if it is gone, ValueError for a character's own model."""
         from ...serve.remote.failure import ServerGone
         from ...serve.remote.speaks import RemoteSpeaks
@@ -92,8 +88,8 @@ class ServedModel:
                 "disconnect that model from Cast"
             )
         try:
-            with RemoteSpeaks(self.facts, self.consent, options.batch_size) as speaks:
-                yield Voicing(speaks, options, once)
+            with RemoteSpeaks(self.facts, self.consent, rows) as speaks:
+                yield speaks
         except ServerGone as error:  # the page shows other than built-in types with their module's path
             raise ConnectionError(str(error)) from error
 

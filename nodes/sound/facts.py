@@ -15,6 +15,7 @@ from ...postprocess.checks import is_whole
 if TYPE_CHECKING:
     from ...morph.options import GenerateOptions
     from ...morph.speech.lines import Line, Spoken
+    from ...morph.text.scripts.script import ScriptLine
 
 KEY = "morph_speech"  # of an AUDIO; other nodes ignore it, and drop it when they change the sound
 FILE_KEY = "qwen3_tts_morph"  # of the JSON object in a file's comment
@@ -46,8 +47,13 @@ class Facts:
             raise ValueError("settings is not an object")
 
 
-def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoint: str) -> Facts:
-    """Return the facts of a line that was spoken from a text (not from an iterator)."""
+def facts_of_line(
+    line: Line, spoken: Spoken, options: GenerateOptions, checkpoint: str, source: ScriptLine | None = None
+) -> Facts:
+    """Return the facts of a line that was spoken from a text (not from an iterator).
+
+    ``source``: its line of a script, with what changed the sound afterwards.
+    """
     from ...morph.speech.seeds import take_seed
     from ...morph.voice.file import voice_digest
 
@@ -66,18 +72,19 @@ def facts_of_line(line: Line, spoken: Spoken, options: GenerateOptions, checkpoi
     }
     if readings := {one.shown: one.read for one in spoken.report.readings}:
         settings["readings"] = readings
+    if source is not None:
+        settings |= {"gain_db": source.gain_db, "speed": source.speed, "pitch": source.pitch}
     seed = take_seed(line.seed, spoken.take)
     return Facts(str(line.text), line.voice.name, seed, options.seq_groups, line.name, settings)
 
 
 def describe_seeds(facts: Sequence[Facts], numbers: Sequence[int] = ()) -> str:
-    """Return the seed of each line's take as ``[seed N]`` uses it, one per line, after its number or place."""
+    """Return the seed of each line's take as ``[seed N]`` uses it, one per line, after its number."""
     if len(facts) == 1:
         return f"Seed: {facts[0].seed}."
-    places = numbers or range(1, len(facts) + 1)
     rows = [
         f"{place}. {f'{one.name}: ' if one.name else ''}{one.seed}"
-        for place, one in zip(places, facts, strict=True)
+        for place, one in zip(numbers, facts, strict=True)
     ]
     return "\n".join(["Seeds:", *rows])
 

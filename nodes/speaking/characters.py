@@ -12,8 +12,7 @@ from ..voices.saved_voices import FileState, source_states
 if TYPE_CHECKING:
     from ...morph.voice.cast import Cast
     from ...morph.voice.voice import Voice
-    from ..models.memory import ManagedModel
-    from ..models.remote import ServedModel
+    from .not_connected import AnyModel
 
 
 def check_character(name: str) -> str:
@@ -104,7 +103,7 @@ def _may_speak(name: str, script: str) -> bool:
     return name == NARRATOR or name in script
 
 
-def find_characters(model: ManagedModel | ServedModel, cast: Mapping[str, Voice] | None) -> Cast:
+def find_characters(model: AnyModel, cast: Mapping[str, Voice] | None) -> Cast:
     """Return everybody whom a script may name: the cast, then the saved voices, then the model's own speakers.
 
     Without a cast, the model's default voice is the narrator. A voice that is found by its name is made when a line

@@ -1,28 +1,38 @@
-"""What the nodes that speak lines have in common: inputs that say how, and what they give back."""
+"""The base of the nodes that speak lines: Generate Speech, Render Script and Dub Captions."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
 from ...morph.options import GenerateOptions, removed_in
 from ...morph.setting import settings_of
-from ...morph.text.scripts.script import ScriptError
+from ...morph.text.scripts.script import Script, ScriptError, ScriptLine
 from .. import inputs
 from ..models.linked import check_model, check_word_check
 from ..page.clips import Clip, to_clip
-from ..schema import output
+from ..page.live import PagePlayer, announce
+from ..page.progress import show_progress
+from ..schema import output, schema
 from ..sockets import WordsSocket
 from ..sound.audio_io import Audio, to_audio
-from ..sound.facts import Facts
-from ..sound.words import SpokenWords
+from ..sound.facts import Facts, describe_seeds, facts_of_line
+from ..sound.words import SpokenWords, words_of
+from .kept_lines import once_of
+from .not_connected import APP_KEY, AnyModel, DefaultModel
 from .pronunciation import lists_of
 
 if TYPE_CHECKING:
-    from ...morph.speech.lines import Spoken
+    from ...morph.batch.speaks import Speaks
+    from ...morph.kept.once import Listener, Once
+    from ...morph.script.scene import ScenePlayer
+    from ...morph.speech.lines import Line, Spoken
+    from ...morph.voice.voice import Voice
 
 
 def check_speaking(given: Mapping[str, Any]) -> None:
@@ -41,13 +51,6 @@ def options_of(given: Mapping[str, Any]) -> GenerateOptions:
     return GenerateOptions(sampling=given.get("sampling"), **options)
 
 
-def ignored(hidden: io.HiddenHolder) -> list[str]:
-    """Return what the report says of a node's inputs that ask for what was removed: a sentence for each."""
-    # ComfyUI gives nodes no input that they do not have.
-    sent = (hidden.prompt or {}).get(hidden.unique_id, {}).get("inputs", {})
-    return [f"{name} is ignored: it was removed ({sent[name]})." for name in removed_in(sent)]
-
-
 def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:
     """Return each line as an AUDIO with its facts."""
     return [
@@ -55,25 +58,127 @@ def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:
     ]
 
 
-def to_clips(spoken: Sequence[Spoken], words: SpokenWords) -> list[Clip]:
-    """Return each line as a clip with its words, which are at their times in its own sound."""
-    return [to_clip(one, words=line.words) for one, line in zip(spoken, words.lines, strict=True)]
+@dataclass(frozen=True)
+class Performance:
+    """Lines that a node has spoken, and what its outputs say of them. Words are at their times in each line's sound."""
+
+    lines: Sequence[Spoken]
+    facts: Sequence[Facts]
+    words: SpokenWords
+    report: str
+    outcome: str
+
+    def audios(self) -> list[Audio]:
+        return to_audios(self.lines, self.facts)
+
+    def clips(self) -> list[Clip]:
+        return [to_clip(one, words=own.words) for one, own in zip(self.lines, self.words.lines, strict=True)]
 
 
-def words_output(sound: str, many: bool = False) -> io.Output:
-    """Return the last output of a node that speaks; ``sound``: what the words' times are of."""
-    return output(
+@dataclass
+class Stage:
+    """What a node speaks with while it runs; ``notes`` go into its report, ``player`` plays lines in the page."""
+
+    model: AnyModel
+    speaks: Speaks
+    options: GenerateOptions
+    once: Once
+    listener: Listener
+    page: PagePlayer
+    notes: list[str]
+    player: ScenePlayer | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    def speak(self, lines: Sequence[Line], script: Script, gap_s: float = 0.0) -> list[Spoken]:
+        """Return the lines of a script; where somebody listens, they are heard meanwhile."""
+        from ...morph.kept.once import speak_lines
+        from ...morph.script.scene import Scene, ScenePlayer
+
+        scene = Scene(script, gap_s, self.speaks.rate)
+        self.player = ScenePlayer(scene, self.page, lambda one: words_of(self.speaks, [one]).lines[0].words)
+        return speak_lines(self.speaks, lines, self.options, self.once, self.player.listen(self.listener))
+
+    def end(
+        self,
+        asked: Sequence[Line],
+        spoken: Sequence[Spoken],
+        sources: Sequence[ScriptLine | None] = (None,),
+        found: str = "",
+        first: str = "",
+    ) -> Performance:
+        """Return what was spoken.
+
+        Args:
+            asked: the lines as they were to be spoken.
+            spoken: the same, at their final speed.
+            sources: their lines in the script, if there is one.
+            found: says which voices were found by their names.
+            first: the beginning of the report.
+        """
+        from ...morph.speech.report import outcome
+
+        if self.player is not None:
+            self.player.finish(spoken)
+        elapsed = time.perf_counter() - self.started
+        facts = [
+            facts_of_line(line, one, self.options, self.speaks.name, source)
+            for line, one, source in zip(asked, spoken, sources, strict=True)
+        ]
+        words = words_of(self.speaks, spoken)
+        how = self.speaks.describe(spoken, self.options, elapsed)
+        seeds = describe_seeds(facts, [one.number or place for place, one in enumerate(spoken, start=1)])
+        report = "\n\n".join(filter(None, [first, how, *self.notes, found, seeds, words.describe()]))
+        return Performance(spoken, facts, words, report, outcome(spoken, elapsed))
+
+
+class SpeakingNode(io.ComfyNode):
+    """A node that speaks lines."""
+
+    @classmethod
+    @contextmanager
+    def stage(
+        cls, given: Mapping[str, Any], cast: Mapping[str, Voice], is_live: bool = True
+    ) -> Iterator[Stage]:
+        """Yield what speaks with a node's inputs, by name, and the voices that are connected.
+
+        Raises:
+            ValueError: for inputs that cannot be used, and for a ScriptError, whose type users should not see.
+        """
+        from server import PromptServer
+
+        from ...morph.kept.once import Listener
+
+        check_speaking(given)
+        node, prompt = cls.hidden.unique_id, cls.hidden.prompt or {}
+        sent = prompt.get(node, {}).get("inputs", {})  # ComfyUI gives nodes no input that they do not have
+        notes = [f"{name} is ignored: it was removed ({sent[name]})." for name in removed_in(sent)]
+        model, options, once = given.get("model"), options_of(given), once_of(given)
+        if model is None:
+            app = PromptServer.instance.app  # type: ignore[attr-defined]  # set when ComfyUI starts
+            keeper = app.get(APP_KEY, DefaultModel())
+            label, model = keeper.load(cast.values(), node)
+            notes.insert(0, f"No model is connected: {label} speaks.")
+        with (
+            model.open(options.batch_size, cast) as speaks,
+            show_progress(node) as progress,
+            announce(node if is_live else None, speaks.rate) as page,
+        ):
+            try:
+                yield Stage(model, speaks, options, once, Listener(progress, progress.say), page, notes)
+            except ScriptError as error:
+                raise ValueError(str(error)) from None
+
+
+def speaking_schema(
+    node_id: str, display_name: str, description: str, sound: str, **fields: Any
+) -> io.Schema:
+    """Return the schema of a node that speaks; its last output is the words at their times in the ``sound``."""
+    words = output(
         WordsSocket,
         "words",
         f"The words with the times at which they are heard in {sound}. Connect to Word Captions.",
-        many=many,
+        many=fields.get("is_input_list", False),
     )
-
-
-@contextmanager
-def plain_errors() -> Iterator[None]:
-    """Turn ScriptError into ValueError: the page shows the type with its module path, which users should not see."""
-    try:
-        yield
-    except ScriptError as error:
-        raise ValueError(str(error)) from None
+    fields["outputs"].append(words)
+    hidden = [io.Hidden.unique_id, io.Hidden.prompt]
+    return schema(node_id, display_name, description, hidden=hidden, is_output_node=True, **fields)

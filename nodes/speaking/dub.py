@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.options import GenerateOptions
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
 from ...morph.text.scripts.script import NARRATOR
 from .. import inputs
 from ..models.linked import check_cast, check_voice
-from ..page.clips import Clip, show
-from ..page.progress import show_progress
-from ..schema import output, schema
+from ..page.clips import show
+from ..schema import output
 from ..sockets import VoiceSocket
 from ..sound.audio_io import to_audio
-from ..sound.facts import Facts, describe_seeds, facts_of_line
 from ..voices.saved_voices import FileState
 from .characters import find_characters, saved_states
-from .common import (
-    check_speaking,
-    ignored,
-    options_of,
-    plain_errors,
-    to_audios,
-    to_clips,
-    words_output,
-)
-from .kept_lines import once_of
-from .not_connected import connected_model
+from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of
 
 if TYPE_CHECKING:
-    from ...morph.script.dub import Dub, Placed
     from ...morph.voice.voice import Voice
 
 LATER, OVER = OVERLAPS = ("move later", "speak over the next")
@@ -56,15 +41,16 @@ Then let us walk. The rain has stopped.
 """
 
 
-class DubCaptions(io.ComfyNode):
+class DubCaptions(SpeakingNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return schema(
+        return speaking_schema(
             "MorphTTSDub",
             "Dub Captions",
             "Speaks captions (SRT or WebVTT) so that each starts at its own start time. Speech that is too long "
             "for its caption is spoken faster, up to your limit; captions that still do not fit are listed, and "
             "the next one waits for their end.",
+            "the track",
             advanced="batch_size language max_speed overrun decoding retries normalize_text reuse_lines overlap "
             "read_sounds",
             inputs=[
@@ -147,10 +133,7 @@ class DubCaptions(io.ComfyNode):
                     "report",
                     "What does not fit, the speeds and the track's length, then how each line ended.",
                 ),
-                words_output("the track"),
             ],
-            hidden=[io.Hidden.unique_id, io.Hidden.prompt],
-            is_output_node=True,
         )
 
     @classmethod
@@ -178,42 +161,27 @@ class DubCaptions(io.ComfyNode):
         **given: Any,
     ) -> io.NodeOutput:
         """Speak captions; ``given``: the inputs that other nodes have too."""
-        from ...morph.script.dub import DubRequest, FitLimits
-        from ...morph.speech.report import outcome
+        from ...morph.script.dub import DOES_NOT_FIT, DubRequest, FitLimits, render_dub
 
-        check_speaking(given)
         inputs.check(overlap=(OVERLAPS, overlap))
-        options = options_of({**given, "trim_silence": True})
         limits = FitLimits(max_speed, overrun, overlap == OVER)
         speakers = with_narrator(cast, voice)
-        model, chosen = connected_model(given.get("model"), speakers.values(), cls.hidden.unique_id)
-        chosen += ignored(cls.hidden)
-        characters = find_characters(model, speakers)
-        lists = lists_of(given.get("pronunciation"))
-        request = DubRequest(
-            captions, characters, given["language"], seed, limits, read_sounds, pronunciation=lists
-        )
-        with (
-            model.open(options, once_of(given), speakers) as voicing,
-            show_progress(cls.hidden.unique_id) as progress,
-        ):
-            started = time.perf_counter()
-            with plain_errors():
-                dub = voicing.speak_captions(request, progress)
-            elapsed = time.perf_counter() - started
-            spoken = [one.spoken for one in dub.placed]
-            facts = facts_of_dub(dub, options, voicing.speaks.name)
-            described = voicing.describe(spoken, elapsed)
-            words = voicing.words(spoken)
-            seeds = describe_seeds(facts, [one.caption.number for one in dub.placed])
-            parts = [dub.summary, described, *chosen, characters.describe_found(), seeds]
-            report = "\n\n".join(filter(None, [*parts, words.describe()]))
-        said = f"{dub.summary}\n{outcome(spoken, elapsed)}"
-        clips = [mark_fit(clip, one) for clip, one in zip(to_clips(spoken, words), dub.placed, strict=True)]
-        shown = show(said, clips, report=report)
-        track = to_audio(dub.track, dub.sample_rate, facts)
-        heard = words.at([one.start for one in dub.placed], dub.sample_rate)
-        return io.NodeOutput(to_audios(spoken, facts), track, dub.srt, dub.misfits, report, heard, ui=shown)
+        with cls.stage({**given, "trim_silence": True}, speakers, is_live=False) as stage:
+            characters, lists = find_characters(stage.model, speakers), lists_of(given.get("pronunciation"))
+            said = (captions, characters, given["language"], seed, limits, read_sounds, lists)
+            request = DubRequest(*said)
+            dub = render_dub(stage.speaks, request, stage.options, stage.once, stage.listener)
+            sources = [replace(one.source.line, speed=one.speed) for one in dub.placed]
+            found, spoken = characters.describe_found(), [one.spoken for one in dub.placed]
+            told = stage.end(dub.asked, spoken, sources, found, dub.summary)
+        clips = [
+            clip if one.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
+            for clip, one in zip(told.clips(), dub.placed, strict=True)
+        ]
+        shown = show(f"{dub.summary}\n{told.outcome}", clips, report=told.report)
+        track = to_audio(dub.track, dub.sample_rate, told.facts)
+        heard = told.words.at([one.start for one in dub.placed], dub.sample_rate)
+        return io.NodeOutput(told.audios(), track, dub.srt, dub.misfits, told.report, heard, ui=shown)
 
 
 def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:
@@ -226,21 +194,3 @@ def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict
     if NARRATOR in {name_key(name) for name in speakers}:
         raise ValueError("voice is connected and the cast has a NARRATOR: disconnect one of them")
     return {**speakers, NARRATOR.upper(): voice}
-
-
-def mark_fit(clip: Clip, placed: Placed) -> Clip:
-    """Return the clip of a caption's speech as one that says whether it fits."""
-    from ...morph.script.dub import DOES_NOT_FIT
-
-    return clip if placed.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
-
-
-def facts_of_dub(dub: Dub, options: GenerateOptions, checkpoint: str) -> list[Facts]:
-    """Return the facts of each caption that was spoken."""
-    facts = []
-    for line, placed in zip(dub.asked, dub.placed, strict=True):
-        known = facts_of_line(line, placed.spoken, options, checkpoint)
-        asked = placed.source.line
-        later = {"gain_db": asked.gain_db, "speed": placed.speed, "pitch": asked.pitch}
-        facts.append(replace(known, settings={**known.settings, **later}))
-    return facts

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comfy_api.latest import io
 
@@ -12,29 +11,23 @@ from ...morph.options import GenerateOptions
 from .. import inputs
 from ..models.linked import check_voice
 from ..page.clips import show
-from ..page.live import announce
-from ..page.progress import show_progress
-from ..schema import output, schema
-from ..sound.facts import Facts, describe_seeds, facts_of_line
-from ..sound.words import SpokenWords
-from .common import check_speaking, ignored, options_of, to_audios, to_clips, words_output
-from .kept_lines import once_of
-from .not_connected import connected_model, default_narrator
+from ..schema import output
+from ..sound.facts import describe_seeds
+from .common import Performance, SpeakingNode, check_speaking, options_of, speaking_schema
+from .not_connected import default_narrator
 from .pronunciation import lists_of
-
-if TYPE_CHECKING:
-    from ...morph.speech.lines import Spoken
 
 DEFAULTS = GenerateOptions()
 
 
-class GenerateSpeech(io.ComfyNode):
+class GenerateSpeech(SpeakingNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return schema(
+        return speaking_schema(
             "MorphTTSGenerateSpeech",
             "Generate Speech",
             "Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
+            "the speech",
             advanced="split_chars guard decoding retries normalize_text trim_silence reuse_lines wrong_words",
             inputs=[
                 inputs.model(optional=True),
@@ -85,11 +78,8 @@ class GenerateSpeech(io.ComfyNode):
                     "Any problems, then duration and speed, then model, SEQ_GROUPS and engine, then seeds.",
                     many=True,
                 ),
-                words_output("the speech", many=True),
             ],
-            hidden=[io.Hidden.unique_id, io.Hidden.prompt],
             is_input_list=True,
-            is_output_node=True,
         )
 
     @classmethod
@@ -103,43 +93,28 @@ class GenerateSpeech(io.ComfyNode):
         for number, take in enumerate(takes, start=1):
             check_take(take, "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
         spoken = [cls.speak(take) for take in takes]
-        lines, facts, reports, outcomes, words = (list(part) for part in zip(*spoken, strict=True))
-        clips = [to_clips([line], own)[0] for line, own in zip(lines, words, strict=True)]
-        shown = show("\n".join(outcomes), clips, report="\n\n".join(reports))
-        return io.NodeOutput(to_audios(lines, facts), reports, words, ui=shown)
+        told = [f"{one.outcome}\n{describe_seeds(one.facts)}" for one in spoken]
+        reports = [one.report for one in spoken]
+        clips = [clip for one in spoken for clip in one.clips()]
+        shown = show("\n".join(told), clips, report="\n\n".join(reports))
+        audios = [audio for one in spoken for audio in one.audios()]
+        return io.NodeOutput(audios, reports, [one.words for one in spoken], ui=shown)
 
     @classmethod
-    def speak(cls, take: dict[str, Any]) -> tuple[Spoken, Facts, str, str, SpokenWords]:
-        """Return one spoken text, its facts, its report, the report's first lines, and its words.
-
-        ``take``: the node's inputs.
-        """
+    def speak(cls, take: dict[str, Any]) -> Performance:
+        """Speak one text; ``take``: the node's inputs."""
         from ...morph.speech.lines import Line
-        from ...morph.speech.report import outcome
+        from ...morph.text.scripts.script import Script, ScriptLine
 
-        node, options, voice = cls.hidden.unique_id, options_of(take), take.get("voice")
-        model, chosen = connected_model(take.get("model"), [voice] if voice else [], node)
-        if voice is None:
-            narrator = default_narrator(model)
-            voice = narrator.make()
-            chosen.append(f"No voice is connected: {narrator.origin} {narrator.voice} speaks.")
-        chosen += ignored(cls.hidden)
+        voice = take.get("voice")
         said = {name: take[name] for name in ("text", "language", "seed")}
-        line = Line(voice=voice, **said, pronunciation=lists_of(take.get("pronunciation")))
-        with (
-            model.open(options, once_of(take)) as voicing,
-            show_progress(node) as progress,
-            announce(node, voicing.speaks.rate) as page,
-        ):
-            started = time.perf_counter()
-            spoken = voicing.speak_line(line, progress, page)
-            elapsed = time.perf_counter() - started
-            facts = facts_of_line(line, spoken, options, voicing.speaks.name)
-            words = voicing.words([spoken])
-            seed = describe_seeds([facts])
-            parts = [voicing.describe([spoken], elapsed), *chosen, seed, words.describe()]
-            report = "\n\n".join(filter(None, parts))
-        return spoken, facts, report, f"{outcome([spoken], elapsed)}\n{seed}", words
+        with cls.stage(take, {"voice": voice} if voice else {}) as stage:
+            if voice is None:
+                narrator = default_narrator(stage.model)
+                voice = narrator.make()
+                stage.notes.append(f"No voice is connected: {narrator.origin} {narrator.voice} speaks.")
+            line = Line(voice=voice, **said, pronunciation=lists_of(take.get("pronunciation")))
+            return stage.end([line], stage.speak([line], Script((ScriptLine(1, "", take["text"]),))))
 
 
 def check_take(take: Mapping[str, Any], name: str) -> None:

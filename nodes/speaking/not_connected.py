@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp import web
 
@@ -14,7 +14,7 @@ from ...morph.options import LoadOptions
 from ..folders import local_checkpoint_paths
 from ..models.memory import ManagedModel, load_managed
 from ..models.remote import ServedModel
-from ..page.progress import Progress, show_progress
+from ..page.progress import show_progress
 from ..voices.voices import PACKED
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # The best comes first. VoiceDesign has no voice of its own.
 PREFERRED = sorted(PUBLISHED, key=lambda name: ("Design" in name, "Custom" not in name, "1.7B" not in name))
 
+AnyModel: TypeAlias = ManagedModel | ServedModel
+
 
 class DefaultModel:
     """Keeps the checkpoint that was last loaded for want of a connected one, as ComfyUI's cache keeps Load Model's."""
@@ -31,14 +33,16 @@ class DefaultModel:
     def __init__(self) -> None:
         self._kept: tuple[list[tuple[str, int, int]], ManagedModel] | None = None
 
-    def load(self, path: Path, progress: Progress) -> ManagedModel:
-        """Return the checkpoint of a folder; load it if it is not the one that is kept, or its files have changed."""
+    def load(self, voices: Iterable[Voice], node: str | None) -> tuple[str, ManagedModel]:
+        """Return the label of the best checkpoint on this machine that fits voices, and the checkpoint."""
+        label, path = choose_checkpoint(voices)
         files = fingerprint(path)
         if self._kept is None or self._kept[0] != files:
             self._kept = None
-            progress.say(f"loading {path.name}")
-            self._kept = files, ManagedModel([load_managed(path, LoadOptions())])
-        return self._kept[1]
+            with show_progress(node) as progress:
+                progress.say(f"loading {path.name}")
+                self._kept = files, ManagedModel([load_managed(path, LoadOptions())])
+        return label, self._kept[1]
 
     async def release(self, request: web.Request, _: web.StreamResponse) -> None:
         """Forget the checkpoint when the page asks ComfyUI to free memory."""
@@ -49,29 +53,12 @@ class DefaultModel:
 APP_KEY = web.AppKey("qwen3_tts_morph.default_model", DefaultModel)  # where the server's application keeps it
 
 
-def connected_model(
-    model: ManagedModel | ServedModel | None, voices: Iterable[Voice], node: str | None
-) -> tuple[ManagedModel | ServedModel, list[str]]:
-    """Return the connected model, or the default checkpoint for these voices; and what the report says of it."""
-    if model is not None:
-        return model, []
-    from server import PromptServer
-
-    label, path = choose_checkpoint(voices)
-    server = getattr(PromptServer, "instance", None)
-    keeper = (server and server.app.get(APP_KEY)) or DefaultModel()
-    with show_progress(node) as progress:
-        return keeper.load(path, progress), [f"No model is connected: {label} speaks."]
-
-
 def choose_checkpoint(voices: Iterable[Voice]) -> tuple[str, Path]:
-    """Return label and folder of the best checkpoint on this machine that fits voices; ValueError if none does."""
     from ...morph.voice.fits import needs_of
 
     here, needs = local_checkpoint_paths(), [needs_of(vars(voice)) for voice in voices]
-    for label in [name for name in (*PREFERRED[:-1], DEMO_VOICE, *here) if name in here]:
-        config = read_object(here[label] / "config.json")
-        if all(need.are_met_by(config) for need in needs):
+    for label in (*PREFERRED[:-1], DEMO_VOICE, *here):
+        if label in here and all(need.are_met_by(read_object(here[label] / "config.json")) for need in needs):
             return label, here[label]
     wanted = " and ".join(dict.fromkeys(map(str, needs))) or "complete"
     raise ValueError(
@@ -79,7 +66,7 @@ def choose_checkpoint(voices: Iterable[Voice]) -> tuple[str, Path]:
     )
 
 
-def default_narrator(model: ManagedModel | ServedModel) -> Part:
+def default_narrator(model: AnyModel) -> Part:
     """Return who speaks when nobody is connected: the model's first speaker, or the recording in the pack."""
     from ...morph.voice.cast import PRESET, Part
     from ...morph.voice.recording import read_recording

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.options import GenerateOptions
 from ...morph.text.scripts.script import check_script
 from .. import inputs
 from ..models.linked import check_cast
 from ..page.clips import show
-from ..page.live import announce
-from ..page.progress import show_progress
-from ..schema import output, schema
+from ..schema import output
 from ..sound.audio_io import to_audio
-from ..sound.facts import Facts, describe_seeds, facts_of_line
 from ..voices.saved_voices import FileState
 from .characters import find_characters, saved_states
-from .common import (
-    check_speaking,
-    ignored,
-    options_of,
-    plain_errors,
-    to_audios,
-    to_clips,
-    words_output,
-)
-from .kept_lines import once_of
-from .not_connected import connected_model
+from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of
 
 if TYPE_CHECKING:
-    from ...morph.script.dialogue import Dialogue
     from ...morph.voice.voice import Voice
 
 EXAMPLE = """\
@@ -45,15 +28,16 @@ BEN: Not a minute. [pause 0.5]
 """
 
 
-class RenderScript(io.ComfyNode):
+class RenderScript(SpeakingNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return schema(
+        return speaking_schema(
             "MorphTTSRenderScript",
             "Render Script",
             "Speaks a script of 'NAME: text' lines, several lines in parallel. 'NAME (softly): text' gives an "
             "instruction. Tags: [pause 0.5], [seed 7], [take 2], [gain -3], [speed 1.1], [pitch -2], "
             "[lang German], [instruct whispering]. # starts a comment.",
+            "the joined audio",
             advanced="batch_size decoding retries normalize_text trim_silence reuse_lines sentence_subtitles "
             "wrong_words",
             inputs=[
@@ -109,10 +93,7 @@ class RenderScript(io.ComfyNode):
                     "report",
                     "Any problems, then duration and speed, then how each line ended, then seeds.",
                 ),
-                words_output("the joined audio"),
             ],
-            hidden=[io.Hidden.unique_id, io.Hidden.prompt],
-            is_output_node=True,
         )
 
     @classmethod
@@ -137,44 +118,17 @@ class RenderScript(io.ComfyNode):
         **given: Any,
     ) -> io.NodeOutput:
         """Speak a script; ``given``: the inputs that other nodes have too."""
-        from ...morph.script.dialogue import ScriptRequest
-        from ...morph.speech.report import outcome
+        from ...morph.script.dialogue import ScriptRequest, assemble, read_script
 
-        check_speaking(given)
-        check_cast(cast or {})
-        node, options = cls.hidden.unique_id, options_of(given)
-        model, chosen = connected_model(given.get("model"), (cast or {}).values(), node)
-        chosen += ignored(cls.hidden)
-        characters = find_characters(model, cast)
-        lists = lists_of(given.get("pronunciation"))
-        request = ScriptRequest(
-            script, characters, given["language"], seed, gap, sentence_subtitles, pronunciation=lists
-        )
-        with (
-            model.open(options, once_of(given), cast) as voicing,
-            show_progress(node) as progress,
-            announce(node, voicing.speaks.rate) as page,
-        ):
-            started = time.perf_counter()
-            with plain_errors():
-                dialogue = voicing.speak_script(request, progress, page)
-            elapsed = time.perf_counter() - started
-            facts = facts_of_script(dialogue, options, voicing.speaks.name)
-            described = voicing.describe(dialogue.lines, elapsed)
-            words = voicing.words(dialogue.lines)
-            parts = [described, *chosen, characters.describe_found(), describe_seeds(facts), words.describe()]
-            report = "\n\n".join(filter(None, parts))
-        joined = to_audio(dialogue.joined, dialogue.sample_rate, facts)
-        said = show(outcome(dialogue.lines, elapsed), to_clips(dialogue.lines, words), report=report)
-        heard = words.at(dialogue.starts, dialogue.sample_rate)
-        return io.NodeOutput(to_audios(dialogue.lines, facts), joined, dialogue.srt, report, heard, ui=said)
-
-
-def facts_of_script(dialogue: Dialogue, options: GenerateOptions, checkpoint: str) -> list[Facts]:
-    """Return the facts of each line of a script that was spoken."""
-    facts = []
-    for line, spoken, source in zip(dialogue.asked, dialogue.lines, dialogue.script.lines, strict=True):
-        known = facts_of_line(line, spoken, options, checkpoint)
-        later = {"gain_db": source.gain_db, "speed": source.speed, "pitch": source.pitch}
-        facts.append(replace(known, settings={**known.settings, **later}))
-    return facts
+        check_cast(cast := cast or {})
+        with cls.stage(given, cast) as stage:
+            characters, lists = find_characters(stage.model, cast), lists_of(given.get("pronunciation"))
+            said = (script, characters, given["language"], seed, gap, sentence_subtitles, lists)
+            request = ScriptRequest(*said)
+            read, lines = read_script(stage.speaks, request, stage.options)
+            made = assemble(read, lines, stage.speak(lines, read, gap), request)
+            told = stage.end(lines, made.lines, read.lines, characters.describe_found())
+        joined = to_audio(made.joined, made.sample_rate, told.facts)
+        shown = show(told.outcome, told.clips(), report=told.report)
+        heard = told.words.at(made.starts, made.sample_rate)
+        return io.NodeOutput(told.audios(), joined, made.srt, told.report, heard, ui=shown)
