@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from ...morph.voice.voice import Voice
 
 EXAMPLE = """\
-# NAME: what the character says. The names come from Cast, the saved voices or the speakers.
-ANNA: Good morning! Did you sleep at all?
-BEN: Not a minute. [pause 0.5]
-[seed 7] ANNA: Then let us walk. The rain has stopped.
+# The narrator speaks lines without a name. 'NAME: text' is for a name of Cast, the saved voices or the speakers.
+Good morning! Did you sleep at all?
+Not a minute. [pause 0.5]
+[seed 7] Then let us walk. The rain has stopped.
 """
 
 
@@ -47,7 +47,7 @@ class RenderScript(SpeakingNode):
                     "script",
                     EXAMPLE,
                     "One 'NAME: text' per line. A tag before a name or a text applies to that line; alone on a "
-                    "line, it applies to all lines below. Default: an example for ANNA and BEN.",
+                    "line, it applies to all lines below. Default: an example for the narrator.",
                 ),
                 inputs.seq_groups(),
                 inputs.seed(
