@@ -30,6 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ....postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
@@ -62,6 +63,7 @@ MAX_REPORTED = 10
 COLON = re.compile("[:\uff1a]")  # also the full-width one
 # These run in linear time on any text: no two of their parts can match the same characters.
 TAG = re.compile(r"\[([^\[\]]*)\]")
+SIGNED = re.compile(rf"[+-]?(?:{DECIMAL.pattern})")
 TAG_WORD = re.compile(r"\w+")
 KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|take|gain|speed|pitch|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
 MANNER = re.compile(r"([^()]+)\(([^()]+)\)")  # a name, and a mood of it or an instruction
@@ -139,14 +141,11 @@ def parse_script(text: str, cast: Collection[str], languages: Collection[str] | 
     return _read(text, reader)
 
 
-def check_script(text: str, languages: Collection[str] | None = None) -> None:
-    """Raise ScriptError for faults that do not depend on the cast: wrong tags, lines that are not ``NAME: text``.
-
-    ``languages`` are as for ``parse_script``.
-    """
+def check_script(text: str) -> None:
+    """Raise ScriptError for faults that do not depend on the cast: wrong tags, lines that are not ``NAME: text``."""
     if not text.strip():
         raise ScriptError("script is empty: write lines such as 'NAME: text'")
-    _read(text, _Reader(None, None if languages is None else _by_key("languages", languages)))
+    _read(text, _Reader(None, None))
 
 
 def _read(text: str, reader: _Reader) -> Script:
@@ -156,7 +155,7 @@ def _read(text: str, reader: _Reader) -> Script:
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         try:
             reader.read(number, line.strip())
-        except ScriptError as error:
+        except ValueError as error:
             errors.append(f"line {number}: {error}")
     if errors:
         raise ScriptError(report_faults(errors))
@@ -213,7 +212,7 @@ class _Reader:
 
     def _read_tag(self, word: str, value: str, tags: _Tags) -> None:
         if word == "pause":
-            tags.pauses.append(_read_pause(value))
+            tags.pauses.append(read_seconds(value))
             return
         if word not in SETTINGS:
             raise ScriptError(f"[{shorten(word)}] is not a tag: write {TAGS}")
@@ -289,7 +288,7 @@ def _take_pauses_at_end(text: str) -> tuple[str, list[float]]:
         tag = _split_tag(text[start + 1 : end - 1]) if start >= 0 else None
         if tag is None or tag[0] != "pause" or "]" in text[start + 1 : end - 1]:
             break
-        pauses.append(_read_pause(tag[1]))
+        pauses.append(read_seconds(tag[1]))
         end = start
         while end and text[end - 1].isspace():
             end -= 1
@@ -299,10 +298,7 @@ def _take_pauses_at_end(text: str) -> tuple[str, list[float]]:
 def _check_text(name: str, text: str) -> None:
     if not text:
         raise ScriptError(f"{name} has nothing to say: type text after the colon")
-    try:
-        check_spoken(text)
-    except ValueError as error:
-        raise ScriptError(str(error)) from None
+    check_spoken(text)
     if match := KNOWN_TAG.search(without_pauses(text)):
         raise ScriptError(
             f"{_quote(match[0])} is inside the text: put it before the text "
@@ -316,55 +312,26 @@ def find_tag(text: str) -> str | None:
     return None if match is None or "]" not in match[0] else match[0]
 
 
-def _read_pause(value: str) -> float:
-    try:
-        return read_seconds(value)
-    except ValueError as error:
-        raise ScriptError(str(error)) from None
-
-
-def _read_seed(value: str) -> int:
-    # Every allowed seed has at most twenty digits; Python refuses to parse numbers with thousands.
-    if not re.fullmatch(r"\d{1,20}", value) or int(value) > MOST_SEED:
-        raise ScriptError(f"[seed {shorten(value)}] is not a seed: give a whole number, 0 to {MOST_SEED}")
+def _read_whole(word: str, low: int, high: int, value: str) -> int:
+    # Every allowed number has at most twenty digits; Python refuses to parse numbers with thousands.
+    if not re.fullmatch(r"\d{1,20}", value) or not low <= int(value) <= high:
+        raise ScriptError(f"[{word} {shorten(value)}] is not a {word}: give a whole number, {low} to {high}")
     return int(value)
 
 
-def _read_take(value: str) -> int:
-    if not re.fullmatch(r"\d{1,5}", value) or not 1 <= int(value) <= MOST_TAKES:
-        raise ScriptError(f"[take {shorten(value)}] is not a take: give a whole number, 1 to {MOST_TAKES}")
-    return int(value)
-
-
-@dataclass(frozen=True)
-class _Number:
-    """A tag with a number: what it is called in errors, its range and unit, and an example."""
-
-    word: str
-    what: str
-    low: float
-    high: float
-    unit: str
-    example: str
-
-    def read(self, value: str) -> float:
-        """Return the tag's value; ScriptError for anything that is not a number in its range."""
-        number = value.removeprefix("-").removeprefix("+") if value[:2] not in ("+-", "-+") else ""
-        if not DECIMAL.fullmatch(number) or not self.low <= float(value) <= self.high:
-            unit = f" {self.unit}" if self.unit else ""
-            raise ScriptError(
-                f"[{self.word} {shorten(value)}] is not a {self.what}: give {self.low:g} to {self.high:g}{unit}, "
-                f"e.g. [{self.word} {self.example}]"
-            )
-        return float(value)
+def _read_number(word: str, low: float, high: float, hint: str, value: str) -> float:
+    if not SIGNED.fullmatch(value) or not low <= float(value) <= high:
+        said = f"[{word} {shorten(value)}] is not a {word}"
+        raise ScriptError(f"{said}: give {low:g} to {high:g}{hint}")
+    return float(value)
 
 
 READERS: dict[str, Callable[[str], float]] = {
-    "seed": _read_seed,
-    "take": _read_take,
-    "gain": _Number("gain", "gain", LOWEST_GAIN_DB, HIGHEST_GAIN_DB, "dB", "-3").read,
-    "speed": _Number("speed", "speed", LOWEST_SPEED, HIGHEST_SPEED, "", "1.1").read,
-    "pitch": _Number("pitch", "pitch", -MOST_SEMITONES, MOST_SEMITONES, "semitones", "-2").read,
+    "seed": partial(_read_whole, "seed", 0, MOST_SEED),
+    "take": partial(_read_whole, "take", 1, MOST_TAKES),
+    "gain": partial(_read_number, "gain", LOWEST_GAIN_DB, HIGHEST_GAIN_DB, " dB, e.g. [gain -3]"),
+    "speed": partial(_read_number, "speed", LOWEST_SPEED, HIGHEST_SPEED, ", e.g. [speed 1.1]"),
+    "pitch": partial(_read_number, "pitch", -MOST_SEMITONES, MOST_SEMITONES, " semitones, e.g. [pitch -2]"),
 }
 
 
