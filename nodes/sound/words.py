@@ -25,10 +25,6 @@ class SpokenWords:
     lines: tuple[LineWords, ...]  # with times in one sound; failed lines have no words
     missing: str = ""  # why there is no word at all, and what to do; or ""
 
-    @classmethod
-    def none(cls, spoken: Sequence[Spoken], why: str) -> SpokenWords:
-        return cls(tuple(LineWords((), one.report.name) for one in spoken), why)
-
     def at(self, starts: Sequence[int], rate: int) -> SpokenWords:
         """Return the words in a track in which each line begins at its own sample of ``starts``."""
         lines = tuple(line.at(start / rate) for line, start in zip(self.lines, starts, strict=True))
@@ -44,14 +40,15 @@ class SpokenWords:
 
 def words_of(speaks: Speaks, spoken: Sequence[Spoken]) -> SpokenWords:
     """Return the words of lines at their final speed, each line's in its own sound."""
+    missing = ""
     try:
         speaks.check_words()
     except ValueError as error:
-        return SpokenWords.none(spoken, str(error))
-    lines = tuple(LineWords(speaks.words(one), one.report.name) for one in spoken)
-    return SpokenWords(
-        lines, "" if any(line.words for line in lines) else f"no line has word times: {WITHOUT}"
-    )
+        missing = str(error)
+    lines = tuple(LineWords(() if missing else speaks.words(one), one.report.name) for one in spoken)
+    if not any(line.words for line in lines):
+        missing = missing or f"no line has word times: {WITHOUT}"
+    return SpokenWords(lines, missing)
 
 
 def check_words(value: object) -> SpokenWords:

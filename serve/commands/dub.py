@@ -20,13 +20,11 @@ from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
 from ..terminal.engine import read_lists
 from ..terminal.parser import examples
-from ..terminal.sound import write_whole
-from ..terminal.words import read_words_options, tell_missing, write_words
 from . import script
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
-    from ...morph.script.dub import Dub, Placed
+    from ...morph.script.dub import Placed
     from ...morph.text.scripts.captions import DubLine
     from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
@@ -76,8 +74,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.text.scripts.captions import read_captions
     from ..scripts.opened import opened
 
-    text = read_text_file(options.file)
-    captions, lists = read_words_options(options), read_lists(options)
+    text, lists = read_text_file(options.file), read_lists(options)
     read_captions(text)  # faults are found before a model is loaded
     names = partial(check_names, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
@@ -93,13 +90,10 @@ def run(options: argparse.Namespace, console: Console) -> None:
         job = speak_into(saved, ready, (plain(dubbed), lines), options, console)
         dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], limits)
         console.note(dub.summary)
-        written = write_dub(dub, options)
-        if captions is not None:
-            words = [words_of(one, ready.speaks) for one in dub.placed]
-            write_words(options.words, words, captions)
-            tell_missing(words, console)
-            written.append(options.words)
-        script.finish(job, written, console)
+        with script.open_track(outputs(options)[0], dub.sample_rate) as file:
+            file.add_samples(dub.track)
+        words = [words_of(one, ready.speaks) for one in dub.placed] if options.words else []
+        script.finish(job, dub.cues, words, console)
 
 
 def check_names(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
@@ -122,15 +116,3 @@ def words_of(placed: Placed, speaks: Speaks) -> LineWords:
 
     spoken = placed.spoken
     return LineWords(speaks.words(spoken), spoken.report.name).at(placed.start / spoken.sample_rate)
-
-
-def write_dub(dub: Dub, options: argparse.Namespace) -> list[Path]:
-    """Write the track, and subtitles at the times at which they are heard; return their paths."""
-    from ...morph.text.scripts.cues import write_cues
-
-    track, srt, vtt = outputs(options)
-    with script.open_track(track, dub.sample_rate) as file:
-        file.add_samples(dub.track)
-    write_whole(srt, dub.srt.encode())
-    write_whole(vtt, write_cues(dub.cues, "vtt").encode())
-    return [track, srt, vtt]

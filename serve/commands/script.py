@@ -27,7 +27,7 @@ from ..terminal.console import Console
 from ..terminal.engine import read_lists
 from ..terminal.parser import examples
 from ..terminal.sound import write_whole
-from ..terminal.words import add_words, read_words_options, tell_missing, write_words
+from ..terminal.words import add_words, write_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...morph.text.scripts.cues import Cue
     from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
-    from ...morph.words.captions import CaptionOptions, LineWords
+    from ...morph.words.captions import LineWords
     from ...morph.words.timing import WordTime
     from ..scripts.line_list import LineList
 
@@ -126,7 +126,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, then write the track; the paths of track and subtitles go to stdout."""
-    text, captions, lists = read_text_file(options.file), read_words_options(options), read_lists(options)
+    text, lists = read_text_file(options.file), read_lists(options)
     check_file(options.file, text)
     from ..scripts.opened import opened
 
@@ -137,13 +137,26 @@ def run(options: argparse.Namespace, console: Console) -> None:
         if found := ready.cast.describe_found():
             console.note(found)
         job = speak_into(saved, ready, read, options, console)
-        finish(job, write_track(job, console, captions), console)
+        made = write_samples(job, outputs(options)[0])
+        finish(job, made.captions, made.words, console)
 
 
-def finish(job: Job, written: Sequence[Path], console: Console) -> None:
-    """Note that everything is written, and say where."""
+def finish(job: Job, cues: Sequence[Cue], words: Sequence[LineWords], console: Console) -> None:
+    """Write the subtitles of the track and, if they are wanted, its words; note that all is written, and say where."""
+    from ...morph.text.scripts.cues import write_cues
+
+    track, srt, vtt = outputs(job.options)
+    write_whole(srt, write_cues(cues, "srt").encode())
+    write_whole(vtt, write_cues(cues, "vtt").encode())
+    if job.options.words is not None:
+        write_words(words, job.options)
+        if count := sum(not line.words for line in words):
+            console.note(
+                f"{count} of {len(words)} lines have no word times: an earlier version of the program spoke them, or "
+                "their files were edited; --again speaks all lines again"
+            )
     job.write_manifest(complete=True)
-    for path in written:
+    for path in filter(None, (track, srt, vtt, job.options.words)):
         console.result(path.absolute())
 
 
@@ -197,21 +210,6 @@ def parse_named_lines(
         return replace(listed, voices={name: find_name(cast, voice) for name, voice in listed.voices.items()})
     script = parse_script(text, list(cast), languages)
     return LineList(script, {line.name: line.name for line in script.lines})
-
-
-def write_track(job: Job, console: Console, wanted: CaptionOptions | None) -> list[Path]:
-    """Write the track from the lines' files, its subtitles and, as they are wanted, its words; return the paths."""
-    from ...morph.text.scripts.cues import write_cues
-
-    track, srt, vtt = outputs(job.options)
-    made = write_samples(job, track)
-    write_whole(srt, write_cues(made.captions, "srt").encode())
-    write_whole(vtt, write_cues(made.captions, "vtt").encode())
-    if wanted is None:
-        return [track, srt, vtt]
-    write_words(job.options.words, made.words, wanted)
-    tell_missing(made.words, console)
-    return [track, srt, vtt, job.options.words]
 
 
 def write_samples(job: Job, path: Path) -> Track:

@@ -29,7 +29,7 @@ from ..terminal.engine import (
 from ..terminal.parser import examples
 from ..terminal.player import find_device, playing
 from ..terminal.sound import write_sound
-from ..terminal.words import add_words, read_words_options, write_words
+from ..terminal.words import add_words, write_words
 
 if TYPE_CHECKING:
     from ...morph.kept.word_check import WordCheck
@@ -119,15 +119,14 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.out == STDOUT:
         console.check_sound()
     device = find_device() if options.play else None
-    captions, recording, ear = read_words_options(options), read_reference(options), make_check(options)
-    lists = read_lists(options)
+    recording, ear, lists = read_reference(options), make_check(options), read_lists(options)
     synthesizer = load_synthesizer(options, console)
     from ...morph.audio.writer import encode_by_libsndfile
     from ...morph.speech.lines import Line
     from ...morph.speech.report import describe
     from ...morph.speech.word_times import check_word_times, track_words
 
-    if captions is not None:
+    if options.words is not None:
         check_word_times(synthesizer.model)
     text = options.text if not options.stdin else stdin_text()
     voice = make_voice(synthesizer.model, options, recording)
@@ -145,13 +144,13 @@ def run(options: argparse.Namespace, console: Console) -> None:
                 sink(encode_by_libsndfile(spoken.waveform, spoken.sample_rate, options.format))
     if isinstance(options.out, Path):
         write_sound(options.out.absolute(), spoken.waveform, spoken.sample_rate)
-    if captions is not None:
-        write_words(options.words, track_words(synthesizer.model, [spoken], [0]), captions)
+    if options.words is not None:
+        write_words(track_words(synthesizer.model, [spoken], [0]), options)
     elapsed = time.perf_counter() - started
     console.note(describe(synthesizer.model, [spoken], settings, elapsed))
     if isinstance(options.out, Path):
         console.result(options.out.absolute())
-    if captions is not None and options.out != STDOUT:
+    if options.words is not None and options.out != STDOUT:
         console.result(options.words.absolute())
 
 

@@ -12,8 +12,7 @@ from .arguments import writable_file
 from .sound import write_whole
 
 if TYPE_CHECKING:
-    from ...morph.words.captions import CaptionOptions, LineWords
-    from .console import Console
+    from ...morph.words.captions import LineWords
 
 ENDINGS = tuple(f".{one}" for one in FORMATS)
 
@@ -43,26 +42,9 @@ def words_file(word: str) -> Path:
     return writable_file(word)
 
 
-def read_words_options(options: argparse.Namespace) -> CaptionOptions | None:
-    """Return how the words are written, None if they are not."""
-    from ...morph.words.captions import CaptionOptions
-
-    if options.words is None:
-        return None
-    return CaptionOptions(options.words.suffix[1:].lower(), options.words_by)
-
-
-def tell_missing(lines: Sequence[LineWords], console: Console) -> None:
-    """Say how many lines of a track have no words."""
-    if count := sum(not line.words for line in lines):
-        console.note(
-            f"{count} of {len(lines)} lines have no word times: an earlier version of the program spoke them, or their "
-            "files were edited; --again speaks all lines again"
-        )
-
-
-def write_words(path: Path, lines: Sequence[LineWords], wanted: CaptionOptions) -> None:
+def write_words(lines: Sequence[LineWords], options: argparse.Namespace) -> None:
     """Write the words of lines, at their times in the sound; ValueError if the file cannot be written."""
-    from ...morph.words.captions import write_captions
+    from ...morph.words.captions import CaptionOptions, write_captions
 
-    write_whole(path, write_captions(lines, wanted).encode())
+    wanted = CaptionOptions(options.words.suffix[1:].lower(), options.words_by)
+    write_whole(options.words, write_captions(lines, wanted).encode())
