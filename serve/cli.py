@@ -22,8 +22,7 @@ PROGRAM = "qwen3-tts-morph"
 COMMANDS = {
     "speak": "speak a text into a file, or to stdout while it is made",
     "clone": "save a voice cloned from a recording",
-    "design": "save a voice made from a description (VoiceDesign checkpoints)",
-    "voices": "list, show, save, preview, rename, describe, export, import and delete saved voices",
+    "voices": "list, show, save, design, shift, preview, rename, describe, export, import and delete saved voices",
     "script": "speak a script or a list of lines: a file per line, a track, subtitles; resumes",
     "dub": "speak an SRT or WebVTT file: each caption at its time; lists those that do not fit",
     "sweep": "speak one line at several SEQ_GROUPS, with their speed",
@@ -33,6 +32,7 @@ MOVED = {
     "check": "run `python -m lab.check` in a clone of the repository",
     "bench": "use sweep, which measures the speed at each SEQ_GROUPS",
 }
+OLD = {"design": "voices design NAME TEXT"}  # what former commands are now; they still run
 DEFAULT = "speak"  # if the first word is no command, it is the text
 HERE = "--here"
 FAILED, INTERRUPTED, READER_LEFT = 1, 130, 141
@@ -53,9 +53,18 @@ def main(
     None: this Python has them.
     """
     open_missing_streams()
-    words = list(sys.argv[1:] if words is None else words)
     console = Console(program, sys.stdout, sys.stderr)
+    words = respell(list(sys.argv[1:] if words is None else words), console)
     return finish(console, lambda: _run(words, console, None if HERE in words else elsewhere))
+
+
+def respell(words: list[str], console: Console) -> list[str]:
+    """Return a command line with the command's present name, and say which that is if it has another."""
+    place = next((index for index, word in enumerate(words) if word != HERE), 0)
+    if (now := OLD.get(" ".join(words[place : place + 1]))) is None:
+        return words
+    console.note(f"{words[place]} is now: {console.program} {now}")
+    return [*words[:place], *now.split()[:2], *words[place + 1 :]]
 
 
 def finish(console: Console, run: Callable[[], int]) -> int:
@@ -135,10 +144,7 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
 
 
 def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | None, list[str]]:
-    """Return the command and its arguments; None, with the words given, for the overview and the version.
-
-    Raises ValueError for a first word that is a mistyped command rather than a text.
-    """
+    """Return the command, None for the overview and the version, and its arguments; ValueError for a slip of one."""
     given = [word for word in words if word != HERE]
     if not given or given[0] in ("-h", "--help", "help", "--version"):
         return None, given
@@ -157,10 +163,7 @@ def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | N
 
 
 def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Any, argparse.Namespace]:
-    """Return a command's module and its options; checks everything that does not need the model.
-
-    Raises SystemExit: 2 for bad input, with a sentence on stderr; 0 for ``--help``.
-    """
+    """Return a command's module and its options, checked as far as that needs no model; SystemExit for bad input."""
     command, parser = load(name), make_parser(name, program)
     options = parser.parse_args(words)
     command.check(parser, options)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
+
+FileState = tuple[int, int] | None  # modification time in ns and bytes; None: there is no file
 
 
 class TooLarge(ValueError):
@@ -17,6 +20,15 @@ def read_whole(path: Path, most_bytes: int) -> bytes:
         if (size := os.fstat(file.fileno()).st_size) > most_bytes:
             raise TooLarge(f"{path.name} is larger than {most_bytes / 1e6:.0f} MB")
         return file.read(size)
+
+
+def file_state(path: Path) -> FileState:
+    """Return what changes when a file is written; None if there is none that can be looked at."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else None
 
 
 def name_beside(path: Path) -> Path:

@@ -64,6 +64,28 @@ def choose(seconds: float, start_s: float = 0.0, end_s: float = 0.0) -> Excerpt:
     return Excerpt(start_s, end_s)
 
 
+@dataclass(frozen=True)
+class AskedPart:
+    """The part of a recording that somebody asks for.
+
+    Args:
+        start_s, end_s: where it is, in seconds; 0 and 0: all of it.
+        best: the best part, in place of these.
+    """
+
+    start_s: float = 0.0
+    end_s: float = 0.0
+    best: bool = False
+
+    def cut(self, waveform: np.ndarray, sample_rate: int) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Return the part of a recording, ``[C, T]``, and what is told of it; ValueError if there is none."""
+        if not (self.start_s or self.end_s or self.best):
+            return waveform, ()
+        measured = measure(waveform, sample_rate)
+        part = propose(measured) if self.best else choose(measured.seconds, self.start_s, self.end_s)
+        return part.cut(waveform, sample_rate), tuple(tell(part, measured, waveform, sample_rate))
+
+
 def tell(part: Excerpt, measured: Measured, waveform: np.ndarray, sample_rate: int) -> list[str]:
     """Return lines for people about a part: its place, why it is the best, its figures, its faults.
 

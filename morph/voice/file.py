@@ -107,9 +107,12 @@ def load_voice(path: Path) -> Voice:
     return parse_voice(_content(path), path.name)
 
 
-def read_voice(path: Path) -> tuple[Voice, str]:
-    """Return the voice in a file and its description, or ""; errors as ``load_voice``."""
-    content = _content(path)
+def read_voice(path: Path, content: bytes | None = None) -> tuple[Voice, str]:
+    """Return the voice in a file and its description, or ""; errors as ``load_voice``.
+
+    Nothing is read if its ``content`` is given.
+    """
+    content = _content(path) if content is None else content
     return parse_voice(content, path.name), _described(content, path.name)["description"]
 
 

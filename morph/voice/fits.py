@@ -34,9 +34,7 @@ class Needs:
         return f"{self.checkpoint} with {names}" if names else self.checkpoint
 
     def are_met_by(self, config: Mapping[str, Any]) -> bool:
-        talker = config.get("talker_config")
-        speakers = talker.get("spk_id") if isinstance(talker, dict) else None
-        known = {name.lower() for name in speakers or ()}
+        known = {name.lower() for name in speakers_in(config)}
         return (
             self.size in ("", config.get("tts_model_size"))
             and self.type in ("", config.get("tts_model_type"))
@@ -48,3 +46,24 @@ def needs_of(fields: Mapping[str, Any]) -> Needs:
     """Return what a voice with these fields (``read_fields`` or ``vars(voice)``) needs."""
     kind = fields["kind"]
     return Needs(fields["model_size"], NEEDED_TYPE.get(kind, ""), speakers_of(kind, fields["speaker"]))
+
+
+def speakers_in(config: Mapping[str, Any]) -> list[str]:
+    """Return the preset speakers of a checkpoint with this ``config.json``."""
+    talker = config.get("talker_config")
+    speakers = talker.get("spk_id") if isinstance(talker, dict) else None
+    return list(speakers) if isinstance(speakers, dict) else []
+
+
+def list_presets(configs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the speakers of checkpoints: name, what it fits in words, and the first checkpoint that has it.
+
+    Args:
+        configs: of the checkpoints, by their labels.
+    """
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for label, config in configs.items():
+        fits = Needs(str(config.get("tts_model_size")), str(config.get("tts_model_type"))).checkpoint
+        for name in speakers_in(config):
+            found.setdefault((fits, name.lower()), {"name": name, "fits": fits, "checkpoint": label})
+    return list(found.values())

@@ -5,7 +5,7 @@ Recordings in the folder are voices too (see ``recording.py``): whoever loads on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from ..model.names import SIZE_NAMES
 from ..options import FRAME_RATE
-from ..runtime.whole_file import write_whole
+from ..runtime.whole_file import FileState, file_state, write_whole
 from ..text.names import OF_VOICES, check_name, confine, file_names
 from ..text.pronunciation import read_pronunciation, write_pronunciation
 from .file import (
@@ -25,7 +25,7 @@ from .file import (
     read_voice,
     save_voice,
 )
-from .fits import needs_of
+from .fits import Needs, needs_of
 from .recording import SUFFIXES as RECORDED
 from .recording import Recording, read_recording
 from .voice import Voice
@@ -33,6 +33,8 @@ from .voice import Voice
 SUFFIX = ".safetensors"
 LIST_SUFFIX = ".pronunciation.txt"  # of the list of a voice's words, beside its file
 MOST_NAMED = 30  # voices in an error
+Configs = Mapping[str, Mapping[str, Any]]  # of checkpoints, by their labels
+Clone = Callable[[Recording], Voice]
 
 
 @dataclass(frozen=True)
@@ -49,34 +51,27 @@ class VoiceLibrary:
 
     def files(self) -> dict[str, Path]:
         """Return all safetensors files by name, sorted, also those that are no voices."""
+        return self._files((SUFFIX,))
+
+    def _files(self, suffixes: tuple[str, ...]) -> dict[str, Path]:
         found: dict[str, Path] = {}
         for folder in dict.fromkeys([self.folder, *self.others]):
             for name in file_names(folder):
-                if name.endswith(SUFFIX):
-                    found.setdefault(name.removesuffix(SUFFIX), folder / name)
+                if name.lower().endswith(suffixes):
+                    found.setdefault(Path(name).stem, folder / name)
         return dict(sorted(found.items()))
 
     def voices(self) -> dict[str, Path]:
         """Return the files that are voices by name, sorted."""
         return {name: path for name, path in self.files().items() if is_voice_file(path)}
 
-    def recordings(self) -> dict[str, Path]:
-        """Return the recordings by name, sorted, but for those whose name a voice has."""
-        return self._recordings(self.voices())
-
-    def _recordings(self, voices: Collection[str]) -> dict[str, Path]:
-        """Return ``recordings``; ``voices``: those of the library, each of which is a file to be opened."""
-        found: dict[str, Path] = {}
-        for folder in dict.fromkeys([self.folder, *self.others]):
-            for name in file_names(folder):
-                if name.lower().endswith(RECORDED) and (stem := Path(name).stem) not in voices:
-                    found.setdefault(stem, folder / name)
-        return dict(sorted(found.items()))
-
     def sources(self) -> dict[str, Path]:
-        """Return the files of all voices and recordings by name, sorted."""
-        voices = self.voices()
-        return dict(sorted({**voices, **self._recordings(voices)}.items()))
+        """Return the files of all voices, and of recordings that have no voice's name, by name, sorted."""
+        return dict(sorted({**self._files(RECORDED), **self.voices()}.items()))
+
+    def recordings(self) -> dict[str, Path]:
+        """Return the recordings of ``sources``."""
+        return {name: path for name, path in self.sources().items() if is_recording(path)}
 
     def names(self) -> list[str]:
         """Return the names of all voices and recordings, sorted."""
@@ -86,51 +81,30 @@ class VoiceLibrary:
         """Return a voice's file; ValueError, naming the voices there are, if it is not in the library."""
         path = self.files().get(name) if isinstance(name, str) else None
         if path is None:
-            raise ValueError(f"voice {str(name)[:80]!r} is not in the library: {self._others()}")
+            fix = choose_one(self.names()) or "it has none, save one first"
+            raise ValueError(f"voice {str(name)[:80]!r} is not in the library: {fix}")
         return path
 
     def source(self, name: str) -> Path:
         """Return the file of a voice or a recording; ValueError as ``find``."""
-        voices = self.voices()
-        recordings = {} if name in voices else self._recordings(voices)
-        return recordings[name] if name in recordings else self.find(name)
-
-    def _others(self) -> str:
-        names = self.names()
-        if not names:
-            return "it has none, save one first"
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        return f"choose one of {', '.join(names[:MOST_NAMED])}{more}"
+        return self.sources().get(name) or self.find(name)
 
     def path(self, name: str) -> Path:
         """Return the path under which a voice is saved; ValueError for a name that is no file name."""
         return confine(self.folder, typed_name(name) + SUFFIX)
 
-    def load(self, name: str, clone: Callable[[Recording], Voice] | None = None) -> Voice:
-        """Return a voice.
+    def load(self, name: str, clone: Clone | None = None) -> Voice:
+        """Return a voice; ValueError if it is not in the library, and as ``load_source``."""
+        return load_source(self.source(name), clone)
 
-        Args:
-            name: of a voice or a recording.
-            clone: makes a recording's voice; None where there is no model to do that.
+    def listing(self, configs: Configs) -> list[dict[str, Any]]:
+        """Return what people are told of all voices and recordings, by name.
 
-        Raises:
-            ValueError: it is not in the library, damaged, or a recording and ``clone`` is None.
+        Each has under "checkpoint" the first label of ``configs`` that it fits, or None, and under "changed" its time;
+        one that cannot be read has an "error". One that was deleted meanwhile is left out.
         """
-        path = self.source(name)
-        if path.suffix == SUFFIX:
-            return load_voice_and_list(path)
-        if clone is None:
-            raise ValueError(
-                f"voice {name!r} is a recording ({path.name}): give the model that is to clone it"
-            )
-        return with_list(clone(read_recording(path)), path)
-
-    def about(self, name: str) -> dict[str, Any]:
-        """Return what people and programs are told of a voice; under "error" why it cannot be read."""
-        try:
-            return describe_file(name, self.find(name))
-        except ValueError as error:
-            return {"name": name, "error": str(error)}
+        listed = (_listed(name, path, configs) for name, path in self.sources().items())
+        return [one for one in listed if one is not None]
 
     def rename(self, name: str, new: str) -> str:
         """Give a voice another name, in its file too; return it.
@@ -144,7 +118,7 @@ class VoiceLibrary:
         target = confine(path.parent, new + SUFFIX)
         # Where names have no case, "anna" is there already when it becomes "Anna".
         if any(one.exists() and not one.samefile(path) for one in (target, self.files().get(new, target))):
-            raise ValueError(f"a voice named {new!r} already exists: choose another name")
+            raise _taken(new)
         with _explained(path):
             path.rename(target)
             try:
@@ -156,43 +130,56 @@ class VoiceLibrary:
                 list_of(path).rename(list_of(target))
         return new
 
-    def delete(self, name: str) -> None:
-        """Delete a voice's file; ValueError for an unknown one, and where it cannot be deleted."""
+    def delete(self, name: str) -> str:
+        """Delete a voice's file; return its name. ValueError for an unknown one, and if it cannot be deleted."""
         path = self.find(name)
         with _explained(path):
             path.unlink()
+        return name
 
     def describe(self, name: str, text: str) -> str:
-        """Keep a description in a voice's file, "" for none; return it as one line.
-
-        Raises:
-            ValueError: for an unknown or damaged voice, for a text that is too long, and where the file cannot be
-                written.
-        """
+        """Keep a description in a voice's file, "" for none; return it as one line. ValueError if it cannot."""
         path, line = self.find(name), check_description(text)
         voice = load_voice(path)
         with _explained(path):
             save_voice(voice, path, line)
         return line
 
-    def take_in(self, source: Path, name: str, overwrite: bool = False) -> str:
+    def export(self, name: str) -> bytes:
+        """Return the content of a voice's file; ValueError for an unknown or damaged one, and OSError."""
+        load_voice(path := self.find(name))
+        return path.read_bytes()
+
+    def take_in(self, source: Path, name: str, overwrite: bool = False, content: bytes | None = None) -> str:
         """Import a voice file under a name; return the name.
 
         The file is read as a voice and written again, so that nothing else in it reaches the library.
+
+        Args:
+            source: the file.
+            name: of the voice.
+            overwrite: whether it takes another voice's place.
+            content: of the file, where it was sent: then nothing is read from ``source``.
 
         Raises:
             ValueError: for a file that is no voice of this pack or damaged, a name that is no file name or is taken by
                 another voice (without ``overwrite``), and where the library cannot be written.
         """
-        path, (voice, description) = self.path(name), read_voice(source)
+        path, (voice, description) = self.path(name), read_voice(source, content)
         named = replace(voice, name=typed_name(name))
         if path.exists() and not overwrite:
             if holds_voice(path, named):
                 return named.name
-            raise ValueError(f"a voice named {named.name!r} already exists: choose another name")
+            raise _taken(named.name)
         with _explained(path):
             save_voice(named, path, description)
         return named.name
+
+
+def choose_one(names: Sequence[str]) -> str:
+    """Return "choose one of" these names, the first 30, for an error; "" for none."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"choose one of {', '.join(names[:MOST_NAMED])}{more}" if names else ""
 
 
 def list_of(path: Path) -> Path:
@@ -200,26 +187,51 @@ def list_of(path: Path) -> Path:
     return path.with_name(path.stem + LIST_SUFFIX)
 
 
-def with_list(voice: Voice, path: Path) -> Voice:
-    """Return a voice with the list of words beside its file, if there is one; ValueError for a list with faults."""
+def source_states(path: Path) -> tuple[FileState, ...]:
+    """Return the states of the file of a voice or a recording, and of what is written beside it."""
+    return file_state(path), file_state(path.with_suffix(".txt")), file_state(list_of(path))
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file of the library is a recording, by its ending."""
+    return path.suffix.lower() in RECORDED
+
+
+def load_source(path: Path, clone: Clone | None = None) -> Voice:
+    """Return the voice of a file, with the list of words beside it.
+
+    Args:
+        path: of a voice file or a recording.
+        clone: makes a recording's voice; None where there is no model to do that.
+
+    Raises:
+        ValueError: it or the list is damaged, or it is a recording and ``clone`` is None.
+    """
+    if not is_recording(path):
+        voice = load_voice(path)
+    elif clone is None:
+        raise ValueError(
+            f"voice {path.stem!r} is a recording ({path.name}): give the model that is to clone it"
+        )
+    else:
+        voice = clone(read_recording(path))
     beside = list_of(path)
     return replace(voice, pronunciation=(read_pronunciation(beside),)) if beside.is_file() else voice
 
 
-def save_list(voice: Voice, path: Path, overwrite: bool = False) -> None:
-    """Write a voice's list of words beside its file, if it has one; one that is there stays, unless ``overwrite``.
+def save_source(voice: Voice, path: Path) -> Voice:
+    """Write a voice under the name of its file, and its list of words beside it; return it. OSError if it cannot."""
+    named, replaces = replace(voice, name=path.stem), path.exists()
+    save_voice(named, path)
+    save_list(voice, path, overwrite=replaces)
+    return named
 
-    Raises:
-        OSError: it cannot be written.
-    """
+
+def save_list(voice: Voice, path: Path, overwrite: bool = False) -> None:
+    """Write a voice's list of words beside its file, if it has one; one that is there stays, unless ``overwrite``."""
     beside = list_of(path)
     if voice.pronunciation and (overwrite or not beside.exists()):
         write_whole(beside, write_pronunciation(voice.pronunciation).encode())
-
-
-def load_voice_and_list(path: Path) -> Voice:
-    """Return the voice in a file, with the list of words beside it; ValueError as ``load_voice`` and ``with_list``."""
-    return with_list(load_voice(path), path)
 
 
 def typed_name(name: str) -> str:
@@ -229,22 +241,40 @@ def typed_name(name: str) -> str:
 
 
 def describe_file(name: str, path: Path) -> dict[str, Any]:
-    """Return what people and programs are told of a voice file; ValueError if it is damaged."""
-    return describe_fields(name, read_fields(path))
+    """Return what people and programs are told of a voice or a recording; ValueError if it is damaged."""
+    return _about(name, path)[0]
 
 
-def describe_fields(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what people and programs are told of a voice with these fields (``read_fields``)."""
+def _about(name: str, path: Path) -> tuple[dict[str, Any], Needs]:
+    if is_recording(path):
+        return {"name": name, "kind": "recording", "fits": "a checkpoint that clones"}, Needs("", "base")
+    fields = read_fields(path)
+    codes, needs = fields["ref_codes"], needs_of(fields)
     told = ("description", "speaker", "instruct", "transcript", "recipe")
-    codes = fields["ref_codes"]
-    return {
+    about = {
         "name": name,
         "kind": fields["kind"],
         "model": SIZE_NAMES.get(fields["model_size"], fields["model_size"]),
-        "fits": str(needs_of(fields)),
+        "fits": str(needs),
         **{key: fields.get(key) for key in told},
         "reference_seconds": None if codes is None else round((codes["shape"] or [0])[0] / FRAME_RATE, 2),
     }
+    return about, needs
+
+
+def _listed(name: str, path: Path, configs: Configs) -> dict[str, Any] | None:
+    """Return a row of the list of voices; None for a file that was deleted since the folder was read."""
+    try:
+        about, needs = _about(name, path)
+        changed = str(path.stat().st_mtime_ns)
+    except (ValueError, FileNotFoundError) as error:
+        return {"name": name, "error": str(error)} if path.exists() else None
+    fitting = (label for label, config in configs.items() if needs.are_met_by(config))
+    return about | {"checkpoint": next(fitting, None), "changed": changed}
+
+
+def _taken(name: str) -> ValueError:
+    return ValueError(f"a voice named {name!r} already exists: choose another name")
 
 
 @contextmanager

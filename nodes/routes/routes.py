@@ -63,12 +63,7 @@ def add_routes(server: Any) -> None:
     voices = VoiceRoutes(voice_library, local_checkpoints)
     server.routes.get(VOICES_ROOT)(routes.guard(voices.show))
     server.routes.get(f"{VOICES_ROOT}/file")(routes.guard(voices.export))
-    for path, change in {
-        "rename": voices.rename,
-        "describe": voices.describe,
-        "delete": voices.delete,
-        "import": voices.take_in,
-    }.items():
+    for path, change in voices.changes().items():
         server.routes.post(f"{VOICES_ROOT}/{path}")(routes.guard(change))
 
 

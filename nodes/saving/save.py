@@ -12,12 +12,12 @@ from comfy_api.latest import io, ui
 from ...morph.audio.formats import FILES, TAGGED
 from ...morph.audio.reader import read_comment
 from ...morph.audio.writer import check_fits, encode_tagged
+from ...morph.runtime.whole_file import FileState, file_state
 from ...postprocess.checks import check_range
 from .. import inputs
 from ..folders import chosen_file, input_files, output_folder
 from ..schema import output, schema
 from ..sound.facts import Facts, from_json
-from ..voices.saved_voices import FileState, file_state
 from .names import check_name, confine
 from .recordings import listed, recordings_of, replace_run, write_run
 

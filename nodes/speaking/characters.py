@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...morph.runtime.whole_file import FileState
 from ...morph.text.names import name_key
 from ...morph.text.scripts.script import NARRATOR, RESERVED, split_mood
-from ..voices.saved_voices import FileState, source_states
 
 if TYPE_CHECKING:
     from ...morph.voice.cast import Cast
@@ -89,6 +89,7 @@ def saved_states(text: str | None) -> list[tuple[str, tuple[FileState, ...]]]:
     Args:
         text: the script; None: it is not known yet, as it comes from another node, and may name any of them.
     """
+    from ...morph.voice.library import source_states
     from ..folders import voice_library
 
     said = None if text is None else name_key(text)

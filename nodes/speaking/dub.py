@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
+from ...morph.runtime.whole_file import FileState
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
 from ...morph.text.scripts.script import NARRATOR
@@ -17,7 +18,6 @@ from ..page.clips import show
 from ..schema import output
 from ..sockets import VoiceSocket
 from ..sound.audio_io import to_audio
-from ..voices.saved_voices import FileState
 from .characters import find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of

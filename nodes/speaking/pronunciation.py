@@ -6,13 +6,13 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
+from ...morph.runtime.whole_file import FileState, file_state
 from ...morph.text.pronunciation import PronunciationList, parse_pronunciation, read_pronunciation
 from .. import inputs
 from ..folders import NO_FILE, chosen_file, input_files
 from ..models.linked import shown
 from ..schema import output, schema
 from ..sockets import PronunciationSocket
-from ..voices.saved_voices import FileState, file_state
 
 KINDS = (".txt",)
 NO_LIST = "none"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
+from ...morph.runtime.whole_file import FileState
 from ...morph.text.scripts.script import check_script
 from .. import inputs
 from ..models.linked import check_cast
 from ..page.clips import show
 from ..schema import output
 from ..sound.audio_io import to_audio
-from ..voices.saved_voices import FileState
 from .characters import find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from comfy_api.latest import io, ui
 
+from ...morph.runtime.whole_file import FileState, file_state
 from ...morph.text.files import read_text_file
 from .. import inputs
 from ..folders import NO_FILE, chosen_file, input_files
 from ..schema import output, schema
-from ..voices.saved_voices import FileState, file_state
 
 KINDS = (".txt", ".md", ".srt", ".vtt")
 EXAMPLE = "example script (in the pack)"  # so that the node runs before a user has a file

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
 
+from ...morph.runtime.whole_file import FileState
 from .. import inputs
 from ..folders import NO_VOICE, VOICE_FOLDER, local_checkpoints, voice_library
 from ..models.linked import check_model, check_voice
@@ -16,13 +16,10 @@ from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..schema import listed, output, schema
 from ..sockets import ModelSocket, VoiceSocket
-from .saved_voices import FileState, Fingerprint, saved_voices, source_states
+from .saved_voices import Fingerprint, saved_voices
 
 if TYPE_CHECKING:
-    from ...morph.voice.recording import Recording
     from ...morph.voice.voice import Voice
-
-SUFFIX = ".safetensors"  # of saved voices; recordings end otherwise
 
 
 class SaveVoice(io.ComfyNode):
@@ -41,7 +38,7 @@ class SaveVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, name: str | None = None) -> bool | str:
-        return inputs.judge(name=(voice_path, name))
+        return inputs.judge(name=(voice_library().path, name))
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> Fingerprint:
@@ -49,31 +46,29 @@ class SaveVoice(io.ComfyNode):
 
         That the node itself saved the file is no change: all that follows the node would run again.
         """
-        return None if name is None else saved_voices().fingerprint(voice_path(name))
+        return None if name is None else saved_voices().fingerprint(voice_library().path(name))
 
     @classmethod
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
-        from ...morph.voice.file import holds_voice, save_voice
-        from ...morph.voice.library import save_list
+        from ...morph.voice.file import holds_voice
+        from ...morph.voice.library import save_list, save_source
 
         check_voice(voice)
-        path = voice_path(name)
-        name = path.stem
-        named = replace(voice, name=name)
+        path = voice_library().path(name)
+        named = replace(voice, name=path.stem)
         if holds_voice(path, named):  # leave the file alone: it would count as changed
             save_list(named, path)
             return io.NodeOutput(
                 named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} already contains this voice")
             )
-        replaced = path.exists()
-        if replaced and (path.is_dir() or not overwrite):
+        if path.exists() and (path.is_dir() or not overwrite):
             raise ValueError(
-                f"a voice named {name!r} already exists: choose another name, or turn on overwrite"
+                f"a voice named {path.stem!r} already exists: choose another name, or turn on overwrite"
             )
         with saved_voices().saving(path):
-            save_voice(named, path)
-        save_list(named, path, overwrite=replaced)
-        return io.NodeOutput(named, ui=ui.PreviewText(f"saved {VOICE_FOLDER}/{path.name}{_remark(name)}"))
+            save_source(named, path)
+        shown = f"saved {VOICE_FOLDER}/{path.name}{_remark(path.stem)}"
+        return io.NodeOutput(named, ui=ui.PreviewText(shown))
 
 
 class LoadVoice(io.ComfyNode):
@@ -100,6 +95,8 @@ class LoadVoice(io.ComfyNode):
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[FileState, ...]:
         """Change when the file, or what is written beside it, is replaced, so that ComfyUI loads it again."""
+        from ...morph.voice.library import source_states
+
         try:
             return source_states(voice_library().source(name or ""))
         except ValueError:
@@ -107,9 +104,16 @@ class LoadVoice(io.ComfyNode):
 
     @classmethod
     def execute(cls, name: str, model: ManagedModel | ServedModel | None = None) -> io.NodeOutput:
+        from ...morph.voice.library import is_recording, load_source
+
+        path = find_source(name)
         if model is not None:
             check_model(model)
-        voice = read_voice(name, None if model is None else model.clone_recording)
+        elif is_recording(path):
+            raise ValueError(
+                f"voice {name!r} is a recording: connect model, the checkpoint that is to clone it"
+            )
+        voice = load_source(path, None if model is None else model.clone_recording)
         shown = [*voice.notes, *filter(None, [voice.recipe])]
         return io.NodeOutput(voice, ui=ui.PreviewText("\n".join(shown))) if shown else io.NodeOutput(voice)
 
@@ -123,16 +127,12 @@ def _remark(name: str) -> str:
     return f"\n{name} is also a preset speaker: a script that names {name} now gets the saved voice"
 
 
-def voice_path(name: str) -> Path:
-    """Return the path under which a voice with this name is saved; ValueError if it is not a valid file name."""
-    return voice_library().path(name)
-
-
 def check_saved(name: str) -> None:
     """Raise ValueError, naming the voices there are, for a voice that does not exist or is damaged."""
-    path = find_source(name)
-    if path.suffix == SUFFIX:
-        read_voice(name)
+    from ...morph.voice.library import is_recording, load_source
+
+    if not is_recording(path := find_source(name)):
+        load_source(path)
 
 
 def find_source(name: str) -> Path:
@@ -141,10 +141,3 @@ def find_source(name: str) -> Path:
     if name == NO_VOICE:
         raise ValueError(f"name is {name!r}: save one with Save Voice, then press R and choose it")
     return voice_library().source(name)
-
-
-def read_voice(name: str, clone: Callable[[Recording], Voice] | None = None) -> Voice:
-    """Load a voice from the library, or clone a recording there; errors as ``find_source``, or if it is damaged."""
-    if find_source(name).suffix != SUFFIX and clone is None:
-        raise ValueError(f"voice {name!r} is a recording: connect model, the checkpoint that is to clone it")
-    return voice_library().load(name, clone)

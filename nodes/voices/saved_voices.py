@@ -9,24 +9,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-FileState = tuple[int, int] | None  # modification time in ns and bytes; None: there is no file
+from ...morph.runtime.whole_file import FileState, file_state
+
 Fingerprint = FileState | tuple[FileState, FileState]
-
-
-def file_state(path: Path) -> FileState:
-    """Return a file's modification time in ns and its size in bytes; None if it does not exist."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_mtime_ns, status.st_size
-
-
-def source_states(path: Path) -> tuple[FileState, ...]:
-    """Return the states of the file of a voice or a recording, and of what is written beside it."""
-    from ...morph.voice.library import list_of
-
-    return file_state(path), file_state(path.with_suffix(".txt")), file_state(list_of(path))
 
 
 @dataclass(frozen=True)

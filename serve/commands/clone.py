@@ -32,7 +32,17 @@ EPILOG = examples(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", type=arguments.existing_file, help="one speaker, 1-30 s")
-    add_part(parser)
+    moment = arguments.number(0, LATEST_S)
+    parser.add_argument(
+        "--start",
+        type=moment,
+        metavar="S",
+        help="clone the recording from this second on; none: its beginning",
+    )
+    parser.add_argument("--end", type=moment, metavar="S", help="up to this second; none: its end")
+    arguments.add_switch(
+        parser, "--best", "clone its best 3 to 12 s, which are printed, in place of --start and --end"
+    )
     words = parser.add_mutually_exclusive_group()
     words.add_argument(
         "--transcript",
@@ -55,38 +65,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     leaks = "with a transcript: if the recording's last sound leaks into the speech"
     arguments.add_switch(parser, "--pad", leaks)
-    add_saving(parser)
-    arguments.add_model(parser)
-
-
-def add_part(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose a part of the recording; a transcript is of that part."""
-    moment = arguments.number(0, LATEST_S)
-    parser.add_argument(
-        "--start",
-        type=moment,
-        metavar="S",
-        help="clone the recording from this second on; none: its beginning",
-    )
-    parser.add_argument("--end", type=moment, metavar="S", help="up to this second; none: its end")
-    arguments.add_switch(
-        parser, "--best", "clone its best 3 to 12 s, which are printed, in place of --start and --end"
-    )
-
-
-def add_saving(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where a voice is saved."""
     parser.add_argument(
         "--name", type=arguments.filled, help="in the voice library; none: that of --out or of the recording"
     )
     parser.add_argument(
         "--out", type=voice_file, metavar="FILE", help="write this .safetensors file; none: the voice library"
     )
+    add_overwrite(parser)
+    arguments.add_model(parser)
+
+
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
     arguments.add_switch(parser, "--overwrite", "replace another voice of this name")
 
 
 def voice_file(word: str) -> Path:
-    """Read the path of a voice file that can be written, for argparse."""
     path = arguments.writable_file(word)
     if path.suffix != VOICE_FILE:
         raise argparse.ArgumentTypeError(f"{word} does not end in {VOICE_FILE}: rename it")
@@ -102,6 +95,9 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Clone; the path of the voice file goes to stdout."""
+    from ...morph.hearing.whisper import load_whisper
+    from ...morph.voice.transcript import hear_transcript
+
     transcript = options.transcript
     if options.transcript_file:
         transcript = read_text_file(options.transcript_file)
@@ -110,51 +106,36 @@ def run(options: argparse.Namespace, console: Console) -> None:
     name = options.name or options.recording.stem
     folders = folders_of(options)
     path = choose_path(options, folders, name)
-    recording = cut_part(options, read_recording(options.recording), console)
+    waveform, rate = read_recording(options.recording)
+    waveform = cut_part(options, waveform, rate, console)
     if options.transcribe:
-        transcript = write_words(options.transcribe, folders, recording, console)
-    from ...morph.voice.create import CloneOptions, clone_voice
+        recogniser = load_whisper(options.transcribe, folders.recognisers)
+        transcript = hear_transcript(recogniser, waveform, rate)
+        console.note(f"{recogniser.name} heard: {transcript}")
+
+    from ...morph.voice.create import CloneOptions, clone_voice  # torch
 
     clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
-    voice = clone_voice(load_synthesizer(options, console).model, *recording, clone)  # its notes are logged
+    voice = clone_voice(
+        load_synthesizer(options, console).model, waveform, rate, clone
+    )  # its notes are logged
     save(voice, path, console)
 
 
-def cut_part(
-    options: argparse.Namespace, recording: tuple[np.ndarray, int], console: Console
-) -> tuple[np.ndarray, int]:
-    """Return the part of a recording that the options choose, and say which; else all of it, and if less is better.
-
-    Raises:
-        ValueError: if there is no such part.
-    """
-    from ...morph.voice.excerpt import better_part, choose, propose, tell
+def cut_part(options: argparse.Namespace, waveform: np.ndarray, rate: int, console: Console) -> np.ndarray:
+    """Return the part that the options choose, and say which; else all of it, and if less is better."""
+    from ...morph.voice.excerpt import AskedPart, better_part
     from ...morph.voice.measure import measure
 
-    waveform, rate = recording
-    measured = measure(waveform, rate)
-    if options.start is None and options.end is None and not options.best:
+    part, told = AskedPart(options.start or 0, options.end or 0, options.best).cut(waveform, rate)
+    if not told:
+        measured = measure(waveform, rate)
         icl = bool(options.transcript or options.transcript_file or options.transcribe)
-        if part := better_part(measured, icl):
-            console.note(f"all {measured.seconds:.1f} s are taken; {part} make a better voice: add --best")
-        return recording
-    part = (
-        propose(measured) if options.best else choose(measured.seconds, options.start or 0, options.end or 0)
-    )
-    for line in tell(part, measured, waveform, rate):
+        if better := better_part(measured, icl):
+            told = (f"all {measured.seconds:.1f} s are taken; {better} make a better voice: add --best",)
+    for line in told:
         console.note(line)
-    return part.cut(waveform, rate), rate
-
-
-def write_words(size: str, folders: Folders, recording: tuple[np.ndarray, int], console: Console) -> str:
-    """Return the words of a recording as a recogniser hears them; ValueError if there is none or it hears nothing."""
-    from ...morph.hearing.whisper import load_whisper
-    from ...morph.voice.transcript import hear_transcript
-
-    recogniser = load_whisper(size, folders.recognisers)
-    words = hear_transcript(recogniser, *recording)
-    console.note(f"{recogniser.name} heard: {words}")
-    return words
+    return part
 
 
 def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Path:
@@ -169,14 +150,9 @@ def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Pat
 
 def save(voice: Voice, path: Path, console: Console) -> None:
     """Save a voice under the name of its file, and print the path."""
-    from dataclasses import replace
-
-    from ...morph.voice.file import save_voice
-    from ...morph.voice.library import save_list
+    from ...morph.voice.library import save_source
 
     with explaining(path, "written"):
-        replaced = path.exists()
-        save_voice(replace(voice, name=path.stem), path)
-        save_list(voice, path, overwrite=replaced)
+        save_source(voice, path)
     console.note(f"saved {voice.kind} voice {path.stem!r}: speak with --voice {path.stem!r}")
     console.result(path.absolute())

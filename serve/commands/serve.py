@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from ..logs import start_log
-from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import find_adapters, find_checkpoint, folders_of
 from ..terminal.parser import examples
@@ -21,11 +20,9 @@ environment:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the server's options, and where ComfyUI is."""
     from ..process.server import add_arguments as add_server
 
     add_server(parser)
-    arguments.add_folders(parser)
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -38,7 +35,6 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.voices is None and folders.library.folder.is_dir():
         options.voices = folders.library.folder
     if options.checkpoint is not None:
-        options.checkpoint = options.checkpoint.as_posix()  # as labels are written, on Windows too
         options.checkpoint = find_checkpoint(options, console)
     options.lora = [[str(path), strength] for path, strength in find_adapters(options.lora, folders)]
     start_log(console.err)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...morph.options import SHIFT_STRENGTHS
 from ..terminal import arguments
@@ -16,7 +16,7 @@ from ..terminal.console import Console
 from ..terminal.engine import find_checkpoint, folders_of, load_synthesizer
 from ..terminal.folders import Folders
 from ..terminal.sound import read_recording
-from .clone import VOICE_FILE, choose_path, save
+from .clone import VOICE_FILE, add_overwrite, choose_path, save
 
 if TYPE_CHECKING:
     from ...morph.model.model import Model
@@ -27,55 +27,44 @@ A_VOICE = "a saved voice, its file, a recording, or a speaker of the checkpoint"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is shifted, and where to."""
     parser.add_argument("name", metavar="NAME", help="of the new voice")
-    parser.add_argument(
-        "--of", required=True, type=arguments.filled, metavar="VOICE", help=f"{A_VOICE}; needed"
-    )
-    for name, about in (
-        ("--toward", "that have the mood"),
-        ("--away", "that do not, best of the same speakers"),
-    ):
-        parser.add_argument(
-            name,
-            required=True,
-            nargs="+",
-            type=arguments.filled,
-            metavar="VOICE",
-            help=f"one or more {about}; their mean is taken; needed",
-        )
+    needed: dict[str, Any] = {"required": True, "type": arguments.filled, "metavar": "VOICE"}
+    parser.add_argument("--of", **needed, help=f"{A_VOICE}; needed")
+    mean = "their mean is taken; needed"
+    parser.add_argument("--toward", nargs="+", **needed, help=f"one or more that have the mood; {mean}")
+    without = f"one or more that do not, best of the same speakers; {mean}"
+    parser.add_argument("--away", nargs="+", **needed, help=without)
     parser.add_argument(
         "--strength",
         type=arguments.number(*SHIFT_STRENGTHS),
         default=1.0,
         help="how often the difference is added, -2 to 3; below 0 goes the other way",
     )
-    arguments.add_switch(parser, "--overwrite", "replace another voice of this name")
+    add_overwrite(parser)
     parser.set_defaults(out=None)
-    arguments.add_model(parser)
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Save the voice; the model is loaded only for recordings and presets."""
-    folders = folders_of(options)
+    folders, words = folders_of(options), [options.of, *options.toward, *options.away]
     path = choose_path(options, folders, options.name)
-    check_known([options.of, *options.toward, *options.away], folders, find_checkpoint(options, console))
+    check_known(words, folders.library.names(), find_checkpoint(options, console))
     from ...morph.voice.blend import NAMED
     from ...morph.voice.shift import Shift, shift_voice
 
     model = cache(lambda: load_synthesizer(options, console).model)
-    base, *toward = find_voices([options.of, *options.toward], folders, model)
-    away = find_voices(options.away, folders, model)
-    needs_model = any(voice.kind in NAMED for voice in (base, *toward, *away))
-    made = shift_voice(base, Shift(toward, away, options.strength), model() if needs_model else None)
+    base, *others = (find_voice(word, folders, model) for word in words)
+    shift = Shift(others[: len(options.toward)], others[len(options.toward) :], options.strength)
+    needs_model = any(voice.kind in NAMED for voice in (base, *others))
+    made = shift_voice(base, shift, model() if needs_model else None)
     save(made, path, console)
     console.note(f"made of: {made.recipe}")
 
 
-def check_known(words: Sequence[str], folders: Folders, checkpoint: Path) -> None:
+def check_known(words: Collection[str], saved: Collection[str], checkpoint: Path) -> None:
     """Raise ValueError for a word that is no voice, before the checkpoint in a folder is loaded."""
     config = read_config(checkpoint)
-    known = [*folders.library.names(), *(() if config is None else config.speakers)]
+    known = [*saved, *(() if config is None else config.speakers)]
     for word in words:
         if not os.path.isfile(word) and word.casefold() not in map(str.casefold, known):
             raise ValueError(
@@ -84,22 +73,15 @@ def check_known(words: Sequence[str], folders: Folders, checkpoint: Path) -> Non
             )
 
 
-def find_voices(words: Sequence[str], folders: Folders, model: Callable[[], Model]) -> list[Voice]:
-    """Return voices, each named as ``A_VOICE`` says; ``model`` returns the checkpoint, where it is needed."""
-    names = folders.library.names()
-    return [_find(word, names, folders, model) for word in words]
-
-
-def _find(word: str, names: Sequence[str], folders: Folders, model: Callable[[], Model]) -> Voice:
+def find_voice(word: str, folders: Folders, model: Callable[[], Model]) -> Voice:
+    """Return the voice that a word is, of those in ``A_VOICE``; ``model`` returns the checkpoint, if it is needed."""
     from ...morph.voice.create import CloneOptions, clone_voice, preset_voice
-    from ...morph.voice.file import load_voice
+    from ...morph.voice.library import load_source
     from ...morph.voice.recording import clone_recording
 
-    if os.path.isfile(word):
-        path = Path(word)
-        if path.suffix == VOICE_FILE:
-            return load_voice(path)
+    path = Path(word) if os.path.isfile(word) else folders.library.sources().get(word)
+    if path and os.path.isfile(word) and path.suffix != VOICE_FILE:
         return clone_voice(model(), *read_recording(path), CloneOptions(name=path.stem))
-    if word in names:
-        return folders.library.load(word, lambda recording: clone_recording(model(), recording))
+    if path:
+        return load_source(path, lambda recording: clone_recording(model(), recording))
     return preset_voice(model(), word)

@@ -18,14 +18,7 @@ from ...morph.audio.formats import FILES, PLAIN_STREAMS
 from ...morph.options import LAYOUTS
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import (
-    load_synthesizer,
-    make_check,
-    make_settings,
-    make_voice,
-    read_lists,
-    read_reference,
-)
+from ..terminal.engine import load_voice, make_check, make_settings, read_lists
 from ..terminal.parser import examples
 from ..terminal.player import find_device, playing
 from ..terminal.sound import write_sound
@@ -54,18 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_switch(parser, "--stdin", "speak the text on stdin, while it comes")
     by = "of a text on stdin: sentence by sentence, or token by token (voices cloned without transcript)"
     arguments.add_choice(parser, "--layout", LAYOUTS, by)
-    parser.add_argument(
-        "--out",
-        type=sound_or_stdout,
-        help=f"a file that ends in {', '.join(FILES)}, or - for stdout; default: speech.wav, speech-2.wav and so on",
-    )
-    arguments.add_overwrite(parser)
+    add_output(parser)
     arguments.add_switch(parser, "--play", "speak aloud, while it is made; a file is written only with --out")
-    parser.add_argument(
-        "--format",
-        choices=KINDS,
-        help="with --out -: wav and pcm (signed 16 bits, 24 kHz, mono) come while they are made; default: wav",
-    )
     arguments.add_voice(parser)
     arguments.add_settings(parser)
     arguments.add_pronunciation(parser)
@@ -74,8 +57,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_model(parser)
 
 
+def add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out",
+        type=sound_or_stdout,
+        help=f"a file that ends in {', '.join(FILES)}, or - for stdout; default: speech.wav, speech-2.wav and so on",
+    )
+    arguments.add_overwrite(parser)
+    parser.add_argument(
+        "--format",
+        choices=KINDS,
+        help="with --out -: wav and pcm (signed 16 bits, 24 kHz, mono) come while they are made; default: wav",
+    )
+
+
 def sound_or_stdout(word: str) -> Path | str:
-    """Read the path of a sound file, or ``-``, for argparse."""
     return word if word == STDOUT else arguments.sound_file(word)
 
 
@@ -104,7 +100,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def check_play(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for options that do not fit to ``--play``."""
     if options.out == STDOUT:
         parser.error("--play and --out - are two ways to hear it: leave one out")
     if options.format is not None and options.out is None:
@@ -119,8 +114,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.out == STDOUT:
         console.check_sound()
     device = find_device() if options.play else None
-    recording, ear, lists = read_reference(options), make_check(options), read_lists(options)
-    synthesizer = load_synthesizer(options, console)
+    ear, lists = make_check(options), read_lists(options)
+    synthesizer, voice = load_voice(options, console)
     from ...morph.audio.writer import encode_by_libsndfile
     from ...morph.speech.lines import Line
     from ...morph.speech.report import describe
@@ -129,7 +124,6 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.words is not None:
         check_word_times(synthesizer.model)
     text = options.text if not options.stdin else stdin_text()
-    voice = make_voice(synthesizer.model, options, recording)
     said = {"layout": options.layout, "pronunciation": lists}
     line = Line(text, voice, options.language, options.seed, options.instruct, **said)
     settings = make_settings(synthesizer.model, options)
@@ -214,7 +208,6 @@ def write_all(sink: BinaryIO, content: bytes) -> None:
 
 
 def stdin_text() -> Iterator[str]:
-    """Yield the text on stdin as it comes."""
     if os.name == "nt" and sys.stdin.isatty():  # a console there has another encoding, which Python knows
         return iter(sys.stdin)
     return read_text(sys.stdin.fileno())

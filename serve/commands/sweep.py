@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import load_synthesizer, make_settings, make_voice, read_lists, read_reference
+from ..terminal.engine import load_voice, make_settings, read_lists
 from ..terminal.parser import examples
 from ..terminal.sound import write_sound
 
@@ -54,12 +54,11 @@ def run(options: argparse.Namespace, console: Console) -> None:
     """Speak at each setting; the table goes to stdout."""
     from ...morph.options import parse_groups
 
-    groups, recording, lists = parse_groups(options.groups), read_reference(options), read_lists(options)
-    synthesizer = load_synthesizer(options, console)
+    groups, lists = parse_groups(options.groups), read_lists(options)
+    synthesizer, voice = load_voice(options, console)
     from ...morph.speech.lines import Line
     from ...morph.study.sweep import sweep, table
 
-    voice = make_voice(synthesizer.model, options, recording)
     said = (options.language, options.seed, options.instruct)
     line = Line(options.text, voice, *said, pronunciation=lists)
     with console.progress() as show:
@@ -70,7 +69,6 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 
 def write(result: Sweep, folder: Path) -> None:
-    """Write a recording for each setting, and the plot."""
     from matplotlib.image import imsave
 
     from ...morph.study.plot import plot_sweep

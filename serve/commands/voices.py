@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,36 +12,32 @@ from ...morph.options import LAYOUTS
 from ..plain_text import one_line
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import (
-    folders_of,
-    load_synthesizer,
-    make_voice,
-    read_reference,
-    refuse_recording,
-    saved_voice,
-)
-from ..terminal.folders import Folders
+from ..terminal.engine import folders_of, load_voice, saved_file
 from ..terminal.parser import examples
-from ..terminal.sound import explaining
+from ..terminal.sound import write_whole
 from . import shift, speak
-from .clone import choose_path, save, voice_file
+from .clone import add_overwrite, choose_path, save, voice_file
 
 PREVIEW = "Hello, this is how I sound. I hope that you like it."
 LONGEST_SHOWN = 50
 EPILOG = examples(
     "list", "save Michael --speaker michael", "preview Anna --out anna.wav", "import Anna.safetensors"
 )
+NO_VOICE = ("voice", "speaker", "reference", "describe", "transcript", "instruct")
+OR_FILE = "of a saved voice, or the path of its file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions of ``voices`` and their options."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="what to do:")
     for name, one in ACTIONS.items():
         action = actions.add_parser(name, help=one.about, description=one.about, epilog=examples(one.example))
         one.add(action)
-        if one.add not in (_add_save, _add_preview, shift.add_arguments):  # which have it with the model's
-            arguments.add_folders(action)
+        (arguments.add_model if one.loads else arguments.add_folders)(action)
         action.add_argument("--here", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
+def _add_name(parser: argparse.ArgumentParser, about: str = "of a saved voice") -> None:
+    parser.add_argument("name", type=arguments.filled, metavar="NAME", help=about)
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
@@ -51,16 +45,26 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of a saved voice, or the path of its file")
-    arguments.add_switch(parser, "--json", "print JSON, for other programs")
+    _add_name(parser, OR_FILE)
+    _add_list(parser)
 
 
 def _add_save(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of the new voice")
-    arguments.add_switch(parser, "--overwrite", "replace another voice of this name")
+    _add_name(parser, "of the new voice")
+    add_overwrite(parser)
     parser.set_defaults(out=None)
     arguments.add_voice(parser)
-    arguments.add_model(parser)
+
+
+def _add_design(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(**dict.fromkeys(NO_VOICE))
+    _add_name(parser, "of the new voice")
+    text = "the voice in words, e.g. 'a calm old man with a deep voice'"
+    parser.add_argument("describe", nargs="?", type=arguments.filled, metavar="TEXT", help=text)
+    # ``design TEXT --name NAME --out FILE`` was a command.
+    parser.add_argument("--name", dest="named", type=arguments.filled, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=voice_file, help=argparse.SUPPRESS)
+    add_overwrite(parser)
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
@@ -69,17 +73,17 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_rename(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of a saved voice")
+    _add_name(parser)
     parser.add_argument("new", metavar="NEW", help="its new name")
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of a saved voice")
+    _add_name(parser)
     parser.add_argument("text", metavar="TEXT", help="one line; an empty one removes it")
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of a saved voice")
+    _add_name(parser)
     parser.add_argument("--out", type=voice_file, metavar="FILE", help="the copy; default: NAME.safetensors")
     arguments.add_switch(parser, "--overwrite", "replace another file")
 
@@ -89,57 +93,60 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
         "file", type=arguments.existing_file, metavar="FILE", help="a voice file (.safetensors)"
     )
     parser.add_argument("--name", type=arguments.filled, help="in the voice library; default: the file's")
-    arguments.add_switch(parser, "--overwrite", "replace another voice of this name")
+    add_overwrite(parser)
 
 
 def _add_preview(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name", type=arguments.filled, metavar="NAME", help="of a saved voice, or the path of its file"
-    )
-    parser.add_argument("--text", default=PREVIEW, help="what is spoken")
-    parser.add_argument(
-        "--out",
-        type=speak.sound_or_stdout,
-        help="a sound file, or - for stdout; default: speech.wav, speech-2.wav and so on",
-    )
-    arguments.add_overwrite(parser)
-    parser.add_argument("--format", choices=speak.KINDS, help="of the sound with --out -; default: wav")
-    unused = ("check_words", "words", "speaker", "reference", "describe", "transcript", "instruct")
+    unused = (*NO_VOICE, "check_words", "words")
     parser.set_defaults(stdin=False, layout=LAYOUTS[0], play=False, **dict.fromkeys(unused))
+    _add_name(parser, OR_FILE)
+    parser.add_argument("--text", default=PREVIEW, help="what is spoken")
+    speak.add_output(parser)
     arguments.add_settings(parser)
     arguments.add_pronunciation(parser)
-    arguments.add_model(parser)
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.action == "preview":
         options.voice = options.name
         speak.check(parser, options)
-    if options.action == "save":
+    elif options.action == "save":
         arguments.check_line(parser, options)
         if not (options.voice or options.speaker or options.reference or options.describe):
             parser.error("say which voice: --voice FILE, --speaker, --reference or --describe")
+    elif options.action == "design" and options.describe is None:
+        options.name, options.describe = options.named, options.name
+        if not options.name and not options.out:
+            parser.error("the voice has no name, or no description: give both")
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
-    """Run the action."""
     ACTIONS[options.action].run(options, console)
 
 
 def list_voices(options: argparse.Namespace, console: Console) -> None:
-    """Print a row for each saved voice."""
-    folders = folders_of(options)
-    found = {name: about(name, folders) for name in folders.library.voices()}
+    library = folders_of(options).library
+    found = {name: about(name, path) for name, path in library.voices().items()}
     if options.json:
         console.result(json.dumps(list(found.values()), indent=2, ensure_ascii=False))
         return
     if not found:
-        console.note(f"{folders.library.folder} has no voices: save one with clone")
+        console.note(f"{library.folder} has no voices: save one with clone")
     width = max(map(len, found), default=0)
     fits = max((len(one["fits"]) for one in found.values() if "fits" in one), default=0)
     for name, one in found.items():
         rest = f"{one['kind']:8}  {one['fits']:{fits}}  {_words(one)}" if "kind" in one else one["error"]
         console.result(f"{name:{width}}  {rest}".rstrip())
+
+
+def about(name: str, path: Path) -> dict[str, Any]:
+    """Return what a voice file has, for people and programs; under "error" why it cannot be read."""
+    from ...morph.voice.library import describe_file
+
+    try:
+        return {**describe_file(name, path), "file": str(path)}
+    except ValueError as error:
+        return {"name": name, "error": str(error)}
 
 
 def _words(voice: dict[str, Any]) -> str:
@@ -149,9 +156,7 @@ def _words(voice: dict[str, Any]) -> str:
 
 
 def show(options: argparse.Namespace, console: Console) -> None:
-    """Print what a saved voice is."""
-    folders = folders_of(options)
-    voice = about(options.name, folders)
+    voice = about(options.name, saved_file(options.name, folders_of(options)).absolute())
     if "error" in voice:
         raise ValueError(voice["error"])
     if options.json:
@@ -162,34 +167,16 @@ def show(options: argparse.Namespace, console: Console) -> None:
                 console.result(f"{key.replace('_', ' ')}: {one_line(str(value))}")
 
 
-def about(name: str, folders: Folders) -> dict[str, Any]:
-    """Return what a voice file has, for people and programs; under "error" why it cannot be read."""
-    from ...morph.voice.library import describe_file
-
-    try:
-        path = voice_path(name, folders)
-        return {**describe_file(name, path), "file": str(path)}
-    except ValueError as error:
-        return {"name": name, "error": str(error)}
-
-
-def voice_path(name: str, folders: Folders) -> Path:
-    """Return the file of a voice by its path or its name; ValueError if there is none, or it is a recording."""
-    if not os.path.isfile(name):
-        return folders.library.find(name)
-    refuse_recording(Path(name))
-    return Path(name).absolute()
-
-
 def save_one(options: argparse.Namespace, console: Console) -> None:
     """Save a voice; only a preset, a clone and a description need the model."""
+    from ...morph.voice.library import load_source
+
     folders = folders_of(options)
-    path = choose_path(options, folders, options.name)
+    path = choose_path(options, folders, options.name or "")
     if options.voice:
-        voice = saved_voice(options.voice, folders)
+        voice = load_source(saved_file(options.voice, folders))
     else:
-        recording = read_reference(options)
-        voice = make_voice(load_synthesizer(options, console).model, options, recording)
+        _, voice = load_voice(options, console)
     save(voice, path, console)
 
 
@@ -206,46 +193,48 @@ def delete(options: argparse.Namespace, console: Console) -> None:
 
 
 def rename(options: argparse.Namespace, console: Console) -> None:
-    """Give a voice another name."""
     new = folders_of(options).library.rename(options.name, options.new)
     console.note(f"{options.name!r} is now {new!r}: update workflows and scripts that use the old name")
 
 
 def describe(options: argparse.Namespace, console: Console) -> None:
-    """Keep a short text with a voice."""
     line = folders_of(options).library.describe(options.name, options.text)
     console.note(f"{options.name!r}: {line}" if line else f"{options.name!r} has no description now")
 
 
 def export(options: argparse.Namespace, console: Console) -> None:
-    """Copy a voice's file, after it was read as one; the path of the copy goes to stdout."""
-    library = folders_of(options).library
-    path = library.find(options.name)
-    library.load(options.name)
-    out = options.out or Path(path.name)
+    content = folders_of(options).library.export(options.name)
+    out = options.out or Path(f"{options.name}.safetensors")
     if out.exists() and not options.overwrite:
         raise ValueError(f"{out} exists already: choose another with --out, or add --overwrite")
-    with explaining(out, "written"):
-        shutil.copyfile(path, out)
+    write_whole(out, content)
     console.result(out.absolute())
 
 
 def take_in(options: argparse.Namespace, console: Console) -> None:
-    """Import a voice file."""
-    library = folders_of(options).library
-    refuse_recording(options.file)
-    name = library.take_in(options.file, options.name or options.file.stem, options.overwrite)
+    folders = folders_of(options)
+    source = saved_file(str(options.file), folders)
+    name = folders.library.take_in(source, options.name or source.stem, options.overwrite)
     console.note(f"imported voice {name!r}: speak with --voice {name!r}")
-    console.result(library.path(name).absolute())
+    console.result(folders.library.path(name).absolute())
 
 
 class Action(NamedTuple):
-    """What ``voices`` can do: what adds its options, what runs it, an example of its arguments, and its help."""
+    """What ``voices`` can do.
+
+    Args:
+        add: adds its options.
+        run: runs it.
+        example: of its arguments.
+        about: its help.
+        loads: whether it may load a model.
+    """
 
     add: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Console], None]
     example: str
     about: str
+    loads: bool = False
 
 
 ACTIONS = {
@@ -253,11 +242,15 @@ ACTIONS = {
     "show": Action(_add_show, show, "Anna", "show what a saved voice is"),
     "save": Action(
         *(_add_save, save_one, "Michael --speaker michael"),
-        "save a voice: a file's, a preset, a clone or a description",
+        *("save a voice: a file's, a preset, a clone or a description", True),
+    ),
+    "design": Action(
+        *(_add_design, save_one, 'Sailor "An old sailor." --checkpoint Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign'),
+        *("save a voice made from a description (VoiceDesign checkpoints)", True),
     ),
     "shift": Action(
         *(shift.add_arguments, shift.run, shift.EXAMPLE),
-        "save a voice moved by the difference of two others, such as angry less calm",
+        *("save a voice moved by the difference of two others, such as angry less calm", True),
     ),
     "delete": Action(
         *(_add_delete, delete, "Anna Ben"),
@@ -273,5 +266,7 @@ ACTIONS = {
         *(_add_import, take_in, "Anna.safetensors --name Anna"),
         "check a voice file and copy it into the library",
     ),
-    "preview": Action(_add_preview, speak.run, "Anna --out anna.wav", "speak a sentence with a saved voice"),
+    "preview": Action(
+        *(_add_preview, speak.run, "Anna --out anna.wav", "speak a sentence with a saved voice", True)
+    ),
 }

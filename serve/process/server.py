@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...morph.text.pronunciation import read_pronunciation
 from ..api.options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes
 from ..api.request_checks import listed_hosts
-from ..terminal.arguments import add_lora, add_switch, existing_file, folder
+from ..terminal.arguments import add_model, add_switch, existing_file, folder
 from .ports import bind
 
 if TYPE_CHECKING:
@@ -35,6 +35,11 @@ PACKAGES = {
     "av": "av>=14.2",
     "prometheus_client": "prometheus-client>=0.20",
 }
+# Options that are fields of ``ServerOptions``.
+AS_GIVEN = (
+    *("port", "checkpoint", "voices", "device", "engine", "weights", "precision", "seq_groups", "rows"),
+    *("waiting", "strict", "access_log"),
+)
 SHUTDOWN_S = 5  # for a replica's answers to end after Ctrl+C
 # How long a thread may hold the GIL while others wait. The model's thread releases it at each of a frame's dozens of
 # operations, and waits this long to get it back from a busy thread (docs/log/many-gpus.md).
@@ -49,12 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the server's options to a command line; ``read_options`` reads them."""
     parser.add_argument("--host", default="127.0.0.1", help=f"any address but loopback needs {KEY_VARIABLE}")
     parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
-    parser.add_argument("--checkpoint", type=folder, help="a Qwen3-TTS folder; none: the demo voice")
-    add_lora(parser)
+    add_model(parser, attention=False)
     parser.add_argument("--voices", type=folder, help="a folder of saved voices (*.safetensors)")
     words = "how words are read, for all requests: a text file, 'word = as it is read' in each line"
     parser.add_argument("--pronunciation", type=existing_file, metavar="FILE", help=words)
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
     parser.add_argument(
         "--devices",
         nargs="+",
@@ -62,9 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DEVICE",
         help="several in one process, such as cuda:0 cuda:1; --rows and --waiting are those of each",
     )
-    parser.add_argument("--engine", default="auto", help="auto, eager or graph")
-    parser.add_argument("--weights", default="full", help="full or int8")
-    parser.add_argument("--precision", default="auto", help="auto, bf16, fp16 or fp32")
     parser.add_argument(
         "--seq-groups",
         type=int,
@@ -116,20 +116,10 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
     )
     return ServerOptions(
         access=access,
-        port=arguments.port,
-        checkpoint=arguments.checkpoint,
-        voices=arguments.voices,
         pronunciation=() if words is None else (read_pronunciation(Path(words)),),
         adapters=tuple((Path(word), strength) for word, strength in arguments.lora),
-        device=arguments.device,
         devices=tuple(arguments.devices),
-        engine=arguments.engine,
-        weights=arguments.weights,
-        precision=arguments.precision,
-        seq_groups=arguments.seq_groups,
         warm_groups=tuple(arguments.warm_groups),
-        rows=arguments.rows,
-        waiting=arguments.waiting,
         replicas=1 if arguments.replicas is None or not arguments.ray else arguments.replicas,
         limits=Limits(
             characters=arguments.most_characters,
@@ -137,8 +127,7 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
             seconds=arguments.most_seconds,
             pause_seconds=arguments.most_pause,
         ),
-        strict=arguments.strict,
-        access_log=arguments.access_log,
+        **{name: getattr(arguments, name) for name in AS_GIVEN},
     )
 
 
@@ -245,16 +234,13 @@ def make_app(options: ServerOptions) -> Starlette:
 def load_speaker(options: ServerOptions) -> Speaker:
     from ...morph.checkpoint.find import demo_voice
     from ...morph.options import LoadOptions
-    from ...morph.synthesizer import Synthesizer
     from ..routes.speaker import Speaker
-    from ..terminal.engine import choose_device, read_adapters, with_adapters
+    from ..terminal.engine import choose_device, load_adapted, read_adapters
 
     load = LoadOptions(options.precision, engine=options.engine, weights=options.weights)
     devices = [choose_device(name) for name in options.all_devices]
     path, adapters = options.checkpoint or demo_voice(), read_adapters(options.adapters)
-    first, *others = [
-        with_adapters(Synthesizer.load(path, load, device), adapters, path) for device in devices
-    ]
+    first, *others = [load_adapted(path, load, device, adapters) for device in devices]
     return Speaker(first, options, others)
 
 

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 
+from ...morph.voice.excerpt import AskedPart
 from ..api.docs_page import render
 from ..api.errors import ApiError
 from ..api.fields import FIELDS, STREAM_FORMATS, RecordingUpload, Speech, Upload
@@ -28,7 +29,7 @@ from ..api.request import OPENAI_MODELS, check_model, read_request
 from ..terminal.folders import pack_version
 from .access_log import RequestLog
 from .answer import SpeechAnswer
-from .clone_route import MOST_BYTES, AskedPart, Cloner
+from .clone_route import MOST_BYTES, Cloner
 from .metrics import CONTENT_TYPE, Metrics
 from .speaker import Speaker
 from .text_socket import SpeechSocket
@@ -170,6 +171,8 @@ class Handlers:
         kind = media_type(request)
         if kind != VOICE_TYPE and not kind.startswith("audio/"):
             raise ApiError(415, f"the content type is neither audio/... nor {VOICE_TYPE}: send a recording")
+        if query.best and (query.start or query.end):
+            raise ApiError(400, "best chooses the part itself: leave out start and end", "best")
         part = AskedPart(query.start, query.end, query.best)
         async with self._cloner.place(query.name, query.replace) as name:
             content = await read_body(request, MOST_BYTES, self._options.limits.idle_seconds)

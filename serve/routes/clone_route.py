@@ -6,7 +6,7 @@ import asyncio
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import anyio.to_thread
@@ -14,8 +14,7 @@ import numpy as np
 
 from ...morph.model.model import Model
 from ...morph.voice.create import CloneOptions, clone_voice
-from ...morph.voice.excerpt import choose, propose, tell
-from ...morph.voice.measure import measure
+from ...morph.voice.excerpt import AskedPart
 from ...morph.voice.recording import LONGEST_READ_S
 from ...morph.voice.reference import Reference, prepare_reference
 from ...morph.voice.voice import Voice
@@ -30,32 +29,6 @@ FORMATS = ("WAV", "WAVEX", "FLAC", "OGG", "MP3")  # libsndfile's names
 RATES = (4_000, 192_000)  # Hz
 MOST_CHANNELS = 2
 FIELDS = ("transcript", "start", "end")  # errors begin with their field
-
-
-@dataclass(frozen=True)
-class AskedPart:
-    """The part of a recording that a client asks for.
-
-    Args:
-        start_s, end_s: where it is, in seconds; 0 and 0: all of it.
-        best: the best part, in place of these.
-    """
-
-    start_s: float = 0.0
-    end_s: float = 0.0
-    best: bool = False
-
-    def __post_init__(self) -> None:
-        if self.best and (self.start_s or self.end_s):
-            raise ApiError(400, "best chooses the part itself: leave out start and end", "best")
-
-    def cut(self, waveform: np.ndarray, sample_rate: int) -> tuple[np.ndarray, tuple[str, ...]]:
-        """Return the part of a recording, ``[C, T]``, and what is told of it; ValueError if there is none."""
-        if not (self.start_s or self.end_s or self.best):
-            return waveform, ()
-        measured = measure(waveform, sample_rate)
-        part = propose(measured) if self.best else choose(measured.seconds, self.start_s, self.end_s)
-        return part.cut(waveform, sample_rate), tuple(tell(part, measured, waveform, sample_rate))
 
 
 class Cloner:
@@ -123,7 +96,7 @@ class Cloner:
         except ValueError as error:
             first = str(error).partition(" ")[0]
             raise ApiError(400, str(error), first if first in FIELDS else None) from error
-        await anyio.to_thread.run_sync(self._speaker.voices.keep, name, voice, replaces)
+        await anyio.to_thread.run_sync(self._speaker.voices.add, name, voice, replaces)
         return voice
 
     async def _between_lines(self, model: Model, reference: Reference, options: CloneOptions) -> Voice:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-import stat
 import threading
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from ...morph.model.model import Model
 from ...morph.runtime.recent import Recent
+from ...morph.runtime.whole_file import FileState
 from ...morph.text.names import OF_VOICES, check_name, name_key
 from ...morph.voice.blend import embedding_of
 from ...morph.voice.create import design_voice, preset_voice
 from ...morph.voice.file import parse_voice, voice_digest
-from ...morph.voice.library import VoiceLibrary, list_of, load_voice_and_list, with_list
-from ...morph.voice.recording import clone_recording, read_recording
+from ...morph.voice.library import VoiceLibrary, choose_one, load_source, source_states
+from ...morph.voice.recording import clone_recording
 from ...morph.voice.shift import Shift, shift_voice
 from ...morph.voice.voice import Voice, check_voice
 from ..api.errors import ApiError
@@ -25,16 +26,12 @@ from ..api.fields import VoiceShift
 
 log = logging.getLogger(__name__)
 
-State = tuple[tuple[int, int], tuple[int, int] | None]
-"""Times and sizes: of a voice's file, and of the list of its words."""
-SUFFIX = ".safetensors"
 # Clients send these because OpenAI's models have them. Each stands for one of the voices that the server has itself,
 # always the same: what a client uploads must not speak for others.
 OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
-LISTED = 30  # names in an error
 MOST_SHIFTS = 64  # shifted voices that are kept: a line of one begins sooner then
 MOST_UPLOADED = 64  # the one that was not used for the longest time goes
 ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")  # have letters that look alike
@@ -59,11 +56,11 @@ class VoiceBook:
     """
 
     def __init__(self, model: Model, folder: Path | None = None):
-        self._model, self._folder = model, folder
+        self._model, self._library = model, None if folder is None else VoiceLibrary(folder)
         self._lock = threading.Lock()
-        # By file name: its state, and the voice, or why it cannot be used. Kept because the codec's state
-        # after an ICL voice's reference belongs to this object.
-        self._saved: dict[str, tuple[State, Voice | str]] = {}
+        # By name: its file and what changes with it, and the voice, or why it cannot be used. Kept because the codec's
+        # state after an ICL voice's reference belongs to this object.
+        self._saved: dict[str, tuple[Path, tuple[FileState, ...], Voice | str]] = {}
         self._presets = {name: preset_voice(model, name) for name in model.speakers}
         # The same speakers as voices with embeddings: later the model's table is not to be read beside its speech.
         self._rows = {
@@ -73,7 +70,8 @@ class VoiceBook:
             for voice in self._presets.values()
         }
         self._shifted: Recent[tuple[object, ...], tuple[list[Voice], Voice]] = Recent(MOST_SHIFTS)
-        self._recorded = {} if folder is None else clone_recordings(model, folder)
+        recordings = self._library.recordings() if self._library and model.can_clone else {}
+        self._recorded = {name: self._read(path) for name, path in recordings.items()}
         self._uploaded: dict[str, Voice] = {}  # in memory only, the least recently used first
 
     @property
@@ -84,38 +82,15 @@ class VoiceBook:
     def entries(self) -> list[Entry]:
         """Return all voices that this checkpoint can speak with, presets first."""
         own = self._own(self._read_folder())
-        entries = [
-            Entry(name, "preset" if name in self._presets else "saved", voice.recipe)
-            for name, voice in own.items()
-        ]
         with self._lock:
-            return entries + [
-                Entry(name, "uploaded", voice.recipe)
-                for name, voice in self._uploaded.items()
-                if name not in own
-            ]
+            uploaded = {name: voice for name, voice in self._uploaded.items() if name not in own}
+        kinds = dict.fromkeys(own, "saved") | dict.fromkeys(self._presets, "preset")
+        every = (own | uploaded).items()
+        return [Entry(name, kinds.get(name, "uploaded"), voice.recipe) for name, voice in every]
 
     def _own(self, folder: Mapping[str, Voice | str]) -> dict[str, Voice]:
         usable = {name: voice for name, voice in sorted(folder.items()) if isinstance(voice, Voice)}
         return self._presets | {name: voice for name, voice in usable.items() if name not in self._presets}
-
-    def add(self, name: str, content: bytes, replaces: bool = False) -> str:
-        """Take a voice that a client has sent, until it is removed or the server ends; return its name.
-
-        Args:
-            name: what requests call it.
-            content: of a voice file.
-            replaces: whether it takes the place of another uploaded voice with this name, or one that looks like it.
-
-        Raises:
-            ApiError: 400 for a name or a file that cannot be used, 409 for a name that another voice has.
-        """
-        name = self.free_name(name, replaces=True)  # ``keep`` knows whether it is the same voice
-        try:
-            voice = parse_voice(content, "upload")
-        except ValueError as error:
-            raise ApiError(400, str(error)) from error
-        return self.keep(name, voice, replaces)
 
     def free_name(self, name: str, replaces: bool = False) -> str:
         """Return a name as an uploaded voice has it; ApiError 400 if none can have it, 409 if another voice has it."""
@@ -132,11 +107,20 @@ class VoiceBook:
             raise _uploaded_before(other)
         return name
 
-    def keep(self, name: str, voice: Voice, replaces: bool = False) -> str:
-        """Take a voice, as ``add``; return its name."""
+    def add(self, name: str, voice: Voice | bytes, replaces: bool = False) -> str:
+        """Take a voice that a client has sent, until it is removed or the server ends; return its name.
+
+        Args:
+            name: what requests call it.
+            voice: it, or the content of its file.
+            replaces: whether it takes the place of another uploaded voice with this name, or one that looks like it.
+
+        Raises:
+            ApiError: 400 for a name or a file that cannot be used, 409 for a name that another voice has.
+        """
         name = self.free_name(name, replaces=True)
         try:
-            voice = replace(voice, name=name)
+            voice = replace(parse_voice(voice, "upload") if isinstance(voice, bytes) else voice, name=name)
             check_voice(self._model, voice)
         except ValueError as error:
             raise ApiError(400, str(error)) from error
@@ -170,10 +154,8 @@ class VoiceBook:
             return None
         if name in self._presets:
             return self._presets[name]
-        state, voice = self._saved.get(name or "", (None, None))
-        if not isinstance(voice, Voice) or self._folder is None:
-            return None
-        return voice if _state_of(self._folder / f"{name}{SUFFIX}") == state else None
+        path, states, voice = self._saved.get(name or "", (None, None, None))
+        return voice if isinstance(voice, Voice) and path and source_states(path) == states else None
 
     def find(self, name: str | None, description: str | None = None) -> Voice:
         """Return a voice; None is the first one that the server has itself.
@@ -203,11 +185,7 @@ class VoiceBook:
         raise self._unknown(wanted)
 
     def shifted(self, voice: Voice, asked: VoiceShift) -> Voice:
-        """Return a voice, moved; the same object for the same voices and strength, as long as it is kept.
-
-        Raises:
-            ApiError: 404 for a name, 400 for voices that cannot be mixed.
-        """
+        """Return a voice, moved: the same object as long as it is kept. ApiError 404 for a name, 400 for voices."""
         sides = ([names] if isinstance(names, str) else names for names in (asked.toward, asked.away))
         toward, away = ([self.find(name) for name in names] for names in sides)
         voices = [voice, *toward, *away]
@@ -234,11 +212,10 @@ class VoiceBook:
     def _unknown(self, name: str) -> ApiError:
         if self.designs:
             fix = "describe the voice in instructions"
-        elif names := [entry.name for entry in self.entries()]:
-            more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-            fix = f"choose one of {', '.join(names[:LISTED])}{more}"
         else:
-            fix = "this checkpoint has no speakers: save voices for it, and start the server with --voices FOLDER"
+            fix = choose_one([entry.name for entry in self.entries()]) or (
+                "this checkpoint has no speakers: save voices for it, and start the server with --voices FOLDER"
+            )
         return ApiError(404, f"voice {name[:64]!r} is unknown: {fix}", "voice", "voice_not_found")
 
     def _take_uploaded(self, name: str) -> Voice | None:
@@ -252,21 +229,21 @@ class VoiceBook:
     def _read_folder(self) -> dict[str, Voice | str]:
         """Return the voices of the folder by name, or why they cannot be used; only what has changed is read."""
         with self._lock:
-            found: dict[str, tuple[State, Voice | str]] = {}
-            files = {} if self._folder is None else VoiceLibrary(self._folder).files()
-            for name, path in files.items():
-                if (state := _state_of(path)) is not None:
+            found = {}
+            for name, path in (self._library.files() if self._library else {}).items():
+                if (states := source_states(path))[0] is not None:
                     kept = self._saved.get(name)
-                    found[name] = kept if kept and kept[0] == state else (state, self._read(path))
+                    is_same = kept and kept[:2] == (path, states)
+                    found[name] = kept if kept and is_same else (path, states, self._read(path))
             self._saved = found
-            return {**self._recorded, **{name: voice for name, (_, voice) in found.items()}}
+            return self._recorded | {name: voice for name, (_, _, voice) in found.items()}
 
     def _read(self, path: Path) -> Voice | str:
         try:
-            voice = load_voice_and_list(path)
+            voice = load_source(path, partial(clone_recording, self._model))
             check_voice(self._model, voice)
         except ValueError as error:
-            log.warning("voice file %s is not offered: %s", path.name, error)
+            log.warning("%s is not offered: %s", path.name, error)
             return str(error)
         return voice
 
@@ -291,32 +268,3 @@ def check_alphabet(name: str) -> None:
 def _uploaded_before(name: str) -> ApiError:
     fix = "choose another name, or send replace=true"
     return ApiError(409, f"voice {name!r} was uploaded before: {fix}", "name")
-
-
-def clone_recordings(model: Model, folder: Path) -> dict[str, Voice | str]:
-    """Return the voices of a folder's recordings by name, or why they cannot be used."""
-    found: dict[str, Voice | str] = {}
-    if not model.can_clone:
-        return found
-    for name, path in VoiceLibrary(folder).recordings().items():
-        try:
-            found[name] = with_list(clone_recording(model, read_recording(path)), path)
-        except ValueError as error:
-            log.warning("recording %s is not offered: %s", path.name, error)
-            found[name] = str(error)
-    return found
-
-
-def _state_of(path: Path) -> State | None:
-    """Return what changes when a voice's file, or the list beside it, is written; None for a voice that is gone."""
-    state = _file_state(path)
-    return None if state is None else (state, _file_state(list_of(path)))
-
-
-def _file_state(path: Path) -> tuple[int, int] | None:
-    """Return a file's time and size; None for one that is gone, or is no file."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else None

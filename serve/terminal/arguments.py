@@ -65,14 +65,12 @@ def folder(word: str) -> Path:
 
 
 def existing_file(word: str) -> Path:
-    """Read the path of a file that exists, for argparse."""
     if not os.path.isfile(word):
         raise argparse.ArgumentTypeError(f"{word} is not a file: give the path of one that exists")
     return Path(word)
 
 
 def existing_folder(word: str) -> Path:
-    """Read the path of a folder that exists, for argparse."""
     if not os.path.isdir(word):
         raise argparse.ArgumentTypeError(f"{word} is not a folder: give the path of one that exists")
     return Path(word)
@@ -162,7 +160,6 @@ def free_output(
 
 
 def add_switch(parser: argparse._ActionsContainer, name: str, about: str) -> None:
-    """Add an option without a value."""
     parser.add_argument(name, action="store_true", help=about)
 
 
@@ -195,7 +192,6 @@ class Removed(argparse.Action):
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    """Add the option that lets ``--out`` replace files."""
     add_switch(parser, "--overwrite", "replace files that are there already")
 
 
@@ -206,8 +202,8 @@ def check_new(parser: argparse.ArgumentParser, written: Iterable[Path], overwrit
             parser.error(f"{path} exists already: choose another with --out, or add --overwrite")
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose the checkpoint, where it runs and how it is loaded."""
+def add_model(parser: argparse.ArgumentParser, attention: bool = True) -> None:
+    """Add the options that choose the checkpoint, where it runs and how it is loaded; ``attention``: all of how."""
     group = parser.add_argument_group("model")
     group.add_argument(
         "--checkpoint",
@@ -219,13 +215,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--device", default="auto", help="cpu, cuda or cuda:N; auto is CUDA where there is one"
     )
-    for one in settings_of(LoadOptions).values():
-        add_setting(group, one)
+    for name, one in settings_of(LoadOptions).items():
+        if attention or name != "attention":
+            add_setting(group, one)
     add_lora(group)
 
 
 def add_lora(group: argparse._ActionsContainer) -> None:
-    """Add the option that names LoRA adapters."""
     group.add_argument(
         "--lora",
         action="append",
@@ -238,7 +234,6 @@ def add_lora(group: argparse._ActionsContainer) -> None:
 
 
 def add_folders(group: argparse._ActionsContainer) -> None:
-    """Add the option that says where ComfyUI is."""
     group.add_argument(
         "--comfyui",
         type=existing_folder,
@@ -248,7 +243,6 @@ def add_folders(group: argparse._ActionsContainer) -> None:
 
 
 def add_voice(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose who speaks."""
     group = parser.add_argument_group("voice")
     kinds = group.add_mutually_exclusive_group()
     kinds.add_argument("--voice", type=filled, help="a saved voice: its name, or its file; none: a speaker")
@@ -300,7 +294,6 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
 
 
 def add_pronunciation(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says how words are read."""
     parser.add_argument(
         "--pronunciation",
         type=existing_file,

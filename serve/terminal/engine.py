@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...morph.kept.word_check import WordCheck
     from ...morph.model.adapter import Adapter
     from ...morph.model.model import Model
-    from ...morph.options import GenerateOptions, Sampling
+    from ...morph.options import GenerateOptions, LoadOptions, Sampling
     from ...morph.synthesizer import Synthesizer
     from ...morph.text.pronunciation import PronunciationList
     from ...morph.voice.voice import Voice
@@ -33,16 +33,11 @@ UNREAD_SOUNDS = (".m4a", ".aac", ".mp4", ".webm", ".wma")  # recordings that sou
 
 
 def folders_of(options: argparse.Namespace) -> Folders:
-    """Return the folders of checkpoints and voices."""
     return Folders.choose(options.comfyui)
 
 
 def load_synthesizer(options: argparse.Namespace, console: Console) -> Synthesizer:
-    """Load the checkpoint that the options name; download it if it is a published one that is not here.
-
-    Raises:
-        ValueError: for a checkpoint, a device, or a way of loading that cannot be used.
-    """
+    """Load the checkpoint that the options name, as they say; ValueError if it cannot be used so."""
     path = find_checkpoint(options, console)
     check_request(path, options)
     return load_at(path, options)
@@ -52,19 +47,25 @@ def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
     """Load the checkpoint in a folder in the way that the options say; errors as ``load_synthesizer``."""
     found = find_adapters(options.lora, folders_of(options))
     from ...morph.options import LoadOptions
-    from ...morph.synthesizer import Synthesizer  # torch, after all that needs none
 
     load = LoadOptions(options.precision, options.attention, options.engine, options.weights)
-    adapters = read_adapters(found)
-    return with_adapters(Synthesizer.load(path, load, device=choose_device(options.device)), adapters, path)
+    return load_adapted(path, load, choose_device(options.device), read_adapters(found))
+
+
+def load_adapted(
+    path: Path, load: LoadOptions, device: str, adapters: Sequence[tuple[Adapter, float]]
+) -> Synthesizer:
+    """Load the checkpoint in a folder on a device, with adapters; errors as ``Synthesizer.load`` and ``adapt``."""
+    from ...morph.synthesizer import Synthesizer  # torch, after all that needs none
+
+    synthesizer = Synthesizer.load(path, load, device=device)
+    for adapter, strength in adapters:
+        synthesizer = synthesizer.with_adapter(adapter, strength, path)
+    return synthesizer
 
 
 def find_adapters(given: Sequence[tuple[str, float]], folders: Folders) -> list[tuple[Path, float]]:
-    """Return the folders of adapters that are given by their paths, or by their names in ComfyUI's models.
-
-    Raises:
-        ValueError: for one that is not there, and for a strength that none can have.
-    """
+    """Return the folders of adapters by their paths, or their names in ComfyUI's models; ValueError if unknown."""
     from ...morph.checkpoint.find import list_adapters
     from ...morph.options import check_strength
 
@@ -91,27 +92,14 @@ def read_adapters(found: Sequence[tuple[Path, float]]) -> list[tuple[Adapter, fl
     return [(read_adapter(folder), strength) for folder, strength in found]
 
 
-def with_adapters(
-    synthesizer: Synthesizer, adapters: Sequence[tuple[Adapter, float]], path: Path
-) -> Synthesizer:
-    """Return what speaks with adapters, one added after the other; ``path``: of the checkpoint; errors as ``adapt``."""
-    for adapter, strength in adapters:
-        synthesizer = synthesizer.with_adapter(adapter, strength, path)
-    return synthesizer
-
-
 def check_request(path: Path, options: argparse.Namespace) -> None:
-    """Check transcript, voices and language of a command, as far as it has them, before a checkpoint is loaded.
-
-    Raises:
-        ValueError: for what the checkpoint in ``path`` cannot speak, or a voice that is not there.
-    """
+    """Raise ValueError for a transcript, voice or language that the checkpoint in ``path`` cannot speak."""
     from ...morph.voice.voice import check_transcript
 
     if getattr(options, "transcript", None) is not None:
         check_transcript(options.transcript)
     if getattr(options, "voice", None) is not None:
-        check_saved(options.voice, folders_of(options))
+        saved_file(options.voice, folders_of(options))
     if (config := read_config(path)) is not None:
         check_names(config, options)
 
@@ -130,23 +118,11 @@ def check_names(config: CheckpointConfig, options: argparse.Namespace) -> None:
     speakers = [speaker.casefold() for speaker in config.speakers]
     for _, voice in getattr(options, "cast", ()):
         if voice.casefold() not in speakers:
-            check_saved(voice, folders_of(options))
-
-
-def check_saved(word: str, folders: Folders) -> None:
-    """Raise ValueError if there is no saved voice of this path or name."""
-    if os.path.isfile(word):
-        refuse_recording(Path(word))
-    else:
-        folders.library.source(word)
+            saved_file(voice, folders_of(options))
 
 
 def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
-    """Return the folder of the checkpoint that the options name; download a published one that is not here.
-
-    Raises:
-        ValueError: for an unknown one, or if the download fails.
-    """
+    """Return the folder of the checkpoint that the options name; download a published one that is not here."""
     from ...morph.checkpoint.download import fetch_checkpoint
     from ...morph.checkpoint.find import PUBLISHED, demo_voice, list_checkpoints, resolve_checkpoint
 
@@ -195,6 +171,13 @@ def read_reference(options: argparse.Namespace) -> tuple[np.ndarray, int] | None
     return read_recording(options.reference) if options.reference else None
 
 
+def load_voice(options: argparse.Namespace, console: Console) -> tuple[Synthesizer, Voice]:
+    """Return the checkpoint and the voice that the options choose; errors as ``load_synthesizer``."""
+    recording = read_reference(options)
+    synthesizer = load_synthesizer(options, console)
+    return synthesizer, make_voice(synthesizer.model, options, recording)
+
+
 def read_lists(options: argparse.Namespace) -> tuple[PronunciationList, ...]:
     """Return the lists that the options name, at most one; ValueError for a list with faults."""
     from ...morph.text.pronunciation import read_pronunciation
@@ -203,7 +186,6 @@ def read_lists(options: argparse.Namespace) -> tuple[PronunciationList, ...]:
 
 
 def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.ndarray, int] | None) -> Voice:
-    """Return the voice that the options choose."""
     from ...morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 
     if recording:
@@ -219,17 +201,19 @@ def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.nd
 
 
 def saved_voice(word: str, folders: Folders, model: Model | None = None) -> Voice:
-    """Return a voice by the path of its file or by its name in the library; ValueError if there is none.
-
-    ``model`` clones it where it is a recording.
-    """
-    from ...morph.voice.library import load_voice_and_list
+    """Return a voice by its file or its name; ``model`` clones it if it is a recording. Errors as ``saved_file``."""
+    from ...morph.voice.library import load_source
     from ...morph.voice.recording import clone_recording
 
-    if os.path.isfile(word):
-        refuse_recording(Path(word))
-        return load_voice_and_list(Path(word))
-    return folders.library.load(word, None if model is None else partial(clone_recording, model))
+    return load_source(saved_file(word, folders), None if model is None else partial(clone_recording, model))
+
+
+def saved_file(word: str, folders: Folders) -> Path:
+    """Return the file of a saved voice by its path or its name; ValueError if there is none."""
+    if not os.path.isfile(word):
+        return folders.library.source(word)
+    refuse_recording(Path(word))
+    return Path(word)
 
 
 def refuse_recording(path: Path) -> None:

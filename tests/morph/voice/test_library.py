@@ -7,7 +7,9 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 from qwen3_tts_morph.morph.voice import library as module
 from qwen3_tts_morph.morph.voice.file import (
@@ -19,7 +21,7 @@ from qwen3_tts_morph.morph.voice.file import (
     save_voice,
 )
 from qwen3_tts_morph.morph.voice.fits import needs_of
-from qwen3_tts_morph.morph.voice.library import VoiceLibrary
+from qwen3_tts_morph.morph.voice.library import VoiceLibrary, describe_file
 from qwen3_tts_morph.morph.voice.voice import Voice
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -45,12 +47,13 @@ def library(tmp_path: Path) -> VoiceLibrary:
 
 def test_voices_are_listed_with_what_they_fit_and_their_description(library: VoiceLibrary) -> None:
     assert list(library.voices()) == ["Anna", "Bob", "Ryan"]
-    anna, bob, ryan = map(library.about, library.voices())
+    anna, bob, ryan = library.listing({})
     assert (anna["kind"], anna["fits"], anna["description"]) == ("x_vector", "0.6B Base", "a calm voice")
     assert (bob["fits"], bob["transcript"], bob["reference_seconds"]) == ("1.7B Base", "Good morning.", 2.0)
     assert (ryan["fits"], ryan["speaker"], ryan["description"]) == ("1.7B with ryan", "ryan", "")
     assert "folder" not in json.dumps([anna, bob, ryan])
-    assert "not a voice file" in library.about("other")["error"]
+    with pytest.raises(ValueError, match="not a voice file"):
+        describe_file("other", library.find("other"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,7 @@ def test_a_renamed_voice_keeps_everything_but_its_name(library: VoiceLibrary) ->
     assert list(library.voices()) == ["Anna B", "Bob", "Ryan"]
     voice = library.load("Anna B")
     assert voice.name == "Anna B" and torch.equal(voice.speaker_embedding, ANNA.speaker_embedding)
-    assert library.about("Anna B")["description"] == "a calm voice"
+    assert describe_file("Anna B", library.find("Anna B"))["description"] == "a calm voice"
     with pytest.raises(
         ValueError, match="voice 'Anna' is not in the library: choose one of Anna B, Bob, Ryan"
     ):
@@ -151,7 +154,7 @@ def test_a_description_is_one_line_in_the_file_and_changes_nothing_of_the_voice(
 def test_a_description_that_cannot_be_shown_is_refused(library: VoiceLibrary, text: str) -> None:
     with pytest.raises(ValueError, match="description"):
         library.describe("Anna", text)
-    assert library.about("Anna")["description"] == "a calm voice"
+    assert describe_file("Anna", library.find("Anna"))["description"] == "a calm voice"
 
 
 def test_an_exported_file_can_be_imported_under_another_name(library: VoiceLibrary, tmp_path: Path) -> None:
@@ -159,7 +162,8 @@ def test_an_exported_file_can_be_imported_under_another_name(library: VoiceLibra
     source.write_bytes(library.find("Anna").read_bytes())
     assert library.take_in(source, "Anna 2") == "Anna 2"
     assert (
-        library.load("Anna 2").name == "Anna 2" and library.about("Anna 2")["description"] == "a calm voice"
+        library.load("Anna 2").name == "Anna 2"
+        and describe_file("Anna 2", library.find("Anna 2"))["description"] == "a calm voice"
     )
     assert library.take_in(source, "Anna") == "Anna", "the same voice is no error"
     with pytest.raises(ValueError, match="a voice named 'Bob' already exists"):
@@ -219,22 +223,22 @@ def test_a_voice_has_the_list_of_words_beside_its_file(library: VoiceLibrary) ->
         ValueError, match=r"Anne.pronunciation.txt cannot be read:\nline 1: 'Nguyen' has no ="
     ):
         library.load("Anne")
-    (library.folder / "Ben.wav").write_bytes(b"")
+    soundfile.write(library.folder / "Ben.wav", np.zeros(10), 24000)
     (library.folder / "Ben.pronunciation.txt").write_text("a = b", encoding="utf-8")
-    assert module.with_list(ANNA, library.source("Ben")).pronunciation[0].words == (("a", "b"),)
+    assert library.load("Ben", lambda _: ANNA).pronunciation[0].words == (("a", "b"),)
 
 
 def test_a_voice_is_saved_with_its_list_of_words(library: VoiceLibrary) -> None:
     (library.folder / "Anna.pronunciation.txt").write_text("Nguyen = win", encoding="utf-8")
     voice, path = library.load("Anna"), library.path("Eva")
     beside = module.list_of(path)
-    module.save_list(ANNA, path)
+    module.save_source(ANNA, path)
     assert not beside.exists(), "a voice without a list leaves no file"
     module.save_list(voice, path)
     assert beside.read_text(encoding="utf-8") == "Nguyen = win\n"
     beside.write_text("Nguyen = new yen", encoding="utf-8")
     module.save_list(voice, path)
     assert beside.read_text(encoding="utf-8") == "Nguyen = new yen"
-    module.save_list(voice, path, overwrite=True)
-    module.save_list(ANNA, path, overwrite=True)
+    assert module.save_source(voice, path).name == "Eva"
+    module.save_source(ANNA, path)
     assert beside.read_text(encoding="utf-8") == "Nguyen = win\n"

@@ -15,7 +15,9 @@ import aiohttp
 import torch
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from qwen3_tts_morph.morph.voice import library as library_module
 from qwen3_tts_morph.morph.voice.file import MOST_BYTES, save_voice
+from qwen3_tts_morph.morph.voice.fits import list_presets
 from qwen3_tts_morph.morph.voice.library import VoiceLibrary
 from qwen3_tts_morph.morph.voice.voice import Voice
 
@@ -65,12 +67,7 @@ def serve(library: VoiceLibrary, scenario: Callable[[Ask], Awaitable[None]]) -> 
         app = web.Application()
         app.router.add_get("/voices", guard(handlers.show))
         app.router.add_get("/voices/file", guard(handlers.export))
-        for path, handler in {
-            "rename": handlers.rename,
-            "describe": handlers.describe,
-            "delete": handlers.delete,
-            "import": handlers.take_in,
-        }.items():
+        for path, handler in handlers.changes().items():
             app.router.add_post(f"/voices/{path}", guard(handler))
         async with TestServer(app) as http, aiohttp.ClientSession() as session:
 
@@ -113,7 +110,7 @@ def test_the_speakers_of_the_checkpoints_here_are_listed_once_for_what_they_fit(
 
 @pytest.mark.parametrize("config", [{}, {"talker_config": None}, {"talker_config": {"spk_id": ["heart"]}}])
 def test_a_config_without_speakers_gives_none(config: dict[str, Any]) -> None:
-    assert voice_routes.list_presets({"odd": config}) == []
+    assert list_presets({"odd": config}) == []
 
 
 def test_a_recording_in_the_folder_is_listed_with_a_checkpoint_that_clones(library: VoiceLibrary) -> None:
@@ -132,18 +129,11 @@ def test_what_is_deleted_while_the_list_is_made_is_left_out(library, monkeypatch
         status, said = await ask()
         assert status == 200 and [one["name"] for one in said["voices"]] == ["Anna"]
 
-    def deleting(find: Callable[[VoiceLibrary], dict[str, Path]], name: str) -> Callable[..., Any]:
-        def found_and_deleted(self: VoiceLibrary) -> dict[str, Path]:
-            found = find(self)
-            found[name].unlink(missing_ok=True)
-            return found
-
-        return found_and_deleted
-
     (library.folder / "Berta.wav").write_bytes(b"RIFF")
-    voices = library.voices()
-    monkeypatch.setattr(VoiceLibrary, "voices", deleting(lambda _: voices, "Old"))
-    monkeypatch.setattr(VoiceLibrary, "recordings", deleting(VoiceLibrary.recordings, "Berta"))
+    found = library.sources()
+    for name in ("Old", "Berta"):
+        found[name].unlink()
+    monkeypatch.setattr(VoiceLibrary, "sources", lambda _: found)
     serve(library, scenario)
 
 
@@ -182,7 +172,7 @@ def test_a_voice_that_is_deleted_while_it_is_exported_is_not_found(library, monk
         status, said = await ask("/file?name=Anna")
         assert status == 404 and "was deleted" in said["error"] and str(library.folder) not in str(said)
 
-    monkeypatch.setattr(VoiceLibrary, "load", lambda self, name: None)
+    monkeypatch.setattr(library_module, "load_voice", lambda path: None)
     find = VoiceLibrary.find
 
     def found_and_deleted(self: VoiceLibrary, name: str) -> Path:

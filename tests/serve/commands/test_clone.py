@@ -1,4 +1,4 @@
-"""``clone`` and ``design``: saved voices from a recording and from a description."""
+"""``clone`` and ``voices design``: saved voices from a recording and from a description."""
 
 from __future__ import annotations
 
@@ -137,9 +137,11 @@ def test_a_transcript_that_cannot_be_one_is_refused_before_the_model_is_loaded(
 
 def test_a_description_is_saved_as_a_voice(run, checkpoints, tmp_path) -> None:
     model = ["--checkpoint", checkpoints("voice_design", "tiny-1.7B")]
-    done = run("design", "a calm old man", "--out", "old.safetensors", *model)
-    assert done.code == 0, done.err
+    done = run("voices", "design", "Old", "a calm old man", *model)
+    assert done.code == 0 and load_voice(Path(done.lines[0])).instruct == "a calm old man", done.err
+    before = run("design", "a calm old man", "--out", "old.safetensors", *model)
+    assert before.code == 0 and "design is now: speak.py voices design NAME TEXT\n" in before.err
     assert load_voice(tmp_path / "old.safetensors").instruct == "a calm old man"
-    assert "has no name" in run("design", "a calm old man", *model).err
-    wrong = run("design", "a calm old man", "--name", "old", "--checkpoint", checkpoints())
+    assert "has no name" in run("voices", "design", "a calm old man", *model).err
+    wrong = run("--here", "design", "a calm old man", "--name", "old", "--checkpoint", checkpoints())
     assert wrong.code == 2 and "load a VoiceDesign checkpoint" in wrong.err

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from qwen3_tts_morph.serve.terminal.arguments import add_lora
+from qwen3_tts_morph.serve.terminal.arguments import add_model
 
 import pack
 from tests.morph.adapters import write_adapter
@@ -30,9 +30,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--port", type=int, default=8000)
         parser.add_argument("--voices", type=Path)
-        parser.add_argument("--checkpoint", type=Path)
         parser.add_argument("--ray", action="store_true")
-        add_lora(parser)
+        add_model(parser)
 
     module.add_arguments = add_arguments
     module.read_options = lambda options: options
@@ -106,8 +105,8 @@ def test_the_extra_is_the_one_of_the_package() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--replicas", "0"), "replicas is 0: choose 1 to 1024"),
-        (("--replicas", "5000"), "replicas is 5000: choose 1 to 1024"),
+        (("--replicas", "0"), "replicas is 0: choose a whole number from 1 to 1024"),
+        (("--replicas", "5000"), "replicas is 5000: choose a whole number from 1 to 1024"),
         (("--device", "cuda:1"), "device is 'cuda:1': with --ray choose auto, cpu, cuda"),
     ],
 )

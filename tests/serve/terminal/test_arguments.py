@@ -66,7 +66,7 @@ def test_bad_arguments_are_refused_before_anything_is_installed_or_loaded(
         ("sweep", ["Yes.", "--out", ""], "--out"),
         ("clone", ["{}", "--name", ""], "--name"),
         ("clone", ["{}", "--transcript", " "], "--transcript"),
-        ("design", ["A voice.", "--name", ""], "--name"),
+        ("voices", ["design", "A voice.", "--name", ""], "--name"),
         ("voices", ["import", "{}", "--name", ""], "--name"),
         ("voices", ["preview", ""], "NAME"),
         ("serve", ["--voices", ""], "--voices"),
