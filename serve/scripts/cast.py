@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ from ...morph.text.names import name_key
 from ...morph.voice.cast import GIVEN, PRESET, SAVED, Cast, Part, join_parts, named_parts
 from ...morph.voice.voice import Voice
 from ..terminal.engine import folders_of, make_voice, saved_voice
-from ..terminal.folders import Folders
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from ..remote.facts import ServerFacts
 
 NARRATOR = "NARRATOR"
+Named = tuple[Iterable[str], Callable[[str], Voice]]
+"""Names of voices, and what makes the voice of a name."""
 
 
 def find_name(cast: Cast, name: str) -> str:
@@ -60,64 +61,43 @@ def make_cast(
 
         return preset_voice(model(), name)
 
-    def choose(voice: str) -> Voice:
-        if voice.casefold() in [speaker.casefold() for speaker in speakers]:
-            return preset(voice)
-        return saved_voice(voice, folders, model())
-
-    given = check_parts(options.cast)
-    narrator = {}
+    narrator = None
     if speakers or options.voice or recording or options.describe:
         named = options.voice or options.speaker or ""
-        narrator = {NARRATOR: Part(GIVEN, lambda: make_voice(model(), options, recording), named)}
-    return _join(
-        {name: Part(GIVEN, partial(choose, voice), voice) for name, voice in given.items()},
-        narrator,
-        named_parts(SAVED, folders.library.names(), lambda name: saved_voice(name, folders, model())),
-        named_parts(PRESET, speakers, preset),
-    )
+        narrator = Part(GIVEN, lambda: make_voice(model(), options, recording), named)
+    saved = folders.library.names(), lambda name: saved_voice(name, folders, model())
+    return _join(options.cast, narrator, saved, (speakers, preset))
 
 
-def server_cast(server: ServerFacts, folders: Folders, options: argparse.Namespace) -> Cast:
-    """Return everybody whom a script may name where a server speaks: as ``make_cast``, with the server's own voices.
-
-    Raises:
-        ValueError: for a name that ``--cast`` has twice, or if there is nobody.
-    """
+def server_cast(server: ServerFacts, options: argparse.Namespace) -> Cast:
+    """Return everybody whom a script may name if a server speaks: as ``make_cast``, with the server's own voices."""
+    folders = folders_of(options)
 
     def choose(voice: str) -> Voice:
-        if voice.casefold() in [name.casefold() for name in server.voices]:
+        if voice.casefold() in map(str.casefold, server.voices):
             spelled = server.speaker(voice)
             return Voice("preset", server.size, name=spelled, speaker=spelled)
         return saved_voice(voice, folders)
 
-    given = check_parts(options.cast)
-    narrator = {}
-    if options.describe:
-        words = options.describe.strip()  # the server reads them with each line
-        designed = Voice("design", server.size, name="designed voice", instruct=words)
-        narrator = {NARRATOR: Part(GIVEN, lambda: designed)}
+    narrator = None
+    if options.describe:  # the server reads the words with each line
+        designed = Voice("design", server.size, name="designed voice", instruct=options.describe.strip())
+        narrator = Part(GIVEN, lambda: designed)
     elif name := options.voice or options.speaker or next(iter(server.voices), ""):
-        narrator = {NARRATOR: Part(GIVEN, lambda: choose(name), name)}
-    return _join(
-        {name: Part(GIVEN, partial(choose, voice), voice) for name, voice in given.items()},
-        narrator,
-        named_parts(SAVED, folders.library.voices(), choose),
-        named_parts(PRESET, server.voices, choose),
-    )
+        narrator = Part(GIVEN, partial(choose, name), name)
+    return _join(options.cast, narrator, (folders.library.voices(), choose), (server.voices, choose))
 
 
-def _join(*groups: Mapping[str, Part]) -> Cast:
-    if not (cast := join_parts(*groups)):
+def _join(given: Iterable[tuple[str, str]], narrator: Part | None, saved: Named, presets: Named) -> Cast:
+    speakers = set(map(str.casefold, presets[0]))
+    parts: dict[str, Part] = {}
+    for name, voice in given:
+        if name_key(name) in map(name_key, parts):
+            raise ValueError(f"--cast has {name!r} twice: keep one")
+        make = presets[1] if voice.casefold() in speakers else saved[1]
+        parts[name] = Part(GIVEN, partial(make, voice), voice)
+    own = {} if narrator is None else {NARRATOR: narrator}
+    cast = join_parts(parts, own, named_parts(SAVED, *saved), named_parts(PRESET, *presets))
+    if not cast:
         raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
     return cast
-
-
-def check_parts(parts: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the names and voices of ``--cast``; ValueError for a name that is there twice."""
-    given: dict[str, str] = {}
-    for name, voice in parts:
-        if name_key(name) in map(name_key, given):
-            raise ValueError(f"--cast has {name!r} twice: keep one")
-        given[name] = voice
-    return given

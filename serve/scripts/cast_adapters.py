@@ -37,11 +37,7 @@ class CastAdapters:
         return cls(dict(zip(names, read_adapters(found), strict=True)))
 
     def mark(self, cast: Cast) -> Cast:
-        """Return a cast whose voices, with their moods, say which adapter speaks them.
-
-        Raises:
-            ValueError: for a name that the cast does not have.
-        """
+        """Return a cast whose voices, with their moods, say which adapter speaks them; ValueError for other names."""
         for name in self.given:
             if cast.spelled(name) is None:
                 raise ValueError(

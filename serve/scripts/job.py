@@ -56,13 +56,11 @@ class Job:
         return replace(line, report=replace(line.report, name=plan.name))
 
     def write_manifest(self, complete: bool) -> None:
-        """Write what is spoken so far."""
         track = {"track": outputs(self.options)[0].name} if complete else {}
         self.saved.write_manifest(self.options.file.name, self.plans, {"complete": complete, **track})
 
 
 def outputs(options: argparse.Namespace) -> tuple[Path, Path, Path]:
-    """Return the paths of the track, of its SRT and of its WebVTT."""
     track, srt, vtt = (options.out / f"{options.file.stem}.{kind}" for kind in (options.format, "srt", "vtt"))
     return track, srt, vtt
 
@@ -97,12 +95,7 @@ def speak_into(
     options: argparse.Namespace,
     console: Console,
 ) -> Job:
-    """Speak lines that were read, as far as they are not saved, and say how they went; return the job.
-
-    Raises:
-        ValueError: for a line that cannot be spoken, before any is; if some could not be, the server is gone, or the
-            folder cannot be written.
-    """
+    """Speak the lines that are not saved, and say how they went; ValueError for one that cannot be spoken."""
     script, lines = read
     if options.words is not None:
         opened.speaks.check_words()
@@ -120,11 +113,7 @@ def speak_into(
 
 
 def speak_missing(job: Job, console: Console) -> list[Spoken]:
-    """Speak the lines that are not there, and save each when it ends; return them without their sound.
-
-    Raises:
-        ValueError: if some could not be spoken, or the server is gone.
-    """
+    """Speak the lines that are not there, and save each when it ends; return them without their sound."""
     from ...morph.batch.speech import OutOfService
     from ...morph.kept.once import Listener
 
@@ -178,7 +167,6 @@ class Made:
         self.spoken[index] = replace(finished, waveform=finished.waveform[:0])
 
     def check(self) -> None:
-        """Raise ValueError if lines could not be spoken."""
         if not self.lost:
             return
         numbers = ", ".join(str(self.job.plans[index].number) for index in sorted(self.lost)[:MOST_NAMED])
@@ -196,7 +184,6 @@ def show_lines(show: OnFrame, group: range, count: int, done: int, expected: int
 
 
 def tell(job: Job, new: Sequence[Spoken], elapsed: float, console: Console) -> None:
-    """Say how the lines went."""
     from ...morph.speech.takes import WRONG
 
     if new:

@@ -26,6 +26,7 @@ from ...morph.text.scripts.script import (
     Script,
     ScriptError,
     ScriptLine,
+    report_faults,
 )
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 
@@ -38,7 +39,6 @@ NUMBERS = {
     "pause": (0.0, MAX_PAUSE_S),
 }
 KEYS = (*TEXTS, *WHOLE, *NUMBERS)
-MOST_REPORTED = 10
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
@@ -56,11 +56,7 @@ class LineList:
 
 
 def parse_lines(text: str) -> LineList:
-    """Read lines as JSON.
-
-    Raises:
-        ScriptError: naming the faulty lines.
-    """
+    """Read lines as JSON; ScriptError names the faulty ones."""
     items: list[ScriptLine | float] = []
     voices: dict[str, str] = {}
     errors: list[str] = []
@@ -72,12 +68,10 @@ def parse_lines(text: str) -> LineList:
         except ValueError as error:
             errors.append(f"line {number}: {error}")
     if errors:
-        more = [f"and {len(errors) - MOST_REPORTED} more"] if len(errors) > MOST_REPORTED else []
-        raise ScriptError("\n".join(["the lines cannot be read:", *errors[:MOST_REPORTED], *more]))
-    script = Script(tuple(items))
-    if not script.lines:
+        raise ScriptError(report_faults(errors, "the list"))
+    if not voices:
         raise ScriptError('there is no line to speak: write objects such as {"text": "Hello."}')
-    return LineList(script, voices)
+    return LineList(Script(tuple(items)), voices)
 
 
 def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | float]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...morph.options import GenerateOptions
 from ...morph.voice.cast import Cast
-from ..remote.servers import NAMELESS, Server, find_server, server_at
+from ..remote.servers import NAMELESS, find_server, server_at
 from ..terminal.config import CheckpointConfig, read_config
 from ..terminal.console import Console
 from ..terminal.engine import (
@@ -18,7 +18,6 @@ from ..terminal.engine import (
     facts_of_model,
     facts_of_server,
     find_checkpoint,
-    folders_of,
     load_at,
     make_check,
     make_settings,
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
     from ...morph.kept.once import Listener
     from ...morph.kept.word_check import WordCheck
-    from ...morph.model.model import Model
     from ...morph.speech.lines import Line, Spoken
-    from ..remote.facts import ServerFacts
 
 ADDRESS = ("http://", "https://")
 
@@ -56,7 +53,6 @@ class Opened:
     check: WordCheck | None
 
     def speak(self, lines: Sequence[Line], listener: Listener | None = None) -> list[Spoken]:
-        """Return lines; see ``speak_lines``."""
         from ...morph.kept.once import speak_lines
 
         return speak_lines(self.speaks, lines, self.settings, listener=listener)
@@ -99,62 +95,38 @@ def opened(
             yield one
         return
     recording, path = read_reference(options), find_checkpoint(options, console)
-    named: Cast | None = None
+    cast: Cast | None = None
     if (config := read_config(path)) is not None:
-        named = make_cast(config.speakers, options, recording, _not_loaded)
-        check_names(named, config)
+        cast = make_cast(config.speakers, options, recording, lambda: synthesizer.model)
+        check_names(cast, config)
     check_request(path, options)
     from .cast_adapters import CastAdapters  # torch, after all that needs none
 
     own = CastAdapters.read(options)
-    if named is not None:
-        own.mark(named)
+    if cast is not None:
+        cast = own.mark(cast)
     synthesizer = load_at(path, options)
     model = synthesizer.model
-    cast = own.mark(make_cast(model.speakers, options, recording, lambda: model))
+    if cast is None:
+        cast = own.mark(make_cast(model.speakers, options, recording, lambda: model))
     settings = make_settings(model, options, batch_size=options.batch_size)
     facts = own.facts() | facts_of_model(synthesizer, path, settings)
     with own.speaking(synthesizer, path, options.batch_size) as speaks:
         yield Opened(speaks, settings, cast, facts, check)
 
 
-def _not_loaded() -> Model:
-    """Stand for the model while only names are needed."""
-    raise AssertionError("the checkpoint is not loaded yet")
-
-
 @contextmanager
 def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator[Opened]:
+    from ..remote import attempts
     from ..remote.speaks import RemoteSpeaks
 
-    server = ask(options.server)
-    settings = make_settings(None, options, batch_size=options.batch_size)
-    cast = server_cast(server, folders_of(options), options)
-    with RemoteSpeaks(server, options.consent, options.batch_size) as speaks:
-        yield Opened(speaks, settings, cast, facts_of_server(server, settings), check)
-
-
-def ask(word: str) -> ServerFacts:
-    """Return what a server says of itself; ValueError if it cannot be reached, or is none.
-
-    One that is about to listen is waited for, a few seconds.
-    """
-    from ..remote import attempts
-
-    try:
-        return attempts.ask_server(named_server(word), attempts=attempts.FIRST_ATTEMPTS)
+    named = options.server
+    found = server_at(NAMELESS, named) if named.startswith(ADDRESS) else find_server(named)
+    try:  # one that is about to listen is waited for
+        server = attempts.ask_server(found, attempts=attempts.FIRST_ATTEMPTS)
     except ConnectionError as error:
         raise ValueError(str(error)) from error
-
-
-def named_server(word: str) -> Server:
-    """Return a server by its address, or by a name in the environment.
-
-    Its key is in the environment too: ``MORPH_TTS_KEY_NAME``, or ``MORPH_TTS_KEY_SERVER`` for an address.
-
-    Raises:
-        ValueError: for an address that cannot be used, or a name that is not listed.
-    """
-    if not word.startswith(ADDRESS):
-        return find_server(word)
-    return server_at(NAMELESS, word)
+    settings = make_settings(None, options, batch_size=options.batch_size)
+    with RemoteSpeaks(server, options.consent, options.batch_size) as speaks:
+        cast, facts = server_cast(server, options), facts_of_server(server, settings)
+        yield Opened(speaks, settings, cast, facts, check)

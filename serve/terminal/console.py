@@ -137,5 +137,4 @@ def say(text: object, stream: TextIO, exact: bool = False) -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Point a stream nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

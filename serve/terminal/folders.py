@@ -37,11 +37,7 @@ class Folders:
 
     @classmethod
     def choose(cls, comfyui: Path | None, environment: Mapping[str, str] = os.environ) -> Folders:
-        """Return the folders of the ComfyUI given, of COMFYUI_DIR, of the ComfyUI that the pack is in, or our own.
-
-        Raises:
-            ValueError: if the one given has no folder ``models``.
-        """
+        """Return those of the ComfyUI given, of COMFYUI_DIR, of the ComfyUI that the pack is in, or our own."""
         named = comfyui or (Path(environment[VARIABLE]) if environment.get(VARIABLE) else None)
         if named is not None:
             if not os.path.isdir(named / "models"):
@@ -60,12 +56,10 @@ class Folders:
 
     @property
     def checkpoints(self) -> list[Path]:
-        """The folders to search for checkpoints."""
         return self._named(MODEL_FOLDERS)
 
     @property
     def adapters(self) -> list[Path]:
-        """The folders to search for LoRA adapters."""
         return self._named(ADAPTER_FOLDERS)
 
     def _named(self, names: Sequence[str]) -> list[Path]:
@@ -74,28 +68,21 @@ class Folders:
 
     @property
     def downloads(self) -> Path:
-        """The folder that published checkpoints are downloaded to."""
         return self.models / MODEL_FOLDERS[0]
 
     @property
     def recognisers(self) -> Path:
-        """The folder of speech recognisers."""
         return self.models / RECOGNISER_FOLDER
 
     @property
     def library(self) -> VoiceLibrary:
-        """The voice library, with the folders that ComfyUI's configuration adds to it."""
         from ...morph.voice.library import VoiceLibrary
 
         return VoiceLibrary(self.models / VOICE_FOLDER, tuple(self.extra.get(VOICE_FOLDER, ())))
 
 
 def read_extra(file: Path) -> dict[str, list[Path]]:
-    """Return the folders that ComfyUI's configuration adds, by their name under ``models``; {} if there is no file.
-
-    Raises:
-        ValueError: for a file that cannot be read.
-    """
+    """Return the folders that ComfyUI's configuration adds, by their name under ``models``; ValueError if damaged."""
     import yaml
 
     if not file.is_file():

@@ -34,7 +34,6 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": Help} | more)
 
     def error(self, message: str) -> NoReturn:
-        """End with one sentence."""
         self.exit(BAD_INPUT, escaped(f"{self.prog}: {message}; {self.prog} --help lists the options\n"))
 
 

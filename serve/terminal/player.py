@@ -12,11 +12,7 @@ PACKAGE = "sounddevice"
 
 
 def find_device() -> Any:
-    """Return sounddevice's module, with a device that can play.
-
-    Raises:
-        ValueError: if the package, PortAudio or a device is missing.
-    """
+    """Return sounddevice's module; ValueError if it, PortAudio or a device that can play is missing."""
     try:
         device = importlib.import_module(PACKAGE)
     except ModuleNotFoundError:
