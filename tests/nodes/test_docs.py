@@ -5,10 +5,19 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from qwen3_tts_morph.morph.options import (
+    SHIFT_STRENGTHS,
+    GenerateOptions,
+    LoadOptions,
+    Sampling,
+    TokenSampling,
+)
+from qwen3_tts_morph.morph.setting import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "web" / "docs"
@@ -67,7 +76,14 @@ def message_patterns() -> set[str]:
                 if sum(map(len, fixed)) > 15:
                     shape = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else ".+?" for p in parts]
                     patterns.add("".join(shape).removeprefix(".+?\\\n"))  # drop a leading error message
-    return patterns
+    return patterns | {f".+? is .+?: choose {re.escape(limits)}" for limits in limits_told()}
+
+
+def limits_told() -> Iterator[str]:
+    """Yield how errors name the limits of each setting, and of numbers that ``check_range`` checks."""
+    for kind in (TokenSampling, Sampling, GenerateOptions, LoadOptions):
+        yield from (one.limits + one.hint for one in settings_of(kind).values())
+    yield f"{SHIFT_STRENGTHS[0]:g} to {SHIFT_STRENGTHS[1]:g}"
 
 
 def test_the_quoted_errors_are_errors_that_the_pack_raises() -> None:
