@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -40,8 +41,7 @@ class Metrics:
         gpu_bytes: Callable[[], int] | None = None,
         slow_moments: Callable[[], Mapping[str, float]] | None = None,
     ):
-        self._registry = CollectorRegistry()
-        registry = self._registry
+        self._registry = registry = CollectorRegistry()
         # Memory, time and open files of this process, where /proc tells them.
         ProcessCollector(registry=registry)
         if gpu_bytes is not None:
@@ -50,26 +50,14 @@ class Metrics:
         registry.register(_ServiceCollector(status))
         if slow_moments is not None:
             registry.register(_SlowCollector(slow_moments))
-        self._requests = Counter(
-            f"{PREFIX}_requests",
-            "Answers by HTTP status; 499: the client left.",
-            ["status"],
-            registry=registry,
-        )
-        self._audio = Counter(
-            f"{PREFIX}_audio_seconds", "Seconds of sound that were sent.", registry=registry
-        )
-        self._takes = Counter(
-            f"{PREFIX}_takes",
-            "Takes by how they ended: eos by itself, cap at its limit, loop, early or silent.",
-            ["ended"],
-            registry=registry,
-        )
+        count = partial(Counter, namespace=PREFIX, registry=registry)
+        self._requests = count("requests", "Answers by HTTP status; 499: the client left.", ["status"])
+        self._audio = count("audio_seconds", "Seconds of sound that were sent.")
+        ends = "Takes by how they ended: eos by itself, cap at its limit, loop, early or silent."
+        self._takes = count("takes", ends, ["ended"])
+        first = "From a request to its first samples."
         self._first = Histogram(
-            f"{PREFIX}_first_audio_seconds",
-            "From a request to its first samples.",
-            buckets=FIRST_AUDIO_S,
-            registry=registry,
+            "first_audio_seconds", first, namespace=PREFIX, registry=registry, buckets=FIRST_AUDIO_S
         )
 
     def answered(self, status: int) -> None:
