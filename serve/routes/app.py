@@ -18,7 +18,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 
-from ...morph.voice.excerpt import AskedPart
 from ..api.docs_page import render
 from ..api.errors import ApiError
 from ..api.fields import FIELDS, STREAM_FORMATS, RecordingUpload, Speech, Upload
@@ -173,10 +172,9 @@ class Handlers:
             raise ApiError(415, f"the content type is neither audio/... nor {VOICE_TYPE}: send a recording")
         if query.best and (query.start or query.end):
             raise ApiError(400, "best chooses the part itself: leave out start and end", "best")
-        part = AskedPart(query.start, query.end, query.best)
-        async with self._cloner.place(query.name, query.replace) as name:
+        async with self._cloner.place(query) as name:
             content = await read_body(request, MOST_BYTES, self._options.limits.idle_seconds)
-            voice = await self._cloner.clone(name, content, query.transcript, query.replace, part)
+            voice = await self._cloner.clone(name, content, query)
         return {"id": name, "name": name, "kind": "uploaded", "notes": list(voice.notes)}
 
     async def remove_voice(self, name: str) -> Json:

@@ -19,6 +19,7 @@ from ...morph.voice.recording import LONGEST_READ_S
 from ...morph.voice.reference import Reference, prepare_reference
 from ...morph.voice.voice import Voice
 from ..api.errors import ApiError
+from ..api.fields import RecordingUpload
 from .speaker import Speaker, as_api_error
 
 MOST_BYTES = 16 << 20  # of a recording: 60 s of two channels at 48 kHz and 24 bits
@@ -43,12 +44,8 @@ class Cloner:
         self._at_once = 0
 
     @asynccontextmanager
-    async def place(self, name: str, replaces: bool = False) -> AsyncIterator[str]:
+    async def place(self, asked: RecordingUpload) -> AsyncIterator[str]:
         """Hold one of the few places, before a recording is read; yield the name that its voice will have.
-
-        Args:
-            name: that the client asks for.
-            replaces: whether another uploaded voice may have it.
 
         Raises:
             ApiError: 400 for a name, or a checkpoint that cannot clone; 409 for a name of the server's own; 503 while
@@ -61,42 +58,38 @@ class Cloner:
             raise _busy()
         self._at_once += 1
         try:
-            yield await anyio.to_thread.run_sync(self._speaker.voices.free_name, name, replaces)
+            yield await anyio.to_thread.run_sync(self._speaker.voices.free_name, asked.name, asked.replace)
         finally:
             self._at_once -= 1
 
-    async def clone(
-        self, name: str, content: bytes, transcript: str | None, replaces: bool, part: AskedPart
-    ) -> Voice:
+    async def clone(self, name: str, content: bytes, asked: RecordingUpload) -> Voice:
         """Return the voice of a recording, which requests can name from now on.
 
         Args:
             name: of the voice.
             content: of a sound file (``FORMATS``).
-            transcript: what it says, to clone the manner of speaking too (ICL); None or "": the timbre alone.
-            replaces: whether it takes the place of another uploaded voice.
-            part: of the recording; a transcript is of that part.
+            asked: which part; with a transcript, which is of that part, its manner of speaking is cloned too (ICL).
 
         Raises:
             ApiError: 400 for a recording, a part or a transcript that cannot be used; 503 if lines are spoken all the
                 time.
         """
-        model = self._speaker.model
-        words = (transcript or "").strip()
+        model, words = self._speaker.model, asked.transcript.strip()
+        part = AskedPart(asked.start, asked.end, asked.best)
         try:
             options = CloneOptions("icl" if words else "x_vector", words or None, name=name)
             # What needs no model is done before the model is asked for.
             sound, rate = await anyio.to_thread.run_sync(read_sound, content)
             sound, told = await anyio.to_thread.run_sync(part.cut, sound, rate)
             reference = await anyio.to_thread.run_sync(
-                prepare_reference, sound, rate, model.sample_rate, bool(options.transcript)
+                prepare_reference, sound, rate, model.sample_rate, bool(words)
             )
             reference = replace(reference, notes=(*told, *reference.notes))
             voice = await self._between_lines(model, reference, options)
         except ValueError as error:
             first = str(error).partition(" ")[0]
             raise ApiError(400, str(error), first if first in FIELDS else None) from error
-        await anyio.to_thread.run_sync(self._speaker.voices.add, name, voice, replaces)
+        await anyio.to_thread.run_sync(self._speaker.voices.add, name, voice, asked.replace)
         return voice
 
     async def _between_lines(self, model: Model, reference: Reference, options: CloneOptions) -> Voice:

@@ -21,7 +21,7 @@ from ...morph.voice.library import VoiceLibrary, choose_one, load_source, source
 from ...morph.voice.recording import clone_recording
 from ...morph.voice.shift import Shift, shift_voice
 from ...morph.voice.voice import Voice, check_voice
-from ..api.errors import ApiError
+from ..api.errors import ApiError, refusing
 from ..api.fields import VoiceShift
 
 log = logging.getLogger(__name__)
@@ -94,11 +94,9 @@ class VoiceBook:
 
     def free_name(self, name: str, replaces: bool = False) -> str:
         """Return a name as an uploaded voice has it; ApiError 400 if none can have it, 409 if another voice has it."""
-        try:
+        with refusing("name"):
             name = check_name(name, OF_VOICES)
             check_alphabet(name)
-        except ValueError as error:
-            raise ApiError(400, str(error), "name") from error
         if look_of(name) in map(look_of, (*self._own(self._read_folder()), *OPENAI_VOICES)):
             raise ApiError(409, f"voice {name!r} is one of this server's own: choose another name", "name")
         with self._lock:
@@ -119,11 +117,9 @@ class VoiceBook:
             ApiError: 400 for a name or a file that cannot be used, 409 for a name that another voice has.
         """
         name = self.free_name(name, replaces=True)
-        try:
+        with refusing():
             voice = replace(parse_voice(voice, "upload") if isinstance(voice, bytes) else voice, name=name)
             check_voice(self._model, voice)
-        except ValueError as error:
-            raise ApiError(400, str(error)) from error
         with self._lock:
             for other in [one for one in self._uploaded if look_of(one) == look_of(name)]:
                 before = self._uploaded[other]
@@ -194,13 +190,11 @@ class VoiceBook:
             kept = self._shifted.get(key)  # which keeps its voices, so that no other has their ids
         if kept is not None:
             return kept[1]
-        try:
+        with refusing(VoiceShift.PART_OF):
             base, *others = (self._with_row(one) for one in voices)
             shift = Shift(others[: len(toward)], others[len(toward) :], asked.strength)
             made = shift_voice(base, shift, self._model)
             check_voice(self._model, made)
-        except ValueError as error:
-            raise ApiError(400, str(error), VoiceShift.PART_OF) from error
         with self._lock:
             self._shifted.keep(key, (voices, made))
         return made
