@@ -108,7 +108,7 @@ DAMAGED: list[tuple[str, Damage]] = [
 ]
 
 
-@pytest.mark.parametrize("damage", thinned([pytest.param(one, id=name) for name, one in DAMAGED], 3))
+@pytest.mark.parametrize("damage", thinned([pytest.param(one, id=name) for name, one in DAMAGED], 5))
 def test_a_damaged_file_is_a_sentence_that_names_the_checkpoint(mine, damage):
     damage(mine)
     with pytest.raises(ValueError, match=r"^checkpoint mine \S.+: \S.+") as error:

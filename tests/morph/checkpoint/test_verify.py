@@ -56,8 +56,9 @@ def refused(path: Path, *words: str) -> None:
     assert all(word in said for word in words), said
 
 
-@pytest.mark.parametrize("kind", ["base", "custom_voice", "voice_design"])
-@pytest.mark.parametrize("shape", ["tiny", "tiny-1.7B"])
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("base", "tiny"), ("custom_voice", "tiny-1.7B"), ("voice_design", "tiny")]
+)
 def test_every_kind_of_checkpoint_is_accepted(checkpoint, shape, kind, caplog):
     with caplog.at_level(logging.INFO):
         check_checkpoint(checkpoint(shape, kind))

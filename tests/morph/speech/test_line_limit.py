@@ -30,7 +30,7 @@ OPTIONS = GenerateOptions(5, Sampling(max_new_tokens=PIECE + 1), split_chars=40,
 FRAME = 1920
 
 
-@pytest.fixture(params=["eager", "graph"])
+@pytest.fixture(params=[pytest.param("eager", marks=pytest.mark.slow), "graph"])
 def synthesizer(model, request):
     return Synthesizer(model, Engine(request.param))
 

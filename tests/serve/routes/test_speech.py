@@ -82,8 +82,9 @@ def test_every_format_may_be_a_file(client: Client) -> None:
         assert int(response.headers["content-length"]) == len(response.content) > 1000, name
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac"])
+@pytest.mark.parametrize(
+    ("name", "stream"), [("mp3", False), ("opus", True), ("aac", True), ("flac", False), ("flac", True)]
+)
 def test_compressed_formats_have_the_whole_sound(client: Client, name: str, stream: bool) -> None:
     response = client.post(asked(response_format=name, stream=stream))
     assert response.status_code == 200 and response.headers["content-type"] == FORMATS[name]
@@ -304,7 +305,7 @@ def test_a_speed_of_one_and_nulls_are_fine(client: Client) -> None:
     assert client.post(body).status_code == 200
 
 
-@pytest.mark.parametrize("speed", [0.25, 0.5, 1.5, 4])
+@pytest.mark.parametrize("speed", [0.25, 1.5])
 def test_speed_changes_the_length(client: Client, speed: float) -> None:
     """In a stream, in events and in a file; ``seconds`` of the report are those of the sound that is sent."""
     body = asked(response_format="pcm", speed=speed)
