@@ -12,10 +12,10 @@ import torch
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.engine import Choice, Engine
+from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph_engine
-from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -29,7 +29,6 @@ from lab.streams import render_lines
 from tests.morph.decoding import line_requests
 from tests.morph.held import note_buffers
 
-GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=13)
 SAMPLED = Sampling(max_new_tokens=13)
 TEXTS = ["One.", "A much longer line than the first one is.", "Three, four.", "Five.", "And six of them."]
 
@@ -183,22 +182,6 @@ def test_a_config_that_graph_cannot_compute_is_refused_if_graph_was_chosen(graph
         graph.engine.decode(
             graph.model, line_requests([prompt], [Guard(5)], [0]), GenerateOptions(5, SAMPLED)
         )
-
-
-def test_one_choice_makes_codes_waveforms_and_report(model, monkeypatch):
-    """As on a CPU and then on CUDA: upstream's codec makes the waveforms of the eager engine's codes."""
-    synthesizer = Synthesizer(model, Engine("auto"))
-    engine = synthesizer.engine
-    choices = iter([Choice("eager", "upstream", "no CUDA"), Choice("graph", "batch", "CUDA")])
-    made: list[int] = []
-    monkeypatch.setattr(engine, "choose", lambda _: next(choices))
-    decode = Waveforms.begin_waveforms
-    monkeypatch.setattr(Waveforms, "begin_waveforms", lambda *a: (made.append(1), decode(*a))[1])
-    [one] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY, retries=0))
-    assert made == [] and one.engine == "engine: eager (no CUDA)"
-    [other] = render_lines(synthesizer, lines_of(model)[:1], GenerateOptions(15, GREEDY, retries=0))
-    assert made == [1] and other.engine.startswith("engine: graph (CUDA; ")
-    assert np.allclose(one.waveform, other.waveform, atol=1e-4)
 
 
 def test_a_thread_that_holds_an_engine_decodes_and_others_wait(model):

@@ -14,9 +14,8 @@ from qwen3_tts_morph.morph.decode.request import LatePart, LineRequest
 from qwen3_tts_morph.morph.decode.source import Ahead, GivenLines, rows_of
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
-from qwen3_tts_morph.morph.voice.prompt import Prompt
 
-from tests.morph.decoding import assert_equal, line_requests, prompts_of
+from tests.morph.decoding import assert_equal, prompts_of
 from tests.morph.pairwise import each_value
 
 OPTIONS = GenerateOptions(5, Sampling(), batch_size=3)
@@ -188,28 +187,6 @@ def test_lines_that_are_cancelled_before_they_begin(load, engine):
 def test_given_lines_never_wait():
     with pytest.raises(RuntimeError, match="no other will come"):
         GivenLines([]).wait()
-
-
-def test_prompts_of_lines_that_wait_are_made_while_the_device_works(load, monkeypatch):
-    prompts, asked, make = prompts_of(load("tiny", "custom_voice"), rows=[0] * 6), [], Prompt.make_inputs
-    monkeypatch.setattr(Prompt, "make_inputs", lambda prompt: (asked.append(prompt), make(prompt))[1])
-
-    def made() -> list[int]:
-        return [index for index, one in enumerate(prompts) if any(one is other for other in asked)]
-
-    source = GivenLines(line_requests(prompts))
-    source.take()
-    assert made() == []
-    source.meanwhile()
-    assert made() == [1, 2]
-    for _ in range(2):
-        source.take()
-    source.meanwhile()
-    assert made() == [1, 2, 3, 4]
-    source.take()
-    source.meanwhile()
-    source.meanwhile()
-    assert made() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.gpu

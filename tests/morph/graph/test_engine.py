@@ -13,7 +13,6 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
     LARGEST_PREFILL,
@@ -270,19 +269,6 @@ def test_prefills_are_cut_into_powers_of_two_that_are_not_too_large():
     assert parts([LARGEST_PREFILL // 4] * 8) == [4, 4]
     assert parts([LARGEST_PREFILL + 1, 5, 5]) == [1, 2]
     assert [largest_prefill(rows) // LARGEST_PREFILL for rows in (1, 64, 128, 256, 512)] == [1, 1, 2, 4, 4]
-
-
-def test_a_prefill_too_large_to_be_captured_is_as_long_as_its_longest_prompt(load, monkeypatch):
-    model, lengths = load("tiny", "custom_voice"), []
-    prompts, whole = prompts_of(model), fused.prefill
-    wanted = graph_lines(model, prompts, 5, Sampling(), SEEDS)
-    monkeypatch.setattr(graph, "LARGEST_CAPTURED_PREFILL", 0)
-    monkeypatch.setattr(
-        fused, "prefill", lambda *given: lengths.append(given[2].embeds.shape[1]) or whole(*given)
-    )
-    assert_equal(graph_lines(model, prompts, 5, Sampling(), SEEDS), wanted)
-    parts = split_prefill([len(prompt.embeds) for prompt in prompts])
-    assert lengths == [max(len(prompt.embeds) for prompt in prompts[part]) for part in parts]
 
 
 @pytest.mark.parametrize("listener", [False, True], ids=["nobody", "listener"])

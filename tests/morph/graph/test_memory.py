@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,18 +9,13 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.frame.weights import KeptWeights
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from lab.streams import stream_line
 from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
 from tests.morph.held import note_buffers
 from tests.morph.model.weights.moving import move
@@ -115,40 +108,6 @@ def test_a_line_begins_again_where_the_model_was_moved(fresh, monkeypatch):
     assert assumed.count(False) == 1
     engine.free()
     assert_equal(changed, decode())
-
-
-def test_late_text_stays_where_the_model_was_moved(checkpoint, recording, monkeypatch):
-    """The prompt of such a line has its first token only; what came since is not written over."""
-    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32", "sdpa"))
-    voice = clone_voice(model, recording, 24000, CloneOptions("x_vector"))
-    synthesizer = Synthesizer(model, Engine("graph"))
-    options = GenerateOptions(5, Sampling(max_new_tokens=25), retries=0)
-
-    def speak() -> torch.Tensor:
-        line = Line(iter(["Hello there, how are you today?"]), voice, seed=3, layout="token")
-        with stream_line(synthesizer, line, options) as stream:
-            return torch.cat([chunk.codes for chunk in stream])
-
-    before = speak()
-    assert torch.equal(speak(), before)
-    move(model.module)
-    assert torch.equal(speak(), before)
-
-
-def test_an_engine_that_is_dropped_is_freed_at_once(load, monkeypatch):
-    """Without waiting for the garbage collector."""
-    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    model = load("tiny", "custom_voice")
-    prompts, engine = prompts_of(model), GraphDecoder(4)
-    gc.disable()
-    try:
-        engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
-        gone = weakref.ref(engine)
-        del engine
-        assert gone() is None
-    finally:
-        gc.enable()
 
 
 def test_a_batch_keeps_its_decoder_and_single_lines_have_another():

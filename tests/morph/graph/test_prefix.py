@@ -98,25 +98,6 @@ def test_a_line_that_is_heard_gets_its_first_codes_before_the_talkers_step(
     assert steps == ["decode", "decode", "predict", "advance", "predict", "advance"]
 
 
-def test_a_kept_prefix_changes_no_code_and_is_prefilled_once_for_each_voice(model, voices, monkeypatch):
-    calls = []
-    prefill = FrameBackend.prefill_prefix
-    monkeypatch.setattr(
-        FrameBackend, "prefill_prefix", lambda self, *args: (calls.append(1), prefill(self, *args))[1]
-    )
-    builder = PromptBuilder(model)
-    prompts = [builder.build(text, voice) for text in TEXTS for voice in voices]
-    fresh = [decode(GraphDecoder(1), model, prompt, Sampling()) for prompt in prompts]
-    assert len(calls) == len(prompts)
-    decoder = GraphDecoder(1)
-    for prompt, wanted in zip(prompts, fresh, strict=True):
-        assert_equal(decode(decoder, model, prompt, Sampling()), wanted)
-    assert len(calls) == len(prompts) + 2
-    decoder.free()
-    assert_equal(decode(decoder, model, prompts[0], Sampling()), fresh[0])
-    assert len(calls) == len(prompts) + 3
-
-
 # What prompts have in common
 
 

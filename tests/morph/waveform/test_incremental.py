@@ -275,24 +275,3 @@ def test_the_steps_of_a_chunk_are_known_before(model, monkeypatch):
         row.decode({0: codes[at : at + count]})
         assert len(ran) == expected, at
         at += count
-
-
-def test_pinned_memory_is_taken_for_the_samples_of_every_step_at_once(model, monkeypatch):
-    taken, most = [], []
-
-    class Held:
-        """Lives as long as the memory would."""
-
-        def __init__(self, part: torch.Tensor):
-            taken.append(len(part) // FRAME)
-            most.append(len(alive) + 1)
-            alive.add(id(self))
-
-        def __del__(self) -> None:
-            alive.discard(id(self))
-
-    alive: set[int] = set()
-    monkeypatch.setattr(incremental, "_to_come", Held)
-    rows(model, lines=3)._take_pinned()
-    assert sorted(set(taken)) == [1, 2, 4, 8, 16, 32, 3 * STEP_FRAMES]
-    assert most[-1] == len(taken) == 2 * 7 and not alive

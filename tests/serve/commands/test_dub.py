@@ -96,15 +96,3 @@ def test_languages_and_names_are_checked_before_the_model_is_loaded(
     (tmp_path / "film.srt").write_text(text, encoding="utf-8")
     done = run("dub", "film.srt", *words, *tiny)
     assert done.code == 2 and sentence in done.err
-
-
-@pytest.mark.parametrize("name", ["film.srt", "film.vtt"])
-def test_the_captions_are_not_overwritten(run, tmp_path, monkeypatch, name) -> None:
-    monkeypatch.setattr(Synthesizer, "load", lambda *_, **__: pytest.fail("the model was loaded"))
-    text = SRT if name.endswith("srt") else "WEBVTT\n\n" + SRT.replace(",", ".")
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "linked").symlink_to(tmp_path, target_is_directory=True)
-    for folder in (".", tmp_path, "linked"):
-        done = run("dub", name, "--out", folder)
-        assert done.code == 2 and f"{name} is read and would be overwritten: choose another" in done.err
-    assert (tmp_path / name).read_text(encoding="utf-8") == text

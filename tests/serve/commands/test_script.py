@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.hearing import whisper
-from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -103,19 +100,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(run, tiny, file, tmp_path, 
     assert track == (tmp_path / "whole" / "scene.wav").read_bytes()
 
 
-def test_lines_in_a_folder_that_cannot_be_written_are_one_sentence(run, tiny, file, monkeypatch) -> None:
-    assert run("script", file, *tiny).code == 0
-    file.write_text("ERIC: A new first line.\n" + SCRIPT, encoding="utf-8")
-
-    def refused(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(saved_lines.os, "replace", refused)
-    done = run("script", file, *tiny)
-    assert done.code == 2 and "Traceback" not in done.err
-    assert "cannot be renamed (Permission denied): choose another folder with --out" in done.err
-
-
 def test_a_line_with_wrong_words_is_spoken_again_and_the_better_take_saved(
     run: Callable, tiny: list[str], tmp_path: Path, spoken: list[str], hears: Callable
 ) -> None:
@@ -130,25 +114,6 @@ def test_a_line_with_wrong_words_is_spoken_again_and_the_better_take_saved(
     hears("it was")
     none = run("script", "one.txt", "--again", "--check-words", "--most-errors", "70", *tiny)
     assert none.code == 0 and len(spoken) == 3 and "2 of 3 words wrong" in none.err
-
-
-def test_a_retake_that_fails_leaves_the_take_before(run, tiny, tmp_path, monkeypatch, hears) -> None:
-    (tmp_path / "one.txt").write_text("RYAN: It is five.", encoding="utf-8")
-    hears("it was")
-    speak, seeds = Batch.speak_all, []
-
-    def broken(self: Batch, lines: Sequence[Line], *more: object) -> list[Speech]:
-        speeches = speak(self, lines, *more)
-        seeds.extend(line.seed for line in lines)
-        if len(seeds) > 1:
-            for speech in speeches:
-                speech.fail(RuntimeError("broken"))
-        return speeches
-
-    monkeypatch.setattr(Batch, "speak_all", broken)
-    done = run("script", "one.txt", "--check-words", "--retakes", "1", *tiny)
-    assert done.code == 0 and len(set(seeds)) == 2
-    assert "Take 2 of 'It is five.' could not be made: RuntimeError: broken" in done.err
 
 
 @pytest.mark.parametrize("words", [("script", "one.txt"), ("dub", "film.srt"), ("Yes.",)])
