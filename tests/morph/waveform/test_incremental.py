@@ -108,18 +108,6 @@ def test_of_a_reference_only_what_its_last_chunk_depends_on_is_fed(model, monkey
         assert sum(fed) == needed, length
 
 
-def test_where_a_chunk_begins_its_context_is_not_convolved(model, monkeypatch):
-    row, codes, convolved = rows(model), random_codes(model, 301), []
-    row.decode({0: codes[:300]})
-    convolve = incremental.convolve_newest
-    monkeypatch.setattr(
-        incremental, "convolve_newest", lambda *given: convolved.append(1) or convolve(*given)
-    )
-    ours = row.decode({0: codes[300:]})[0].numpy()
-    assert len(convolved) == 1 < row.steps(0, 300)
-    assert signal_to_noise(whole_line(model, codes)[-FRAME:], ours) > FLOAT32_DB
-
-
 def test_lines_of_one_row_do_not_meet(model):
     """Three lines begin at other times and take steps of other sizes; one ends, and another takes its index."""
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((40, 61, 33, 25))]
