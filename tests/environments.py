@@ -241,7 +241,6 @@ def link_packages(python: Path, other: Path) -> None:
 
 
 def site_packages(python: Path) -> Path:
-    """Return the folder of an environment's packages."""
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
     return Path(done.stdout.strip())

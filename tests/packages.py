@@ -20,7 +20,6 @@ NOT_LOCKED = ("pip", "triton")
 
 
 def lock_of(name: str) -> Path:
-    """Return the lock of an environment."""
     return LOCKS / f"{name}.txt"
 
 

@@ -79,12 +79,10 @@ class Suite:
 
     @property
     def report(self) -> Path:
-        """The file of pytest's results."""
         return ENVS / f"{self.name.replace(' ', '_')}.xml"
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment's variables."""
         alone = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
         alone["PYTHONDONTWRITEBYTECODE"] = ""  # else every worker and every server compiles each file again
         return alone | self.env
@@ -111,7 +109,6 @@ def run_pytest(suite: Suite, extra: Sequence[str]) -> Outcome:
 
 
 def _cases(report: Path) -> list[ElementTree.Element]:
-    """Return the cases in pytest's report."""
     return list(ElementTree.parse(report).getroot().iter("testcase"))
 
 

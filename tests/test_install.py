@@ -131,7 +131,6 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(python: Path) -> Path:
-    """The folder of that Python's packages."""
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     return Path(subprocess.check_output([python, "-c", where], text=True).strip())
 

@@ -75,7 +75,6 @@ def test_no_python_file_loads_pickles_or_edits_sys_path() -> None:
 
 
 def packages(folder: str) -> set[str]:
-    """Return the pinned packages in a folder's requirement files."""
     paths = (pack.ROOT / folder).glob("requirements*.txt")
     lines = [line.split("#")[0].strip() for path in paths for line in path.read_text("utf-8").splitlines()]
     return {line for line in lines if line}

@@ -24,8 +24,6 @@ TAGS = {
 
 
 class Elements(HTMLParser):
-    """The tags of a page's elements by their id."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: dict[str, str] = {}

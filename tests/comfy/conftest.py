@@ -37,7 +37,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def comfy_dir() -> Path:
-    """The folder that contains ComfyUI's main.py."""
     path = Path(os.environ["COMFYUI_DIR"])
     if not (path / "main.py").exists():
         raise FileNotFoundError(
@@ -48,7 +47,6 @@ def comfy_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def comfy_python() -> str:
-    """The Python that runs ComfyUI."""
     return os.environ.get("COMFYUI_PYTHON", sys.executable)
 
 
@@ -118,7 +116,6 @@ def todays_server(
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of a Chromium executable."""
     from tests.comfy.page import find_chromium
 
     found = find_chromium()

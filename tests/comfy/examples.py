@@ -101,7 +101,6 @@ def after(graph: Graph, source: str, output: int, kind: str) -> str:
 
 
 def of_kind(graph: Graph, kind: str) -> list[str]:
-    """Return the ids of all nodes of a type."""
     return [key for key, node in graph.items() if node["class_type"] == kind]
 
 
@@ -112,7 +111,6 @@ def only(graph: Graph, kind: str) -> str:
 
 
 def run(server: ComfyServer, graph: Graph) -> Result:
-    """Run a graph; fail unless it succeeds."""
     result = server.run(graph)
     assert result.ok, result.error
     return result

@@ -55,7 +55,6 @@ def node(kind: str, **inputs: Any) -> dict[str, Any]:
 
 
 def load_model(checkpoint: str = "0.6B-Base", **changes: Any) -> dict[str, Any]:
-    """Return a Load Model node with a published id."""
     name = f"Qwen/Qwen3-TTS-12Hz-{checkpoint}"
     defaults = {"checkpoint": name, "precision": "auto", "attention": "auto", "engine": "auto"}
     return node("MorphTTSLoadModel", **(defaults | changes))
@@ -106,7 +105,6 @@ def speech(max_seconds: float = TWO_FRAMES, **changes: Any) -> Graph:
 
 
 def shown(result: Result, node_id: str) -> str:
-    """Return the text that a node showed."""
     return str(result.outputs[node_id]["text"][0])
 
 

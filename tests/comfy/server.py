@@ -74,8 +74,6 @@ class OutputFile:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one prompt."""
-
     prompt_id: str
     status: str  # execution_success, execution_error or execution_interrupted
     error: (
@@ -97,7 +95,6 @@ class Result:
         ]
 
     def cached_nodes(self) -> set[str]:
-        """Return the nodes whose outputs came from the cache."""
         return {node for kind, d in self.events if kind == "execution_cached" for node in d["nodes"]}
 
 

@@ -212,7 +212,6 @@ def test_voices_without_a_recording_speak(server, checkpoint, voice) -> None:
 
 
 def defaults(info: dict[str, Any]) -> dict[str, Any]:
-    """Return the default values of a node's required widgets."""
     return {
         key: options["default"]
         for key, (_, options) in info["input"]["required"].items()

@@ -67,7 +67,6 @@ def opened(request: pytest.FixtureRequest, browser: ComfyBrowser) -> Iterator[Op
 
 
 def saved_values(node: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
-    """Return a node's ``widgets_values`` by input name."""
     return dict(zip(widget_names(node, info), node["widgets_values"], strict=True))
 
 
@@ -138,7 +137,6 @@ DRAWN = """() => {
 
 
 def overlapping(nodes: list[list[Any]]) -> list[tuple[str, str]]:
-    """Return the titles of each two nodes that overlap."""
     return [
         (one, other)
         for (one, *a), (other, *b) in combinations(nodes, 2)
@@ -226,7 +224,6 @@ def test_a_designed_voice_is_cloned_kept_and_speaks(server, convert, base_dir) -
 
 
 def reported(result: Result, node_id: str) -> str:
-    """Return the report that a node shows folded."""
     return str(result.outputs[node_id]["morph_clips_report"][0])
 
 

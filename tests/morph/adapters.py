@@ -60,7 +60,6 @@ def write_adapter(
 
 
 def change_config(folder: Path, **fields: Any) -> Path:
-    """Set fields of an adapter's config; return its folder."""
     file = folder / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | fields), encoding="utf-8")
     return folder

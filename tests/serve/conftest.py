@@ -145,7 +145,6 @@ def listening(app: Any, **more: Any) -> Iterator[str]:
 
 
 def asked(text: str = "Hello there.", **more: Any) -> dict[str, Any]:
-    """A short request."""
     return {"input": text, "voice": "ryan", "seed": 3, "sampling": {"max_seconds": 0.5}, **more}
 
 

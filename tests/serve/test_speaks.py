@@ -94,7 +94,6 @@ class Way:
         return 1 if self.devices == 1 else 2 * self.devices
 
     def fill(self, speaks: Any) -> list[Speech]:
-        """Take all places with lines that do not end."""
         return [
             speaks.speak(self.line(ENDLESS, seed), self.options(100), UNHEARD) for seed in range(self.places)
         ]
@@ -126,7 +125,6 @@ def device(load, long_words) -> Way:
 
 @pytest.fixture(scope="module")
 def second(checkpoint) -> Model:
-    """The model of another device."""
     return load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"))
 
 
@@ -264,7 +262,6 @@ def ours(way: Way, request) -> Way:
 
 
 def heard(speech: Speech) -> np.ndarray:
-    """The samples of all chunks, which follow each other."""
     chunks = list(speech)
     starts = np.cumsum([0, *(len(chunk.samples) for chunk in chunks)])
     assert [chunk.start for chunk in chunks] == starts[:-1].tolist()

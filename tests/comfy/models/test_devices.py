@@ -43,7 +43,6 @@ def loaded(**changes: Any) -> Graph:
 
 
 def two(**changes: Any) -> Graph:
-    """Return two chained models on the CPU."""
     more = graphs.load_model("0.6B-CustomVoice", device="cpu")
     return {"more": more, **loaded(device="cpu", more_models=["more", 0], **changes)}
 

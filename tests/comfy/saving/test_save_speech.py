@@ -25,7 +25,6 @@ SCRIPT = "ANNA: Good morning!\n[seed 7] ANNA: Then let us walk: now."
 
 
 def save(audio: list[Any], name: str, kind: str = "flac", **changes: Any) -> dict[str, Any]:
-    """Return a Save Speech node."""
     return node("MorphTTSSaveSpeech", audio=audio, name=name, format=kind, bit_rate=96, **changes)
 
 

@@ -148,7 +148,6 @@ def press(page: ComfyPage, name: str, action: str) -> None:
 
 
 def choose_action(page: ComfyPage, name: str, action: str) -> None:
-    """Choose an entry of a voice's menu."""
     press(page, name, "More")
     page.page.get_by_role("menuitem", name=action, exact=True).click()
 

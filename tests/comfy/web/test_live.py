@@ -130,7 +130,6 @@ def saved(server: ComfyServer, files: int) -> np.ndarray:
 
 
 def wait_for_the_end(page: ComfyPage) -> None:
-    """Wait until all samples have arrived in the page."""
     page.page.wait_for_function(ALL_ARRIVED)
 
 

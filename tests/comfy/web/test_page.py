@@ -66,7 +66,6 @@ def check_next_run(page: ComfyPage, seed: int) -> None:
 
 
 def see(page: ComfyPage, sentence: str) -> None:
-    """Wait until a text is visible on the page."""
     page.page.get_by_text(sentence).filter(visible=True).first.wait_for()
 
 

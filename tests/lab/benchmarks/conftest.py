@@ -18,7 +18,6 @@ FRAMES = 7
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a tiny Base checkpoint."""
     return write_checkpoint(tmp_path_factory.mktemp("checkpoints") / "tiny", "tiny", "base")
 
 
@@ -31,7 +30,6 @@ def short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def load_short(path: Path, options: LoadOptions | None = None, device: str = "cpu") -> Model:
-    """``load_model`` with lines of at most FRAMES frames."""
     model = load_model(path, options, device)
     model.sampling = dataclasses.replace(model.sampling, max_new_tokens=FRAMES + 1)
     return model
@@ -39,6 +37,5 @@ def load_short(path: Path, options: LoadOptions | None = None, device: str = "cp
 
 @pytest.fixture(scope="session")
 def model(tiny: Path) -> Model:
-    """The tiny checkpoint in float32."""
     torch.set_num_threads(1)
     return load_short(tiny)

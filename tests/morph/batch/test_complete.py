@@ -136,8 +136,6 @@ class Wanting:
 
 
 class Codes:
-    """A piece of some frames."""
-
     def __init__(self, frames: int):
         self._frames = frames
         self.making = self.codes = self

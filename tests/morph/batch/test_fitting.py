@@ -23,7 +23,6 @@ LONG = "Nine words are in each of these few sentences. " * 3  # three pieces of 
 
 @pytest.fixture
 def rows(monkeypatch) -> list[int]:
-    """The rows of each running batch, as they begin."""
     seen: list[int] = []
     decode = Engine.decode
 

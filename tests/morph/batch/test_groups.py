@@ -37,15 +37,12 @@ def line(synthesizer, monkeypatch) -> Line:
 
 @pytest.fixture
 def begun(monkeypatch) -> list[Group]:
-    """The groups in the order of their turns."""
     groups, begin = [], Turns.begin
     monkeypatch.setattr(Turns, "begin", lambda turns, group: (groups.append(group), begin(turns, group)))
     return groups
 
 
 class Clock:
-    """The clock of turns, which a test sets."""
-
     def __init__(self) -> None:
         self.read: Callable[[], float] = lambda: 0.0
 

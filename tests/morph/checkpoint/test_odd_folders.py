@@ -19,7 +19,6 @@ NOBODY = 65534
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A model folder with one valid checkpoint."""
     put(tmp_path / "TTS" / "good")
     return tmp_path / "TTS"
 

@@ -46,7 +46,6 @@ def started(model, sampling: Sampling, rows=range(3), batch: int | None = None, 
 
 
 def arrive(weights, buffers, prompts, rows, seeds) -> None:
-    """Prefill lines into these rows."""
     buffers.put_texts(list(rows), prompts)
     longest = max(len(prompt.embeds) for prompt in prompts)
     arrivals = PrefillBatch.allocate(len(prompts), longest, buffers.state.hidden)

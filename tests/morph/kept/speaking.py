@@ -30,7 +30,6 @@ class Watched:
             setattr(self, name, getattr(batch, name))
 
     def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
-        """See ``Speaks``."""
         self.seeds.append(line.seed)
         if line.seed not in self.failing:
             return self.batch.speak(line, options, delivery)
@@ -41,7 +40,6 @@ class Watched:
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
-        """See ``Speaks``."""
         return [self.speak(line, options, delivery) for line, delivery in zip(lines, deliveries, strict=True)]
 
     def made(self) -> list[int]:
@@ -66,14 +64,12 @@ class Scripted:
         return f"{line.seed:064x}"
 
     def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
-        """See ``Speaks``."""
         self.speeches.append(Speech(line, options, delivery or Delivery(), Bell()))
         return self.speeches[-1]
 
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
-        """See ``Speaks``."""
         return [self.speak(line, options, delivery) for line, delivery in zip(lines, deliveries, strict=True)]
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
@@ -82,13 +78,11 @@ class Scripted:
 
 
 def put(speech: Speech, samples: Sequence[float], last: bool = False) -> None:
-    """Put a chunk into a speech."""
     speech.progress.done += 1
     speech.put(Chunk(torch.zeros(1, 16, dtype=torch.int64), np.array(samples, dtype=np.float32), 0, last))
 
 
 def end(speech: Speech, samples: Sequence[float], ended: str = "eos", takes: int = 1) -> None:
-    """End a speech with a line of these samples."""
     line, waveform = speech.line, np.array(samples, dtype=np.float32)
     report = LineReport(line.name, str(line.text), 1, len(waveform) / RATE, ended, 1, takes=takes)
     speech.finish(Outcome(report, Spoken(waveform, RATE, report)))

@@ -47,7 +47,6 @@ def alone(models) -> Iterator[Batch]:
 
 
 def numbered(models, count: int = 9) -> list[Line]:
-    """Lines of different lengths."""
     voice = preset_voice(models[0], "ryan")
     return [Line("Word " * (1 + number * 5 % 7), voice, seed=number) for number in range(count)]
 

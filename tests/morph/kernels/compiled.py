@@ -58,7 +58,6 @@ def run_frame(lines: int, plan: Plan) -> None:
 
 
 def run_codec(record: Record, capability: int) -> None:
-    """Launch the codec's convolutions."""
     for channels, tile in TILES.items():
         if tile.shared_bytes > SHARED_BYTES and capability != 90:
             continue  # ``ops.fits``

@@ -60,7 +60,6 @@ def check_frames(weights, slots, other, seq_groups: int, frames: int) -> None:
 
 
 def check_equal(slots, other) -> None:
-    """Compare everything that a pass leaves."""
     for (name, wanted), value in zip(tensors(slots).items(), tensors(other).values(), strict=True):
         if name in ("alignment", "report"):
             same_said(value[:, -3:], wanted[:, -3:])
@@ -156,8 +155,6 @@ def test_bf16_is_as_close_to_float32_as_torch_operations_are(device):
 
 
 def _widened(weights):
-    """The same weights in float32."""
-
     def wide(value):
         if isinstance(value, torch.Tensor):
             return value.float()

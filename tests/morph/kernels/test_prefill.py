@@ -38,7 +38,6 @@ def close(value: torch.Tensor, wanted: torch.Tensor) -> bool:
 
 
 def angles_of(head_dim: int, device, length: int = 16) -> Angles:
-    """Upstream's table."""
     config = SimpleNamespace(head_dim=head_dim, rope_theta=10_000.0)
     return Angles.table(config, length, device)
 

@@ -39,7 +39,6 @@ def cache_of(decoder: LayerStack, batch: int, length: int) -> StaticCache:
 
 
 def upstream_states(module, states: torch.Tensor) -> torch.Tensor:
-    """Upstream's own forward over complete sequences, without a cache."""
     return module(inputs_embeds=states, use_cache=False).last_hidden_state
 
 

@@ -197,7 +197,6 @@ def test_the_choice_is_checked():
 
 
 def rewrite(path: Path, change) -> None:
-    """Change the tensors or the metadata of a file."""
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118

@@ -13,7 +13,6 @@ from qwen3_tts_morph.morph.runtime.fallback import Fallback
 
 @pytest.fixture
 def cuda(monkeypatch) -> list[str]:
-    """Return a record of the CUDA calls."""
     notes: list[str] = []
 
     class Stream:

@@ -76,7 +76,6 @@ def speaks(model):
 
 
 def play(speaks, script: ScriptRequest, once: Once | None = None, on_frame=None) -> tuple[Dialogue, Tape]:
-    """Speak a script while a tape hears it."""
     parsed, lines = read_script(speaks, script, SHORT)
     tape = Tape()
     player = ScenePlayer(Scene(parsed, script.gap_s, speaks.rate), tape)

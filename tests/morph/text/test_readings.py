@@ -24,7 +24,6 @@ STILL_WRONG: dict[str, str] = {}  # sentences of the open half, and why
 
 
 def read_table(name: str) -> list[tuple[str, list[str]]]:
-    """Return sentences and the readings that are right."""
     with (DATA / name).open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         return [(row["sentence"], row["reading"].split(" | ")) for row in rows]

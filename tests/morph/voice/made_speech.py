@@ -9,7 +9,6 @@ ROOM = 1e-3  # amplitude of the noise in pauses
 
 
 def hush(seconds: float, amplitude: float = ROOM) -> np.ndarray:
-    """Return the noise of a room."""
     noise = np.random.default_rng(0).standard_normal(round(seconds * RATE))
     return (amplitude * noise).astype(np.float32)
 
@@ -23,5 +22,4 @@ def phrase(seconds: float, amplitude: float = 0.3) -> np.ndarray:
 
 
 def clip(waveform: np.ndarray, at: float) -> np.ndarray:
-    """Return a waveform whose tops are cut off."""
     return np.clip(waveform, -at, at)

@@ -62,7 +62,6 @@ def test_the_sizes_of_the_steps_do_not_matter(model, sizes):
 
 
 def feed(row: RowStream, line: int, reference: torch.Tensor) -> Iterator[Warm]:
-    """The states after the parts of a reference."""
     warm = None
     while warm is None or warm.frames < len(reference):
         warm = row.feed(line, warm, reference)

@@ -15,7 +15,6 @@ RECORDED = json.loads((Path(__file__).parents[2] / "data" / "forced_faults.json"
 
 
 def said(*words: int) -> list[int]:
-    """Return the tokens of frames that say these words."""
     return [token for word in words for token in (2 * word, 2 * word, 2 * word + 1)]
 
 

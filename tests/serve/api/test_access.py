@@ -32,7 +32,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def keyed(client: Client) -> Client:
-    """The same speaker behind a key."""
     return with_access(client, Access(key=KEY))
 
 

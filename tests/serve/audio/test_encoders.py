@@ -34,7 +34,6 @@ MADE_BY_LIBSNDFILE = ("mp3", "flac")
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What happens to the encoders of answers."""
     happened: list[str] = []
 
     class Noting(encoders._Ffmpeg):

@@ -14,7 +14,6 @@ from qwen3_tts_morph.serve.commands import shift
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """Return the library of a home with three voices."""
     folder = tmp_path / "home" / ".qwen3-tts-morph" / "qwen3-tts-voices"
     for name, place in (("Anna", 0), ("Ben angry", 1), ("Ben calm", 2)):
         embedding = torch.zeros(64)

@@ -174,8 +174,6 @@ def test_a_websocket_that_takes_nothing_is_disconnected(client: Client) -> None:
 
 
 def noting(lost, made: list):
-    """Return ``connection_lost``, which also notes the call."""
-
     def note(self, exc) -> None:
         made.append(exc)
         lost(self, exc)
@@ -371,7 +369,6 @@ def test_one_connection_too_many_is_closed_at_once(talking: str, monkeypatch: py
 
 
 def upgraded(url: str, connection: socket.socket) -> None:
-    """Make a connection a WebSocket."""
     upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     key = f"Sec-WebSocket-Key: {'A' * 22}==\r\n\r\n"
     connection.sendall(

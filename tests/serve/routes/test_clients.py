@@ -187,7 +187,6 @@ def say(channel: ClientConnection, kind: str, **fields: object) -> None:
 
 
 def hear(channel: ClientConnection) -> tuple[list[dict], bytes]:
-    """Return the messages and the sound, to the end."""
     said, sound = [], bytearray()
     try:
         while True:
@@ -346,7 +345,6 @@ def test_a_websocket_that_is_left_frees_its_row_and_is_counted_as_left(url, clie
 
 
 def answers(client: Client, status: int) -> float:
-    """Return how many answers the metrics have counted."""
     found = re.search(rf'requests_total{{status="{status}"}} (\S+)', client.get("/metrics").text)
     return float(found[1]) if found else 0.0
 

@@ -31,7 +31,6 @@ WAV_HEAD = 44
 
 
 def sound_of(body: bytes) -> tuple[np.ndarray, int]:
-    """Decode a compressed file to samples within -1..1."""
     with av.open(io.BytesIO(body)) as file:
         frames = list(file.decode(audio=0))
     resampler = av.AudioResampler("fltp", "mono", 24000)
@@ -40,7 +39,6 @@ def sound_of(body: bytes) -> tuple[np.ndarray, int]:
 
 
 def events_of(body: bytes) -> list[tuple[str, dict[str, Any]]]:
-    """Return the events of a stream of them."""
     found = []
     for block in body.decode().strip().split("\n\n"):
         name, data = block.split("\n")

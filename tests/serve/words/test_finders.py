@@ -22,7 +22,6 @@ Started = list["subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
-    """The processes that were started, in their order."""
     processes: Started = []
     start = subprocess.Popen
 

@@ -52,7 +52,6 @@ def noise(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> tor
 
 
 def distance(ours: torch.Tensor, wanted: torch.Tensor) -> float:
-    """Return the relative distance over all numbers."""
     return float((ours.double() - wanted.double()).norm() / wanted.double().norm())
 
 

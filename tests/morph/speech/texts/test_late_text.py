@@ -67,7 +67,6 @@ def in_halves(text: str) -> list[str]:
 
 
 def spoken(synthesizer: Synthesizer, line: Line, options: GenerateOptions = OPTIONS) -> tuple:
-    """A line's codes, samples and report."""
     with stream_line(synthesizer, line, options) as stream:
         codes, samples = of_line(list(stream))
         [one] = stream.spoken
