@@ -128,12 +128,6 @@ def test_int8_weights_are_reported_and_reload_after_free(server: ComfyServer, en
     assert np.array_equal(samples(result)[0], samples(again)[0])
 
 
-def test_a_line_is_spoken_without_the_optional_inputs(server: ComfyServer) -> None:
-    graph = speech(text="Yes.")
-    del graph["sampling"], graph["speech"]["inputs"]["sampling"]
-    assert server.run(graph).ok
-
-
 def test_progress_rises_and_ends_full(server: ComfyServer) -> None:
     result = server.run(speech(max_seconds=1.0, seed=3, retries=0))
     values = [value for value, _ in result.progress("speech")]
@@ -185,30 +179,6 @@ def test_a_replaced_checkpoint_is_loaded_again(server: ComfyServer, model_folder
     os.utime(model_folders / BASE / "model.safetensors")
     cached = server.run(speech()).cached_nodes()
     assert "model" not in cached and "recording" in cached
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "voice"),
-    [
-        ("0.6B-CustomVoice", node("MorphTTSPresetVoice", model=["model", 0], speaker="ryan")),
-        (
-            "1.7B-CustomVoice",
-            node(
-                "MorphTTSPresetVoice",
-                model=["model", 0],
-                speaker="ryan",
-                custom_speaker="Serena",
-                instruct="slow",
-            ),
-        ),
-        ("1.7B-VoiceDesign", node("MorphTTSDesignVoice", model=["model", 0], description="a calm man")),
-    ],
-)
-def test_voices_without_a_recording_speak(server, checkpoint, voice) -> None:
-    graph = speech() | {"model": graphs.load_model(checkpoint), "voice": voice}
-    result = server.run(graph)
-    assert result.ok, result.error
-    assert len(samples(result)[0]) == 2 * SAMPLES_PER_FRAME
 
 
 def defaults(info: dict[str, Any]) -> dict[str, Any]:

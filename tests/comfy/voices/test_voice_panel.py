@@ -302,17 +302,6 @@ def test_a_renamed_voice_is_renamed_in_the_open_workflow(page: ComfyPage) -> Non
     assert names(page) == ["Anna", "Far"] and page.problems() == []
 
 
-@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
-def test_a_description_is_kept(page: ComfyPage) -> None:
-    choose_action(page, "Far", "Describe")
-    answer(page, "from far <b>away</b>")
-    row(page, "Far").get_by_text("from far <b>away</b>").wait_for()
-    page.page.evaluate(TOGGLE)
-    page.page.evaluate(TOGGLE)
-    row(page, "Far").get_by_text("from far <b>away</b>").wait_for()
-    assert page.problems() == []
-
-
 @pytest.mark.parametrize("opened", CLASSIC, indirect=True, scope="module")
 def test_deleting_asks(page: ComfyPage) -> None:
     choose_action(page, "Far", "Delete")

@@ -90,18 +90,6 @@ def test_pauses_are_silence_between_pieces_and_change_nothing_else(synthesizer, 
     assert paused.report.seconds == len(paused.waveform) / 24000
 
 
-def test_a_pause_leaves_the_crossfades_of_other_pieces(synthesizer, voice) -> None:
-    options = GenerateOptions(sampling=SHORT, split_chars=40, batch_size=1)
-    first, second = "This is the first sentence of them all.", "And this is the second one of them."
-    plain, paused = render_lines(
-        synthesizer,
-        [Line(f"{first} {second}", voice, seed=3), Line(f"{first} {second} [pause 1] Third.", voice, seed=3)],
-        options,
-    )
-    assert np.array_equal(paused.waveform[: len(plain.waveform)], plain.waveform)
-    assert not paused.waveform[len(plain.waveform) : len(plain.waveform) + 24000].any()
-
-
 def test_the_ends_of_a_line_are_trimmed_and_its_pauses_stay(synthesizer, voice) -> None:
     text = "[pause 0.5] One is here. [pause 0.25] Two. [pause 0.5]"
     options = GenerateOptions(sampling=SHORT, batch_size=1)

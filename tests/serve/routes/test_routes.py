@@ -21,7 +21,6 @@ from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.routes import access_log
 from qwen3_tts_morph.serve.routes.app import FILES, create_app
 from qwen3_tts_morph.serve.routes.voices import OPENAI_VOICES, VoiceBook
-from starlette.testclient import TestClient
 
 from tests.serve.conftest import Client, asked
 
@@ -222,27 +221,6 @@ def test_every_answer_has_a_request_id(client: Client, sent: str, kept: bool) ->
         assert (name == sent) == kept and name
     refused = client.get("/health", headers={"host": "evil.example", "x-request-id": sent})
     assert refused.status_code == 403 and refused.headers["x-request-id"]
-
-
-def test_the_access_log_has_a_line_for_each_request(client: Client, caplog) -> None:
-    app = create_app(client.speaker, ServerOptions(access_log=True))
-    caplog.set_level(logging.INFO, access_log.__name__)
-    with_log = Client(app, client.speaker, {"x-request-id": "mine"})
-    with_log.post(asked())
-    with_log.post(asked(speed=9))
-    with_log.get("/v1/no%0Athing%1B[2J")
-    headers = {"host": "127.0.0.1", "x-request-id": "mine"}
-    with TestClient(app).websocket_connect("/v1/audio/speech/stream", headers=headers) as socket:
-        socket.send_json({"type": "cancel"})
-        assert [socket.receive()["type"] for _ in range(2)] == ["websocket.send", "websocket.close"]
-    client.get("/health")
-    lines = [one.getMessage() for one in caplog.records if one.name == access_log.__name__]
-    assert [re.sub(r"\d+\.\d{3} s", "N s", one) for one in lines] == [
-        "mine POST /v1/audio/speech 200, N s, complete",
-        "mine POST /v1/audio/speech 400, N s, complete",
-        "mine GET /v1/no\\nthing\\x1b[2J 404, N s, complete",
-        "mine WS /v1/audio/speech/stream 1008, N s, complete",
-    ], "without the option there is none"
 
 
 @pytest.mark.parametrize(
