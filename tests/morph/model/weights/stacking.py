@@ -10,10 +10,3 @@ def stacked(modules: torch.nn.ModuleList) -> torch.Tensor | None:
     """Return the ``[N, V, H]`` tensor that the modules' weights are views of, or None if they are not stacked."""
     tensor = joined(modules)
     return None if tensor is None else tensor.unflatten(0, (len(modules), -1))
-
-
-def unstack(modules: torch.nn.ModuleList) -> None:
-    """Give each weight a separate storage again."""
-    with torch.inference_mode(False), torch.no_grad():
-        for module in modules:
-            module.weight.data = module.weight.data.clone()
