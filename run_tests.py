@@ -102,12 +102,10 @@ OURS_ALONE = (
     "test_demo_voice::test_the_codec_engine_makes_its_waveforms",
     "test_parity::test_attached_upstream_equals_our_engine",
     "decode/test_predictor::test_a_frame_equals_the_plain_formula",
-    "decode/test_predictor::test_a_line_in_a_batch_samples_from_its_own_stream",
     "decode/test_predictor::test_attached_generate_is_the_hybrid_decoder",
     "decode/test_predictor::test_omitted_settings_are_transformers_defaults",
     "decode/test_eager::test_another_seed_gives_other_codes",
     "decode/test_eager::test_lines_end_by_eos_and_by_cap_and_keep_their_frames",
-    "decode/test_eager::test_on_frame_counts_the_lines_that_are_running",
     "decode/test_eager::test_special_codes_are_never_sampled",
 )
 MOST_WORKERS = 8  # each loads its own torch
