@@ -6,7 +6,6 @@ Lines are saved as they were spoken: with other times or limits nothing is spoke
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,12 +22,7 @@ from ..terminal.parser import examples
 from . import script
 
 if TYPE_CHECKING:
-    from ...morph.batch.speaks import Speaks
-    from ...morph.script.dub import Placed
-    from ...morph.text.scripts.captions import DubLine
-    from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
-    from ...morph.words.captions import LineWords
 
 FILES = (".srt", ".vtt")
 EPILOG = examples("film.srt --speaker michael", "film.srt --cast ANNA=heart --max-speed 1.4 --overrun 0.3")
@@ -57,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def caption_file(word: str) -> Path:
-    """Read the path of a file of captions, for argparse."""
     path = arguments.existing_file(word)
     if path.suffix.lower() not in FILES:
         raise argparse.ArgumentTypeError(f"{word} does not end in {' or '.join(FILES)}: give captions")
@@ -72,6 +65,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace, console: Console) -> None:
     """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
     from ...morph.text.scripts.captions import read_captions
+    from ...morph.text.scripts.script import Script
     from ..scripts.opened import opened
 
     text, lists = read_text_file(options.file), read_lists(options)
@@ -84,15 +78,14 @@ def run(options: argparse.Namespace, console: Console) -> None:
         said = (options.language, options.seed, limits, options.read_sounds, lists)
         request = DubRequest(text, ready.cast, *said)
         dubbed, silent, lines = read_request(ready.speaks, request, ready.settings)
-        lines = [replace(line, instruct=line.instruct or options.instruct) for line in lines]
-        if found := ready.cast.describe_found():
-            console.note(found)
-        job = speak_into(saved, ready, (plain(dubbed), lines), options, console)
+        # Speed, pitch and level are set when lines are fitted.
+        plain = (replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed)
+        job = speak_into(saved, ready, (Script(tuple(plain)), lines), options, console)
         dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], limits)
         console.note(dub.summary)
         with script.open_track(outputs(options)[0], dub.sample_rate) as file:
-            file.add_samples(dub.track)
-        words = [words_of(one, ready.speaks) for one in dub.placed] if options.words else []
+            file.add(dub.track)
+        words = [job.words(one.spoken, one.start) for one in dub.placed] if options.words else []
         script.finish(job, dub.cues, words, console)
 
 
@@ -101,18 +94,3 @@ def check_names(text: str, options: argparse.Namespace, cast: Cast, config: Chec
     from ...morph.text.scripts.captions import read_captions, read_dub
 
     read_dub(read_captions(text), list(cast), config.languages, options.read_sounds)
-
-
-def plain(dubbed: Sequence[DubLine]) -> Script:
-    """Return the lines without speed, pitch and level: these are set when they are fitted."""
-    from ...morph.text.scripts.script import Script
-
-    return Script(tuple(replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed))
-
-
-def words_of(placed: Placed, speaks: Speaks) -> LineWords:
-    """Return when the words of a caption are heard in the track."""
-    from ...morph.words.captions import LineWords
-
-    spoken = placed.spoken
-    return LineWords(speaks.words(spoken), spoken.report.name).at(placed.start / spoken.sample_rate)

@@ -32,13 +32,14 @@ from ..terminal.words import add_words, write_words
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...morph.speech.lines import Line, Spoken
+    from ...morph.speech.lines import Line
+    from ...morph.text.pronunciation import PronunciationList
     from ...morph.text.scripts.cues import Cue
     from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
     from ...morph.words.captions import LineWords
-    from ...morph.words.timing import WordTime
     from ..scripts.line_list import LineList
+    from ..scripts.opened import Opened
 
 EPILOG = examples(
     "scene.txt --cast ANNA=heart --cast BEN=michael",
@@ -132,10 +133,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
     names = partial(check_named_lines, text, options)
     with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
-        script, lines = read_named_lines(text, ready.cast, ready.speaks.languages, options)
-        read = script, [replace(line, pronunciation=lists) for line in lines]
-        if found := ready.cast.describe_found():
-            console.note(found)
+        read = read_named_lines(text, ready, lists, options)
         job = speak_into(saved, ready, read, options, console)
         made = write_samples(job, outputs(options)[0])
         finish(job, made.captions, made.words, console)
@@ -181,20 +179,17 @@ def check_named_lines(text: str, options: argparse.Namespace, cast: Cast, config
 
 
 def read_named_lines(
-    text: str, cast: Cast, languages: Sequence[str], options: argparse.Namespace
+    text: str, ready: Opened, lists: tuple[PronunciationList, ...], options: argparse.Namespace
 ) -> tuple[Script, list[Line]]:
     """Return the script and its lines; ValueError for what cannot be read, or a name that is nobody."""
     from ...morph.script.dialogue import ScriptRequest, lines_of
     from ...morph.script.retime import check_retiming
 
-    listed = parse_named_lines(text, cast, languages, options)
-    voices = {name: cast[voice] for name, voice in listed.voices.items()}
-    request = ScriptRequest(text, voices, options.language, options.seed, options.gap)
+    listed = parse_named_lines(text, ready.cast, ready.speaks.languages, options)
     check_retiming(listed.script.lines)
-    lines = [
-        replace(line, instruct=line.instruct or options.instruct) for line in lines_of(listed.script, request)
-    ]
-    return listed.script, lines
+    voices = {name: ready.cast[voice] for name, voice in listed.voices.items()}
+    said = (options.language, options.seed, options.gap)
+    return listed.script, lines_of(listed.script, ScriptRequest(text, voices, *said, pronunciation=lists))
 
 
 def parse_named_lines(
@@ -214,23 +209,27 @@ def parse_named_lines(
 
 def write_samples(job: Job, path: Path) -> Track:
     """Write lines and silences into a sound file, one line in memory at a time; return its captions and words."""
-    from ...morph.script.dialogue import spacing_of
+    import numpy as np
+
+    from ...morph.script.dialogue import captions_of, spacing_of
     from ...postprocess.join import silences
 
     rate = job.opened.speaks.rate
     lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.plans) - 1, rate)
-    with open_track(path, rate, job.options.sentence_subtitles) as track:
-        if job.options.words is not None:
-            track.words_of = job.opened.speaks.words
+    with open_track(path, rate) as track:
         for one, silence in zip(job.plans, [lead, *gaps], strict=True):
-            track.add_silence(silence)
-            track.add(job.read(one))
-        track.add_silence(tail)
+            track.add(np.zeros(silence, np.float32))
+            spoken = job.read(one)
+            track.captions += captions_of(track.samples, spoken, job.options.sentence_subtitles)
+            if job.options.words is not None:
+                track.words.append(job.words(spoken, track.samples))
+            track.add(spoken.waveform)
+        track.add(np.zeros(tail, np.float32))
     return track
 
 
 @contextlib.contextmanager
-def open_track(path: Path, rate: int, sentences: bool = False) -> Iterator[Track]:
+def open_track(path: Path, rate: int) -> Iterator[Track]:
     """Yield a track that becomes the file when the ``with`` ends; ValueError if it cannot be written."""
     import soundfile
 
@@ -240,7 +239,7 @@ def open_track(path: Path, rate: int, sentences: bool = False) -> Iterator[Track
     try:
         unfinished.touch(exist_ok=False)  # it is new: soundfile would follow a link
         with open_file(unfinished, rate, path.suffix[1:]) as file:
-            yield Track(partial(add_samples, file), rate, sentences)
+            yield Track(partial(add_samples, file))
         unfinished.replace(path)
     except (OSError, soundfile.SoundFileError) as error:
         # libsndfile calls it a system error.
@@ -252,41 +251,14 @@ def open_track(path: Path, rate: int, sentences: bool = False) -> Iterator[Track
 
 @dataclass
 class Track:
-    """A sound file that grows.
-
-    Args:
-        write: adds samples to it.
-        rate: of it, in Hz.
-        sentences: whether each sentence has a caption, rather than each line.
-        words_of: returns when the words of a line are heard in it; None: nobody asks.
-    """
+    """A sound file that grows by ``write``, its length in samples, its captions and its words."""
 
     write: Callable[[np.ndarray], None]
-    rate: int
-    sentences: bool = False
-    words_of: Callable[[Spoken], tuple[WordTime, ...]] | None = None
     samples: int = 0
     captions: list[Cue] = field(default_factory=list)
     words: list[LineWords] = field(default_factory=list)
 
-    def add(self, spoken: Spoken) -> None:
-        """Add a line, its captions, and its words."""
-        from ...morph.script.dialogue import captions_of
-        from ...morph.words.captions import LineWords
-
-        self.captions += captions_of(self.samples, spoken, self.sentences)
-        if self.words_of is not None:
-            words = LineWords(self.words_of(spoken), spoken.report.name)
-            self.words.append(words.at(self.samples / self.rate))
-        self.add_samples(spoken.waveform)
-
-    def add_silence(self, samples: int) -> None:
-        """Add zeros."""
-        import numpy as np
-
-        self.add_samples(np.zeros(samples, dtype=np.float32))
-
-    def add_samples(self, waveform: np.ndarray) -> None:
+    def add(self, waveform: np.ndarray) -> None:
         """Add samples, float ``[T]``."""
         self.write(waveform)
         self.samples += len(waveform)

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="?", help="what to say; none: --stdin has it")
     arguments.add_switch(parser, "--stdin", "speak the text on stdin, while it comes")
     by = "of a text on stdin: sentence by sentence, or token by token (voices cloned without transcript)"
-    arguments.add_choice(parser, "--layout", LAYOUTS, by)
+    parser.add_argument("--layout", choices=LAYOUTS, default=LAYOUTS[0], help=by)
     add_output(parser)
     arguments.add_switch(parser, "--play", "speak aloud, while it is made; a file is written only with --out")
     arguments.add_voice(parser)
@@ -87,23 +87,18 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error("pcm has no file format: write it to stdout with --out -")
     if options.check_words and (options.stdin or options.play or options.out == STDOUT):
         parser.error("--check-words hears a line when it is complete: leave out --stdin, --play and --out -")
-    if options.play:
-        check_play(parser, options)
-    elif options.out is None:
+    if options.play and options.out == STDOUT:
+        parser.error("--play and --out - are two ways to hear it: leave one out")
+    if options.play and options.format is not None and options.out is None:
+        parser.error("--format is that of a file: name one with --out")
+    if options.out is None and not options.play:
         file = Path(f"speech.{options.format or 'wav'}")
         options.out = arguments.free_output(parser, arguments.sound_file, file)
-    elif options.out != STDOUT and options.format not in (None, options.out.suffix[1:].lower()):
+    elif isinstance(options.out, Path) and options.format not in (None, options.out.suffix[1:].lower()):
         parser.error(f"--format {options.format} and --out {options.out} differ: leave one out")
     written = [path for path in (options.out, options.words) if isinstance(path, Path)]
     arguments.check_sources(parser, (options.reference, options.pronunciation), written)
     arguments.check_new(parser, written, options.overwrite)
-
-
-def check_play(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    if options.out == STDOUT:
-        parser.error("--play and --out - are two ways to hear it: leave one out")
-    if options.format is not None and options.out is None:
-        parser.error("--format is that of a file: name one with --out")
 
 
 NO_TEXT = "there is no text: type it as an argument, or pipe it in with --stdin"

@@ -46,9 +46,10 @@ class CastAdapters:
         return cast.spoken_by({name: name for name in self.given})
 
     def facts(self) -> dict[str, Any]:
-        """Return, as JSON's values, what decides the sound of these characters; {} for none."""
-        said = {name: [one.digest, strength] for name, (one, strength) in self.given.items()}
-        return {"cast_adapters": said} if said else {}
+        """Return, as JSON's values, what decides the sound of these characters."""
+        return {
+            "cast_adapters": {name: [one.digest, strength] for name, (one, strength) in self.given.items()}
+        }
 
     @contextmanager
     def speaking(self, synthesizer: Synthesizer, path: Path, rows: int) -> Iterator[Speaks]:

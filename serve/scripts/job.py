@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...morph.speech.lines import Line, Spoken
     from ...morph.speech.progress import OnFrame
     from ...morph.text.scripts.script import Script, ScriptLine
+    from ...morph.words.captions import LineWords
     from .opened import Opened
 
 MOST_NAMED = 10  # lines in an error
@@ -43,17 +44,17 @@ class Job:
     saved: SavedLines
     options: argparse.Namespace
 
-    @property
-    def how_to_go_on(self) -> str:
-        """What a run that is ended leaves to be done."""
-        if self.options.again:
-            return "the same command without --again goes on; it keeps what earlier runs spoke of the rest"
-        return "the same command goes on"
-
     def read(self, plan: Plan) -> Spoken:
         """Return a line that is spoken, under its name in the script."""
         line = self.saved.read(plan.key, self.opened.speaks.rate)
         return replace(line, report=replace(line.report, name=plan.name))
+
+    def words(self, spoken: Spoken, start: int) -> LineWords:
+        """Return when the words of a line are heard in the track, where the line starts at a sample."""
+        from ...morph.words.captions import LineWords
+
+        words = LineWords(self.opened.speaks.words(spoken), spoken.report.name)
+        return words.at(start / spoken.sample_rate)
 
     def write_manifest(self, complete: bool) -> None:
         track = {"track": outputs(self.options)[0].name} if complete else {}
@@ -67,25 +68,15 @@ def outputs(options: argparse.Namespace) -> tuple[Path, Path, Path]:
 
 def make_plans(script: Script, lines: Sequence[Line], about: dict[str, Any]) -> list[Plan]:
     """Return each line's place and key; ``about`` is what decides the sound of all of them."""
-    return [
-        Plan(number, line.name, make_key(about | facts_of_line(line) | facts_of_finish(spoken)))
-        for number, (line, spoken) in enumerate(zip(lines, script.lines, strict=True), start=1)
-    ]
-
-
-def facts_of_line(line: Line) -> dict[str, Any]:
-    """Return what decides the sound of a line beside the model and the settings."""
     from ...morph.voice.file import voice_digest
 
-    facts = {key: getattr(line, key) for key in ("text", "language", "seed", "instruct")}
-    read = line.as_read(str(line.text))
-    return facts | {"voice": voice_digest(line.voice)} | ({} if read == line.text else {"read": read})
+    def facts(line: Line, finish: ScriptLine) -> dict[str, Any]:
+        own = {key: getattr(line, key) for key in ("text", "language", "seed", "instruct")}
+        own |= {key: getattr(finish, key) for key in ("gain_db", "speed", "pitch")}
+        return about | own | {"voice": voice_digest(line.voice), "read": line.as_read(str(line.text))}
 
-
-def facts_of_finish(line: ScriptLine) -> dict[str, Any]:
-    """Return what is done to a line after it was spoken; what no line had before is only there if it is asked for."""
-    later = {"speed": line.speed, "pitch": line.pitch}
-    return {"gain_db": line.gain_db} | {key: value for key, value in later.items() if value is not None}
+    pairs = zip(lines, script.lines, strict=True)
+    return [Plan(number, pair[0].name, make_key(facts(*pair))) for number, pair in enumerate(pairs, start=1)]
 
 
 def speak_into(
@@ -96,7 +87,9 @@ def speak_into(
     console: Console,
 ) -> Job:
     """Speak the lines that are not saved, and say how they went; ValueError for one that cannot be spoken."""
-    script, lines = read
+    script, lines = read[0], [replace(line, instruct=line.instruct or options.instruct) for line in read[1]]
+    if found := opened.cast.describe_found():
+        console.note(found)
     if options.words is not None:
         opened.speaks.check_words()
     for line in lines:
@@ -120,6 +113,9 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
     first = {one.key: index for index, one in reversed(list(enumerate(job.plans)))}
     missing = sorted(index for key, index in first.items() if job.options.again or not job.saved.has(key))
     made = Made(job)
+    go_on = "the same command goes on"
+    if job.options.again:
+        go_on = "the same command without --again goes on; it keeps what earlier runs spoke of the rest"
     if len(missing) < len(job.plans):
         console.note(f"{len(job.plans) - len(missing)} of {len(job.plans)} lines are spoken already")
     try:
@@ -137,10 +133,10 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
                         raise
                 job.write_manifest(complete=False)
     except KeyboardInterrupt:
-        console.note(f"interrupted with {len(made.spoken)} of {len(missing)} lines: {job.how_to_go_on}")
+        console.note(f"interrupted with {len(made.spoken)} of {len(missing)} lines: {go_on}")
         raise
     except OutOfService as error:
-        raise ValueError(f"{error}; {job.how_to_go_on}") from error
+        raise ValueError(f"{error}; {go_on}") from error
     made.check()
     return [made.spoken[index] for index in sorted(made.spoken)]
 

@@ -163,11 +163,6 @@ def add_switch(parser: argparse._ActionsContainer, name: str, about: str) -> Non
     parser.add_argument(name, action="store_true", help=about)
 
 
-def add_choice(parser: argparse._ActionsContainer, name: str, choices: Sequence[str], about: str) -> None:
-    """Add an option with one of a few values, the first by default."""
-    parser.add_argument(name, choices=choices, default=choices[0], help=about)
-
-
 def add_setting(parser: argparse._ActionsContainer, one: Setting, **more: Any) -> None:
     """Add the option of a setting; ``more``: what argparse is told beside or instead of what the table says."""
     if one.kind is bool:
