@@ -66,12 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="several in one process, such as cuda:0 cuda:1; --rows and --waiting are those of each",
     )
     parser.add_argument(
-        "--seq-groups",
-        type=int,
-        default=5,
-        help="default for requests that give none, 1-15; 15 is exact, less is faster",
-    )
-    parser.add_argument(
         "--warm-groups",
         type=int,
         nargs="+",
@@ -79,33 +73,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="more values of seq_groups that requests name: prepared before the server is ready",
     )
-    parser.add_argument("--rows", type=int, help="requests spoken at a time; default 8 on a GPU, 2 on a CPU")
-    parser.add_argument("--waiting", type=int, default=64, help="requests that may wait; beyond them 429")
-    parser.add_argument(
-        "--most-characters",
-        type=int,
-        default=Limits.characters,
-        help="longest text of a request, in characters",
-    )
-    parser.add_argument(
-        "--most-seconds", type=float, default=Limits.seconds, help="time limit of an answer, in seconds"
-    )
-    parser.add_argument(
-        "--most-pause",
-        type=float,
-        default=Limits.pause_seconds,
-        help="seconds that a WebSocket's client may send no text",
-    )
-    add_switch(parser, "--ray", "under Ray Serve: a replica per GPU, on all hosts of its cluster")
-    parser.add_argument(
-        "--replicas", type=int, help="with --ray: how many; default one per GPU, or one on a CPU"
-    )
     parser.add_argument("--allow-origin", help='another site whose pages may ask, or "*"')
-    no_key = "lists of voices and models need no key: Open WebUI reads them without"
-    add_switch(parser, "--open-lists", no_key)
-    strict = "refuse instructions that the checkpoint cannot follow, instead of ignoring them"
-    add_switch(parser, "--strict", strict)
-    add_switch(parser, "--access-log", "log a line for each request")
+    for name, kind, default, about in (
+        ("seq-groups", int, 5, "default for requests that give none, 1-15; 15 is exact, less is faster"),
+        ("rows", int, None, "requests spoken at a time; default 8 on a GPU, 2 on a CPU"),
+        ("waiting", int, 64, "requests that may wait; beyond them 429"),
+        ("most-characters", int, Limits.characters, "longest text of a request, in characters"),
+        ("most-seconds", float, Limits.seconds, "time limit of an answer, in seconds"),
+        ("most-pause", float, Limits.pause_seconds, "seconds that a WebSocket's client may send no text"),
+        ("replicas", int, None, "with --ray: how many; default one per GPU, or one on a CPU"),
+    ):
+        parser.add_argument(f"--{name}", type=kind, default=default, help=about)
+    for name, about in (
+        ("ray", "under Ray Serve: a replica per GPU, on all hosts of its cluster"),
+        ("open-lists", "lists of voices and models need no key: Open WebUI reads them without"),
+        ("strict", "refuse instructions that the checkpoint cannot follow, instead of ignoring them"),
+        ("access-log", "log a line for each request"),
+    ):
+        add_switch(parser, f"--{name}", about)
 
 
 def read_options(arguments: argparse.Namespace) -> ServerOptions:
