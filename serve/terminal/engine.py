@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...morph.setting import settings_of
-from .config import CheckpointConfig, read_config
+from .config import read_config
 from .console import Console
 from .folders import Folders, pack_version
 from .sound import read_recording
@@ -93,30 +93,26 @@ def read_adapters(found: Sequence[tuple[Path, float]]) -> list[tuple[Adapter, fl
 
 
 def check_request(path: Path, options: argparse.Namespace) -> None:
-    """Raise ValueError for a transcript, voice or language that the checkpoint in ``path`` cannot speak."""
-    from ...morph.voice.voice import check_transcript
-
-    if getattr(options, "transcript", None) is not None:
-        check_transcript(options.transcript)
-    if getattr(options, "voice", None) is not None:
-        saved_file(options.voice, folders_of(options))
-    if (config := read_config(path)) is not None:
-        check_names(config, options)
-
-
-def check_names(config: CheckpointConfig, options: argparse.Namespace) -> None:
-    """Raise ValueError for a language, a speaker, a voice of the cast or words' times that a checkpoint has not."""
+    """Raise ValueError for what the options have that the checkpoint in ``path`` cannot speak, before it is loaded."""
     from ...morph.model.names import known_language, known_speaker
+    from ...morph.voice.voice import check_transcript
     from ...morph.words.head import no_word_times
 
-    if "language" in options:
+    given = {key: value for key, value in vars(options).items() if value is not None}
+    if "transcript" in given:
+        check_transcript(options.transcript)
+    if "voice" in given:
+        saved_file(options.voice, folders_of(options))
+    if (config := read_config(path)) is None:
+        return
+    if "language" in given:
         known_language(options.language, config.languages, config.name)
-    if getattr(options, "words", None) is not None and config.alignment is None:
+    if "words" in given and config.alignment is None:
         raise ValueError(no_word_times(config.name))
-    if getattr(options, "speaker", None) is not None:
+    if "speaker" in given:
         known_speaker(options.speaker, config.speakers, config.name)
     speakers = [speaker.casefold() for speaker in config.speakers]
-    for _, voice in getattr(options, "cast", ()):
+    for _, voice in given.get("cast", ()):
         if voice.casefold() not in speakers:
             saved_file(voice, folders_of(options))
 
@@ -264,8 +260,8 @@ def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptio
 
     model = synthesizer.model
     choice = synthesizer.engine.choose(model)
-    adapters = {"adapters": [[one.digest, one.strength] for one in model.adapters]} if model.adapters else {}
-    return adapters | {
+    return {
+        "adapters": [[one.digest, one.strength] for one in model.adapters],
         "checkpoint": [[os.path.relpath(file, path), *about] for file, *about in fingerprint(path)],
         "settings": _facts_of(replace(settings, sampling=settings.sampling or model.sampling)),
         "loaded": [str(model.dtype), model.weights, model.attention, model.device.type],
