@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...morph.voice.voice import Voice
 
 VOICE_FILE = ".safetensors"
+voice_file = arguments.ending_in((VOICE_FILE,))
 LATEST_S = 86_400.0  # of a recording
 EPILOG = examples(
     "recording.wav --name Anna",
@@ -77,13 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
     arguments.add_switch(parser, "--overwrite", "replace another voice of this name")
-
-
-def voice_file(word: str) -> Path:
-    path = arguments.writable_file(word)
-    if path.suffix != VOICE_FILE:
-        raise argparse.ArgumentTypeError(f"{word} does not end in {VOICE_FILE}: rename it")
-    return path
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

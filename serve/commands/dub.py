@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...morph.text.files import read_text_file
@@ -30,7 +29,8 @@ HIGHEST_SPEED = 2.0  # that of the engine, here because it is checked before the
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=caption_file, help="an SRT or WebVTT file; 'NAME: text' says who speaks")
+    captions = arguments.ending_in(FILES, arguments.existing_file, "give captions")
+    parser.add_argument("file", type=captions, help="an SRT or WebVTT file; 'NAME: text' says who speaks")
     parser.add_argument(
         "--max-speed",
         type=arguments.number(1, HIGHEST_SPEED),
@@ -48,13 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     aloud = "read [door slams], (laughs) and what is between notes aloud; default: they are left out"
     arguments.add_switch(parser, "--read-sounds", aloud)
     script.add_shared(parser)
-
-
-def caption_file(word: str) -> Path:
-    path = arguments.existing_file(word)
-    if path.suffix.lower() not in FILES:
-        raise argparse.ArgumentTypeError(f"{word} does not end in {' or '.join(FILES)}: give captions")
-    return path
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

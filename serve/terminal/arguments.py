@@ -76,13 +76,6 @@ def existing_folder(word: str) -> Path:
     return Path(word)
 
 
-def sound_file(word: str) -> Path:
-    """Read the path of a sound file that can be written, for argparse; checked now, before minutes of rendering."""
-    if Path(word).suffix.lower() not in FILES and not os.path.isdir(word):
-        raise argparse.ArgumentTypeError(f"{word} does not end in one of {', '.join(FILES)}: rename it")
-    return writable_file(word)
-
-
 def writable_file(word: str) -> Path:
     """Read the path of a file that can be written, for argparse."""
     path = Path(word)
@@ -101,6 +94,24 @@ def writable_file(word: str) -> Path:
             f"{word} cannot be written ({error.strerror}): choose another file or folder"
         ) from error
     return path
+
+
+def ending_in(
+    endings: Sequence[str], read: Callable[[str], Path] = writable_file, fix: str = "rename it"
+) -> Callable[[str], Path]:
+    """Return a reader of paths with one of these endings, for argparse: checked now, before minutes of rendering."""
+
+    def reader(word: str) -> Path:
+        path = read(word)
+        if path.suffix.lower() not in endings:
+            shown = f"one of {', '.join(endings)}" if len(endings) > 2 else " or ".join(endings)
+            raise argparse.ArgumentTypeError(f"{word} does not end in {shown}: {fix}")
+        return path
+
+    return reader
+
+
+sound_file = ending_in(tuple(FILES))
 
 
 def part(word: str) -> tuple[str, str]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...morph.text.scripts.cues import FORMATS, UNITS
-from .arguments import writable_file
+from .arguments import ending_in
 from .sound import write_whole
 
 if TYPE_CHECKING:
     from ...morph.words.captions import LineWords
-
-ENDINGS = tuple(f".{one}" for one in FORMATS)
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +19,7 @@ def add_words(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("words")
     group.add_argument(
         "--words",
-        type=words_file,
+        type=ending_in([f".{one}" for one in FORMATS]),
         metavar="FILE",
         help="also write when each word is heard, in the sound that is written: .srt, .vtt (words light up), .json, or "
         ".ass (karaoke); none: no such file",
@@ -33,13 +30,6 @@ def add_words(parser: argparse.ArgumentParser) -> None:
         default="phrase",
         help="what a caption of that file has; a phrase has at most 42 characters",
     )
-
-
-def words_file(word: str) -> Path:
-    """Read the path of a file of words, for argparse."""
-    if Path(word).suffix.lower() not in ENDINGS:
-        raise argparse.ArgumentTypeError(f"{word} does not end in one of {', '.join(ENDINGS)}: rename it")
-    return writable_file(word)
 
 
 def write_words(lines: Sequence[LineWords], options: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 import soundfile
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
+from qwen3_tts_morph.serve.api.request import SpeechRequest
 from qwen3_tts_morph.serve.remote import attempts
 from qwen3_tts_morph.serve.remote.failure import ServerGone
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
@@ -31,9 +32,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     speak = Speaker.speak
 
-    async def watched(self: Speaker, text: str, *more: object) -> object:
-        texts.append(text)
-        return await speak(self, text, *more)
+    async def watched(self: Speaker, request: SpeechRequest) -> object:
+        texts.append(request.text)
+        return await speak(self, request)
 
     monkeypatch.setattr(speaker_module.Speaker, "speak", watched)
     return texts
@@ -81,10 +82,10 @@ def test_lines_that_cannot_be_made_are_named_and_the_others_saved(
 ) -> None:
     speak = Speaker.speak
 
-    async def fail(self: Speaker, text: str, *more: object) -> object:
-        if text == TEXTS[3]:
+    async def fail(self: Speaker, request: SpeechRequest) -> object:
+        if request.text == TEXTS[3]:
             raise ValueError("no")
-        return await speak(self, text, *more)
+        return await speak(self, request)
 
     with monkeypatch.context() as patch:
         patch.setattr(Speaker, "speak", fail)
