@@ -26,7 +26,7 @@ from .sockets import (
 LANGUAGES = ("auto", *CODES)
 
 
-def number(name: str, default: float, span: Sequence[float], _tooltip: str = "", **more: Any) -> io.Input:
+def number(name: str, default: float, span: Sequence[float], **more: Any) -> io.Input:
     """Return a widget for a number, whole if ``default`` is; ``span``: the lowest, the highest, and a step if any."""
     kind: Any = io.Int if isinstance(default, int) else io.Float
     lowest, highest, *step = span
@@ -34,17 +34,17 @@ def number(name: str, default: float, span: Sequence[float], _tooltip: str = "",
     return kind.Input(name, default=default, **limits, **more)
 
 
-def choice(name: str, options: Iterable[str], default: str, _tooltip: str = "", **more: Any) -> io.Input:
+def choice(name: str, options: Iterable[str], default: str, **more: Any) -> io.Input:
     """Return a widget for one of several texts."""
     return io.Combo.Input(name, options=list(options), default=default, **more)
 
 
-def switch(name: str, default: bool, _tooltip: str = "", **more: Any) -> io.Input:
+def switch(name: str, default: bool, **more: Any) -> io.Input:
     """Return a widget that is on or off."""
     return io.Boolean.Input(name, default=default, **more)
 
 
-def text_box(name: str, default: str, _tooltip: str = "", **more: Any) -> io.Input:
+def text_box(name: str, default: str, **more: Any) -> io.Input:
     """Return a widget for a text of several lines, which is taken as it is."""
     return io.String.Input(name, default=default, multiline=True, dynamic_prompts=False, **more)
 
@@ -65,7 +65,7 @@ def model(optional: bool = False) -> io.Input:
     return ModelSocket.Input("model", optional=optional)
 
 
-def voice(_tooltip: str = "", optional: bool = False) -> io.Input:
+def voice(optional: bool = False) -> io.Input:
     return VoiceSocket.Input("voice", optional=optional)
 
 
@@ -85,7 +85,7 @@ def cast() -> io.Input:
     return CastSocket.Input("cast", optional=True)
 
 
-def seed(_what: str = "") -> io.Input:
+def seed() -> io.Input:
     return number("seed", 0, (0, MOST_SEED), control_after_generate=True)
 
 
@@ -93,28 +93,8 @@ def sampling() -> io.Input:
     return SamplingSocket.Input("sampling", optional=True)
 
 
-def batch_size(_what: str = "") -> io.Input:
-    return setting("batch_size")
-
-
 def decoding() -> io.Input:
     return choice("decoding", ("crossbar", "lossless"), "crossbar", optional=True)
-
-
-def retries() -> io.Input:
-    return setting("retries", optional=True)
-
-
-def normalize_text() -> io.Input:
-    return setting("normalize", optional=True)
-
-
-def wrong_words() -> io.Input:
-    return setting("wrong_words", optional=True)
-
-
-def trim_silence() -> io.Input:
-    return setting("trim_ends", optional=True)
 
 
 def reuse_lines() -> io.Input:

@@ -1,7 +1,4 @@
-"""The schema of a node. Its English texts are in ``locales/en/nodeDefs.json``, by the ids of inputs and outputs.
-
-What users search for if they do not know its name is in ``web/js/aliases.json``.
-"""
+"""The schema of a node: its English texts are in ``locales/en/``, its search words in ``web/js/aliases.json``."""
 
 from __future__ import annotations
 
@@ -25,9 +22,7 @@ TEXTS = PACK / "locales" / "en" / "nodeDefs.json"  # and this one
 FIELD = "search_aliases"  # of ``io.Schema``, in newer ComfyUIs
 
 
-def schema(
-    node_id: str, _name: str = "", _description: str = "", advanced: str = "", **fields: Any
-) -> io.Schema:
+def schema(node_id: str, advanced: str = "", **fields: Any) -> io.Schema:
     """Return ``io.Schema`` in the pack's category, with the texts and the aliases of its node.
 
     ``advanced``: the widgets that the page folds (``web/js/fold.js``). Old input classes have no argument for it.
@@ -62,7 +57,7 @@ def listed(failed: str, names: Callable[[], list[str]], otherwise: Sequence[str]
         return list(otherwise)
 
 
-def output(kind: Any, name: str, _tooltip: str = "", shown: str = "", many: bool = False) -> io.Output:
+def output(kind: Any, name: str, many: bool = False) -> io.Output:
     """Return an output of a node; ``many``: it gives a list."""
     made: io.Output = kind.Output(name, is_output_list=many)
     return made

@@ -21,37 +21,15 @@ OF_SUBTITLES = ("srt", "vtt")
 DEFAULTS = CaptionOptions()
 
 
-def name_input(default: str) -> io.Input:
-    return io.String.Input(
-        "name",
-        default=default,
-        tooltip="The file name, without the number: only letters, digits, spaces and - _ . , at most 80 characters. "
-        f"Default: {default}.",
-    )
-
-
 class SaveSubtitles(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSSaveSubtitles",
-            "Save Subtitles",
-            "Writes subtitles to ComfyUI's output folder as NAME_00001.srt or .vtt. Existing files are never "
-            "overwritten.",
             inputs=[
-                io.String.Input(
-                    "srt",
-                    force_input=True,
-                    tooltip="Subtitles from Render Script. Required; must not be empty.",
-                ),
-                name_input("dialogue"),
-                inputs.choice(
-                    "format",
-                    OF_SUBTITLES,
-                    OF_SUBTITLES[0],
-                    "srt: SubRip, for video players and editors. vtt: WebVTT, for web pages. Default: srt.",
-                    optional=True,
-                ),
+                io.String.Input("srt", force_input=True),
+                io.String.Input("name", default="dialogue"),
+                inputs.choice("format", OF_SUBTITLES, OF_SUBTITLES[0], optional=True),
             ],
             outputs=[],
             is_output_node=True,
@@ -85,42 +63,14 @@ class WordCaptions(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             "MorphTTSWordCaptions",
-            "Word Captions",
-            "Writes captions at the times at which words are heard, to ComfyUI's output folder as NAME_00001.srt, "
-            ".vtt, .json or .ass. In .vtt and .ass the words light up one by one. Existing files are never "
-            "overwritten.",
             inputs=[
-                WordsSocket.Input(
-                    "words",
-                    tooltip=(
-                        "The words of Generate Speech, Render Script or Dub Captions; must not be empty. Required."
-                    ),
-                ),
-                name_input("captions"),
-                inputs.choice(
-                    "format",
-                    FORMATS,
-                    DEFAULTS.format,
-                    "srt: SubRip, for video players and editors. vtt: WebVTT, for web pages, with the time of each "
-                    "word. json: words and captions with their times. ass: karaoke for video players and FFmpeg: "
-                    f"words are grey until they are heard. Default: {DEFAULTS.format}.",
-                ),
-                inputs.choice(
-                    "unit",
-                    UNITS,
-                    DEFAULTS.unit,
-                    "What a caption has: one word, a phrase of at most that many characters, or a sentence. None "
-                    f"stays over a silence of a second. Default: {DEFAULTS.unit}.",
-                ),
-                inputs.number(
-                    "characters",
-                    DEFAULTS.most_chars,
-                    (1, MOST_CHARS),
-                    "The longest phrase; phrases end at punctuation where they can. Sentences may be longer. Unit: "
-                    f"characters, 1 to {MOST_CHARS}. Default: {DEFAULTS.most_chars}.",
-                ),
+                WordsSocket.Input("words"),
+                io.String.Input("name", default="captions"),
+                inputs.choice("format", FORMATS, DEFAULTS.format),
+                inputs.choice("unit", UNITS, DEFAULTS.unit),
+                inputs.number("characters", DEFAULTS.most_chars, (1, MOST_CHARS)),
             ],
-            outputs=[output(io.String, "captions", "The text of the file.")],
+            outputs=[output(io.String, "captions")],
             is_output_node=True,
         )
 

@@ -169,16 +169,8 @@ class SpeakingNode(io.ComfyNode):
                 raise ValueError(str(error)) from None
 
 
-def speaking_schema(
-    node_id: str, display_name: str, description: str, sound: str, **fields: Any
-) -> io.Schema:
-    """Return the schema of a node that speaks; its last output is the words at their times in the ``sound``."""
-    words = output(
-        WordsSocket,
-        "words",
-        f"The words with the times at which they are heard in {sound}. Connect to Word Captions.",
-        many=fields.get("is_input_list", False),
-    )
-    fields["outputs"].append(words)
+def speaking_schema(node_id: str, **fields: Any) -> io.Schema:
+    """Return the schema of a node that speaks; its last output is the words at their times in its sound."""
+    fields["outputs"].append(output(WordsSocket, "words", many=fields.get("is_input_list", False)))
     hidden = [io.Hidden.unique_id, io.Hidden.prompt]
-    return schema(node_id, display_name, description, hidden=hidden, is_output_node=True, **fields)
+    return schema(node_id, hidden=hidden, is_output_node=True, **fields)

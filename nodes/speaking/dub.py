@@ -46,93 +46,35 @@ class DubCaptions(SpeakingNode):
     def define_schema(cls) -> io.Schema:
         return speaking_schema(
             "MorphTTSDub",
-            "Dub Captions",
-            "Speaks captions (SRT or WebVTT) so that each starts at its own start time. Speech that is too long "
-            "for its caption is spoken faster, up to your limit; captions that still do not fit are listed, and "
-            "the next one waits for their end.",
-            "the track",
             advanced="batch_size language max_speed overrun decoding retries normalize_text reuse_lines overlap "
             "read_sounds",
             inputs=[
                 inputs.model(optional=True),
-                inputs.text_box(
-                    "captions",
-                    EXAMPLE,
-                    "The text of an SRT or WebVTT file: paste it, or connect Script From File. 'NAME: text' is "
-                    "spoken by that character of the cast. Default: an example.",
-                ),
+                inputs.text_box("captions", EXAMPLE),
                 inputs.seq_groups(),
-                inputs.seed(
-                    "Random seed: each caption gets its own, derived from this one, its name and its text."
-                ),
-                inputs.batch_size("captions"),
+                inputs.seed(),
+                inputs.setting("batch_size"),
                 inputs.language(),
-                inputs.number(
-                    "max_speed",
-                    1.25,
-                    (1.0, 2.0, 0.01),
-                    "The highest speed of speech that is too long for its caption, at the same pitch. 1 turns "
-                    "this off. Unit: times. Default: 1.25.",
-                ),
-                inputs.number(
-                    "overrun",
-                    0.5,
-                    (0.0, 60.0, 0.05),
-                    "How long speech may go on after its caption has ended, before the next one starts. Unit: "
-                    "seconds. Default: 0.5.",
-                ),
-                VoiceSocket.Input(
-                    "voice",
-                    optional=True,
-                    tooltip=(
-                        "Who speaks captions without a name of the cast: everything, if no cast is connected. "
-                        "Default: the cast's NARRATOR; without a cast, as in Generate Speech."
-                    ),
-                ),
+                inputs.number("max_speed", 1.25, (1.0, 2.0, 0.01)),
+                inputs.number("overrun", 0.5, (0.0, 60.0, 0.05)),
+                VoiceSocket.Input("voice", optional=True),
                 inputs.cast(),
                 inputs.sampling(),
                 inputs.decoding(),
-                inputs.retries(),
-                inputs.normalize_text(),
+                inputs.setting("retries", optional=True),
+                inputs.setting("normalize", optional=True),
                 inputs.reuse_lines(),
                 inputs.word_check(),
-                inputs.choice(
-                    "overlap",
-                    OVERLAPS,
-                    LATER,
-                    "What happens to the caption after one that is too long. move later: it starts when that one "
-                    "has ended; the report says how much later. speak over the next: it starts at its time, and "
-                    "both are heard together. Default: move later.",
-                    optional=True,
-                ),
-                inputs.switch(
-                    "read_sounds",
-                    False,
-                    "Whether sounds are read aloud: words in brackets, as [door slams] and (laughs), and what is "
-                    "sung between notes. A caption with nothing else is silent if not. Default: off.",
-                    optional=True,
-                ),
+                inputs.choice("overlap", OVERLAPS, LATER, optional=True),
+                inputs.switch("read_sounds", False, optional=True),
                 inputs.pronunciation(),
             ],
             outputs=[
-                output(
-                    io.Audio,
-                    "lines",
-                    "Each caption as a separate recording, at its final speed: mono, 24 kHz.",
-                    many=True,
-                ),
-                output(io.Audio, "audio", "The track: every caption at its time, mono, 24 kHz."),
-                output(io.String, "srt", "Subtitles at the times at which they are heard."),
-                output(
-                    io.String,
-                    "misfits",
-                    "The captions that do not fit or start later, one per line; empty if all do.",
-                ),
-                output(
-                    io.String,
-                    "report",
-                    "What does not fit, the speeds and the track's length, then how each line ended.",
-                ),
+                output(io.Audio, "lines", many=True),
+                output(io.Audio, "audio"),
+                output(io.String, "srt"),
+                output(io.String, "misfits"),
+                output(io.String, "report"),
             ],
         )
 

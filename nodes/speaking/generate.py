@@ -7,7 +7,6 @@ from typing import Any
 
 from comfy_api.latest import io
 
-from ...morph.options import GenerateOptions
 from .. import inputs
 from ..models.linked import check_voice
 from ..page.clips import show
@@ -17,68 +16,33 @@ from .common import Performance, SpeakingNode, check_speaking, options_of, speak
 from .not_connected import default_narrator
 from .pronunciation import lists_of
 
-DEFAULTS = GenerateOptions()
-
 
 class GenerateSpeech(SpeakingNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return speaking_schema(
             "MorphTTSGenerateSpeech",
-            "Generate Speech",
-            "Turns text into speech with a voice. SEQ_GROUPS trades accuracy for speed.",
-            "the speech",
             advanced="split_chars guard decoding retries normalize_text trim_silence reuse_lines wrong_words",
             inputs=[
                 inputs.model(optional=True),
-                inputs.voice(
-                    "The voice to speak with, from Clone, Preset, Design, Blend or Load Voice. Default: not connected, "
-                    "the checkpoint's first speaker; a Base checkpoint clones the recording in the pack.",
-                    optional=True,
-                ),
+                inputs.voice(optional=True),
                 inputs.text("Hello! One knob decides how much of my voice is computed step by step."),
                 inputs.language(),
                 inputs.seq_groups(),
-                inputs.seed("Random seed: the same seed and inputs give the same speech."),
+                inputs.seed(),
                 inputs.sampling(),
-                inputs.number(
-                    "split_chars",
-                    DEFAULTS.split_chars,
-                    (0, 10000, 10),
-                    "A longer text is spoken in pieces of at most this length, cut at sentence ends and joined "
-                    "with a crossfade. Shorter pieces keep voice and words steadier; each has a melody of its own. "
-                    "If the checkpoint works best with shorter ones (the demo voice: 100), that limit applies "
-                    "instead. 0 never splits; otherwise use 40 or more. Unit: characters. Default: "
-                    f"{DEFAULTS.split_chars}.",
-                    optional=True,
-                    display_name="longest piece",
-                ),
-                inputs.switch(
-                    "guard",
-                    DEFAULTS.guard,
-                    "Stop speech that loops or runs far longer than its text should take: you hear no minutes of "
-                    "babble. The report says when this happens. Default: on.",
-                    optional=True,
-                    display_name="stop runaway speech",
-                ),
+                inputs.setting("split_chars", optional=True),
+                inputs.setting("guard", optional=True),
                 inputs.decoding(),
-                inputs.retries(),
-                inputs.normalize_text(),
-                inputs.trim_silence(),
+                inputs.setting("retries", optional=True),
+                inputs.setting("normalize", optional=True),
+                inputs.setting("trim_ends", optional=True),
                 inputs.reuse_lines(),
                 inputs.word_check(),
-                inputs.wrong_words(),
+                inputs.setting("wrong_words", optional=True),
                 inputs.pronunciation(),
             ],
-            outputs=[
-                output(io.Audio, "audio", "The speech: mono, 24 kHz.", many=True),
-                output(
-                    io.String,
-                    "report",
-                    "Any problems, then duration and speed, then model, SEQ_GROUPS and engine, then seeds.",
-                    many=True,
-                ),
-            ],
+            outputs=[output(io.Audio, "audio", many=True), output(io.String, "report", many=True)],
             is_input_list=True,
         )
 

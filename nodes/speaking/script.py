@@ -33,66 +33,33 @@ class RenderScript(SpeakingNode):
     def define_schema(cls) -> io.Schema:
         return speaking_schema(
             "MorphTTSRenderScript",
-            "Render Script",
-            "Speaks a script of 'NAME: text' lines, several lines in parallel. 'NAME (softly): text' gives an "
-            "instruction. Tags: [pause 0.5], [seed 7], [take 2], [gain -3], [speed 1.1], [pitch -2], "
-            "[lang German], [instruct whispering]. # starts a comment.",
-            "the joined audio",
             advanced="batch_size decoding retries normalize_text trim_silence reuse_lines sentence_subtitles "
             "wrong_words",
             inputs=[
                 inputs.model(optional=True),
                 inputs.cast(),
-                inputs.text_box(
-                    "script",
-                    EXAMPLE,
-                    "One 'NAME: text' per line. A tag before a name or a text applies to that line; alone on a "
-                    "line, it applies to all lines below. Default: an example for the narrator.",
-                ),
+                inputs.text_box("script", EXAMPLE),
                 inputs.seq_groups(),
-                inputs.seed(
-                    "Random seed: a line without [seed] gets its own, derived from this one, its name and its text."
-                ),
-                inputs.batch_size("lines"),
+                inputs.seed(),
+                inputs.setting("batch_size"),
                 inputs.language(),
-                inputs.number(
-                    "gap",
-                    0.3,
-                    (0.0, 60.0, 0.05),
-                    "Silence between the lines of the joined track; the script's pauses are added to it. Unit: "
-                    "seconds. Default: 0.3.",
-                ),
+                inputs.number("gap", 0.3, (0.0, 60.0, 0.05)),
                 inputs.sampling(),
                 inputs.decoding(),
-                inputs.retries(),
-                inputs.normalize_text(),
-                inputs.trim_silence(),
+                inputs.setting("retries", optional=True),
+                inputs.setting("normalize", optional=True),
+                inputs.setting("trim_ends", optional=True),
                 inputs.reuse_lines(),
                 inputs.word_check(),
-                inputs.switch(
-                    "sentence_subtitles",
-                    False,
-                    "One subtitle for each sentence, at the time at which it is heard, instead of one for each "
-                    "line. Default: off.",
-                    optional=True,
-                ),
-                inputs.wrong_words(),
+                inputs.switch("sentence_subtitles", False, optional=True),
+                inputs.setting("wrong_words", optional=True),
                 inputs.pronunciation(),
             ],
             outputs=[
-                output(
-                    io.Audio,
-                    "lines",
-                    "Each line as a separate recording, in script order: mono, 24 kHz.",
-                    many=True,
-                ),
-                output(io.Audio, "audio", "All lines joined into one track: mono, 24 kHz."),
-                output(io.String, "srt", "Subtitles for the joined audio."),
-                output(
-                    io.String,
-                    "report",
-                    "Any problems, then duration and speed, then how each line ended, then seeds.",
-                ),
+                output(io.Audio, "lines", many=True),
+                output(io.Audio, "audio"),
+                output(io.String, "srt"),
+                output(io.String, "report"),
             ],
         )
 
