@@ -93,7 +93,7 @@ class SpeechAnswer(Response):
             elif self._asked.way == "multipart":
                 await self._send_parts(send)
             else:
-                await self._send_file(scope, receive, send)
+                await self._send_file(send)
         except ApiError as error:
             return await self._fail(scope, receive, send, error)
         return 200
@@ -143,27 +143,24 @@ class SpeechAnswer(Response):
             timestamps["timestamps"] = reading.take_timestamps()
         return {**timestamps, "usage": usage_of(reading), "report": report}
 
-    async def _start(self, send: Send) -> None:
+    async def _start(self, send: Send, **more: str) -> None:
         """Send the headers, once there is something to send: until then errors have a status of their own."""
         if self._started:
             return
-        headers = self._head(TOLD_AS.get(self._asked.way))
-        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-        self._started = True
-        await send({"type": "http.response.start", "status": 200, "headers": raw})
-
-    def _head(self, media_type: str | None = None) -> dict[str, str]:
-        asked = self._asked
+        asked, self._started = self._asked, True
         ignored = {"x-speech-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
-        return {
+        headers = {
             **ignored,
-            "content-type": media_type or SERVED[asked.audio],
+            "content-type": TOLD_AS.get(asked.way, SERVED[asked.audio]),
             "cache-control": "no-store",
             "x-accel-buffering": "no",
             "x-speech-seed": str(asked.seed),
             "x-speech-seq-groups": str(asked.generate.seq_groups),
             "x-speech-sample-rate": str(self._speaker.model.sample_rate),
+            **more,
         }
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
 
     async def _add_audio(self, send: Send, data: bytes, complete: bool = False) -> None:
         """Send bytes of the sound, with those that were held and the words in them; or hold them, if none is due."""
@@ -226,7 +223,7 @@ class SpeechAnswer(Response):
             done = write_json_part("speech.audio.done", self._told(reading))
             await self._send_bytes(send, done + END, more=False)
 
-    async def _send_file(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _send_file(self, send: Send) -> None:
         took = await self._take_file()
         for _ in range(1, TAKES):
             if not may_improve(took.report.ended, self._asked.generate.sampling):
@@ -240,12 +237,9 @@ class SpeechAnswer(Response):
             took = again
         self._note_sound()
         self._count(took.whole.samples)
-        headers, content = self._head(TOLD_AS.get(self._asked.way)), took.whole.content
-        if self._asked.way == "json":
-            content = self._as_json(took)
-        self._started = True
-        headers["x-speech-ended"] = took.report.ended
-        await Response(content, headers=headers)(scope, receive, send)
+        content = self._as_json(took) if self._asked.way == "json" else took.whole.content
+        await self._start(send, **{"content-length": str(len(content)), "x-speech-ended": took.report.ended})
+        await self._send_bytes(send, content, more=False)
 
     def _as_json(self, took: _Take) -> bytes:
         """Return a take as JSON; the first fields are those of Kokoro-FastAPI's captioned speech."""
