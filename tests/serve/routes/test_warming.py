@@ -85,7 +85,7 @@ def test_metrics_tell_of_slow_moments(client):
 
 
 def test_a_setting_that_cannot_be_prepared_is_refused():
-    with pytest.raises(ValueError, match="warm_groups has 16"):
+    with pytest.raises(ValueError, match="SEQ_GROUPS is 16"):
         ServerOptions(warm_groups=(15, 16))
 
 
