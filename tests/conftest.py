@@ -3,8 +3,6 @@
 Two markers select cases: ``slow`` ones run only with ``--all``, ``gpu`` ones only on a CUDA device.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import pack

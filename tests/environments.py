@@ -1,7 +1,5 @@
 """The environments in which run_tests.py runs the tests, and the Python that creates them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,8 +6,6 @@ Packages that are pinned keep their versions; what they ask for gets the newest 
 the next run of run_tests.py. Those of the newest packages have no lock.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -4,8 +4,6 @@ A lock has the exact versions of all packages of an environment, those that othe
 constraints: it installs nothing by itself. ``python -m tests.locks`` writes the locks.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

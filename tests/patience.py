@@ -1,7 +1,5 @@
 """How long a test waits for what must happen: only a test that fails waits so long, on however busy a machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

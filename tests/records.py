@@ -1,7 +1,5 @@
 """The records of runs that not every machine makes (--gpu, --newest), and the versions that the pack knows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """The steps of run_tests.py: a command or a run of pytest, how it ended, and the table of all of them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

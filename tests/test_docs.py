@@ -1,7 +1,5 @@
 """The pages name files, modules, links and headings that exist, and the README stays short."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Installing must fit qwen_tts to the user's transformers, and never touch torch or transformers."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.metadata
 import os

@@ -1,7 +1,5 @@
 """The packages of the test environments: their locks, and with what they are installed."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import sys

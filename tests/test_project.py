@@ -1,7 +1,5 @@
 """Rules that a review easily misses: paths of one machine, unsafe loading, packages and signatures."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

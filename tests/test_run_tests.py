@@ -1,7 +1,5 @@
 """What the test command runs: tiers, workers, Python, and the record of GPU cases."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

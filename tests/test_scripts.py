@@ -1,7 +1,5 @@
 """The scripts of the pages are all checked, against the elements and the modules that there are."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

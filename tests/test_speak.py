@@ -1,7 +1,5 @@
 """The first command of the README: a text in, the demo voice's speech out; and the environment that it makes."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The files of a user (checkpoints, recordings), and the graphs that the node tests queue."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

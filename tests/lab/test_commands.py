@@ -1,7 +1,5 @@
 """The commands that the pages print can be read by their programs. They do not run."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import re

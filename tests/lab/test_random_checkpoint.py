@@ -1,7 +1,5 @@
 """Random checkpoints: the published format, reproducible from the seed, and loud enough to hear."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

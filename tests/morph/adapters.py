@@ -1,7 +1,5 @@
 """Write LoRA adapters as peft writes them, with random weights."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

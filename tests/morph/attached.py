@@ -1,7 +1,5 @@
 """The hybrid decoder inside upstream's own ``generate``, for tests that compare the two loops."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace

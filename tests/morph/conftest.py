@@ -1,7 +1,5 @@
 """Tiny random checkpoints in the published format, written once per run, and models loaded from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

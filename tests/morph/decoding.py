@@ -1,7 +1,5 @@
 """The same lines through the eager and the graph engine, for tests that compare them."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode import eager, predictor

@@ -1,7 +1,5 @@
 """What graph decoders have allocated, without keeping it alive."""
 
-from __future__ import annotations
-
 import weakref
 
 import pytest

@@ -1,7 +1,5 @@
 """Which of many cases the default run has; the others are marked slow."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any

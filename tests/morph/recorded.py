@@ -1,7 +1,5 @@
 """A stand-in for a CUDA graph on the CPU: records operations once, then runs them again at the same addresses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from typing import Any
 

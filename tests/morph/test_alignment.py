@@ -1,7 +1,5 @@
 """What the engines say of the alignment head, against upstream's talker that returns its attention."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

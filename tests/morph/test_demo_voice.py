@@ -1,7 +1,5 @@
 """The pack's own checkpoint as the engine loads it: one folder with preset speakers that also clones."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

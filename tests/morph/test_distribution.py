@@ -5,8 +5,6 @@ thousands of seeds are compared by chi squared, for each group and for pairs of 
 same comparison must distinguish it from exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

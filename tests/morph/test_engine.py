@@ -1,7 +1,5 @@
 """The choice of the engine, its report, and both engines through one interface."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 from types import SimpleNamespace

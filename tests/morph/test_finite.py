@@ -1,7 +1,5 @@
 """Numbers that are not finite are noticed in every engine and precision, before anything is spoken."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import reduce

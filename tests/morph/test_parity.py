@@ -1,7 +1,5 @@
 """SEQ_GROUPS=15 equals upstream's own ``generate_*`` bit for bit: the codes, and the generator's state afterwards."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lines of different sampling share a batch, in both engines: each has the codes that it has among lines of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

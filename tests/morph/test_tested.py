@@ -1,7 +1,5 @@
 """Which versions were tested: what is newer is said in one line, and errors name both."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph import tested
 

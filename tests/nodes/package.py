@@ -1,7 +1,5 @@
 """Load modules of the package ``nodes`` without its __init__, which imports ComfyUI."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

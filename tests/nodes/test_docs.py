@@ -1,7 +1,5 @@
 """Help pages and translations are complete and agree with each other."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

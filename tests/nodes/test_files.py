@@ -1,7 +1,5 @@
 """Helpers of the nodes that need no ComfyUI. They are loaded by path, because the package nodes imports ComfyUI."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

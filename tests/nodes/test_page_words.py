@@ -1,7 +1,5 @@
 """What the page code says has its Chinese."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

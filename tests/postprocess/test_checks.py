@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from qwen3_tts_morph.postprocess import join, low_pass, normalize_loudness, normalize_peak, trim_silence

@@ -1,7 +1,5 @@
 """Silence at the ends of speech: where it is cut, complete or in portions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from qwen3_tts_morph.postprocess.ends import EndTrim, quiet_spans, speech_span, trim_ends

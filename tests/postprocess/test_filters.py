@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from qwen3_tts_morph.postprocess import LowPass, low_pass

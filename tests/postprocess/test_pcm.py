@@ -1,7 +1,5 @@
 """Samples as integers."""
 
-from __future__ import annotations
-
 import numpy as np
 from qwen3_tts_morph.postprocess.pcm import to_s16
 

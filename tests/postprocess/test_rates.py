@@ -1,7 +1,5 @@
 """Another sample rate: the same tone, as long."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from qwen3_tts_morph.postprocess.rates import resample

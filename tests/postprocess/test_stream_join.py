@@ -1,7 +1,5 @@
 """Pieces joined in portions have the samples of join, to the bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from qwen3_tts_morph.postprocess.join import Spacing, join

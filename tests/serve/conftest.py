@@ -1,7 +1,5 @@
 """Servers of tiny random models: in this process, or listening on loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """What the server logs: none of the texts that are spoken."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Checks of the example workflow files that need no ComfyUI."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

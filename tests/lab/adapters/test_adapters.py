@@ -1,7 +1,5 @@
 """Training an adapter on a tiny checkpoint: what is read, what the talker gets, and what comes out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the judges say of lines, as rows, and the page's table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A tiny Base checkpoint, and a model of it with short lines."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The client that lab/benchmarks/attacks.py listens with: it must notice a slow, a broken and a silent server."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """The benchmarks of kernels write their rows with their origin, also if a check or a shape fails."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

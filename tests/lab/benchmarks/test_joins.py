@@ -1,7 +1,5 @@
 """The table of lines that come shortly after another one: a dry run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

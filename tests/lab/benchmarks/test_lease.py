@@ -1,7 +1,5 @@
 """The plan of a lease: which steps run side by side, what a step's limit and an interrupt end, and the kept plans."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shlex

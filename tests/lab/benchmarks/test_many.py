@@ -1,7 +1,5 @@
 """The table of several devices: a dry run in which two models on the CPU stand for two GPUs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is measured of a shift: pitch, level and rate of known sounds, the rows, and the page's table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A peer that is missing, crashes, or does not do what it should is reported in one line and not measured."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

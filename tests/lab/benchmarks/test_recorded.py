@@ -1,7 +1,5 @@
 """A recording of what is spoken equals itself, and a code, a sample or a line that differs is found."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The table of the server: a dry run with both processes, and what the client hears."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator

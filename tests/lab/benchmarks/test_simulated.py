@@ -1,7 +1,5 @@
 """The simulated device: lines have their frames, work takes its time in its order, and nothing of it stays."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

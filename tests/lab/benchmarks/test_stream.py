@@ -1,7 +1,5 @@
 """The table of streams: a dry run, and what its reader makes of chunks that come late."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

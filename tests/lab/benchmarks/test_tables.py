@@ -1,7 +1,5 @@
 """Every table from its command line, on tiny checkpoints: a dry run that checks arithmetic, not speed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

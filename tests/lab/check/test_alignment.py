@@ -1,7 +1,5 @@
 """The search for the attention head that follows the text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

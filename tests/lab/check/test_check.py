@@ -1,7 +1,5 @@
 """``python -m lab.check``: what is tested of a checkpoint, and what the report says."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

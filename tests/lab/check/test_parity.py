@@ -1,7 +1,5 @@
 """What ``check`` compares: it finds nothing in a good checkpoint, and differences where they are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

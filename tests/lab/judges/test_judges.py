@@ -1,7 +1,5 @@
 """The judges' arithmetic: error counts, interval coverage, and strict reading of texts files."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

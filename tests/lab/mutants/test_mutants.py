@@ -1,7 +1,5 @@
 """Mutants of a small repository: which are caught, and which are found again in a later commit."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

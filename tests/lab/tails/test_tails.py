@@ -1,7 +1,5 @@
 """Training a tail: it starts as the stock crossbar, gets closer to exact, and is used after loading."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The laboratory's measurements of word times and of the guard, on a tiny checkpoint that does not follow its text."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 

@@ -1,7 +1,5 @@
 """Late text in a service: a line without text holds no row, and one caller's text is nobody else's trouble."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator
 

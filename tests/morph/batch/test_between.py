@@ -1,7 +1,5 @@
 """Work that is done between lines: in the thread that speaks, one after another; what fails is the asker's."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """A script whose characters have models of their own: each line is spoken by its own, and heard in order."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lines that nobody hears, beside others that go on: none waits for their end, and none is passed by for ever."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Streams and services that are dropped: the garbage collector may find them in any thread, in any moment."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Iterator

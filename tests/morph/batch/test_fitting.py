@@ -1,7 +1,5 @@
 """How many rows a running batch has."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which device of several a line goes to, with devices that end their lines when the test says so."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

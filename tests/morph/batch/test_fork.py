@@ -1,7 +1,5 @@
 """In a process of its own: what a fork finds, and a process that ends while a line is spoken."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Lines of a service that cannot share a batch: their groups take turns, and none starves."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import replace

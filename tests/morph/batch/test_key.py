@@ -1,7 +1,5 @@
 """Keys of lines: everything that decides the sound changes them, and nothing else does."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from pathlib import Path
 

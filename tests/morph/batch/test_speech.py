@@ -1,7 +1,5 @@
 """A speech between who speaks and its reader."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.batch.speech import QUEUED_FRAMES, Chunk, Delivery, Speech

@@ -1,7 +1,5 @@
 """How long a line may keep a row that stands still."""
 
-from __future__ import annotations
-
 from qwen3_tts_morph.morph.batch.standing import STAND_S, Standing
 
 

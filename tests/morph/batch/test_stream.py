@@ -1,7 +1,5 @@
 """Lines that are heard while they are made: the chunks of a stream joined, its readers, its end, and its report."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Which token each frame is on, in a line's chunks while it is made, and in its pieces once it has ended."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Groups of lines take turns by time."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.batch.turns import TURN_S, Turns
 

@@ -8,8 +8,6 @@ The adapter is written by peft's ``save_pretrained`` and merged by its ``merge_a
 the layers' weights before and after.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

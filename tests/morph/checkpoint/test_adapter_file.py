@@ -1,7 +1,5 @@
 """LoRA adapters as peft writes them: what is read, and what is refused, with the reason."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Damaged configs: each raises a one-line ValueError naming checkpoint and cause, before memory is allocated."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

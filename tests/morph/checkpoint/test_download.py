@@ -1,7 +1,5 @@
 """Downloads, with a fake huggingface_hub that shadows the real one: no network is used."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

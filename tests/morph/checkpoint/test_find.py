@@ -1,7 +1,5 @@
 """Finding checkpoints where users keep them, and naming the files that an incomplete one lacks."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

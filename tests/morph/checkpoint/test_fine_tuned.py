@@ -1,7 +1,5 @@
 """Checkpoints as trainers write them: several files, speakers of their own, files that are left out."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

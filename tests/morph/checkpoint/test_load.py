@@ -1,7 +1,5 @@
 """Loading: the chosen dtype, stacked weights, and clear errors for options that the machine does not support."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Model folders are shared with other packs: odd contents are skipped, and no node fails because of them."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

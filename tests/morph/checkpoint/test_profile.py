@@ -1,7 +1,5 @@
 """What a checkpoint's morph.json says about speaking with it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

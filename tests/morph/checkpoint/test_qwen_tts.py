@@ -1,7 +1,5 @@
 """Importing qwen_tts: broken packages that it does not need do no harm, and nothing is left changed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A checkpoint whose weights are not those of its config never speaks: it is refused, and the tensors are named."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

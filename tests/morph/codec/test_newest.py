@@ -1,7 +1,5 @@
 """The convolutions of lines' newest frames give the samples of whole rows, whatever stands beside a line."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec import newest

@@ -1,7 +1,5 @@
 """The codec: upstream's samples and upstream's codes, cut where a reference ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The eager engine's loop: lines, their ends, progress, and cancelling, after which nothing is left."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count

@@ -1,7 +1,5 @@
 """FlashAttention 2, where it is installed: the codes at SEQ_GROUPS=15 equal upstream's with it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import torch
 from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
 from transformers import DynamicCache

@@ -1,7 +1,5 @@
 """The rules by which lines end, whatever the engine: with rows that give frames as they are written here."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """SEQ_GROUPS below 15 against the plain formula, and upstream's own loop through the hybrid decoder."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model

@@ -1,7 +1,5 @@
 """What a request's listeners are told while both engines decode: its frames, and how it ended."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH

@@ -1,7 +1,5 @@
 """Sampling against transformers' own processors, in its own order."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.sampling import (

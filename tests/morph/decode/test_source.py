@@ -1,7 +1,5 @@
 """Lines that come while others are decoded, text that comes late, and lines that are cancelled, on both engines."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable

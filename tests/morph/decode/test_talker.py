@@ -1,7 +1,5 @@
 """The talker's steps against upstream's own forward over the complete sequence, without a cache."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode import talker as talker_module

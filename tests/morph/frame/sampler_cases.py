@@ -1,7 +1,5 @@
 """Settings and logits that every sampler is tested with."""
 
-from __future__ import annotations
-
 import torch
 from qwen3_tts_morph.morph.options import TokenSampling
 

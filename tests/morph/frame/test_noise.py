@@ -1,7 +1,5 @@
 """The counter-based noise: the same wherever it is computed, uniform, independent, and Gumbel-distributed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from qwen3_tts_morph.morph.frame import noise

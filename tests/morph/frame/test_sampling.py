@@ -1,7 +1,5 @@
 """The tensor sampler against ``decode/sampling.py`` with the same noise; every line has its own settings."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.sampling import filter_logits

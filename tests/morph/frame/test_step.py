@@ -1,7 +1,5 @@
 """One frame over static buffers: against the eager predictor and talker; and it can be captured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

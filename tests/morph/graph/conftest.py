@@ -1,7 +1,5 @@
 """Every model of these tests has an alignment head, so that engines are compared in what it says, too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -3,8 +3,6 @@
 The CPU runs the functions that CUDA captures; ``recorded.py`` stands in for the capture.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Lines that join a running batch: their short prompts are run with the kernels of one line, and no code changes."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import cycle

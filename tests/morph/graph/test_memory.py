@@ -1,7 +1,5 @@
 """What the graph engine holds and for how long: weights, caches and graphs, beside a model that may be moved."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Single lines whose voice's prefix is kept as keys and values: the same codes, kept or not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

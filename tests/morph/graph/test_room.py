@@ -1,7 +1,5 @@
 """How many positions the rows of a running batch have from the beginning."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.frame.weights import Weights

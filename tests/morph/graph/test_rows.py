@@ -1,7 +1,5 @@
 """Which line has which row, with reports that arrive late."""
 
-from __future__ import annotations
-
 import numpy as np
 from qwen3_tts_morph.morph.graph.rows import REFILL_PATIENCE, RowTable
 

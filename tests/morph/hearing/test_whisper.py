@@ -1,7 +1,5 @@
 """Whisper through faster-whisper: what is missing is said; human speech is heard."""
 
-from __future__ import annotations
-
 import builtins
 from pathlib import Path
 

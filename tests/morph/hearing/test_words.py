@@ -1,7 +1,5 @@
 """Wrong words: counted after Whisper's normalisation, letter by letter where a language has no spaces."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.hearing.words import HeardWords, count_errors
 

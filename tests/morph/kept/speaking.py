@@ -1,7 +1,5 @@
 """What speaks lines in tests: a batch that is watched, and one whose lines come when the test says so."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

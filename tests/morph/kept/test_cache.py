@@ -1,7 +1,5 @@
 """Kept lines: what comes back equals what was kept, damage is noticed, and the bytes stay within their bound."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

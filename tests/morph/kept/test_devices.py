@@ -1,7 +1,5 @@
 """Lines on several devices; several models on the CPU stand for several GPUs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace

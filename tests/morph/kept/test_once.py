@@ -1,7 +1,5 @@
 """Each line is spoken once: kept lines are found, one that fails ends no others, and sound comes in order."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterator

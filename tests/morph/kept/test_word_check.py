@@ -1,7 +1,5 @@
 """Lines are heard: those with too many wrong words get other takes, the best one stays, and nothing is hidden."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

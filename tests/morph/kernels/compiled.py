@@ -4,8 +4,6 @@
 the published model's. Triton must not be the interpreter (TRITON_INTERPRET): this needs a process of its own.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Run the kernels on CUDA, or without a GPU in Triton's interpreter."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Compare what kernels and torch operations say of the alignment head."""
 
-from __future__ import annotations
-
 import torch
 from qwen3_tts_morph.morph.words.trace import SCALE
 

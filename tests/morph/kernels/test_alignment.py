@@ -1,7 +1,5 @@
 """The kernel that asks the alignment head, compared with torch operations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Attention over the static cache, with its output projection, against float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The codec's Triton kernels against torch's operations: on a GPU, or without one in Triton's interpreter."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

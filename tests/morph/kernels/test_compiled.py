@@ -1,7 +1,5 @@
 """Kernels compiled for GPUs that are not there: they fit each of them, and read memory 16 bytes at a time."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Complete lines through the graph engine: the same codes with kernels as with torch operations."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

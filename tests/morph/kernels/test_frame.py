@@ -1,7 +1,5 @@
 """A complete frame in kernels, compared with the same frame in torch operations."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace

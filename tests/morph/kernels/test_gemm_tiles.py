@@ -1,7 +1,5 @@
 """Which tiles GEMMs get, and the kernels that hold weights in shared memory (those on a GPU only)."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

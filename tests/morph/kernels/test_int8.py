@@ -1,7 +1,5 @@
 """INT8 weights in the kernels, compared with the same frame in torch operations."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

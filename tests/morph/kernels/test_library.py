@@ -1,7 +1,5 @@
 """Linear layers through cuBLAS (on a CPU torch's own product), with what our kernels add behind them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

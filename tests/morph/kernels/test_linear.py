@@ -1,7 +1,5 @@
 """The linear kernels with everything that is fused into them, against float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

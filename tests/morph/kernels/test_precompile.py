@@ -1,7 +1,5 @@
 """Kernels compiled ahead of a pass: none is launched, none is left to compile for the pass, no state changes."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

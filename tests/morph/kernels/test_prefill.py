@@ -1,7 +1,5 @@
 """The operations between the linear layers of a prefill: kernels against torch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

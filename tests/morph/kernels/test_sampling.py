@@ -1,7 +1,5 @@
 """Sampling on the device: the tokens of ``sample_static`` with the same noise, for all settings."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A model with a LoRA speaks as a checkpoint into which it was merged; the model without it stays as it is."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import weakref

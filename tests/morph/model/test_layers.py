@@ -1,7 +1,5 @@
 """The fused layers against upstream's own modules, and the views of its weights that they run on."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

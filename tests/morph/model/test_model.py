@@ -1,7 +1,5 @@
 """What a loaded checkpoint says of itself."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """cuDNN's attention is excluded as long as any thread wants it, and what was set before comes back."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import ExitStack
 

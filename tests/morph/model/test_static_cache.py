@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from qwen3_tts_morph.morph.model.static_cache import FillView, SpanView, StaticCache, StepView

@@ -1,7 +1,5 @@
 """Trained tails: what they compute, that both engines use them, and their file."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

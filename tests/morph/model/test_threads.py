@@ -1,7 +1,5 @@
 """Small models on a CPU compute on one thread, and torch's number is put back."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 

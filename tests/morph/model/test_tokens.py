@@ -1,7 +1,5 @@
 """Token ids of users' texts: upstream's for ordinary texts, and never control tokens."""
 
-from __future__ import annotations
-
 import random
 import unicodedata
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When functions are called, captured and replayed. CUDA's own calls are mocked and recorded."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import contextmanager
 

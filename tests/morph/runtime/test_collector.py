@@ -1,7 +1,5 @@
 """The garbage collector leaves older objects alone while a block runs, and no longer."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

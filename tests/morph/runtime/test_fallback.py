@@ -1,7 +1,5 @@
 """A fallback says what runs instead, and why."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 

@@ -1,7 +1,5 @@
 """Jobs in threads that are used again."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

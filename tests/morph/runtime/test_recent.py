@@ -1,7 +1,5 @@
 """The most recently used values."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.runtime.recent import Recent
 

@@ -1,7 +1,5 @@
 """Powers of two next to a count."""
 
-from __future__ import annotations
-
 from qwen3_tts_morph.morph.runtime.sizes import power_above, power_below
 
 

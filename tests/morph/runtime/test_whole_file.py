@@ -1,7 +1,5 @@
 """Files are written whole or not at all, and never through a link that somebody else has put there."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

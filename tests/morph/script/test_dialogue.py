@@ -1,7 +1,5 @@
 """Scripts to speech: names, stable seeds, and times that match the joined track."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

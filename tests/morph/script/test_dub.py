@@ -1,7 +1,5 @@
 """Dubbing: where speech is placed, how it is fitted, what is listed, and the way through a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scripts played while their lines are generated: what is played is the track, and each line says where it begins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

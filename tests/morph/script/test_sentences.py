@@ -1,7 +1,5 @@
 """Captions of one sentence each: exact where pieces are, else at the pauses that are heard."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Takes that say words of their reference before their text."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """``max_seconds`` bounds a line, all of its pieces together, however it is made; the report says that it was cut."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Lines to waveforms: order, pieces, seeds, progress, reports, and errors before decoding starts."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 

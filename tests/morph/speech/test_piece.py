@@ -1,7 +1,5 @@
 """Frames of codes in one buffer."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

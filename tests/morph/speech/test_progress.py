@@ -1,7 +1,5 @@
 """What is said of long speech while it is made: its length, and what is left by the speed of the run."""
 
-from __future__ import annotations
-
 from qwen3_tts_morph.morph.speech.progress import Estimate
 
 HOUR = 45_000  # frames

@@ -1,7 +1,5 @@
 """Lines of which words are read as others: what is spoken and told, whole and in parts, and their keys."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The report: every line, how it ended, and the arithmetic of speed."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What can be wrong with a take: silence, or an end before the text can have been spoken."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Words of spoken lines and tracks, from the traces of their pieces, with the demo voice's tokenizer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Words that went wrong, as a line's trace shows them: what is said of them, and what follows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

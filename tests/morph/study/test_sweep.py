@@ -1,7 +1,5 @@
 """The sweep: distances against a plain computation, consistent rows, and the plot."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Texts in parts: whole characters and sentences, however they are cut."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

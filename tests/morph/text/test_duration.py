@@ -1,7 +1,5 @@
 """The three estimates of a line's frames from its tokens have one pace, and are in order."""
 
-from __future__ import annotations
-
 from qwen3_tts_morph.morph.text.duration import (
     PACE,
     expected_frames,

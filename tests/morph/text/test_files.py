@@ -1,7 +1,5 @@
 """Text files of any editor, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Lists of figures are cut into their items, and read as they are read in one piece."""
 
-from __future__ import annotations
-
 import pytest
 from kitten_text_processing import normalize_text
 from qwen3_tts_morph.morph.text import normalize

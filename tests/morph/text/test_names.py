@@ -1,7 +1,5 @@
 """Names that users type: which are the same, and which are safe for files on every system."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

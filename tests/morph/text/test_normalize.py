@@ -1,7 +1,5 @@
 """Figures, dates, prices and capitals as English words, and texts that stay as they are."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

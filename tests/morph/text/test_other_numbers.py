@@ -1,7 +1,5 @@
 """Numbers of other languages than English: which are written out, and what is said without the library."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Patterns are those of Python 3.10, which the pack supports: it has no possessive repeats and no atomic groups."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """Pauses inside a text: where they cut it, what people read, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.text.pauses import PausedText, check_spoken, read_pauses, without_pauses
 

@@ -1,7 +1,5 @@
 """The pieces of a text that comes in parts are those of the whole text, and come as early as they can."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

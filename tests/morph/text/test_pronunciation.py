@@ -1,7 +1,5 @@
 """Lists of how words are read, and ``<shown|read>``: what matches, what is refused, and that no list slows a text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@
 ``english_readings_everyday.tsv`` while they work on the rules: a failure there tells only how many are wrong.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sounds like speech to whatever looks at levels: syllables of a voiced tone, with pauses of a quiet noise."""
 
-from __future__ import annotations
-
 import numpy as np
 
 RATE = 16000

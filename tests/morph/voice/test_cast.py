@@ -1,7 +1,5 @@
 """Voices that are found by name: who comes first, when they are made, and what the report says of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

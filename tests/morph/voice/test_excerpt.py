@@ -1,7 +1,5 @@
 """The part of a recording that is cloned: chosen by numbers, or the best 3 to 12 s."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

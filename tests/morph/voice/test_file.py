@@ -1,7 +1,5 @@
 """Voice files: bit-equal after loading, written atomically, and refused with a clear error if they are invalid."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

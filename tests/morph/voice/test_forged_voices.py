@@ -3,8 +3,6 @@
 Some are refused when they are read, the others, which only a model can tell, before they are spoken with.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

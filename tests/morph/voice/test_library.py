@@ -1,7 +1,5 @@
 """The voice library: rename, delete, describe and import, by names from its listing, and checks of what comes in."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

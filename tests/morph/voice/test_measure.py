@@ -1,7 +1,5 @@
 """What is measured of a recording: where somebody speaks, level, peak, clipping, noise."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

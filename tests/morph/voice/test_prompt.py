@@ -1,7 +1,5 @@
 """Prompts against upstream's: what its own ``generate_*`` hand to the talker, bit for bit."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts

@@ -1,7 +1,5 @@
 """Recordings in the voice folder are voices: cloned by the model that speaks, with their words if those are there."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reference recordings: ordinary ones are not changed, odd ones are repaired with a note or refused."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Shifted voices: the sum, what it is called, and what cannot be shifted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

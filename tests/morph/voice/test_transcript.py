@@ -1,7 +1,5 @@
 """The transcript of a reference: what is heard of which samples, and recordings without words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

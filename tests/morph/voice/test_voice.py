@@ -1,7 +1,5 @@
 """Voices: the same sound gives the same voice in any format, and unusable input is refused with a clear error."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

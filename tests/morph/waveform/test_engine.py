@@ -1,7 +1,5 @@
 """Lines decoded together: each waveform equals upstream's decoding of the line alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

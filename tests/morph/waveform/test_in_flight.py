@@ -1,7 +1,5 @@
 """A device has a few rows at a time, who looks waits for none of them, and a line is there with its last row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Captions of words: what is in each, and that other programs read the files."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Words that are skipped, said twice or invented: lines of ten words of two tokens each, and recorded ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

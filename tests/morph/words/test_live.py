@@ -1,7 +1,5 @@
 """Words while a line is spoken: in order, each once, soon after it has ended."""
 
-from __future__ import annotations
-
 import random
 import re
 

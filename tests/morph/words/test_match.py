@@ -1,7 +1,5 @@
 """Spoken words find the written words that they are spoken for."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from itertools import accumulate, pairwise

@@ -1,7 +1,5 @@
 """The path of a line through its text tokens."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.words.path import Path, token_path
 

@@ -1,7 +1,5 @@
 """Words of texts in which some are read as others: the words that are shown have the times of what was said."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.text.pronunciation import find_readings, parse_pronunciation, read_text
 from qwen3_tts_morph.morph.words.readings import find_read_words

@@ -1,7 +1,5 @@
 """Paths through the tokens of pieces become the times of written words."""
 
-from __future__ import annotations
-
 import random
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What engines report of the alignment head, as a trace, and as lists in files."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

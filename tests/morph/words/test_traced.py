@@ -1,7 +1,5 @@
 """A line in another process has the words that it has here."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The words of texts as their writers see them, in any language."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

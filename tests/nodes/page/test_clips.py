@@ -1,7 +1,5 @@
 """The recordings that a node lists: their files and names, without ComfyUI."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Live speech without ComfyUI: the store, its readers over HTTP, and the checks of requests."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """The page's player beside a simulated source: one that is slower than real time is heard later, and without gaps."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The routes of the voice library: what the page's panel asks, and what a request cannot reach."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of speech without ComfyUI: what they hold, what they say of their speech, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

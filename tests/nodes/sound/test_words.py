@@ -1,7 +1,5 @@
 """The value of the words socket, without ComfyUI."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A cast in one node: names and voices belong together by their place."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.nodes.package import load

@@ -1,7 +1,5 @@
 """Kept lines in ComfyUI: their bound, and the routes that show and remove them."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

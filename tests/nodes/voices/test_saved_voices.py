@@ -1,7 +1,5 @@
 """When a saved voice's file counts as changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Who may ask: keys, hosts, origins; and what needs neither."""
 
-from __future__ import annotations
-
 import math
 from contextlib import nullcontext
 

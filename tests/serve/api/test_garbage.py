@@ -1,7 +1,5 @@
 """A server's lines are freed as they end. What is left to the garbage collector makes it stop all threads for long."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the server says of itself: the OpenAPI document, its page, and docs/server.md."""
 
-from __future__ import annotations
-
 import re
 
 from qwen3_tts_morph.serve.api.fields import FIELDS, SamplingFields, flat

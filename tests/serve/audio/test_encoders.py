@@ -1,7 +1,5 @@
 """Encoders are opened by the first samples, and closed with their answers."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import io

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from qwen3_tts_morph.serve.audio.speed import changed_length, open_speed

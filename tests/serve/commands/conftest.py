@@ -1,7 +1,5 @@
 """A tiny random checkpoint in a folder, and a command line run inside this process with files for its streams."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which command a command line names, and how runs end."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``clone`` and ``voices design``: saved voices from a recording and from a description."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """``dub``: captions to a track at their times; other limits speak nothing again."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

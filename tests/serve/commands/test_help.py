@@ -1,7 +1,5 @@
 """``--help``: every option is explained, with its default, and every command has examples that can be read."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

@@ -1,7 +1,5 @@
 """``script --server``: lines that a server speaks, each saved as it comes; a run that was ended goes on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``serve``: the server gets its own options, ComfyUI's voices and a checkpoint by its name."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import shutil

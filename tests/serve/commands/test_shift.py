@@ -1,7 +1,5 @@
 """``voices shift``: from saved voices, recordings and presets; a script picks the mood by its name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``speak``: into files, to stdout while it is made, and text that comes while it is spoken."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

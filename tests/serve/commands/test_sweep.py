@@ -1,7 +1,5 @@
 """``sweep``: what it writes, and where."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

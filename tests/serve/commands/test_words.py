@@ -1,7 +1,5 @@
 """``--words``: when each word is heard in the sound that a command writes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

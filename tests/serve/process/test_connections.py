@@ -1,7 +1,5 @@
 """Connections that ask nothing are closed; those that ask, or are WebSockets, are not."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

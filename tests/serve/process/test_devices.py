@@ -1,7 +1,5 @@
 """A server with several devices in one process: two models on the CPU stand for two GPUs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Free ports, and the socket that the server listens on."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

@@ -1,7 +1,5 @@
 """The server under Ray Serve: replicas on the CPU stand for GPUs, and one of them is killed at work."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

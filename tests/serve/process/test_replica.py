@@ -1,7 +1,5 @@
 """What a replica under Ray is made of, without Ray."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

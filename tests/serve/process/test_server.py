@@ -1,7 +1,5 @@
 """The server as a program: its command line, what it needs, and the demo voice in a process of its own."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import importlib.util

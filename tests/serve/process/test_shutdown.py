@@ -1,7 +1,5 @@
 """How the server ends: who waits is told so, who hears goes on for a while, and the process goes in time."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Lines spoken at a server, each once: what the nodes and the command line do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from qwen3_tts_morph.morph.kept.cache import LineCache

@@ -1,7 +1,5 @@
 """Server-sent events, as they come from the network."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from types import SimpleNamespace

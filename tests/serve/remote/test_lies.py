@@ -1,7 +1,5 @@
 """Servers that lie: whatever they say, it is one sentence with the server's name, and nothing reaches the terminal."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """vLLM-Omni's recorded answers and schema, and servers that break off: what is sent, and what is made of it."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

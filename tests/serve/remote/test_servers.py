@@ -1,7 +1,5 @@
 """The list of servers: only what the owner of the computer wrote, keys apart from it."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.serve.remote.servers import Server, find_server, key_variable, listed_servers
 

@@ -1,7 +1,5 @@
 """The client against this pack's server on loopback: the same sound as there, in order, with its report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

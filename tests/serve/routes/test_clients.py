@@ -1,7 +1,5 @@
 """Clients of a real server on loopback: httpx, the openai package, WebSockets; those that leave, those that wait."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

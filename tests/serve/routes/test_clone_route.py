@@ -1,7 +1,5 @@
 """Voices from recordings that clients send: made between lines, listed, spoken with; others are refused."""
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Callable

@@ -7,8 +7,6 @@ their order) and headers are those of the projects' own code, read in November 2
 ``backend/open_webui/routers/audio.py`` and ``src/lib/apis/audio``, and the custom component ``sfortis/openai_tts``.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

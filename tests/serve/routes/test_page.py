@@ -1,7 +1,5 @@
 """The server's page in headless Chromium: it speaks, plays, saves, takes voices, and tells what went wrong."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

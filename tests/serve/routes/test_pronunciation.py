@@ -1,7 +1,5 @@
 """How words are read, at a server: of a request, of the server, of a voice; and by the client of one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The routes beside speech: models, voices, health, metrics, the page's files."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

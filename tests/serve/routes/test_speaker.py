@@ -1,7 +1,5 @@
 """What the service's thread tells an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """``POST /v1/audio/speech`` of a server in this process: formats, events, fields, limits."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """When the words of an answer are heard: in events beside the sound, between parts, and in JSON."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """Voices that clients send: taken with consent, listed, spoken with, forgotten."""
 
-from __future__ import annotations
-
 import errno
 import tempfile
 from dataclasses import replace

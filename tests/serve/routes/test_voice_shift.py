@@ -1,7 +1,5 @@
 """The field ``voice_shift``: what it makes, what is kept, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

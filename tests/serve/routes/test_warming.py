@@ -1,7 +1,5 @@
 """What a server does before its first request: with a GPU's plan, on a CPU."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 

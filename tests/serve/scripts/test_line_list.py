@@ -1,7 +1,5 @@
 """Lines as JSON: where they end, and what is said of those that cannot be spoken."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Arguments that are refused before anything is installed or loaded."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

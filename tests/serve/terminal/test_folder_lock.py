@@ -1,7 +1,5 @@
 """A folder belongs to one run at a time, also of another process, until that has ended in whatever way."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where checkpoints and voices are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

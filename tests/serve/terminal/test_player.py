@@ -1,7 +1,5 @@
 """``--play``: the sound goes to a device, here one made of Python, while it is made."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Sound files, and streams of sound."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

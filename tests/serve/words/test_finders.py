@@ -1,7 +1,5 @@
 """The words of lines are found in other processes, and here if one of those is gone."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """The quality study from its command line: a run on a tiny checkpoint with fake judges, then its rules."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

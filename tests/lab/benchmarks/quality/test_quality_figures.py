@@ -1,7 +1,5 @@
 """The arithmetic of the quality study: paired differences, bars, controls, and what a voice is compared with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

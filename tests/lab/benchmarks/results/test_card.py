@@ -1,7 +1,5 @@
 """The demo voice's model card: figures are those of the rows, shapes and sizes those of the files."""
 
-from __future__ import annotations
-
 from tests.lab.benchmarks.results.test_readme import ROOT, check_cell, read_rows, table
 
 CARD = "demo_voice/README.md"

@@ -1,7 +1,5 @@
 """The plot shows what a file contains, and nothing else."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tables of README.md and docs/ hold the figures of lab/benchmarks/results."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

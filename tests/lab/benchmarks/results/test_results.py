@@ -1,7 +1,5 @@
 """Rows name their commit, day and command, and only the same measurement replaces them."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

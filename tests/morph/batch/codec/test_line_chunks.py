@@ -1,7 +1,5 @@
 """A line's chunks, joined, are its waveform as a rendering assembles it: crossfades, pauses, trimmed ends."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Chunk sizes: those asked for, or smaller where a reader would run dry."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
 

@@ -1,7 +1,5 @@
 """Many lines at once, on a device of constant speed whose clock is the test's: nobody's sound runs out."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What a model's move to another device and back does to its tensors."""
 
-from __future__ import annotations
-
 import torch
 
 

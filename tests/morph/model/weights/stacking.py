@@ -1,7 +1,5 @@
 """Whether weights are stacked, and how to undo it, for tests."""
 
-from __future__ import annotations
-
 import torch
 from qwen3_tts_morph.morph.model.weights.joined_weights import joined
 

@@ -1,7 +1,5 @@
 """Weight-only INT8: its error, the same codes in both engines, in any batch and after a move, and its size."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The thread that writes texts out rests between its steps where others want to work."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Lines whose text comes in parts, and lines that are cancelled: the others, and the codes, do not notice."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """The pieces of a text that is cut as it is written out are those of the text that is written out first."""
 
-from __future__ import annotations
-
 import random
 import re
 import sys

@@ -1,7 +1,5 @@
 """The rules before and after the library, with examples. The library takes long, and is not asked here."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.text import english
 from qwen3_tts_morph.morph.text.english.rules import pairs, table

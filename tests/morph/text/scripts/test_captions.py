@@ -1,7 +1,5 @@
 """Captions to dub: reading files as they are found, and what of them is spoken by whom."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Files of cues, as they are written."""
 
-from __future__ import annotations
-
 from qwen3_tts_morph.morph.text.scripts.cues import Cue, read_cues, write_cues
 
 CUES = [

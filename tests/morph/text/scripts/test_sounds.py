@@ -1,7 +1,5 @@
 """Sounds in captions: what describes one, and what is words."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.text.scripts.sounds import with_sounds, without_sounds
 
