@@ -109,9 +109,8 @@ class VoiceLibrary:
     def rename(self, name: str, new: str) -> str:
         """Give a voice another name, in its file too; return it.
 
-        Raises:
-            ValueError: for an unknown or damaged voice, for a name that is taken or is no file name, and where the
-                file cannot be changed.
+        ValueError for an unknown or damaged voice, for a name that is taken or is no file name, and if the file cannot
+        be changed.
         """
         path, new = self.find(name), typed_name(new)
         voice, description = read_voice(path)
@@ -151,19 +150,10 @@ class VoiceLibrary:
         return path.read_bytes()
 
     def take_in(self, source: Path, name: str, overwrite: bool = False, content: bytes | None = None) -> str:
-        """Import a voice file under a name; return the name.
+        """Import a voice file under a name; return the name. Nothing in it but its voice reaches the library.
 
-        The file is read as a voice and written again, so that nothing else in it reaches the library.
-
-        Args:
-            source: the file.
-            name: of the voice.
-            overwrite: whether it takes another voice's place.
-            content: of the file, where it was sent: then nothing is read from ``source``.
-
-        Raises:
-            ValueError: for a file that is no voice of this pack or damaged, a name that is no file name or is taken by
-                another voice (without ``overwrite``), and where the library cannot be written.
+        ``content``: of the file, if it was sent; then nothing is read from ``source``. ValueError for a file that is no
+        voice or damaged, and for a name that is no file name or taken by another voice (without ``overwrite``).
         """
         path, (voice, description) = self.path(name), read_voice(source, content)
         named = replace(voice, name=typed_name(name))
@@ -198,14 +188,9 @@ def is_recording(path: Path) -> bool:
 
 
 def load_source(path: Path, clone: Clone | None = None) -> Voice:
-    """Return the voice of a file, with the list of words beside it.
+    """Return the voice of a file, with the list of words beside it; a recording's is made by ``clone``.
 
-    Args:
-        path: of a voice file or a recording.
-        clone: makes a recording's voice; None where there is no model to do that.
-
-    Raises:
-        ValueError: it or the list is damaged, or it is a recording and ``clone`` is None.
+    ValueError if it or the list is damaged, or it is a recording and ``clone`` is None.
     """
     if not is_recording(path):
         voice = load_voice(path)

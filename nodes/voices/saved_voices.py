@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
@@ -14,24 +13,19 @@ from ...morph.runtime.whole_file import FileState, file_state
 Fingerprint = FileState | tuple[FileState, FileState]
 
 
-@dataclass(frozen=True)
-class _Saved:
-    state: FileState  # of the file as it was written
-    fingerprint: Fingerprint  # of the run that wrote it
-
-
 class SavedVoices:
     """The files that Save Voice has written, by path."""
 
     def __init__(self) -> None:
-        self._saved: dict[Path, _Saved] = {}
+        # The state of each file as it was written, and the fingerprint of the run that wrote it.
+        self._saved: dict[Path, tuple[FileState, Fingerprint]] = {}
 
     def fingerprint(self, path: Path) -> Fingerprint:
         """Return what changes when a file is deleted or replaced, but not when it is saved where there was none."""
         state, saved = file_state(path), self._saved.get(path)
         if saved is None:
             return state
-        return saved.fingerprint if state == saved.state else (state, saved.state)
+        return saved[1] if state == saved[0] else (state, saved[0])
 
     @contextmanager
     def saving(self, path: Path) -> Iterator[None]:
@@ -40,7 +34,7 @@ class SavedVoices:
         yield
         state = file_state(path)
         # Where another voice was, the file has changed: for a workflow that saved that one, and may run again.
-        self._saved[path] = _Saved(state, state if was_there else before)
+        self._saved[path] = (state, state if was_there else before)
 
 
 APP_KEY = web.AppKey("qwen3_tts_morph.saved_voices", SavedVoices)  # where the server's application keeps it

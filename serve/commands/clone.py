@@ -89,9 +89,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Clone; the path of the voice file goes to stdout."""
-    from ...morph.hearing.whisper import load_whisper
-    from ...morph.voice.transcript import hear_transcript
-
     transcript = options.transcript
     if options.transcript_file:
         transcript = read_text_file(options.transcript_file)
@@ -103,17 +100,17 @@ def run(options: argparse.Namespace, console: Console) -> None:
     waveform, rate = read_recording(options.recording)
     waveform = cut_part(options, waveform, rate, console)
     if options.transcribe:
+        from ...morph.hearing.whisper import load_whisper
+        from ...morph.voice.transcript import hear_transcript
+
         recogniser = load_whisper(options.transcribe, folders.recognisers)
         transcript = hear_transcript(recogniser, waveform, rate)
         console.note(f"{recogniser.name} heard: {transcript}")
-
     from ...morph.voice.create import CloneOptions, clone_voice  # torch
 
     clone = CloneOptions("icl" if transcript else "x_vector", transcript, options.pad, name)
-    voice = clone_voice(
-        load_synthesizer(options, console).model, waveform, rate, clone
-    )  # its notes are logged
-    save(voice, path, console)
+    model = load_synthesizer(options, console).model
+    save(clone_voice(model, waveform, rate, clone), path, console)  # its notes are logged
 
 
 def cut_part(options: argparse.Namespace, waveform: np.ndarray, rate: int, console: Console) -> np.ndarray:

@@ -220,15 +220,7 @@ def take_in(options: argparse.Namespace, console: Console) -> None:
 
 
 class Action(NamedTuple):
-    """What ``voices`` can do.
-
-    Args:
-        add: adds its options.
-        run: runs it.
-        example: of its arguments.
-        about: its help.
-        loads: whether it may load a model.
-    """
+    """What ``voices`` can do; ``example``: of its arguments, ``loads``: whether it may load a model."""
 
     add: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Console], None]

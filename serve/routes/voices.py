@@ -39,7 +39,7 @@ ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")  # have letters that look alike
 
 @dataclass(frozen=True)
 class Entry:
-    """A voice of the list: its name, whether it is a "preset", "saved" or "uploaded", and what it was made of."""
+    """A voice of the list: its name, its kind ("preset", "saved" or "uploaded") and what it was made of."""
 
     name: str
     kind: str
@@ -106,15 +106,10 @@ class VoiceBook:
         return name
 
     def add(self, name: str, voice: Voice | bytes, replaces: bool = False) -> str:
-        """Take a voice that a client has sent, until it is removed or the server ends; return its name.
+        """Take a voice, or the content of its file, until it is removed or the server ends; return its name.
 
-        Args:
-            name: what requests call it.
-            voice: it, or the content of its file.
-            replaces: whether it takes the place of another uploaded voice with this name, or one that looks like it.
-
-        Raises:
-            ApiError: 400 for a name or a file that cannot be used, 409 for a name that another voice has.
+        ``replaces``: whether it takes the place of an uploaded voice whose name is, or looks like, this one. ApiError
+        400 for a name or a file that cannot be used, 409 for a name that another voice has.
         """
         name = self.free_name(name, replaces=True)
         with refusing():

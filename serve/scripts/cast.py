@@ -43,16 +43,8 @@ def make_cast(
     """Return everybody that a script may name: ``--cast``, the narrator, saved voices, the checkpoint's speakers.
 
     Of names that are the same (see ``names.name_key``) the first one is taken. The narrator is the voice that the
-    options choose.
-
-    Args:
-        speakers: of the checkpoint.
-        options: of the command line.
-        recording: that ``--reference`` names.
-        model: returns the checkpoint, which only voices need: the names are known before it is loaded.
-
-    Raises:
-        ValueError: for a name that ``--cast`` has twice, or if there is nobody.
+    options choose. ``model`` returns the checkpoint, which only voices need: names are known before it is loaded.
+    ValueError for a name that ``--cast`` has twice, or if there is nobody.
     """
     folders = folders_of(options)
 

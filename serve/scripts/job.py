@@ -26,16 +26,7 @@ TOGETHER = 512  # lines that are queued together: their sound is in memory until
 
 @dataclass(frozen=True)
 class Job:
-    """Lines that are spoken into a folder.
-
-    Args:
-        opened: speaks them.
-        script: what was read.
-        lines: its lines, in its order.
-        plans: the place of each line.
-        saved: the folder.
-        options: of the command.
-    """
+    """The lines of a script, with a plan for each, that are spoken into a folder."""
 
     opened: Opened
     script: Script

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...morph.options import MOST_SEED
+from ...morph.setting import Setting
 from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import MAX_PAUSE_S, check_spoken
 from ...morph.text.scripts.script import (
@@ -31,14 +32,15 @@ from ...morph.text.scripts.script import (
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 
 TEXTS = ("text", "voice", "name", "language", "instruct")
-WHOLE = {"seed": (0, MOST_SEED), "take": (1, MOST_TAKES)}
 NUMBERS = {
-    "gain": (LOWEST_GAIN_DB, HIGHEST_GAIN_DB),
-    "speed": (LOWEST_SPEED, HIGHEST_SPEED),
-    "pitch": (-MOST_SEMITONES, MOST_SEMITONES),
-    "pause": (0.0, MAX_PAUSE_S),
+    "seed": Setting(0, low=0, high=MOST_SEED, name="seed"),
+    "take": Setting(1, low=1, high=MOST_TAKES, name="take"),
+    "gain": Setting(0.0, low=LOWEST_GAIN_DB, high=HIGHEST_GAIN_DB, name="gain"),
+    "speed": Setting(1.0, low=LOWEST_SPEED, high=HIGHEST_SPEED, name="speed"),
+    "pitch": Setting(0.0, low=-MOST_SEMITONES, high=MOST_SEMITONES, name="pitch"),
+    "pause": Setting(0.0, low=0, high=MAX_PAUSE_S, name="pause"),
 }
-KEYS = (*TEXTS, *WHOLE, *NUMBERS)
+KEYS = (*TEXTS, *NUMBERS)
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
@@ -99,20 +101,11 @@ def _fields(row: str) -> dict[str, Any]:
         raise ValueError(f"{unknown[0]!r} is not a key: choose of {', '.join(KEYS)}")
     fields = {key: value for key, value in fields.items() if value is not None}
     for key, value in fields.items():
-        _check(key, value)
+        if key in NUMBERS:
+            NUMBERS[key].check(value)
+        elif not isinstance(value, str):
+            raise ValueError(f"{key} is {value!r}: give text")
+        else:
+            check_encodable(value, key)
     check_spoken(fields["text"])
     return fields
-
-
-def _check(key: str, value: object) -> None:
-    if key in TEXTS:
-        if not isinstance(value, str):
-            raise ValueError(f"{key} is {value!r}: give text")
-        check_encodable(value, key)
-        return
-    low, high = (WHOLE | NUMBERS)[key]
-    kinds = (int,) if key in WHOLE else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-        raise ValueError(
-            f"{key} is {value!r}: give a {'whole ' if key in WHOLE else ''}number, {low:g} to {high:g}"
-        )

@@ -36,15 +36,7 @@ ADDRESS = ("http://", "https://")
 
 @dataclass(frozen=True)
 class Opened:
-    """What speaks lines, and how.
-
-    Args:
-        speaks: speaks them.
-        settings: how.
-        cast: who speaks.
-        facts: what decides the sound of all lines beside the line itself, as JSON's values.
-        check: hears every line that is spoken, and has other takes of it spoken; None hears none.
-    """
+    """What speaks lines, and how; ``facts``: what decides the sound of all of them, as JSON's values."""
 
     speaks: Speaks
     settings: GenerateOptions
@@ -79,15 +71,9 @@ class Opened:
 def opened(
     options: argparse.Namespace, console: Console, check_names: Callable[[Cast, CheckpointConfig], None]
 ) -> Iterator[Opened]:
-    """Yield what speaks by the options of a command.
+    """Yield what speaks by the options of a command; ValueError for what cannot be used, or is not there.
 
-    Args:
-        options: of the command.
-        console: shows what is downloaded.
-        check_names: raises ValueError for lines that a checkpoint or its speakers cannot speak, before it is loaded.
-
-    Raises:
-        ValueError: for what cannot be used, or is not there.
+    ``check_names`` raises ValueError for lines that a checkpoint or its speakers cannot speak, before it is loaded.
     """
     check = make_check(options)
     if options.server:

@@ -14,14 +14,7 @@ SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads")  # of the ta
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """A checkpoint that is not loaded.
-
-    Args:
-        name: of its folder.
-        speakers: its preset speakers, as in ``Model``.
-        languages: as in ``Model``.
-        alignment: as in ``Model``.
-    """
+    """A checkpoint that is not loaded: the name of its folder, and fields as in ``Model``."""
 
     name: str
     speakers: tuple[str, ...]

@@ -244,8 +244,8 @@ def test_the_cast_has_files_saved_voices_and_speakers(run, checkpoints, tmp_path
         ("a.jsonl", "{", "line 1: it is not JSON"),
         ("a.jsonl", "[]", "line 1: it has no text"),
         ("a.jsonl", '{"text": "a", "sed": 1}', "line 1: 'sed' is not a key"),
-        ("a.jsonl", '{"text": "a", "seed": 1.5}', "seed is 1.5: give a whole number"),
-        ("a.jsonl", '{"text": "a", "gain": true}', "gain is True: give a number"),
+        ("a.jsonl", '{"text": "a", "seed": 1.5}', "seed is 1.5: choose a whole number"),
+        ("a.jsonl", '{"text": "a", "gain": true}', "gain is True: choose -40 to 20"),
         ("a.jsonl", '{"text": "a", "voice": "x"}', "voice 'x' is not in the cast"),
         (
             "a.jsonl",
