@@ -121,8 +121,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     with quietly(), console.progress("tests") as show:
         for what, test in TESTS.items():
             findings.append(run_test(what, test, synthesizer, line, options.frames))
-            if show is not None:
-                show(len(findings), len(TESTS) + 1)
+            show(len(findings), len(TESTS) + 1)
         speeds, found = try_speeds(synthesizer, line, options.frames)
         findings += found
     used = memory(str(synthesizer.model.device))

@@ -175,8 +175,7 @@ def speak_complete(
     if not isinstance(line.text, str):
         return speak_live(synthesizer, line, settings, lambda _: None, console)
     with console.progress() as show, Batch(synthesizer, settings.batch_size, linger_s=None) as speaks:
-        listener = Listener(show or Listener.on_frame)
-        return speak_lines(speaks, [line], settings, Once(check=ear), listener)[0]
+        return speak_lines(speaks, [line], settings, Once(check=ear), Listener(show))[0]
 
 
 def speak_live(
@@ -190,8 +189,7 @@ def speak_live(
         speech = batch.speak(line, settings)
         for chunk in speech:
             sink(to_s16(chunk.samples).tobytes())
-            if show is not None:
-                show(speech.progress.done, max(speech.progress.expected, speech.progress.done + 1))
+            show(speech.progress.done, max(speech.progress.expected, speech.progress.done + 1))
         return speech.result()
 
 

@@ -113,10 +113,8 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
         with console.progress("lines") as show:
             for begin in range(0, len(missing), TOGETHER):
                 group = missing[begin : begin + TOGETHER]
-                listener = Listener(on_line=partial(made.add, group))
-                if show is not None:
-                    on_frame = partial(show_lines, show, range(begin, begin + len(group)), len(missing))
-                    listener = replace(listener, on_frame=on_frame)
+                on_frame = partial(show_lines, show, range(begin, begin + len(group)), len(missing))
+                listener = Listener(on_frame, on_line=partial(made.add, group))
                 try:
                     job.opened.speak([job.lines[index] for index in group], listener)
                 except Exception:

@@ -17,13 +17,7 @@ CLOSED = (errno.EPIPE, errno.EINVAL)  # Windows calls a closed pipe an invalid a
 
 @dataclass(frozen=True)
 class Console:
-    """The streams of a run.
-
-    Args:
-        program: its name in messages.
-        out: for results: paths, tables, sound.
-        err: for reports, progress and errors.
-    """
+    """The program's name in messages, and its streams: results go to ``out``, all else to ``err``."""
 
     program: str
     out: TextIO
@@ -54,10 +48,10 @@ class Console:
             silence(self.out)
 
     @contextlib.contextmanager
-    def progress(self, unit: str = "frames") -> Iterator[Callable[[int, int], None] | None]:
-        """Yield a callback for (done, expected) that draws a bar on the terminal; None if stderr is not one."""
+    def progress(self, unit: str = "frames") -> Iterator[Callable[[int, int], None]]:
+        """Yield a callback for (done, expected) that draws a bar, if stderr is a terminal."""
         if not self.err.isatty():
-            yield None
+            yield lambda _done, _expected: None
             return
         from tqdm import tqdm
 
@@ -80,9 +74,7 @@ class Console:
     def sound(self) -> Iterator[BinaryIO]:
         """Yield stdout as a stream of bytes that nothing else reaches: other prints, of C code too, go to stderr.
 
-        Raises:
-            ValueError: if stdout is a terminal.
-            BrokenPipeError: from inside the ``with``, when the reader leaves.
+        ValueError if stdout is a terminal, BrokenPipeError when the reader leaves.
         """
         self.check_sound()
         self.out.flush()
