@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...morph.options import GenerateOptions
@@ -17,10 +18,13 @@ from ..terminal.engine import (
     check_request,
     facts_of_model,
     facts_of_server,
+    find_adapters,
     find_checkpoint,
+    folders_of,
     load_at,
     make_check,
     make_settings,
+    read_adapters,
     read_reference,
 )
 from .cast import make_cast, server_cast
@@ -29,7 +33,12 @@ if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
     from ...morph.kept.once import Listener
     from ...morph.kept.word_check import WordCheck
+    from ...morph.model.adapter import Adapter
     from ...morph.speech.lines import Line, Spoken
+    from ...morph.synthesizer import Synthesizer
+
+    CastAdapters = dict[str, tuple[Adapter, float]]
+    """Adapters and their strengths by the names of characters, as the command line spells them."""
 
 ADDRESS = ("http://", "https://")
 
@@ -86,19 +95,52 @@ def opened(
         cast = make_cast(config.speakers, options, recording, lambda: synthesizer.model)
         check_names(cast, config)
     check_request(path, options)
-    from .cast_adapters import CastAdapters  # torch, after all that needs none
-
-    own = CastAdapters.read(options)
+    own = read_cast_adapters(options)
     if cast is not None:
-        cast = own.mark(cast)
+        cast = mark_adapters(cast, own)
     synthesizer = load_at(path, options)
     model = synthesizer.model
     if cast is None:
-        cast = own.mark(make_cast(model.speakers, options, recording, lambda: model))
+        cast = mark_adapters(make_cast(model.speakers, options, recording, lambda: model), own)
     settings = make_settings(model, options, batch_size=options.batch_size)
-    facts = own.facts() | facts_of_model(synthesizer, path, settings)
-    with own.speaking(synthesizer, path, options.batch_size) as speaks:
+    facts = facts_of_model(synthesizer, path, settings)
+    facts["cast_adapters"] = {name: [one.digest, strength] for name, (one, strength) in own.items()}
+    with speaking(synthesizer, path, own, options.batch_size) as speaks:
         yield Opened(speaks, settings, cast, facts, check)
+
+
+def read_cast_adapters(options: argparse.Namespace) -> CastAdapters:
+    """Return those of ``--cast-lora``; ValueError for a name that is there twice, and as ``read_adapter``."""
+    names = [name for name, _, _ in options.cast_lora]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"--cast-lora has {name!r} twice: keep one")
+    given = [(word, strength) for _, word, strength in options.cast_lora]
+    found = find_adapters(given, folders_of(options))
+    return dict(zip(names, read_adapters(found), strict=True))
+
+
+def mark_adapters(cast: Cast, own: CastAdapters) -> Cast:
+    """Return a cast whose voices, with their moods, say which adapter speaks them; ValueError for other names."""
+    for name in own:
+        if cast.spelled(name) is None:
+            raise ValueError(f"--cast-lora names {name!r}, who is not in the cast: add --cast {name}=VOICE")
+    return cast.spoken_by({name: name for name in own})
+
+
+@contextmanager
+def speaking(synthesizer: Synthesizer, path: Path, own: CastAdapters, rows: int) -> Iterator[Speaks]:
+    """Yield what speaks all lines, up to ``rows`` at once; ``path``: of the checkpoint; errors as ``adapt``."""
+    from ...morph.batch.batch import Batch
+    from ...morph.batch.by_voice import ByVoice
+
+    with ExitStack() as batches:
+        main = batches.enter_context(Batch(synthesizer, rows, linger_s=None))
+        others: dict[str, Speaks] = {}
+        for name, (adapter, strength) in own.items():
+            adapted = synthesizer.with_adapter(adapter, strength, path)
+            others[name] = batches.enter_context(Batch(adapted, rows, linger_s=None))
+        yield ByVoice(main, others) if others else main
 
 
 @contextmanager
