@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 CLIENT_LEFT = 499  # in the metrics only
 GOODBYE_S = 5.0  # for the client to be told that its time is over
 CUT = ("cap", "loop")  # how a take ends that is not complete
-TAKES = 2  # of a file, where nobody has heard the first one
 TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART, "json": "application/json"}
 SHARE_FOR_ANOTHER = 0.9  # of the time that is left; the first take is sent in the rest
 
@@ -76,10 +75,10 @@ class SpeechAnswer(Response):
                 status = answering.result()
             elif not leaving.done():
                 await _end(answering)
-                status = 504
+                status, why = 504, f"the answer took longer than {seconds:g} s: send the text in parts"
                 # A client that takes nothing is not told: its connection is closed for that (``Stalling``).
                 with anyio.move_on_after(GOODBYE_S):
-                    await self._fail(scope, receive, send, _too_long(seconds))
+                    await self._fail(scope, receive, send, ApiError(504, why, code="timeout"))
         finally:
             await _end(answering)
             await _end(leaving)
@@ -88,12 +87,7 @@ class SpeechAnswer(Response):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Speak and send; return the status."""
         try:
-            if not self._asked.complete:
-                await self._send_stream(send)
-            elif self._asked.way == "multipart":
-                await self._send_parts(send)
-            else:
-                await self._send_file(send)
+            await (self._send_complete(send) if self._asked.complete else self._send_stream(send))
         except ApiError as error:
             return await self._fail(scope, receive, send, error)
         return 200
@@ -204,40 +198,23 @@ class SpeechAnswer(Response):
 
     # A complete sound
 
-    async def _send_parts(self, send: Send) -> None:
-        """Send the file and how it went when all is made; before, parts that tell the progress, if they are wanted."""
-        asked = self._asked
-        with await self._speaker.speak(asked) as reading:
-            while not await reading.wait_end(self._asked.interval_s or None):
-                frames, expected = reading.frames
-                if frames:  # errors of a line that waits have a status of their own
-                    await self._start(send)
-                    told = write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
-                    await self._send_bytes(send, told)
-            whole = await self._speaker.encode(reading, asked.audio)
-            note_end(self._metrics, reading.report, asked.seed)
-            await self._start(send)
-            await self._send_bytes(send, write_part(SERVED[asked.audio], whole.content))
-            self._note_sound()
-            self._count(whole.samples)
-            done = write_json_part("speech.audio.done", self._told(reading))
-            await self._send_bytes(send, done + END, more=False)
-
-    async def _send_file(self, send: Send) -> None:
-        took = await self._take_file()
-        for _ in range(1, TAKES):
-            if not may_improve(took.report.ended, self._asked.generate.sampling):
-                break
-            first, seed = self._asked, (self._asked.seed + took.report.pieces) % (MOST_SEED + 1)
-            self._asked = replace(first, seed=seed)
-            again = await self._try_again()
-            if again is None:
-                self._asked = first
-                break
-            took = again
+    async def _send_complete(self, send: Send) -> None:
+        took, asked = await self._take(send), self._asked
+        if asked.way != "multipart" and may_improve(took.report.ended, asked.generate.sampling):
+            self._asked = replace(asked, seed=(asked.seed + took.report.pieces) % (MOST_SEED + 1))
+            again = await self._try_again(send)
+            took, self._asked = (took, asked) if again is None else (again, self._asked)
         self._note_sound()
         self._count(took.whole.samples)
-        content = self._as_json(took) if self._asked.way == "json" else took.whole.content
+        content = took.whole.content
+        if asked.way == "multipart":
+            done = write_json_part("speech.audio.done", took.told)
+            await self._start(send)
+            await self._send_bytes(send, write_part(SERVED[asked.audio], content))
+            await self._send_bytes(send, done + END, more=False)
+            return
+        if asked.way == "json":
+            content = self._as_json(took)
         await self._start(send, **{"content-length": str(len(content)), "x-speech-ended": took.report.ended})
         await self._send_bytes(send, content, more=False)
 
@@ -247,24 +224,30 @@ class SpeechAnswer(Response):
         kind = SERVED[self._asked.audio]
         return json.dumps({"audio": audio, "audio_format": kind, **took.told}).encode()
 
-    async def _try_again(self) -> _Take | None:
+    async def _try_again(self, send: Send) -> _Take | None:
         """Return another take; None if it cannot be made, or not in the time that is left: the first one is there."""
         left = self._speaker.rules.limits.seconds - (time.perf_counter() - self._began)
         try:
             with anyio.move_on_after(left * SHARE_FOR_ANOTHER):
-                return await self._take_file()
+                return await self._take(send)
             log.info("another take would have taken too long")
         except ApiError as error:
             log.info("another take could not be made: %s", error.message)
         return None
 
-    async def _take_file(self) -> _Take:
+    async def _take(self, send: Send) -> _Take:
+        """Speak the request once; send parts that tell the progress, if they are wanted."""
         asked = self._asked
         with await self._speaker.speak(asked) as reading:
-            await reading.wait_end()
+            while not await reading.wait_end(asked.interval_s or None):
+                frames, expected = reading.frames
+                if frames:  # errors of a line that waits have a status of their own
+                    await self._start(send)
+                    told = write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
+                    await self._send_bytes(send, told)
             whole = await self._speaker.encode(reading, asked.audio)
             note_end(self._metrics, reading.report, asked.seed)
-            return _Take(whole, reading.report, self._told(reading) if self._asked.way == "json" else {})
+            return _Take(whole, reading.report, self._told(reading) if asked.way in TOLD_AS else {})
 
 
 async def _left(receive: Receive) -> None:
@@ -277,10 +260,6 @@ async def _end(task: asyncio.Future[Any]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait((task,))
-
-
-def _too_long(seconds: float) -> ApiError:
-    return ApiError(504, f"the answer took longer than {seconds:g} s: send the text in parts", code="timeout")
 
 
 def note_end(metrics: Metrics, report: LineReport, seed: int) -> None:

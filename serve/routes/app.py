@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -11,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import anyio
 import anyio.to_thread
 from fastapi import FastAPI, Query, Request, Response, WebSocket
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse
@@ -288,18 +288,15 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
     Raises:
         ApiError: 413, 408, or 400 for one that ends early.
     """
+    body = bytearray()
     try:
-        return await asyncio.wait_for(_read(request, most), seconds)
-    except asyncio.TimeoutError:
+        with anyio.fail_after(seconds):
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise ApiError(413, f"the body has more than {most} bytes: send a shorter one")
+    except TimeoutError:
         raise ApiError(408, f"the body was not complete after {seconds:g} s: send it at once") from None
     except ClientDisconnect:
         raise ApiError(400, "the body ended early") from None
-
-
-async def _read(request: Request, most: int) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise ApiError(413, f"the body has more than {most} bytes: send a shorter one")
     return bytes(body)

@@ -47,9 +47,9 @@ class Metrics:
         if gpu_bytes is not None:
             memory = Gauge(f"{PREFIX}_gpu_memory_bytes", "Memory taken of the GPU.", registry=registry)
             memory.set_function(gpu_bytes)
-        registry.register(_ServiceCollector(status))
+        registry.register(_Collector(lambda: _service(status())))
         if slow_moments is not None:
-            registry.register(_SlowCollector(slow_moments))
+            registry.register(_Collector(lambda: _slow(slow_moments())))
         count = partial(Counter, namespace=PREFIX, registry=registry)
         self._requests = count("requests", "Answers by HTTP status; 499: the client left.", ["status"])
         self._audio = count("audio_seconds", "Seconds of sound that were sent.")
@@ -81,34 +81,30 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _ServiceCollector(Collector):
-    """Reads the batch's numbers when they are asked for."""
+class _Collector(Collector):
+    """Reads numbers when they are asked for."""
 
-    def __init__(self, status: Callable[[], BatchStatus]):
-        self._status = status
-
-    def collect(self) -> Iterator[Metric]:
-        """Give the metrics, for ``prometheus_client``."""
-        status = self._status()
-        gauges = {
-            "rows": ("Requests that can be spoken at a time.", status.rows),
-            "rows_in_use": ("Requests that are being spoken.", status.speaking),
-            "waiting": ("Requests that wait for a row.", status.waiting),
-            "frame_seconds": ("What a frame of all rows takes.", status.frame_s),
-        }
-        for name, (help_text, value) in gauges.items():
-            yield GaugeMetricFamily(f"{PREFIX}_{name}", help_text, value)
-        yield CounterMetricFamily(f"{PREFIX}_frames", "Frames of 80 ms that were made.", status.frames)
-
-
-class _SlowCollector(Collector):
-    """Reads what may have held up requests when it is asked for."""
-
-    def __init__(self, slow_moments: Callable[[], Mapping[str, float]]):
-        self._slow_moments = slow_moments
+    def __init__(self, read: Callable[[], Iterator[Metric]]):
+        self._read = read
 
     def collect(self) -> Iterator[Metric]:
         """Give the metrics, for ``prometheus_client``."""
-        for name, value in self._slow_moments().items():
-            kind = GaugeMetricFamily if "longest" in name else CounterMetricFamily
-            yield kind(f"{PREFIX}_{name}", SLOW_MOMENTS[name], value)
+        return self._read()
+
+
+def _service(status: BatchStatus) -> Iterator[Metric]:
+    gauges = {
+        "rows": ("Requests that can be spoken at a time.", status.rows),
+        "rows_in_use": ("Requests that are being spoken.", status.speaking),
+        "waiting": ("Requests that wait for a row.", status.waiting),
+        "frame_seconds": ("What a frame of all rows takes.", status.frame_s),
+    }
+    for name, (help_text, value) in gauges.items():
+        yield GaugeMetricFamily(f"{PREFIX}_{name}", help_text, value)
+    yield CounterMetricFamily(f"{PREFIX}_frames", "Frames of 80 ms that were made.", status.frames)
+
+
+def _slow(moments: Mapping[str, float]) -> Iterator[Metric]:
+    for name, value in moments.items():
+        kind = GaugeMetricFamily if "longest" in name else CounterMetricFamily
+        yield kind(f"{PREFIX}_{name}", SLOW_MOMENTS[name], value)
