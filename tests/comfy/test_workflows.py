@@ -310,11 +310,13 @@ def find(joined: np.ndarray, line: np.ndarray, start: int) -> int:
     raise AssertionError(f"the line is not in the three seconds after sample {start}")
 
 
+@pytest.mark.slow
 def test_a_dialogue_becomes_files_a_track_and_matching_subtitles(server, convert, base_dir) -> None:
     graph = convert(read_workflow(DIALOGUE))
     check_dialogue(graph, run(server, graph), base_dir / "output")
 
 
+@pytest.mark.slow
 def test_a_whole_cast_speaks_its_lines_and_the_narrator_those_without_a_name(server, convert) -> None:
     graph = convert(read_workflow("A whole cast in one node"))
     result = run(server, graph)

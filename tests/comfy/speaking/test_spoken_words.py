@@ -90,6 +90,7 @@ def strangers(names: list[str], embeddings: list[np.ndarray]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_characters_of_a_dialogue_can_be_told_apart(server, convert, speaker_encoder) -> None:
     graph = convert(read_workflow("Dialogue to files, track and subtitles"))
     script = only(graph, "MorphTTSRenderScript")
