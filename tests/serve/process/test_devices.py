@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import httpx
@@ -66,7 +67,7 @@ def test_the_devices_of_the_command_line() -> None:
 
 
 def test_each_device_has_the_checkpoint(monkeypatch, checkpoint) -> None:
-    options = read("--devices", "cpu", "cpu", "--checkpoint", str(checkpoint("tiny", "custom_voice")))
+    options = replace(read("--devices", "cpu", "cpu"), checkpoint=checkpoint("tiny", "custom_voice"))
     speaker = server.load_speaker(options)
     assert speaker.status.rows == 2 * speaker_module.ROWS_ON_CPU and server.rows_of(options) == 2
     speaker.close()
