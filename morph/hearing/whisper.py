@@ -9,11 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...postprocess.checks import check_choice
 from ...postprocess.rates import resample
+from ..options import RECOGNISERS
 
 log = logging.getLogger(__name__)
 
-SIZES = ("tiny", "base", "small", "medium", "large-v3-turbo")  # faster-whisper's names
 NEEDED_FILES = ("config.json", "model.bin", "tokenizer.json")
 RATE = 16000
 WINDOW_S = 30.0  # longer recordings are transcribed in parts, found by their timestamps
@@ -77,8 +78,7 @@ class Whisper:
 
 def load_whisper(size: str, root: Path) -> Whisper:
     """Load a model from ``root/size``, or download it to there; raise ValueError if that fails."""
-    if size not in SIZES:
-        raise ValueError(f"recogniser is {size!r}: choose one of {', '.join(SIZES)}")
+    check_choice("recogniser", size, RECOGNISERS)
     check_installed()
     folder = root / size
     if not is_complete(folder):

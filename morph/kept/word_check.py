@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...postprocess.checks import is_number, is_whole
 from ..hearing.whisper import Recogniser
 from ..hearing.words import HeardWords, count_errors
+from ..options import MOST_RETAKES
+from ..setting import Checked, setting
 from ..speech.lines import Line, Spoken
 from ..speech.seeds import take_seed
 from ..speech.takes import ERROR
@@ -19,8 +20,6 @@ from ..text.pronunciation import shown_text
 from .cache import DamagedLine, LineCache
 
 log = logging.getLogger(__name__)
-
-MOST_RETAKES = 10
 
 
 @dataclass(frozen=True)
@@ -57,18 +56,12 @@ class RememberedEar:
 
 
 @dataclass(frozen=True)
-class WordCheck:
+class WordCheck(Checked):
     """How lines are checked."""
 
     recogniser: Recogniser
-    most_errors: float = 0.05  # wrong words per word, 0 to 1
-    retakes: int = 3  # of a line with more, 0 to 10
-
-    def __post_init__(self) -> None:
-        if not is_number(self.most_errors, 0, 1):
-            raise ValueError(f"most_errors is {self.most_errors!r}: choose 0 to 1")
-        if not is_whole(self.retakes, 0, MOST_RETAKES):
-            raise ValueError(f"retakes is {self.retakes!r}: choose a whole number from 0 to {MOST_RETAKES}")
+    most_errors: float = setting(0.05, "wrong words per word", 0.0, 1.0)
+    retakes: int = setting(3, "of a line with more", 0, MOST_RETAKES)
 
     def apply(
         self,

@@ -7,7 +7,8 @@ from pathlib import Path
 import folder_paths
 from comfy_api.latest import io
 
-from ...morph.hearing.whisper import SIZES, Whisper, check_installed, load_whisper
+from ...morph.hearing.whisper import Whisper, check_installed, load_whisper
+from ...morph.options import MOST_RETAKES, RECOGNISERS
 from .. import inputs
 from ..page.progress import Progress, show_progress
 from ..schema import output, schema
@@ -29,9 +30,9 @@ class WordCheckSettings(io.ComfyNode):
         return schema(
             "MorphTTSWordCheck",
             inputs=[
-                inputs.choice("recogniser", SIZES, DEFAULT_SIZE),
+                inputs.choice("recogniser", RECOGNISERS, DEFAULT_SIZE),
                 inputs.number("most_errors", 5.0, (0.0, 100.0, 1.0)),
-                inputs.number("retakes", 3, (0, 10)),
+                inputs.number("retakes", 3, (0, MOST_RETAKES)),
             ],
             outputs=[output(WordCheckSocket, "check")],
             hidden=[io.Hidden.unique_id],

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
 
-from ...morph.hearing.whisper import SIZES, check_installed
+from ...morph.hearing.whisper import check_installed
+from ...morph.options import RECOGNISERS
 from .. import inputs
 from ..folders import local_checkpoints
 from ..models.linked import check_model, check_voice
@@ -49,7 +50,7 @@ class CloneVoice(io.ComfyNode):
                 inputs.choice("mode", MODES, "x-vector"),
                 inputs.text_box("transcript", "", optional=True),
                 inputs.switch("pad_reference", False, optional=True),
-                inputs.choice("transcribe", [NO_RECOGNISER, *SIZES], NO_RECOGNISER, optional=True),
+                inputs.choice("transcribe", [NO_RECOGNISER, *RECOGNISERS], NO_RECOGNISER, optional=True),
             ],
             outputs=[output(VoiceSocket, "made_voice")],
             hidden=[io.Hidden.unique_id],

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...morph.options import RECOGNISERS
 from ...morph.text.files import read_text_file
 from ..terminal import arguments
 from ..terminal.console import Console
@@ -59,9 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--transcribe",
         nargs="?",
         const="base",
-        choices=arguments.RECOGNISERS,
+        choices=RECOGNISERS,
         metavar="SIZE",
-        help=f"let a speech recogniser write it: {', '.join(arguments.RECOGNISERS)} (base); needs faster-whisper; "
+        help=f"let a speech recogniser write it: {', '.join(RECOGNISERS)} (base); needs faster-whisper; "
         "none: nobody does",
     )
     leaks = "with a transcript: if the recording's last sound leaks into the speech"

@@ -14,6 +14,8 @@ from typing import Any
 from ...morph.audio.formats import FILES
 from ...morph.options import (
     ARGUMENT,
+    MOST_RETAKES,
+    RECOGNISERS,
     SEED,
     GenerateOptions,
     LoadOptions,
@@ -24,9 +26,7 @@ from ...morph.runtime.whole_file import name_beside
 from ...morph.setting import Setting, settings_of
 from ...morph.text.pauses import check_spoken
 
-RECOGNISERS = ("tiny", "base", "small", "medium", "large-v3-turbo")  # as morph/hearing/whisper.py
 RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
-MOST_RETAKES = 10  # as morph/kept/word_check.py
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:

@@ -8,7 +8,7 @@ import { say } from "./words.js"
 const UPLOADS = {
   MorphTTSScriptFromFile: ".txt,.md,.srt,.vtt",
   MorphTTSPronunciation: ".txt",
-  MorphTTSSpeechFromFile: ".flac,.wav,.mp3,.opus,.ogg",
+  MorphTTSSpeechFromFile: "audio/*",
 }
 const SAVES_AUDIO = ["MorphTTSSaveSpeech"]
 

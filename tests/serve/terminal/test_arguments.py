@@ -4,8 +4,6 @@ import argparse
 from pathlib import Path
 
 import pytest
-from qwen3_tts_morph.morph.hearing.whisper import SIZES
-from qwen3_tts_morph.morph.kept.word_check import MOST_RETAKES
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.terminal import arguments
 
@@ -126,10 +124,6 @@ def test_an_empty_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no text" in capsys.readouterr().err
     with pytest.raises(ValueError, match="text is empty"):
         parse("speak", ["  "])
-
-
-def test_the_limits_equal_the_engines() -> None:
-    assert arguments.RECOGNISERS == SIZES and arguments.MOST_RETAKES == MOST_RETAKES
 
 
 def test_an_option_that_was_removed_is_ignored_and_said(capsys: pytest.CaptureFixture[str]) -> None:
