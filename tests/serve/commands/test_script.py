@@ -1,7 +1,5 @@
 """``script``: lines, track, subtitles, and runs that go on where an earlier one stopped."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Characters with adapters of their own: their parts of the cast are marked, and stay as they are otherwise."""
 
-from __future__ import annotations
-
 import pytest
 from qwen3_tts_morph.morph.model.adapter import Adapter
 from qwen3_tts_morph.morph.voice.cast import GIVEN, SAVED, Cast, Part, join_parts, named_parts

@@ -1,7 +1,5 @@
 """What a run says, and where."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess
