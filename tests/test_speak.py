@@ -66,7 +66,7 @@ def test_the_command_line_is_read_with_a_python_that_has_no_packages(tmp_path: P
         env = {**os.environ, "PYTHONPATH": str(Path(speak.__file__).parent)}
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
 
-    for command in ("speak", "clone", "design", "voices", "script", "sweep"):
+    for command in ("speak", "clone", "voices", "script", "sweep"):
         shown = without_packages(command, "--help")
         assert shown.returncode == 0 and f"usage: speak.py {command}" in shown.stdout, shown.stderr
     assert re.fullmatch(r"[\d.]+\n", without_packages("--version").stdout)
