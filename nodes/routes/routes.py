@@ -1,5 +1,5 @@
 """The pack's HTTP routes: the page reads live speech from them, sees and removes the lines that are kept, asks which
-checkpoints are here (``checkpoint_routes``), and manages the voice library (``voice_routes``).
+checkpoints are here, and manages the voice library (``voice_routes``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from ...serve.api.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_h
 from ..page.live import APP_KEY, SAMPLE_BYTES, PlayedSpeech, SpeechStore
 from ..voices.saved_voices import APP_KEY as SAVED_KEY
 from ..voices.saved_voices import SavedVoices
-from .checkpoint_routes import ROOT as CHECKPOINTS_ROOT
-from .checkpoint_routes import CheckpointRoutes
 from .voice_routes import ROOT as VOICES_ROOT
 from .voice_routes import VoiceRoutes
 
@@ -58,8 +56,13 @@ def add_routes(server: Any) -> None:
     lines = KeptLineRoutes(kept_lines)
     server.routes.get(LINES_ROOT)(routes.guard(lines.show))
     server.routes.post(f"{LINES_ROOT}/clear")(routes.guard(lines.clear))
-    checkpoints = CheckpointRoutes(checkpoint_labels)
-    server.routes.get(CHECKPOINTS_ROOT)(routes.guard(checkpoints.show))
+
+    async def show_checkpoints(_: web.Request) -> web.StreamResponse:
+        """What the list of Load Qwen3-TTS Model shows for each of its values: ``{"labels": {value: label}}``."""
+        labels = await asyncio.to_thread(checkpoint_labels)  # it looks into folders
+        return web.json_response({"labels": labels}, headers={"Cache-Control": "no-store"})
+
+    server.routes.get("/morph/checkpoints")(routes.guard(show_checkpoints))
     voices = VoiceRoutes(voice_library, local_checkpoints)
     server.routes.get(VOICES_ROOT)(routes.guard(voices.show))
     server.routes.get(f"{VOICES_ROOT}/file")(routes.guard(voices.export))
