@@ -69,19 +69,11 @@ class VoiceLibrary:
         """Return the files of all voices, and of recordings that have no voice's name, by name, sorted."""
         return dict(sorted({**self._files(RECORDED), **self.voices()}.items()))
 
-    def recordings(self) -> dict[str, Path]:
-        """Return the recordings of ``sources``."""
-        return {name: path for name, path in self.sources().items() if is_recording(path)}
-
-    def names(self) -> list[str]:
-        """Return the names of all voices and recordings, sorted."""
-        return list(self.sources())
-
     def find(self, name: str) -> Path:
         """Return a voice's file; ValueError, naming the voices there are, if it is not in the library."""
         path = self.files().get(name) if isinstance(name, str) else None
         if path is None:
-            fix = choose_one(self.names()) or "it has none, save one first"
+            fix = choose_one(list(self.sources())) or "it has none, save one first"
             raise ValueError(f"voice {str(name)[:80]!r} is not in the library: {fix}")
         return path
 

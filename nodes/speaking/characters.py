@@ -117,7 +117,7 @@ def find_characters(model: AnyModel, cast: Mapping[str, Voice] | None) -> Cast:
     library, given = voice_library(), cast or {}
     found = join_parts(
         given_parts(given),
-        named_parts(SAVED, library.names(), lambda name: library.load(name, model.clone_recording)),
+        named_parts(SAVED, library.sources(), lambda name: library.load(name, model.clone_recording)),
         named_parts(PRESET, model.speakers(), lambda name: model.preset_voice(name, "")),
         {} if given else {NARRATOR.upper(): default_narrator(model)},
     )

@@ -80,7 +80,7 @@ class LoadVoice(io.ComfyNode):
                 io.Combo.Input(
                     "name",
                     options=listed(
-                        "cannot list the voice library", lambda: voice_library().names(), [NO_VOICE]
+                        "cannot list the voice library", lambda: list(voice_library().sources()), [NO_VOICE]
                     ),
                 ),
                 ModelSocket.Input("model", optional=True),

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     """Save the voice; the model is loaded only for recordings and presets."""
     folders, words = folders_of(options), [options.of, *options.toward, *options.away]
     path = choose_path(options, folders, options.name)
-    check_known(words, folders.library.names(), find_checkpoint(options, console))
+    check_known(words, folders.library.sources(), find_checkpoint(options, console))
     from ...morph.voice.blend import NAMED
     from ...morph.voice.shift import Shift, shift_voice
 

@@ -17,7 +17,7 @@ from ...morph.text.names import OF_VOICES, check_name, name_key
 from ...morph.voice.blend import embedding_of
 from ...morph.voice.create import design_voice, preset_voice
 from ...morph.voice.file import parse_voice, voice_digest
-from ...morph.voice.library import VoiceLibrary, choose_one, load_source, source_states
+from ...morph.voice.library import VoiceLibrary, choose_one, is_recording, load_source, source_states
 from ...morph.voice.recording import clone_recording
 from ...morph.voice.shift import Shift, shift_voice
 from ...morph.voice.voice import Voice, check_voice
@@ -70,8 +70,8 @@ class VoiceBook:
             for voice in self._presets.values()
         }
         self._shifted: Recent[tuple[object, ...], tuple[list[Voice], Voice]] = Recent(MOST_SHIFTS)
-        recordings = self._library.recordings() if self._library and model.can_clone else {}
-        self._recorded = {name: self._read(path) for name, path in recordings.items()}
+        sources = self._library.sources() if self._library and model.can_clone else {}
+        self._recorded = {name: self._read(path) for name, path in sources.items() if is_recording(path)}
         self._uploaded: dict[str, Voice] = {}  # in memory only, the least recently used first
 
     @property

@@ -57,7 +57,7 @@ def make_cast(
     if speakers or options.voice or recording or options.describe:
         named = options.voice or options.speaker or ""
         narrator = Part(GIVEN, lambda: make_voice(model(), options, recording), named)
-    saved = folders.library.names(), lambda name: saved_voice(name, folders, model())
+    saved = folders.library.sources(), lambda name: saved_voice(name, folders, model())
     return _join(options.cast, narrator, saved, (speakers, preset))
 
 

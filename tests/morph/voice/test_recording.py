@@ -28,8 +28,7 @@ def library(tmp_path: Path, recording: np.ndarray) -> VoiceLibrary:
 
 
 def test_recordings_are_listed_beside_voices_and_a_voice_comes_first(library):
-    assert list(library.voices()) == ["clara"] and list(library.recordings()) == ["anna", "ben"]
-    assert library.names() == ["anna", "ben", "clara"]
+    assert list(library.voices()) == ["clara"] and list(library.sources()) == ["anna", "ben", "clara"]
     assert library.load("clara").kind == "preset"
 
 
