@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import folder_paths
 
@@ -21,10 +21,8 @@ from ..morph.checkpoint.find import (
 )
 from ..morph.checkpoint.json_file import read_object
 from ..morph.text.names import file_names
+from ..morph.voice.library import VoiceLibrary
 from .inputs import check_word
-
-if TYPE_CHECKING:
-    from ..morph.voice.library import VoiceLibrary
 
 VOICE_FOLDER = "qwen3-tts-voices"
 # Shown where a list is empty: the page leaves an empty list out of the prompt, and no check could say what to do.
@@ -84,8 +82,6 @@ def download_root() -> Path:
 
 def voice_library() -> VoiceLibrary:
     """Return the voice library: ComfyUI's folder, and those that extra_model_paths.yaml adds to it."""
-    from ..morph.voice.library import VoiceLibrary
-
     own = Path(folder_paths.models_dir, VOICE_FOLDER)
     folder_paths.add_model_folder_path(VOICE_FOLDER, str(own))
     return VoiceLibrary(own, tuple(map(Path, folder_paths.get_folder_paths(VOICE_FOLDER))))

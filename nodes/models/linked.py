@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...morph.voice.voice import Voice
 from .memory import ManagedModel
 from .remote import ServedModel
 
@@ -14,15 +15,11 @@ def check_model(value: object) -> None:
 
 
 def check_voice(value: object, name: str = "voice") -> None:
-    from ...morph.voice.voice import Voice
-
     if not isinstance(value, Voice):
         raise ValueError(f"{name} is {shown(value)}: connect a voice, such as that of Preset Voice")
 
 
 def check_cast(value: object) -> None:
-    from ...morph.voice.voice import Voice
-
     if not isinstance(value, Mapping) or not all(isinstance(one, Voice) for one in value.values()):
         raise ValueError(f"cast is {shown(value)}: connect Cast or Whole Cast")
 

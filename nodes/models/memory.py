@@ -15,6 +15,8 @@ import torch
 from comfy.model_patcher import ModelPatcher
 
 from ...morph.options import LoadOptions
+from ...morph.voice.recording import Recording, clone_recording
+from ...morph.voice.voice import Voice
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from ...morph.model.adapter import Adapter
     from ...morph.model.model import Model
     from ...morph.synthesizer import Synthesizer
-    from ...morph.voice.recording import Recording
-    from ...morph.voice.voice import Voice
 
 log = logging.getLogger(__name__)
 
@@ -174,8 +174,6 @@ class ManagedModel:
         return self.models[0].synthesizer.model.speakers
 
     def clone_recording(self, recording: Recording) -> Voice:
-        from ...morph.voice.recording import clone_recording
-
         with self.use() as ready:
             return clone_recording(ready.model, recording)
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from comfy_api.latest import io
 
+from ...morph.voice.recording import Recording
+from ...morph.voice.voice import Voice
 from ...serve.remote.servers import find_server, listed_servers
 from .. import inputs
 from ..page.progress import Progress, show_progress
@@ -17,8 +19,6 @@ from ..sockets import ModelSocket
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
-    from ...morph.voice.recording import Recording
-    from ...morph.voice.voice import Voice
     from ...serve.remote.facts import ServerFacts
     from ...serve.remote.servers import Server
 
@@ -118,15 +118,11 @@ class ServedModel:
 
     def preset_voice(self, speaker: str, instruct: str) -> Voice:
         """Return one of the server's voices; ValueError if it does not have it."""
-        from ...morph.voice.voice import Voice
-
         name = self.facts.speaker(speaker)
         return Voice("preset", self.facts.size, name=name, speaker=name, instruct=instruct.strip() or None)
 
     def design_voice(self, description: str) -> Voice:
         """Return a voice from a description, which the server reads with each line."""
-        from ...morph.voice.voice import Voice
-
         if not description.strip():
             raise ValueError("description is empty: say what the voice should be like")
         return Voice("design", self.facts.size, name="designed voice", instruct=description.strip())

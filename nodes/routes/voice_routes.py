@@ -10,12 +10,13 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from ...morph.voice.library import VoiceLibrary
+from ...morph.voice.file import MOST_BYTES
+from ...morph.voice.fits import list_presets
+from ...morph.voice.library import VoiceLibrary
 
 ROOT = "/morph/voices"
 FILE_TYPE = "application/octet-stream"
@@ -33,7 +34,7 @@ class VoiceRoutes:
     """Handlers of the routes.
 
     Args:
-        open_library: returns the library; it is called in a thread, because it may import the engine.
+        open_library: returns the library; it is called in a thread, because it looks into folders.
         checkpoints: returns the configs of the checkpoints on this machine, by the labels of Load Qwen3-TTS Model.
     """
 
@@ -49,8 +50,6 @@ class VoiceRoutes:
         """All voices and recordings as ``VoiceLibrary.listing`` has them, and the checkpoints' preset speakers."""
 
         def listed() -> dict[str, Any]:
-            from ...morph.voice.fits import list_presets
-
             library, configs = self._open_library(), self._checkpoints()
             return {"voices": library.listing(configs), "presets": list_presets(configs)}
 
@@ -62,8 +61,6 @@ class VoiceRoutes:
 
     async def _import(self, request: web.Request) -> web.StreamResponse:
         """A voice file as the body, and ``?name=``: import it under this name."""
-        from ...morph.voice.file import MOST_BYTES
-
         if request.content_type != FILE_TYPE:
             return _refuse(f"send the file as {FILE_TYPE}", 415)
         data = await _read_body(request, MOST_BYTES)

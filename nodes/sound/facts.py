@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...morph.options import MOST_SEED, PREDICTED_GROUPS
+from ...morph.voice.file import voice_digest
 from ...postprocess.checks import is_whole
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ def facts_of_line(
     ``source``: its line of a script, with what changed the sound afterwards.
     """
     from ...morph.speech.seeds import take_seed
-    from ...morph.voice.file import voice_digest
 
     given = asdict(options)
     for key in ("seq_groups", "chunk_frames"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comfy_api.latest import io
 
+from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.linked import check_cast, check_model, check_voice
 from ..models.memory import ManagedModel
@@ -14,9 +15,6 @@ from ..models.remote import ServedModel
 from ..schema import output, schema
 from ..sockets import CastSocket, ModelSocket, VoiceSocket
 from .characters import assign_voices, check_character, join_casts, read_names
-
-if TYPE_CHECKING:
-    from ...morph.voice.voice import Voice
 
 VOICES = "voices"  # the group of inputs that grows
 SLOT = "voice_"  # an input of the group: voices.voice_1

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ...morph.runtime.whole_file import FileState
 from ...morph.text.names import name_key
 from ...morph.text.scripts.script import NARRATOR, RESERVED, split_mood
+from ...morph.voice.cast import PRESET, SAVED, Cast, given_parts, join_parts, named_parts
+from ...morph.voice.library import source_states
+from ...morph.voice.voice import Voice
 
 if TYPE_CHECKING:
-    from ...morph.voice.cast import Cast
-    from ...morph.voice.voice import Voice
     from .not_connected import AnyModel
 
 
@@ -89,7 +90,6 @@ def saved_states(text: str | None) -> list[tuple[str, tuple[FileState, ...]]]:
     Args:
         text: the script; None: it is not known yet, as it comes from another node, and may name any of them.
     """
-    from ...morph.voice.library import source_states
     from ..folders import voice_library
 
     said = None if text is None else name_key(text)
@@ -110,7 +110,6 @@ def find_characters(model: AnyModel, cast: Mapping[str, Voice] | None) -> Cast:
     Without a cast, the model's default voice is the narrator. A voice that is found by its name is made when a line
     first needs it.
     """
-    from ...morph.voice.cast import PRESET, SAVED, given_parts, join_parts, named_parts
     from ..folders import voice_library
     from .not_connected import default_narrator
 

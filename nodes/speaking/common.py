@@ -13,6 +13,7 @@ from comfy_api.latest import io
 from ...morph.options import GenerateOptions, removed_in
 from ...morph.setting import settings_of
 from ...morph.text.scripts.script import Script, ScriptError, ScriptLine
+from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.linked import check_model, check_word_check
 from ..page.clips import Clip, to_clip
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from ...morph.kept.once import Listener, Once
     from ...morph.script.scene import ScenePlayer
     from ...morph.speech.lines import Line, Spoken
-    from ...morph.voice.voice import Voice
 
 
 def check_speaking(given: Mapping[str, Any]) -> None:

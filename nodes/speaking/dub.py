@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comfy_api.latest import io
 
@@ -12,6 +12,7 @@ from ...morph.runtime.whole_file import FileState
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
 from ...morph.text.scripts.script import NARRATOR
+from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.linked import check_cast, check_voice
 from ..page.clips import show
@@ -21,9 +22,6 @@ from ..sound.audio_io import to_audio
 from .characters import find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of
-
-if TYPE_CHECKING:
-    from ...morph.voice.voice import Voice
 
 LATER, OVER = OVERLAPS = ("move later", "speak over the next")
 EXAMPLE = """\

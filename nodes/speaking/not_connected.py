@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from aiohttp import web
 
 from ...morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint
 from ...morph.checkpoint.json_file import read_object
 from ...morph.options import LoadOptions
+from ...morph.voice.cast import PRESET, Part
+from ...morph.voice.fits import needs_of
+from ...morph.voice.recording import read_recording
+from ...morph.voice.voice import Voice
 from ..folders import local_checkpoint_paths
 from ..models.memory import ManagedModel, load_managed
 from ..models.remote import ServedModel
 from ..page.progress import show_progress
 from ..voices.voices import PACKED
-
-if TYPE_CHECKING:
-    from ...morph.voice.cast import Part
-    from ...morph.voice.voice import Voice
 
 # The best comes first. VoiceDesign has no voice of its own.
 PREFERRED = sorted(PUBLISHED, key=lambda name: ("Design" in name, "Custom" not in name, "1.7B" not in name))
@@ -54,8 +54,6 @@ APP_KEY = web.AppKey("qwen3_tts_morph.default_model", DefaultModel)  # where the
 
 
 def choose_checkpoint(voices: Iterable[Voice]) -> tuple[str, Path]:
-    from ...morph.voice.fits import needs_of
-
     here, needs = local_checkpoint_paths(), [needs_of(vars(voice)) for voice in voices]
     for label in (*PREFERRED[:-1], DEMO_VOICE, *here):
         if label in here and all(need.are_met_by(read_object(here[label] / "config.json")) for need in needs):
@@ -68,9 +66,6 @@ def choose_checkpoint(voices: Iterable[Voice]) -> tuple[str, Path]:
 
 def default_narrator(model: AnyModel) -> Part:
     """Return who speaks when nobody is connected: the model's first speaker, or the recording in the pack."""
-    from ...morph.voice.cast import PRESET, Part
-    from ...morph.voice.recording import read_recording
-
     if speakers := model.speakers():
         return Part(PRESET, lambda: model.preset_voice(speakers[0], ""), speakers[0])
     if isinstance(model, ManagedModel) and model.first.can_clone:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comfy_api.latest import io
 
 from ...morph.runtime.whole_file import FileState
 from ...morph.text.scripts.script import check_script
+from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.linked import check_cast
 from ..page.clips import show
@@ -16,9 +17,6 @@ from ..sound.audio_io import to_audio
 from .characters import find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of
-
-if TYPE_CHECKING:
-    from ...morph.voice.voice import Voice
 
 EXAMPLE = """\
 # The narrator speaks lines without a name. 'NAME: text' is for a name of Cast, the saved voices or the speakers.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from comfy_api.latest import io
 
 from ...morph.options import GenerateOptions, Sampling, parse_groups
+from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.linked import check_model, check_voice
 from ..models.memory import ManagedModel
@@ -21,7 +22,6 @@ from .common import to_audios
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
     from ...morph.study.sweep import SweepRow
-    from ...morph.voice.voice import Voice
 
 
 class Sweep(io.ComfyNode):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comfy_api.latest import io, ui
 
 from ...morph.runtime.whole_file import FileState
+from ...morph.voice.file import holds_voice
+from ...morph.voice.fits import Needs
+from ...morph.voice.library import is_recording, load_source, save_list, save_source, source_states
+from ...morph.voice.voice import Voice
 from .. import inputs
 from ..folders import NO_VOICE, VOICE_FOLDER, local_checkpoints, voice_library
 from ..models.linked import check_model, check_voice
@@ -17,9 +21,6 @@ from ..models.remote import ServedModel
 from ..schema import listed, output, schema
 from ..sockets import ModelSocket, VoiceSocket
 from .saved_voices import Fingerprint, saved_voices
-
-if TYPE_CHECKING:
-    from ...morph.voice.voice import Voice
 
 
 class SaveVoice(io.ComfyNode):
@@ -50,9 +51,6 @@ class SaveVoice(io.ComfyNode):
 
     @classmethod
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
-        from ...morph.voice.file import holds_voice
-        from ...morph.voice.library import save_list, save_source
-
         check_voice(voice)
         path = voice_library().path(name)
         named = replace(voice, name=path.stem)
@@ -95,8 +93,6 @@ class LoadVoice(io.ComfyNode):
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[FileState, ...]:
         """Change when the file, or what is written beside it, is replaced, so that ComfyUI loads it again."""
-        from ...morph.voice.library import source_states
-
         try:
             return source_states(voice_library().source(name or ""))
         except ValueError:
@@ -104,8 +100,6 @@ class LoadVoice(io.ComfyNode):
 
     @classmethod
     def execute(cls, name: str, model: ManagedModel | ServedModel | None = None) -> io.NodeOutput:
-        from ...morph.voice.library import is_recording, load_source
-
         path = find_source(name)
         if model is not None:
             check_model(model)
@@ -119,8 +113,6 @@ class LoadVoice(io.ComfyNode):
 
 
 def _remark(name: str) -> str:
-    from ...morph.voice.fits import Needs
-
     preset = Needs("", speakers=(name,))
     if not any(preset.are_met_by(config) for config in local_checkpoints().values()):
         return ""
@@ -129,8 +121,6 @@ def _remark(name: str) -> str:
 
 def check_saved(name: str) -> None:
     """Raise ValueError, naming the voices there are, for a voice that does not exist or is damaged."""
-    from ...morph.voice.library import is_recording, load_source
-
     if not is_recording(path := find_source(name)):
         load_source(path)
 

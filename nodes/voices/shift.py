@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comfy_api.latest import io
 
 from ...morph.options import SHIFT_STRENGTHS
+from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.linked import check_voice
 from ..models.memory import ManagedModel
 from ..schema import output, schema
 from ..sockets import VoiceSocket
 from .voices import mixed
-
-if TYPE_CHECKING:
-    from ...morph.voice.voice import Voice
 
 SIDES = ("toward", "away")
 MORE = (2, 3)  # pairs beside the first

@@ -10,6 +10,8 @@ from comfy_api.latest import io, ui
 
 from ...morph.hearing.whisper import check_installed
 from ...morph.options import RECOGNISERS
+from ...morph.voice.recording import read_recording
+from ...morph.voice.voice import Voice, check_transcript, known_speaker
 from .. import inputs
 from ..folders import local_checkpoints
 from ..models.linked import check_model, check_voice
@@ -23,7 +25,6 @@ from ..sound.audio_io import to_one_waveform
 
 if TYPE_CHECKING:
     from ...morph.model.model import Model
-    from ...morph.voice.voice import Voice
 
 MODELS = ("MorphTTSLoadModel", "MorphTTSRemoteModel")  # the nodes that give a model
 # Mode names shown in ComfyUI -> the engine's names.
@@ -64,8 +65,6 @@ class CloneVoice(io.ComfyNode):
         transcribe: str | None = NO_RECOGNISER,
         audio: object = NOT_CONNECTED,
     ) -> bool | str:
-        from ...morph.voice.voice import check_transcript
-
         if mode != "ICL" or audio == NOT_CONNECTED:  # the pack's own recording has its words
             return inputs.judge(mode=(MODES, mode))
         if not isinstance(transcript, str) or transcript.strip() or transcribe == NO_RECOGNISER:
@@ -113,8 +112,6 @@ def packed_recording() -> tuple[dict[str, Any], str]:
     """Return the pack's own recording as AUDIO, and its words."""
     import torch
 
-    from ...morph.voice.recording import read_recording
-
     read = read_recording(PACKED)
     audio = {"waveform": torch.from_numpy(read.waveform)[None], "sample_rate": read.sample_rate}
     return audio, read.transcript or ""
@@ -144,8 +141,6 @@ class PresetVoice(io.ComfyNode):
         custom_speaker: str = "",
         model: ManagedModel | ServedModel | None = None,
     ) -> io.NodeOutput:
-        from ...morph.voice.voice import Voice
-
         inputs.check_word("speaker", speaker)
         name = custom_speaker.strip() or speaker
         if model is None:
@@ -157,8 +152,6 @@ class PresetVoice(io.ComfyNode):
 
 def check_speaker_of(speaker: str, prompt: Mapping[str, Any]) -> None:
     """Raise ValueError for a speaker that no checkpoint of a prompt has, if all of them are on this machine."""
-    from ...morph.voice.voice import known_speaker
-
     loaded = {str(one["inputs"].get("checkpoint")) for one in prompt.values() if one["class_type"] in MODELS}
     configs = local_checkpoints() if loaded else {}
     if configs and loaded <= configs.keys():
