@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...morph.options import RECOGNISERS
 from ...morph.text.files import read_text_file
+from ...morph.voice.voice import Voice
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_synthesizer
@@ -17,8 +18,6 @@ from ..terminal.sound import explaining, read_recording
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from ...morph.voice.voice import Voice
 
 VOICE_FILE = ".safetensors"
 voice_file = arguments.ending_in((VOICE_FILE,))

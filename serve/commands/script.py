@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...morph.audio.formats import FILES
+from ...morph.model.names import known_language
 from ...morph.options import GenerateOptions
 from ...morph.runtime.whole_file import name_beside
 from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
+from ...morph.text.pronunciation import PronunciationList
+from ...morph.text.scripts.cues import Cue, write_cues
 from ..scripts.job import Job, outputs, speak_into
 from ..scripts.saved_lines import MANIFEST, NEW_LINES, SavedLines
 from ..terminal import arguments
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.speech.lines import Line
-    from ...morph.text.pronunciation import PronunciationList
-    from ...morph.text.scripts.cues import Cue
     from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
     from ...morph.words.captions import LineWords
@@ -141,8 +142,6 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def finish(job: Job, cues: Sequence[Cue], words: Sequence[LineWords], console: Console) -> None:
     """Write the subtitles of the track and, if they are wanted, its words; note that all is written, and say where."""
-    from ...morph.text.scripts.cues import write_cues
-
     track, srt, vtt = outputs(job.options)
     write_whole(srt, write_cues(cues, "srt").encode())
     write_whole(vtt, write_cues(cues, "vtt").encode())
@@ -171,8 +170,6 @@ def check_file(file: Path, text: str) -> None:
 
 def check_named_lines(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
     """Raise ValueError for a name that is nobody, or a language that the checkpoint does not speak."""
-    from ...morph.model.names import known_language
-
     for line in parse_named_lines(text, cast, config.languages, options).script.lines:
         if line.language:
             known_language(line.language, config.languages, f"the checkpoint (line {line.number})")

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...morph.options import SHIFT_STRENGTHS
+from ...morph.voice.recording import clone_recording
+from ...morph.voice.voice import Voice
 from ..terminal import arguments
 from ..terminal.config import read_config
 from ..terminal.console import Console
@@ -20,7 +22,6 @@ from .clone import VOICE_FILE, add_overwrite, choose_path, save
 
 if TYPE_CHECKING:
     from ...morph.model.model import Model
-    from ...morph.voice.voice import Voice
 
 EXAMPLE = '"Anna (angry)" --of Anna --toward "Ben angry" --away "Ben calm" --strength 1.2'
 A_VOICE = "a saved voice, its file, a recording, or a speaker of the checkpoint"
@@ -77,7 +78,6 @@ def find_voice(word: str, folders: Folders, model: Callable[[], Model]) -> Voice
     """Return the voice that a word is, of those in ``A_VOICE``; ``model`` returns the checkpoint, if it is needed."""
     from ...morph.voice.create import CloneOptions, clone_voice, preset_voice
     from ...morph.voice.library import load_source
-    from ...morph.voice.recording import clone_recording
 
     path = Path(word) if os.path.isfile(word) else folders.library.sources().get(word)
     if path and os.path.isfile(word) and path.suffix != VOICE_FILE:

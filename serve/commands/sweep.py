@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...morph.options import parse_groups
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import load_voice, make_settings, read_lists
@@ -52,8 +53,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Speak at each setting; the table goes to stdout."""
-    from ...morph.options import parse_groups
-
     groups, lists = parse_groups(options.groups), read_lists(options)
     synthesizer, voice = load_voice(options, console)
     from ...morph.speech.lines import Line

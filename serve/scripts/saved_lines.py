@@ -19,6 +19,8 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...morph.hearing.words import HeardWords
+from ...morph.text.pronunciation import Reading
 from ..terminal.folder_lock import exclusive
 from ..terminal.sound import explaining, read_recording, write_whole
 
@@ -196,9 +198,7 @@ def read_span(span: Mapping[str, Any]) -> PieceSpan:
 
 
 def read_report(fields: Mapping[str, Any]) -> LineReport:
-    from ...morph.hearing.words import HeardWords
     from ...morph.speech.lines import LineReport
-    from ...morph.text.pronunciation import Reading
 
     readings = tuple(Reading(**one) for one in fields["readings"])
     report = LineReport(**{**fields, "notes": tuple(fields["notes"]), "readings": readings})

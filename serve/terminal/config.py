@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ...morph.words.head import AlignmentHead
+from ...morph.checkpoint.json_file import read_object
+from ...morph.checkpoint.profile import read_alignment
+from ...morph.model.names import list_languages
+from ...morph.words.head import AlignmentHead, TalkerShape
 
 SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads")  # of the talker
 
@@ -24,11 +25,6 @@ class CheckpointConfig:
 
 def read_config(path: Path) -> CheckpointConfig | None:
     """Return what the config in a checkpoint's folder says; None if it is damaged, which loading it explains."""
-    from ...morph.checkpoint.json_file import read_object
-    from ...morph.checkpoint.profile import read_alignment
-    from ...morph.model.names import list_languages
-    from ...morph.words.head import TalkerShape
-
     try:
         talker = read_object(path / "config.json")["talker_config"]
         speakers, languages = talker["spk_id"], talker["codec_language_id"]

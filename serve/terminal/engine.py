@@ -10,7 +10,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...morph.checkpoint.download import fetch_checkpoint
+from ...morph.checkpoint.find import (
+    PUBLISHED,
+    demo_voice,
+    fingerprint,
+    list_adapters,
+    list_checkpoints,
+    resolve_checkpoint,
+)
+from ...morph.model.names import known_language, known_speaker
+from ...morph.options import GenerateOptions, LoadOptions, Sampling, check_strength
 from ...morph.setting import settings_of
+from ...morph.text.pronunciation import PronunciationList, read_pronunciation
+from ...morph.voice.recording import clone_recording
+from ...morph.voice.voice import Voice, check_transcript
+from ...morph.words.head import no_word_times
 from .config import read_config
 from .console import Console
 from .folders import Folders, pack_version
@@ -22,10 +37,7 @@ if TYPE_CHECKING:
     from ...morph.kept.word_check import WordCheck
     from ...morph.model.adapter import Adapter
     from ...morph.model.model import Model
-    from ...morph.options import GenerateOptions, LoadOptions, Sampling
     from ...morph.synthesizer import Synthesizer
-    from ...morph.text.pronunciation import PronunciationList
-    from ...morph.voice.voice import Voice
     from ..remote.facts import ServerFacts
 
 DEVICES = "choose cpu, cuda, cuda:N or auto"
@@ -46,8 +58,6 @@ def load_synthesizer(options: argparse.Namespace, console: Console) -> Synthesiz
 def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
     """Load the checkpoint in a folder in the way that the options say; errors as ``load_synthesizer``."""
     found = find_adapters(options.lora, folders_of(options))
-    from ...morph.options import LoadOptions
-
     load = LoadOptions(options.precision, options.attention, options.engine, options.weights)
     return load_adapted(path, load, choose_device(options.device), read_adapters(found))
 
@@ -66,9 +76,6 @@ def load_adapted(
 
 def find_adapters(given: Sequence[tuple[str, float]], folders: Folders) -> list[tuple[Path, float]]:
     """Return the folders of adapters by their paths, or their names in ComfyUI's models; ValueError if unknown."""
-    from ...morph.checkpoint.find import list_adapters
-    from ...morph.options import check_strength
-
     found = []
     for word, strength in given:
         check_strength(strength)
@@ -94,10 +101,6 @@ def read_adapters(found: Sequence[tuple[Path, float]]) -> list[tuple[Adapter, fl
 
 def check_request(path: Path, options: argparse.Namespace) -> None:
     """Raise ValueError for what the options have that the checkpoint in ``path`` cannot speak, before it is loaded."""
-    from ...morph.model.names import known_language, known_speaker
-    from ...morph.voice.voice import check_transcript
-    from ...morph.words.head import no_word_times
-
     given = {key: value for key, value in vars(options).items() if value is not None}
     if "transcript" in given:
         check_transcript(options.transcript)
@@ -119,9 +122,6 @@ def check_request(path: Path, options: argparse.Namespace) -> None:
 
 def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
     """Return the folder of the checkpoint that the options name; download a published one that is not here."""
-    from ...morph.checkpoint.download import fetch_checkpoint
-    from ...morph.checkpoint.find import PUBLISHED, demo_voice, list_checkpoints, resolve_checkpoint
-
     name: str | None = options.checkpoint
     if name is None:
         return demo_voice()
@@ -176,8 +176,6 @@ def load_voice(options: argparse.Namespace, console: Console) -> tuple[Synthesiz
 
 def read_lists(options: argparse.Namespace) -> tuple[PronunciationList, ...]:
     """Return the lists that the options name, at most one; ValueError for a list with faults."""
-    from ...morph.text.pronunciation import read_pronunciation
-
     return () if options.pronunciation is None else (read_pronunciation(options.pronunciation),)
 
 
@@ -199,7 +197,6 @@ def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.nd
 def saved_voice(word: str, folders: Folders, model: Model | None = None) -> Voice:
     """Return a voice by its file or its name; ``model`` clones it if it is a recording. Errors as ``saved_file``."""
     from ...morph.voice.library import load_source
-    from ...morph.voice.recording import clone_recording
 
     return load_source(saved_file(word, folders), None if model is None else partial(clone_recording, model))
 
@@ -229,8 +226,6 @@ def refuse_recording(path: Path) -> None:
 
 def make_settings(model: Model | None, options: argparse.Namespace, **others: Any) -> GenerateOptions:
     """Return the options of the decoding, also of a server's model (None); ``others`` are more of its fields."""
-    from ...morph.options import GenerateOptions, Sampling
-
     own = Sampling() if model is None else model.sampling
     chosen = _given(options, GenerateOptions) | others
     return GenerateOptions(sampling=make_sampling(own, options), **chosen)
@@ -255,8 +250,6 @@ def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptio
     """Return, as JSON's values, what decides the sound of every line beside the line itself."""
     import torch
     import transformers
-
-    from ...morph.checkpoint.find import fingerprint
 
     model = synthesizer.model
     choice = synthesizer.engine.choose(model)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from qwen3_tts_morph.morph.checkpoint import download
 from qwen3_tts_morph.morph.checkpoint.find import PUBLISHED, demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -53,7 +52,7 @@ def test_a_published_checkpoint_that_is_not_here_is_downloaded(read, tmp_path, m
     import sys
 
     calls = []
-    monkeypatch.setattr(download, "fetch_checkpoint", lambda *call: calls.append(call) or tmp_path)
+    monkeypatch.setattr(engine, "fetch_checkpoint", lambda *call: calls.append(call) or tmp_path)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     options = read("--checkpoint", PUBLISHED[0])
     assert engine.find_checkpoint(options, Console("x", sys.stdout, sys.stderr)) == tmp_path
