@@ -16,12 +16,13 @@ from .graph.pool import DecoderPool
 from .model.layers import check_config
 from .model.model import Model
 from .model.threads import is_small_on_cpu
-from .options import GenerateOptions, check_engine
+from .options import GenerateOptions, LoadOptions
 from .runtime.capture import NO_CUDA, CaptureStream
 from .runtime.exclusive import Exclusive
 from .runtime.fallback import Fallback
 from .runtime.first_times import FirstTimes
 from .runtime.kept_threads import KeptThreads
+from .setting import settings_of
 from .voice.prompt import PromptBuilder, SharedParts
 from .waveform.choose import Waveforms
 from .waveform.in_flight import InFlight, Made, take_all
@@ -47,7 +48,7 @@ class Engine:
     """
 
     def __init__(self, choice: str = "auto", kernels: bool = True):
-        self.choice = check_engine(choice)
+        self.choice = settings_of(LoadOptions)["engine"].check(choice)
         # Shared by frames and samples of streamed lines: these alternate, and go before offline lines.
         self._captures = captures = CaptureStream(first=True)
         self._graphs = DecoderPool(kernels, captures)

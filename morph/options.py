@@ -69,11 +69,6 @@ def parse_groups(text: str) -> list[int]:
     return sorted({check_seq_groups(int(word)) for word in words})
 
 
-def check_engine(engine: str) -> str:
-    """Return ``engine`` if it is one of ENGINES, else raise ValueError."""
-    return str(settings_of(LoadOptions)["engine"].check(engine))
-
-
 @dataclass(frozen=True)
 class TokenSampling(Checked):
     """How one token is sampled from its logits; the names and the order are transformers'."""
