@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,28 +74,26 @@ def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions)
     parsed = parse_script(script.text, list(script.cast), speaks.languages)
     check_retiming(parsed.lines)
     lines = lines_of(parsed, script)
-    check_instructions(speaks, parsed.lines, lines, options)
+    check_instructions(speaks, zip(parsed.lines, lines, strict=True), options)
     return parsed, lines
 
 
 def check_instructions(
-    speaks: Checks, written: Sequence[ScriptLine], lines: Sequence[Line], options: GenerateOptions
+    speaks: Checks, lines: Iterable[tuple[ScriptLine, Line]], options: GenerateOptions, what: str = "script"
 ) -> None:
-    """Raise ScriptError, naming the lines, for instructions that their voices cannot follow; the lists are parallel."""
+    """Raise ScriptError for instructions that the lines' voices cannot follow; ``what``: as ``report_faults``."""
     errors = []
-    for source, line in zip(written, lines, strict=True):
+    for source, line in lines:
         if not source.instruct:
             continue
         why = _why_refused(speaks, line, options)
         if why and not _why_refused(speaks, replace(line, instruct=None), options):
             said = source.instruct[:SHOWN_INSTRUCTION]
             mood = with_mood(source.name, said)
-            errors.append(
-                f"line {source.number}: {said!r} is an instruction: {why}; or name a voice {mood!r}, which speaks "
-                "such a line without one"
-            )
+            fix = f"or name a voice {mood!r}, which speaks such a line without one"
+            errors.append((source.number, f"{said!r} is an instruction: {why}; {fix}"))
     if errors:
-        raise ScriptError(report_faults(errors))
+        raise ScriptError(report_faults(errors, what))
 
 
 def _why_refused(speaks: Checks, line: Line, options: GenerateOptions) -> str:

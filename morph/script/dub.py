@@ -22,9 +22,9 @@ from ..speech.lines import Line, Spoken
 from ..speech.takes import ERROR
 from ..text.names import name_key
 from ..text.pronunciation import PronunciationList
-from ..text.scripts.captions import DubLine, name_captions, read_captions, read_dub
+from ..text.scripts.captions import DubLine, read_captions, read_dub
 from ..text.scripts.cues import Cue, write_cues
-from ..text.scripts.script import NARRATOR, Script, ScriptError
+from ..text.scripts.script import NARRATOR, Script
 from ..text.split import shorten
 from ..voice.voice import Voice
 from .dialogue import ScriptRequest, amplify_line, check_instructions, lines_of
@@ -210,12 +210,7 @@ def read_request(
     script = Script(tuple(one.line for one in dubbed))
     spoken_by = ScriptRequest("", request.cast, request.language, request.seed)
     lines = lines_of(script, replace(spoken_by, pronunciation=request.pronunciation))
-    try:
-        check_instructions(speaks, script.lines, lines, options)
-    except ScriptError as error:
-        raise ScriptError(
-            name_captions(str(error), {one.line.number: one.caption for one in dubbed})
-        ) from None
+    check_instructions(speaks, zip(script.lines, lines, strict=True), options, "captions")
     # No subtitle shows the name NARRATOR.
     lines = [replace(line, name="") if name_key(line.name) == NARRATOR else line for line in lines]
     return dubbed, silent, lines

@@ -61,14 +61,14 @@ def parse_lines(text: str) -> LineList:
     """Read lines as JSON; ScriptError names the faulty ones."""
     items: list[ScriptLine | float] = []
     voices: dict[str, str] = {}
-    errors: list[str] = []
+    errors: list[tuple[int, str]] = []
     # Not splitlines: a string in JSON may have the other line breaks as they are.
     for number, row in enumerate(LINE_BREAK.split(text.removeprefix("\ufeff")), start=1):
         try:
             if row.strip():
                 items += _read(number, row, voices)
         except ValueError as error:
-            errors.append(f"line {number}: {error}")
+            errors.append((number, str(error)))
     if errors:
         raise ScriptError(report_faults(errors, "the list"))
     if not voices:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ..encoding import check_encodable
 from ..names import name_key
 from .cues import Cue, read_cues, share_time
-from .script import NARRATOR, RESERVED, ScriptError, ScriptLine, parse_script, report_faults
+from .script import NARRATOR, RESERVED, ScriptError, ScriptLine, read_lines, report_faults
 from .sounds import BRACKETS, with_sounds, without_sounds
 
 MOST_CAPTIONS = 20_000
@@ -59,9 +59,8 @@ def read_captions(text: str) -> list[Cue]:
         )
     if len(captions) > MOST_CAPTIONS:
         raise ValueError(f"captions has {len(captions)}, more than {MOST_CAPTIONS}: split the file")
-    errors = dict.fromkeys(f"caption {one.number}: {fault}" for one in captions for fault in _faults(one))
-    if errors:
-        raise ValueError(report_faults(list(errors), "captions"))
+    if errors := dict.fromkeys((one.number, fault) for one in captions for fault in _faults(one)):
+        raise ValueError(report_faults(errors, "captions"))
     named = (replace(one, name=" ".join(one.name.translate(UNNAMED).split())) for one in captions)
     return sorted(named, key=lambda one: one.start_ms)
 
@@ -96,29 +95,17 @@ def read_dub(
     parts = [part for one in captions for part in _by_name(one, known)]
     captions = sorted(parts, key=lambda one: one.start_ms)
     texts = [_as_line(one, known, read_sounds) for one in captions]
-    numbered = dict(enumerate(captions, start=1))
-    silent = [caption for caption, text in zip(captions, texts, strict=True) if not text]
-    try:
-        if len(silent) == len(captions):
-            raise ScriptError("captions have nothing to speak: write words into them, or have sounds read")
-        script = parse_script("\n".join(texts), cast, languages)
-    except ScriptError as error:
-        raise ScriptError(name_captions(str(error), numbered)) from None
+    own = [(one, text) for one, text in zip(captions, texts, strict=True) if text]
+    if not own:
+        raise ScriptError("captions have nothing to speak: write words into them, or have sounds read")
+    script = read_lines(((one.number, text) for one, text in own), cast, languages, "captions")
     if any(script.pauses):
         raise ScriptError("a [pause] is before or after a caption's text: change the caption's time instead")
-    own = ((numbered[line.number], line) for line in script.lines)
     dubbed = [
-        DubLine(one, line, not read_sounds and without_sounds(one.text) != one.text) for one, line in own
+        DubLine(one, line, not read_sounds and without_sounds(one.text) != one.text)
+        for (one, _), line in zip(own, script.lines, strict=True)
     ]
-    return dubbed, silent
-
-
-def name_captions(message: str, numbered: dict[int, Cue]) -> str:
-    """Return an error of ``parse_script`` in which lines are captions, by their numbers in the file."""
-    named = re.sub(
-        r"^line (\d+)", lambda match: f"caption {numbered[int(match[1])].number}", message, flags=re.M
-    )
-    return named.replace("script cannot be read:", "captions cannot be read:", 1)
+    return dubbed, [one for one, text in zip(captions, texts, strict=True) if not text]
 
 
 def _lines(text: str) -> list[str]:

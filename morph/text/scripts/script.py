@@ -28,7 +28,7 @@ a text, and inside it (see ``pauses.py``); other tags inside a text are errors. 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -137,28 +137,40 @@ def parse_script(text: str, cast: Collection[str], languages: Collection[str] | 
         ScriptError: naming the faulty lines (the first ten).
         ValueError: for an empty cast, or two names that are the same (see ``names.name_key``).
     """
-    reader = _Reader(_by_key("cast", cast), None if languages is None else _by_key("languages", languages))
-    return _read(text, reader)
+    return read_lines(_lines_of(text), cast, languages)
 
 
 def check_script(text: str) -> None:
     """Raise ScriptError for faults that do not depend on the cast: wrong tags, lines that are not ``NAME: text``."""
     if not text.strip():
         raise ScriptError("script is empty: write lines such as 'NAME: text'")
-    _read(text, _Reader(None, None))
+    read_lines(_lines_of(text), None)
 
 
-def _read(text: str, reader: _Reader) -> Script:
+def _lines_of(text: str) -> Iterable[tuple[int, str]]:
     check_encodable(text, "script")
-    errors = []
     # Also at the soft line breaks of word processors, as the cast's names and Script From File count lines.
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+    return enumerate(text.removeprefix("\ufeff").splitlines(), start=1)
+
+
+def read_lines(
+    lines: Iterable[tuple[int, str]],
+    cast: Collection[str] | None,
+    languages: Collection[str] | None = None,
+    what: str = "script",
+) -> Script:
+    """Read lines with their numbers; arguments and errors as ``parse_script``, ``what``: as ``report_faults``.
+
+    With ``cast`` None any name is accepted.
+    """
+    reader, errors = _Reader(_by_key("cast", cast), _by_key("languages", languages)), []
+    for number, line in lines:
         try:
             reader.read(number, line.strip())
         except ValueError as error:
-            errors.append(f"line {number}: {error}")
+            errors.append((number, str(error)))
     if errors:
-        raise ScriptError(report_faults(errors))
+        raise ScriptError(report_faults(errors, what))
     script = Script(tuple(reader.items))
     if not script.lines:
         raise ScriptError("script has no line to speak: write lines such as 'NAME: text'")
@@ -166,7 +178,7 @@ def _read(text: str, reader: _Reader) -> Script:
 
 
 class _Reader:
-    """Reads line by line; keeps the items and the current settings. With ``cast`` None any name is accepted."""
+    """Reads line by line; keeps the items and the current settings."""
 
     def __init__(self, cast: dict[str, str] | None, languages: dict[str, str] | None):
         self.cast = cast
@@ -344,7 +356,9 @@ def _look_up(name: str, known: dict[str, str], where: str) -> str:
     return known[key]
 
 
-def _by_key(what: str, names: Collection[str]) -> dict[str, str]:
+def _by_key(what: str, names: Collection[str] | None) -> dict[str, str] | None:
+    if names is None:
+        return None
     known = {name_key(name): name for name in names}
     if not known:
         raise ValueError(f"{what} is empty: give at least one name")
@@ -356,14 +370,15 @@ def _by_key(what: str, names: Collection[str]) -> dict[str, str]:
     return known
 
 
-def report_faults(errors: list[str], what: str = "script") -> str:
-    """Return what an error says of faulty lines of ``what``: the first ten reasons, and how many lines each has."""
-    lines: dict[str, list[str]] = {}
-    for error in errors:
-        line, _, why = error.partition(": ")
-        lines.setdefault(why, []).append(line)
+def report_faults(errors: Iterable[tuple[int, str]], what: str = "script") -> str:
+    """Return the first ten reasons of faulty lines, or of faulty "captions", by their numbers."""
+    numbers: dict[str, list[int]] = {}
+    for number, why in errors:
+        numbers.setdefault(why, []).append(number)
+    one = "caption" if what == "captions" else "line"
     shown = [
-        f"{first}: {why}" + f" ({len(more)} more lines)" * bool(more) for why, (first, *more) in lines.items()
+        f"{one} {first}: {why}" + f" ({len(more)} more {one}s)" * bool(more)
+        for why, (first, *more) in numbers.items()
     ]
     if len(shown) > MAX_REPORTED:
         shown[MAX_REPORTED:] = [f"and {len(shown) - MAX_REPORTED} more"]
