@@ -46,8 +46,8 @@ export function addElement(node, name, type, element, height, options = {}) {
 
 /** Enlarge a node for what it shows, so that its own text box keeps its height. */
 export function giveRoom(node) {
-  const kept = keepText(node)
-  if (window.LiteGraph.vueNodesMode) return giveVueRoom(node, kept)
+  keepText(node)
+  if (window.LiteGraph.vueNodesMode) return
   const [width, height] = node.computeSize()
   node.setSize([Math.max(node.size[0], width), Math.max(node.size[1], height)])
   app.canvas.setDirty(true, true)
@@ -55,31 +55,19 @@ export function giveRoom(node) {
 
 /** Make a node as high as it was before it was given room, as far as its widgets allow. */
 export function takeRoom(node, before) {
-  const kept = keepText(node)
-  const isVue = window.LiteGraph.vueNodesMode
-  const least = isVue ? 0 : node.computeSize()[1]
+  keepText(node)
+  const least = window.LiteGraph.vueNodesMode ? 0 : node.computeSize()[1]
   node.setSize([node.size[0], Math.max(Math.min(node.size[1], before), least)])
-  if (isVue) giveVueRoom(node, kept)
   app.canvas.setDirty(true, true)
 }
 
-/** The text box of a node as Nodes 2.0 draws it. */
-const vueBox = (node) =>
-  /** @type {HTMLElement | null} */ (document.querySelector(`[data-node-id="${node.id}"] textarea`))
-
-/** Nodes 2.0 gives a node the height that its elements need, but takes it from the text box first. */
-async function giveVueRoom(node, kept) {
-  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame) // until it is drawn
-  const lost = kept - (vueBox(node)?.offsetHeight || kept) // 0: it is not drawn yet, or not shown
-  if (lost > 0) node.setSize([node.size[0], node.size[1] + lost])
-}
-
-/** Let a node's first text box keep the height that it has, within limits; return how much. */
+/** Let a node's first text box keep the height that it has, within limits. */
 function keepText(node) {
   const box = node.widgets?.find((one) => one.element?.tagName === "TEXTAREA")
-  if (!box?.options) return 0
-  const now = (window.LiteGraph.vueNodesMode ? vueBox(node)?.offsetHeight : box.computedHeight) ?? 0
-  const kept = Math.min(Math.max(now, LEAST_TEXT), MOST_TEXT)
+  if (!box?.options) return
+  // Nodes 2.0 draws a box of its own, and gives a node the height that its elements need.
+  const drawn = /** @type {HTMLElement | null} */ (document.querySelector(`[data-node-id="${node.id}"] textarea`))
+  const kept = Math.min(Math.max(drawn?.offsetHeight ?? box.computedHeight ?? 0, LEAST_TEXT), MOST_TEXT)
   box.options.getMinHeight = () => kept
-  return kept
+  if (drawn) drawn.style.minHeight = `${kept}px`
 }
