@@ -55,7 +55,7 @@ class Cast(io.ComfyNode):
         if model is not None:
             check_model(model)
             voice = replace(voice, by=model)
-        return io.NodeOutput(join_casts(cast or {}, {name: voice}, [name]))
+        return io.NodeOutput(join_casts(cast or {}, [(name, voice)]))
 
 
 class WholeCast(io.ComfyNode):
@@ -85,9 +85,8 @@ class WholeCast(io.ComfyNode):
         **fixed: Voice | None,
     ) -> io.NodeOutput:
         check_cast(cast or {})
-        listed = read_names(names)
-        own = assign_voices(listed, connected_voices({**(voices or {}), **fixed}))
-        return io.NodeOutput(join_casts(cast or {}, own, listed))
+        own = assign_voices(read_names(names), connected_voices({**(voices or {}), **fixed}))
+        return io.NodeOutput(join_casts(cast or {}, own.items()))
 
 
 def voice_inputs() -> list[io.Input]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...morph.runtime.whole_file import FileState
@@ -37,38 +37,22 @@ def read_names(text: str) -> list[str]:
     names = [check_character(line) for line in text.splitlines() if line.strip()]
     if not names:
         raise ValueError("names is empty: type one character's name per line")
-    return list(join_casts({}, dict.fromkeys(names), names))
+    return list(join_casts({}, ((name, None) for name in names)))
 
 
-def join_casts(cast: Mapping[str, Any], more: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return a cast with more characters.
-
-    Args:
-        cast: so far.
-        more: the others, by name.
-        names: the others' names as they were typed.
-
-    Raises:
-        ValueError: a name comes twice (see ``names.name_key``).
-    """
-    known = {name_key(name) for name in cast}
-    for name in names:
+def join_casts(cast: Mapping[str, Any], more: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a cast with more characters; ValueError if a name comes twice (see ``names.name_key``)."""
+    joined, known = dict(cast), set(map(name_key, cast))
+    for name, voice in more:
         if name_key(name) in known:
             raise ValueError(f"name {name!r} is already in the cast: give each character a different name")
         known.add(name_key(name))
-    return {**cast, **more}
+        joined[name] = voice
+    return joined
 
 
 def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, Any]:
-    """Return each character's voice.
-
-    Args:
-        names: in their order.
-        voices: by the number of their input, from 1; that of the character with the same place among the names.
-
-    Raises:
-        ValueError: a character has no voice, or a voice no character.
-    """
+    """Return the voice of each name: that with its place, from 1; ValueError if a name or a voice has no partner."""
     for number, name in enumerate(names, 1):
         if number not in voices:
             raise ValueError(

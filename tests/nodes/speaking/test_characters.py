@@ -55,8 +55,8 @@ def test_a_name_without_a_voice_and_a_voice_without_a_name_are_refused(voices, e
 
 
 def test_casts_are_joined_and_a_name_that_both_have_is_refused() -> None:
-    assert characters.join_casts({"ANNA": 1}, {"BEN": 2}, ["BEN"]) == {"ANNA": 1, "BEN": 2}
+    assert characters.join_casts({"ANNA": 1}, [("BEN", 2)]) == {"ANNA": 1, "BEN": 2}
     with pytest.raises(ValueError, match="name 'Anna' is already in the cast: give each character"):
-        characters.join_casts({"ANNA": 1}, {"Anna": 2}, ["Anna"])
+        characters.join_casts({"ANNA": 1}, [("Anna", 2)])
     with pytest.raises(ValueError, match="is already in the cast: give each character"):
-        characters.join_casts({"\xc9MILIE": 1}, {"E\u0301milie": 2}, ["E\u0301milie"])
+        characters.join_casts({"\xc9MILIE": 1}, [("E\u0301milie", 2)])
