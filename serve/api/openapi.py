@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from ...morph.audio.formats import SERVED
+from ...morph.options import IGNORE
 from .fields import Schema, Speech
 from .guard import KEYED
 from .request import Rules
@@ -89,5 +90,8 @@ def describe(app: FastAPI, rules: Rules, has_key: bool) -> None:
     fields["input"]["maxLength"] = rules.limits.characters
     fields["seq_groups"]["default"] = rules.seq_groups
     fields["language"]["examples"] = list(rules.model.languages)
+    if rules.model.alignment is None:  # nothing tells which words are spoken
+        fields["wrong_words"]["anyOf"][0]["enum"] = [IGNORE]
+        fields["return_timestamps"]["anyOf"][0]["const"] = False
     document["components"]["schemas"] |= schemas["$defs"]
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}

@@ -26,6 +26,8 @@ def test_the_document_has_every_route_and_every_field(client: Client) -> None:
     assert schemas["Speech"]["properties"]["input"]["maxLength"] == 20_000
     assert schemas["Speech"]["required"] == ["input"]
     assert schemas["Speech"]["properties"]["language"]["examples"] == client.speaker.model.languages
+    wrong_words = flat(schemas["Speech"]["properties"]["wrong_words"])
+    assert wrong_words["enum"] == ["ignore"], "this checkpoint knows no words"
     assert [one["name"] for one in document["paths"]["/v1/models/{id}"]["get"]["parameters"]] == ["id"]
     upload = document["paths"]["/v1/audio/voices"]["post"]
     assert [one["name"] for one in upload["parameters"]] == ["name", "consent", "replace"]
