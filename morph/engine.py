@@ -25,6 +25,7 @@ from .runtime.kept_threads import KeptThreads
 from .setting import settings_of
 from .voice.prompt import PromptBuilder, SharedParts
 from .waveform.choose import Waveforms
+from .waveform.engine import BatchCodec
 from .waveform.in_flight import InFlight, Made, take_all
 from .waveform.stream import LineCodec, StreamCodecs
 
@@ -53,7 +54,7 @@ class Engine:
         self._captures = captures = CaptureStream(first=True)
         self._graphs = DecoderPool(kernels, captures)
         self._waveforms = Waveforms(CaptureStream(first_times=captures.first_times))
-        self._streams = StreamCodecs(self._waveforms, captures)
+        self._streams = StreamCodecs(captures)
         self._prompts = SharedParts()
         self._use = Exclusive("the engine")
         self.threads = KeptThreads("speech batch")
@@ -167,21 +168,24 @@ class Engine:
     ) -> InFlight:
         """As ``decode_waveforms``, without waiting for the batch codec. Hold ``exclusive`` while you use the result."""
         with self.exclusive():
-            if choice.codec == "batch":
-                return self._waveforms.begin_waveforms(model, codes, references, on_chunk)
+            if (codec := self._batch_codec(model, choice)) is not None:
+                return codec.begin_waveforms(codes, references, on_chunk)
             return Made(decode_waveforms(model, codes, references, on_chunk))
+
+    def _batch_codec(self, model: Model, choice: Choice) -> BatchCodec | None:
+        return self._waveforms.batch_codec(model) if choice.codec == "batch" else None
 
     def open_codec(self, model: Model, choice: Choice, lines: int) -> LineCodec:
         """Return a codec for samples of ``lines`` concurrent lines, valid while you hold ``exclusive``."""
         with self.exclusive():
-            return self._streams.open(model, choice.codec == "batch", lines)
+            return self._streams.open(model, self._batch_codec(model, choice), lines)
 
     def prepare_codec(self, model: Model, choice: Choice, codec: LineCodec) -> None:
         """Warm up both codecs: ``codec``, and the batch codec for offline lines."""
         with self.exclusive():
             codec.prepare()
-            if choice.codec == "batch":
-                self._waveforms.prepare(model)
+            if (batch := self._batch_codec(model, choice)) is not None:
+                batch.prepare()
 
     def free(self) -> None:
         """Release caches and graphs; the next decoding creates them again. Waits for a decoding in another thread."""

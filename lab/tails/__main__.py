@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, predictor_fingerprint, save_tails
+from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, predictor_fingerprint
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.model.weights.joined_weights import stack
@@ -41,6 +41,7 @@ from .record import (
     record,
     save_recording,
 )
+from .save import save_tails
 from .variants import count_bytes
 
 log = logging.getLogger("lab.tails")

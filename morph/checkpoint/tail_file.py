@@ -1,11 +1,10 @@
-"""Save and load a checkpoint's trained tails: ``crossbar.safetensors``, with tails for one or more SEQ_GROUPS."""
+"""Load a checkpoint's trained tails: ``crossbar.safetensors``, with tails for one or more SEQ_GROUPS."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ..model.tail import About, Tail
 from ..model.weights.linear import Weight
 from ..runtime.whole_file import TooLarge, read_whole
 from .find import weight_files
-from .tensor_file import unpack_tensors, write_tensors
+from .tensor_file import unpack_tensors
 
 FILE = "crossbar.safetensors"
 FORMAT = "qwen3-tts-crossbar"
@@ -50,23 +49,6 @@ def _digest(head: torch.Tensor) -> str:
     return hashlib.sha256(
         head.to(torch.bfloat16).contiguous().view(torch.uint8).numpy().tobytes()
     ).hexdigest()
-
-
-def save_tails(path: Path, tails: Iterable[Tail], checkpoint: Path) -> None:
-    """Write the tails of a checkpoint folder to a file, in bf16. A failed write leaves no file."""
-    tensors: dict[str, torch.Tensor] = {}
-    about: dict[str, Any] = {}
-    for tail in tails:
-        about[str(tail.seq_groups)] = asdict(tail.about)
-        for name, part in tail.parts.items():
-            tensors[f"{tail.seq_groups}.{name}"] = part.to(torch.bfloat16)
-    metadata = {
-        "format": FORMAT,
-        "version": VERSION,
-        "predictor": predictor_fingerprint(checkpoint),
-        "tails": json.dumps(about),
-    }
-    write_tensors(path, tensors, metadata)
 
 
 def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:

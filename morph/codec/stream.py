@@ -61,14 +61,6 @@ class CodecStream:
         self._context, self._reaches = context_of(self._decoder), reaches_of(self._decoder)
 
     @torch.inference_mode()
-    def start(self, reference: torch.Tensor | None = None) -> CodecState:
-        """Return the state of a line before its first frame, after an ICL voice's reference ``[R, groups]`` or None."""
-        state = CodecState()
-        while reference is not None and state.frames < len(reference):
-            self.feed(state, reference)
-        return state
-
-    @torch.inference_mode()
     def feed(self, state: CodecState, reference: torch.Tensor) -> None:
         """Advance a state by the next frames of an ICL voice's reference, in a time as short as that of a chunk.
 

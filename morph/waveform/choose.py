@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 
-import torch
-
-from ..codec.upstream import decode_waveforms
 from ..model.model import Model
 from ..runtime.capture import CaptureStream
 from ..runtime.fallback import Fallback
 from .engine import BatchCodec
-from .in_flight import InFlight, Made
 
 log = logging.getLogger(__name__)
 
@@ -32,24 +27,6 @@ class Waveforms:
     def fallback(self) -> Fallback | None:
         """Why waveforms are made in a slower way than possible, or None."""
         return self._refused or (None if self._codec is None else self._codec.fallback)
-
-    def begin_waveforms(
-        self,
-        model: Model,
-        codes: Sequence[torch.Tensor],
-        references: Sequence[torch.Tensor | None],
-        on_chunk: Callable[[], None] | None = None,
-    ) -> InFlight:
-        """Begin to decode lines together; arguments and result are those of ``BatchCodec.begin_waveforms``."""
-        codec = self.batch_codec(model)
-        if codec is None:
-            return Made(decode_waveforms(model, codes, references, on_chunk))
-        return codec.begin_waveforms(codes, references, on_chunk)
-
-    def prepare(self, model: Model) -> None:
-        """Capture what decoding lines together replays, so that no line waits for it later."""
-        if (codec := self.batch_codec(model)) is not None:
-            codec.prepare()
 
     def free(self) -> None:
         """Release graphs, buffers and views of the weights."""

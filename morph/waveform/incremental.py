@@ -41,7 +41,7 @@ class LineStates:
         inputs: ``[B, 2, 2 D]``, the last frames before the first convolution.
         keys, values: ``[B, layers, kv_heads, window - 1 + STEP_FRAMES, head_dim]``, with RoPE applied: a ring, where a
             position has the slot of its remainder.
-        outputs: ``[B, CONTEXT, latent]``, the transformer's last outputs.
+        outputs: ``[B, CONTEXT or more, latent]``, the transformer's last outputs.
     """
 
     positions: torch.Tensor
@@ -52,15 +52,7 @@ class LineStates:
 
     @classmethod
     def allocate(cls, weights: CodecWeights, lines: int) -> LineStates:
-        """Return the states of lines that have not begun.
-
-        Raises:
-            ValueError: for a codec whose samples depend on more of the past than the row has.
-        """
-        if weights.context > CONTEXT:
-            raise ValueError(
-                f"the codec's samples depend on {weights.context} frames, and a step keeps {CONTEXT}"
-            )
+        """Return the states of lines that have not begun."""
         transformer, like = weights.transformer, weights.quantised
         head_dim = transformer.angles.cos.shape[-1]
         slots = transformer.window - 1 + STEP_FRAMES
@@ -70,7 +62,7 @@ class LineStates:
             inputs=like.new_zeros(lines, TAPS - 1, len(like)),
             keys=like.new_zeros(lines, *ring),
             values=like.new_zeros(lines, *ring),
-            outputs=like.new_zeros(lines, CONTEXT, len(transformer.restore[0])),
+            outputs=like.new_zeros(lines, max(CONTEXT, weights.context), len(transformer.restore[0])),
         )
 
     def clear(self, line: int) -> None:
@@ -130,11 +122,11 @@ def decode_step(
     x = torch.cat((states.outputs, _transform(weights.transformer, x, states, ops)), dim=1)
     wave = None
     if wanted:
-        frames = torch.arange(x.shape[1], device=x.device) - CONTEXT
+        frames = torch.arange(-states.outputs.shape[1], new, device=x.device)
         keep = (frames >= -states.positions[:, None]) & (frames < counts[:, None])
         wave = convolve_newest(weights, x, keep, ops, new)
     states.inputs.copy_(_last(latent, counts, TAPS - 1))
-    states.outputs.copy_(_last(x, counts, CONTEXT))
+    states.outputs.copy_(_last(x, counts, states.outputs.shape[1]))
     states.positions.add_(counts)
     return wave
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +14,9 @@ from ..codec.stream import CodecState, CodecStream
 from ..codec.weights import CodecWeights
 from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
-from .choose import Waveforms
 from .engine import BatchCodec
 from .incremental import FrameAhead, RowStream, StepsInFlight, Warm, count_steps
 from .references import References
-
-log = logging.getLogger(__name__)
 
 SPARE_LINES = 2  # a row is used again for streams of at least half as many lines
 
@@ -307,26 +303,23 @@ class _Shared:
 class StreamCodecs:
     """The codecs of one model's streams, and the states of ICL voices between streams.
 
-    Args:
-        waveforms: what makes the waveforms of complete lines: its batch codec lends weights and kernels.
-        captures: the stream that graphs are captured on, shared with it.
+    ``captures``: the stream that graphs are captured on.
     """
 
-    def __init__(self, waveforms: Waveforms, captures: CaptureStream):
-        self._waveforms, self._captures = waveforms, captures
+    def __init__(self, captures: CaptureStream):
+        self._captures = captures
         self.references = References()
         self._kept: tuple[CodecWeights, RowStream] | None = None
 
-    def open(self, model: Model, batch: bool, lines: int) -> LineCodec:
+    def open(self, model: Model, codec: BatchCodec | None, lines: int) -> LineCodec:
         """Return a codec for the lines of one stream; valid until the model moves or ``free``.
 
         Args:
             model: the checkpoint.
-            batch: in one row, where the batch codec can run; otherwise over upstream's modules.
+            codec: lends weights and kernels for a row of many lines; None decodes over upstream's modules.
             lines: how many are decoded at the same time; more may have begun.
         """
-        codec = self._waveforms.batch_codec(model) if batch else None
-        row = self._row(codec, lines) if codec is not None else None
+        row = None if codec is None else self._row(codec, lines)
         address = next(model.codec.decoder.parameters()).data_ptr()
         self.references.use((row is not None, model.device, model.codec.dtype, address))
         return SingleLines(model, self.references) if row is None else SharedRow(row, self.references)
@@ -336,11 +329,8 @@ class StreamCodecs:
         self.references.clear()
         self._kept = None
 
-    def _row(self, codec: BatchCodec, lines: int) -> RowStream | None:
-        """Return a row for this many lines, or None where a sample depends on more frames than a step keeps.
-
-        The last stream's row is used again if it fits: its graph has been captured.
-        """
+    def _row(self, codec: BatchCodec, lines: int) -> RowStream:
+        """Return a row for this many lines: the last stream's if it fits, as its graph has been captured."""
         weights = codec.look_up()
         if self._kept is not None:
             before, row = self._kept
@@ -351,10 +341,6 @@ class StreamCodecs:
         if device.type == "cuda" and not graphs_keep_memory(device):
             graphs = CapturedGraphs(device, self._captures)
         self._kept = None
-        try:
-            row = RowStream(weights, lines, codec.ops, graphs, codec.replace_ops)
-        except ValueError as error:
-            log.warning("streams are decoded by the original codec, one line at a time, slower: %s", error)
-            return None
+        row = RowStream(weights, lines, codec.ops, graphs, codec.replace_ops)
         self._kept = weights, row
         return row

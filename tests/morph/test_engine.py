@@ -151,7 +151,7 @@ def test_each_engine_uses_its_own_codec(model, monkeypatch):
 def test_where_auto_chooses_graph_on_a_cpu_the_original_codec_is_used(model, monkeypatch):
     """There it is faster, and bit-equal to upstream."""
     codes, engine = torch.randint(64, (12, 16)), Engine("auto")
-    monkeypatch.setattr(Waveforms, "begin_waveforms", pytest.fail)
+    monkeypatch.setattr(Waveforms, "batch_codec", pytest.fail)
     [wave] = waveforms(engine, model, [codes], [None])
     assert np.array_equal(wave, decode_waveform(model, codes))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, load_tails, predictor_fingerprint, save_tails
+from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, load_tails, predictor_fingerprint
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
@@ -20,6 +20,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from lab.random_checkpoint import write_checkpoint
+from lab.tails.save import save_tails
 from tests.morph.decoding import (
     GREEDY,
     SEEDS,

@@ -7,10 +7,10 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
 from qwen3_tts_morph.morph.codec.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from qwen3_tts_morph.morph.codec.upstream import decode_waveform
+from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.waveform import engine as waveforms
-from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec, RowSettings
 from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
@@ -216,11 +216,12 @@ def test_an_unsupported_codec_is_decoded_by_upstreams_modules(checkpoint, caplog
     model = load_model(checkpoint("tiny", "base"))
     lines, heard = [random_codes(model, 9), random_codes(model, 0)], [random_codes(model, 4, 1), None]
     model.codec.decoder.config.attention_bias = True
-    waveforms = Waveforms()
+    engine = Engine("graph")
     for _ in range(2):
-        first, second = take_all(waveforms.begin_waveforms(model, lines, heard))
+        choice = engine.choose(model)
+        first, second = engine.decode_waveforms(model, choice, lines, heard)
     assert np.array_equal(first, decode_waveform(model, lines[0], heard[0])) and len(second) == 0
-    assert len(caplog.records) == 1 and "attention_bias True" in waveforms.fallback.why
+    assert len(caplog.records) == 1 and "attention_bias True" in engine.describe(model, choice)
 
 
 def test_nothing_to_decode(model):

@@ -132,12 +132,6 @@ def test_a_row_serves_the_next_stream_if_it_fits(model, monkeypatch):
     assert [row.lines for row in made] == [4, 1, 2]
 
 
-def test_a_codec_that_looks_too_far_back_is_left_to_upstream(model, monkeypatch, caplog):
-    monkeypatch.setattr(stream_module, "RowStream", lambda *_: (_ for _ in ()).throw(ValueError("13 frames")))
-    assert type(Engine("graph").open_codec(model, BATCH, 1)) is SingleLines
-    assert "original codec" in caplog.text and "13 frames" in caplog.text
-
-
 def test_a_kernel_that_fails_is_replaced_within_the_step(model, monkeypatch):
     """The step before it and the step after it have the samples of the whole line."""
 

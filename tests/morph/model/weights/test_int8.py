@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails, save_tails
+from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
@@ -25,6 +25,7 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lab.streams import render_lines
+from lab.tails.save import save_tails
 from tests.morph.attached import attached
 from tests.morph.decoding import (
     FILTERED,
