@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from qwen3_tts_morph.morph.codec.forward import TorchOps
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
+from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
 from ..random_checkpoint import SHAPES, random_codec
 from .common import synchronize, timed_ms
@@ -73,7 +74,8 @@ def engine(ops: Callable[[], TorchOps]) -> Callable[[Any], Decode]:
 
     def make(codec: Any) -> Decode:
         model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
-        return BatchCodec(model, ops=ops()).decode_waveforms
+        decoder = BatchCodec(model, ops=ops())
+        return lambda codes: take_all(decoder.begin_waveforms(codes))
 
     return make
 

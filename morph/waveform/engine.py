@@ -38,7 +38,7 @@ from ..model.weights.addresses import TensorAddresses
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
-from .in_flight import Row, RowsInFlight, SamplesInFlight, take_all
+from .in_flight import Row, RowsInFlight, SamplesInFlight
 
 log = logging.getLogger(__name__)
 
@@ -116,37 +116,15 @@ class BatchCodec:
         self._samples: torch.Tensor | None = None
 
     @torch.inference_mode()
-    def decode_waveforms(
-        self,
-        codes: Sequence[torch.Tensor],
-        references: Sequence[torch.Tensor | None] | None = None,
-        on_chunk: Callable[[], None] | None = None,
-    ) -> list[np.ndarray]:
-        """Decode lines to their waveforms, in the order given; see ``codec.upstream.decode_waveform`` for one line.
-
-        Args:
-            codes: ``[T, 16]`` each; T may be 0.
-            references: an ICL voice's codes ``[R, 16]`` for each line, or None.
-            on_chunk: called before every row; may raise to cancel, and the codec can be used again at once.
-
-        Returns:
-            float32 ``[T * 1920]`` each, at 24 kHz, within -1..1.
-
-        Raises:
-            ValueError: for samples that are not finite.
-        """
-        return take_all(self.begin_waveforms(codes, references, on_chunk))
-
-    @torch.inference_mode()
     def begin_waveforms(
         self,
         codes: Sequence[torch.Tensor],
         references: Sequence[torch.Tensor | None] | None = None,
         on_chunk: Callable[[], None] | None = None,
     ) -> RowsInFlight:
-        """As ``decode_waveforms``, without waiting for the device: it has the first rows to do when this returns.
+        """Begin to decode lines, as ``Engine.decode_waveforms``; the device has the first rows when this returns.
 
-        ``on_chunk``: also called before the others, which are launched while the first are taken.
+        ``on_chunk`` is called before every row. If it raises, the codec can be used again.
         """
         references = [None] * len(codes) if references is None else references
         lines = [_with_reference(line, reference) for line, reference in zip(codes, references, strict=True)]

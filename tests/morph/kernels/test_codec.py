@@ -16,6 +16,7 @@ from qwen3_tts_morph.morph.kernels.precompile import run
 from qwen3_tts_morph.morph.model.layers import Angles
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
+from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DILATIONS = (1, 3, 9)
@@ -203,7 +204,7 @@ def test_a_complete_line_equals_upstreams(checkpoint):
     codes = torch.randint(64, (20, 16), generator=torch.Generator().manual_seed(0))
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         theirs = decode_waveform(model, codes)
-        ours = BatchCodec(model, ops=TritonOps()).decode_waveforms([codes])[0]
+        ours = take_all(BatchCodec(model, ops=TritonOps()).begin_waveforms([codes]))[0]
     assert relative(torch.from_numpy(ours), torch.from_numpy(theirs)) < 1e-4
 
 

@@ -35,7 +35,7 @@ def assert_near(ours: np.ndarray, theirs: np.ndarray) -> None:
 def test_lines_of_different_lengths_equal_upstreams(model):
     engine = BatchCodec(model)
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((1, 7, 330, 40, 626, 72, 0, 25))]
-    waves = engine.decode_waveforms(lines)
+    waves = take_all(engine.begin_waveforms(lines))
     for codes, wave in zip(lines, waves, strict=True):
         theirs = decode_waveform(model, codes)
         assert theirs.shape == (len(codes) * FRAME,)
@@ -46,7 +46,7 @@ def test_lines_of_different_lengths_equal_upstreams(model):
 @pytest.mark.parametrize("slabs", [Slabs(5, 0), Slabs(24, 1), Slabs(7, 3)], ids=str)
 def test_slabs_from_any_block_on_change_no_sample(model, slabs):
     codes = random_codes(model, 40)
-    [wave] = BatchCodec(model, rows=RowSettings(slabs=slabs)).decode_waveforms([codes])
+    [wave] = take_all(BatchCodec(model, rows=RowSettings(slabs=slabs)).begin_waveforms([codes]))
     assert_near(wave, decode_waveform(model, codes))
 
 
@@ -54,7 +54,7 @@ def test_slabs_from_any_block_on_change_no_sample(model, slabs):
 def test_a_reference_is_decoded_before_the_line_and_cut_off(model, reference, frames):
     heard, codes = random_codes(model, reference, seed=1), random_codes(model, frames)
     alone = random_codes(model, 9, seed=2)
-    ours, other = BatchCodec(model).decode_waveforms([codes, alone], [heard, None])
+    ours, other = take_all(BatchCodec(model).begin_waveforms([codes, alone], [heard, None]))
     theirs = decode_waveform(model, codes, heard)
     assert_near(ours, theirs)
     assert_near(other, decode_waveform(model, alone))
@@ -64,7 +64,7 @@ def test_bf16_is_as_close_to_float32_as_upstreams(load):
     half, whole = load("tiny", "base", "bf16"), load("tiny", "base")
     codes = random_codes(whole, 60)
     exact = decode_waveform(whole, codes)
-    ours = signal_to_noise(exact, BatchCodec(half).decode_waveforms([codes])[0])
+    ours = signal_to_noise(exact, take_all(BatchCodec(half).begin_waveforms([codes]))[0])
     theirs = signal_to_noise(exact, decode_waveform(half, codes))
     assert ours > theirs - 0.5 and ours > BF16_DB
 
@@ -75,7 +75,7 @@ def test_upstreams_decoder_still_works_and_the_weights_are_stored_once(checkpoin
     before = decode_waveform(model, codes)
     shapes = {name: value.shape for name, value in model.codec.decoder.named_parameters()}
     engine = BatchCodec(model)
-    engine.decode_waveforms([codes])
+    take_all(engine.begin_waveforms([codes]))
     assert shapes == {name: value.shape for name, value in model.codec.decoder.named_parameters()}
     assert_near(decode_waveform(model, codes), before)
     weights = engine.look_up()
@@ -89,10 +89,10 @@ def test_a_moved_model_is_noticed(checkpoint):
     model = load_model(checkpoint("tiny", "base"))
     codes = random_codes(model, 20)
     engine = BatchCodec(model)
-    before = engine.decode_waveforms([codes])[0]
+    before = take_all(engine.begin_waveforms([codes]))[0]
     for parameter in model.codec.decoder.parameters():
         parameter.data = torch.zeros_like(parameter)
-    assert not np.array_equal(engine.decode_waveforms([codes])[0], before)
+    assert not np.array_equal(take_all(engine.begin_waveforms([codes]))[0], before)
 
 
 def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
@@ -109,20 +109,24 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
 
     lines = [random_codes(model, 300, seed) for seed in range(4)]
     with pytest.raises(Cancelled):
-        BatchCodec(model, rows=RowSettings(largest=360)).decode_waveforms(
-            lines, on_chunk=cancel_at_the_second
+        take_all(
+            BatchCodec(model, rows=RowSettings(largest=360)).begin_waveforms(
+                lines, on_chunk=cancel_at_the_second
+            )
         )
     calls.clear()
     engine.free()
-    assert np.abs(engine.decode_waveforms(lines[:1], on_chunk=lambda: calls.append(1))[0]).max() > 0.01
+    assert (
+        np.abs(take_all(engine.begin_waveforms(lines[:1], on_chunk=lambda: calls.append(1)))[0]).max() > 0.01
+    )
     assert len(calls) == 1
 
 
 def test_rows_are_not_captured_where_a_graph_would_own_their_memory(model, monkeypatch):
-    wanted = BatchCodec(model).decode_waveforms([random_codes(model, 20)])[0]
+    wanted = take_all(BatchCodec(model).begin_waveforms([random_codes(model, 20)]))[0]
     monkeypatch.setattr(waveforms, "graphs_keep_memory", lambda device: True)
     monkeypatch.setattr(waveforms, "CapturedGraphs", pytest.fail)
-    assert np.array_equal(BatchCodec(model).decode_waveforms([random_codes(model, 20)])[0], wanted)
+    assert np.array_equal(take_all(BatchCodec(model).begin_waveforms([random_codes(model, 20)]))[0], wanted)
 
 
 class AheadOps(TorchOps):
@@ -146,10 +150,12 @@ def test_kernels_are_compiled_ahead_once_per_length_without_changing_samples(mod
     plain, ops = BatchCodec(model), AheadOps()
     engine = BatchCodec(model, ops=ops)
     for line, rows in zip(lines, (1, 1, 2), strict=True):
-        assert np.array_equal(engine.decode_waveforms(line)[0], plain.decode_waveforms(line)[0])
+        assert np.array_equal(
+            take_all(engine.begin_waveforms(line))[0], take_all(plain.begin_waveforms(line))[0]
+        )
         assert ops.rows == rows
     engine.free()
-    engine.decode_waveforms(lines[0])
+    take_all(engine.begin_waveforms(lines[0]))
     assert ops.rows == 2
 
 
@@ -166,13 +172,15 @@ class FailingOps(TorchOps):
 
 def test_rows_of_all_lengths_are_captured_before_a_line_waits_for_them(model, monkeypatch):
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((3, 30, 299))]
-    wanted = [BatchCodec(model).decode_waveforms([line])[0] for line in lines]
+    wanted = [take_all(BatchCodec(model).begin_waveforms([line]))[0] for line in lines]
     monkeypatch.setattr(waveforms, "CapturedGraphs", Recordings)
     graphs, engine = note_graphs(monkeypatch), BatchCodec(model, rows=RowSettings(largest=360))
     engine.prepare()
     assert [[*one.recordings] for one in graphs] == [[("row", size) for size in reversed(engine.sizes)]]
     made = Recordings.made
-    for ours, theirs in zip([engine.decode_waveforms([line])[0] for line in lines], wanted, strict=True):
+    for ours, theirs in zip(
+        [take_all(engine.begin_waveforms([line]))[0] for line in lines], wanted, strict=True
+    ):
         assert_near(ours, theirs)
     assert Recordings.made == made
 
@@ -189,11 +197,11 @@ class OutOfResources(Exception):
 
 def test_a_kernel_that_fails_is_logged_once_and_no_line_is_lost(model, caplog):
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41))]
-    wanted = BatchCodec(model, rows=RowSettings(largest=360)).decode_waveforms(lines)
+    wanted = take_all(BatchCodec(model, rows=RowSettings(largest=360)).begin_waveforms(lines))
     ops = FailingOps(OutOfResources("shared memory\nmore"))
     engine = BatchCodec(model, ops=ops, rows=RowSettings(largest=360))
     for _ in range(2):
-        for ours, theirs in zip(engine.decode_waveforms(lines), wanted, strict=True):
+        for ours, theirs in zip(take_all(engine.begin_waveforms(lines)), wanted, strict=True):
             assert np.array_equal(ours, theirs)
         engine.free()
     assert ops.calls == 1 and engine.fallback == Fallback("codec kernels", "OutOfResources: shared memory")
@@ -205,11 +213,11 @@ def test_a_kernel_that_fails_is_logged_once_and_no_line_is_lost(model, caplog):
 def test_full_memory_and_torchs_own_errors_pass_through(model, monkeypatch):
     engine = BatchCodec(model, ops=FailingOps(torch.cuda.OutOfMemoryError("full")))
     with pytest.raises(torch.cuda.OutOfMemoryError):
-        engine.decode_waveforms([random_codes(model, 5)])
+        take_all(engine.begin_waveforms([random_codes(model, 5)]))
     assert engine.fallback is None
     monkeypatch.setattr(TorchOps, "finish", FailingOps(RuntimeError("broken")).finish)
     with pytest.raises(RuntimeError, match="broken"):
-        BatchCodec(model).decode_waveforms([random_codes(model, 5)])
+        take_all(BatchCodec(model).begin_waveforms([random_codes(model, 5)]))
 
 
 def test_an_unsupported_codec_is_decoded_by_upstreams_modules(checkpoint, caplog):
@@ -226,8 +234,8 @@ def test_an_unsupported_codec_is_decoded_by_upstreams_modules(checkpoint, caplog
 
 def test_nothing_to_decode(model):
     engine = BatchCodec(model)
-    assert engine.decode_waveforms([]) == []
-    assert [len(wave) for wave in engine.decode_waveforms([random_codes(model, 0)])] == [0]
+    assert take_all(engine.begin_waveforms([])) == []
+    assert [len(wave) for wave in take_all(engine.begin_waveforms([random_codes(model, 0)]))] == [0]
 
 
 def test_rows_waste_little():
@@ -274,16 +282,16 @@ def test_replayed_rows_equal_direct_ones_on_cuda(checkpoint, precision):
     model = load_model(checkpoint("tiny", "base"), LoadOptions(precision), "cuda")
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((300, 7, 330, 40))]
     others = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41, 330), 10)]
-    plain = BatchCodec(model, rows=RowSettings(capture=False)).decode_waveforms(lines)
+    plain = take_all(BatchCodec(model, rows=RowSettings(capture=False)).begin_waveforms(lines))
     engine = BatchCodec(model)
     for batch in (lines, others, others):  # direct, captured, replayed
-        engine.decode_waveforms(batch)
-    for ours, theirs in zip(engine.decode_waveforms(lines), plain, strict=True):
+        take_all(engine.begin_waveforms(batch))
+    for ours, theirs in zip(take_all(engine.begin_waveforms(lines)), plain, strict=True):
         assert np.array_equal(ours, theirs)
     held = torch.cuda.memory_allocated()
     engine.free()
     assert torch.cuda.memory_allocated() < held
-    for ours, theirs in zip(engine.decode_waveforms(lines), plain, strict=True):
+    for ours, theirs in zip(take_all(engine.begin_waveforms(lines)), plain, strict=True):
         assert np.array_equal(ours, theirs)
 
 
@@ -292,7 +300,7 @@ def test_rows_run_beside_what_the_current_stream_gets_later(checkpoint):
     model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32"), "cuda")
     engine, lines = BatchCodec(model), [random_codes(model, 300, seed) for seed in range(3)]
     for _ in range(3):  # direct, captured, replayed
-        alone = engine.decode_waveforms(lines)
+        alone = take_all(engine.begin_waveforms(lines))
     behind, later = torch.cuda.Event(), torch.cuda.Event()
     torch.cuda._sleep(100_000_000)
     behind.record()
