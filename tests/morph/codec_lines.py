@@ -1,7 +1,5 @@
 """Lines of random codes, steps of them, and how near two waveforms are, for tests of the codec in all its forms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lines of many callers in one running batch: they join, leave, wait and fail by themselves."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from dataclasses import replace

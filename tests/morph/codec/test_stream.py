@@ -1,7 +1,5 @@
 """A line decoded step by step has the samples of the whole line, whatever the steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lines decoded step by step in one row have the samples of whole lines, whatever the steps and the neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields
 

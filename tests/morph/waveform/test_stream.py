@@ -1,7 +1,5 @@
 """The codecs of streams: lines in turns, more lines than indices in a row, and the states of ICL voices."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from types import SimpleNamespace
 

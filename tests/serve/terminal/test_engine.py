@@ -1,7 +1,5 @@
 """Which checkpoint, device and sampling the options name."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
