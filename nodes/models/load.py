@@ -10,6 +10,7 @@ from comfy_api.latest import io
 
 from ...morph.checkpoint.download import fetch_checkpoint
 from ...morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint, list_checkpoints, resolve_checkpoint
+from ...morph.checkpoint.load import choose_attention, choose_dtype
 from ...morph.options import LoadOptions
 from ...morph.setting import settings_of
 from .. import inputs
@@ -156,15 +157,11 @@ def describe_options(options: LoadOptions) -> str:
 
 
 def check_precision(precision: str, devices: Sequence[torch.device]) -> None:
-    from ...morph.checkpoint.load import choose_dtype
-
     for device in devices:
         choose_dtype(precision, device)
 
 
 def check_attention(attention: str, precision: str, devices: Sequence[torch.device]) -> None:
-    from ...morph.checkpoint.load import choose_attention, choose_dtype
-
     if attention != "auto":
         for device in devices:
             choose_attention(attention, device, choose_dtype(precision, device))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from comfy_api.latest import io
 
+from ...morph.checkpoint.adapter_file import read_adapter
 from ...morph.checkpoint.find import ADAPTER_FOLDERS, fingerprint, list_adapters
 from ...morph.options import ADAPTER_STRENGTHS
 from .. import inputs
@@ -51,8 +52,6 @@ class LoadLora(io.ComfyNode):
 
     @classmethod
     def execute(cls, model: ManagedModel | ServedModel, adapter: str, strength: float) -> io.NodeOutput:
-        from ...morph.checkpoint.adapter_file import read_adapter
-
         check_model(model)
         path = find_adapter(adapter)
         with show_progress(cls.hidden.unique_id) as progress:

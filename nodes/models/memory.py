@@ -14,15 +14,16 @@ import comfy.model_management as management
 import torch
 from comfy.model_patcher import ModelPatcher
 
+from ...morph.model.adapter import Adapter
+from ...morph.model.model import Model
 from ...morph.options import LoadOptions
+from ...morph.voice.create import design_voice, preset_voice
 from ...morph.voice.recording import Recording, clone_recording
 from ...morph.voice.voice import Voice
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
     from ...morph.engine import Engine
-    from ...morph.model.adapter import Adapter
-    from ...morph.model.model import Model
     from ...morph.synthesizer import Synthesizer
 
 log = logging.getLogger(__name__)
@@ -178,14 +179,10 @@ class ManagedModel:
             return clone_recording(ready.model, recording)
 
     def preset_voice(self, speaker: str, instruct: str) -> Voice:
-        from ...morph.voice.create import preset_voice
-
         with self.use() as ready:
             return preset_voice(ready.model, speaker, instruct)
 
     def design_voice(self, description: str) -> Voice:
-        from ...morph.voice.create import design_voice
-
         with self.use() as ready:
             return design_voice(ready.model, description)
 

@@ -11,7 +11,7 @@ from comfy_api.latest import io
 
 from ...morph.voice.recording import Recording
 from ...morph.voice.voice import Voice
-from ...serve.remote.servers import find_server, listed_servers
+from ...serve.remote.servers import Server, find_server, listed_servers
 from .. import inputs
 from ..page.progress import Progress, show_progress
 from ..schema import listed, output, schema
@@ -20,7 +20,6 @@ from ..sockets import ModelSocket
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
     from ...serve.remote.facts import ServerFacts
-    from ...serve.remote.servers import Server
 
 NO_SERVER = "(no server is listed)"
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...morph.text.pronunciation import shown_text
 from ...morph.text.scripts.cues import TimedWord
 from ...postprocess.pcm import to_s16
 
@@ -39,7 +40,6 @@ class Clip:
 def to_clip(spoken: Spoken, name: str = "", words: Sequence[WordTime] = ()) -> Clip:
     """Return a spoken line as a clip, named after its character or ``name``; ``words`` have times in its own audio."""
     from ...morph.speech.joined import HEARD_OTHERWISE, WHAT_HAPPENED
-    from ...morph.text.pronunciation import shown_text
 
     report = spoken.report
     problems = [WHAT_HAPPENED[report.ended]] if report.ended in WHAT_HAPPENED else []

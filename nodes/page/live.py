@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from aiohttp import web
 
+from ...morph.options import FRAME_RATE
+from ...morph.text.duration import likely_frames
+from ...morph.text.pronunciation import shown_text
 from ...postprocess.pcm import to_s16
 from .clips import show_words
 
@@ -191,10 +194,6 @@ class PagePlayer:
 
     def begin(self, name: str, text: str) -> None:
         """Announce the next line: its character or setting, its words, and its likely seconds."""
-        from ...morph.options import FRAME_RATE
-        from ...morph.text.duration import likely_frames
-        from ...morph.text.pronunciation import shown_text
-
         if self._store is None or self._speech is None:
             return
         text = shown_text(text)

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...morph.options import MOST_SEED, PREDICTED_GROUPS
+from ...morph.options import MOST_SEED, PREDICTED_GROUPS, GenerateOptions
+from ...morph.speech.seeds import take_seed
+from ...morph.text.scripts.script import ScriptLine
 from ...morph.voice.file import voice_digest
 from ...postprocess.checks import is_whole
 
 if TYPE_CHECKING:
-    from ...morph.options import GenerateOptions
     from ...morph.speech.lines import Line, Spoken
-    from ...morph.text.scripts.script import ScriptLine
 
 KEY = "morph_speech"  # of an AUDIO; other nodes ignore it, and drop it when they change the sound
 FILE_KEY = "qwen3_tts_morph"  # of the JSON object in a file's comment
@@ -55,8 +55,6 @@ def facts_of_line(
 
     ``source``: its line of a script, with what changed the sound afterwards.
     """
-    from ...morph.speech.seeds import take_seed
-
     given = asdict(options)
     for key in ("seq_groups", "chunk_frames"):
         del given[key]

@@ -7,6 +7,7 @@ from typing import Any
 
 from comfy_api.latest import io
 
+from ...morph.text.scripts.script import Script, ScriptLine
 from .. import inputs
 from ..models.linked import check_voice
 from ..page.clips import show
@@ -68,7 +69,6 @@ class GenerateSpeech(SpeakingNode):
     def speak(cls, take: dict[str, Any]) -> Performance:
         """Speak one text; ``take``: the node's inputs."""
         from ...morph.speech.lines import Line
-        from ...morph.text.scripts.script import Script, ScriptLine
 
         voice = take.get("voice")
         said = {name: take[name] for name in ("text", "language", "seed")}

@@ -7,6 +7,7 @@ from typing import Any
 from comfy_api.latest import io
 
 from ...morph.options import SHIFT_STRENGTHS
+from ...morph.voice.shift import Shift, shift_voice
 from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.linked import check_voice
@@ -40,8 +41,6 @@ class ShiftVoice(io.ComfyNode):
         cls, voice: Voice, strength: float, model: ManagedModel | None = None, **given: Voice | None
     ) -> io.NodeOutput:
         """Shift a voice; ``given``: the voices of both sides, by the names of their inputs."""
-        from ...morph.voice.shift import Shift, shift_voice
-
         check_voice(voice)
         toward, away = (connected(side, given) for side in SIDES)
         shift = Shift(toward, away, strength)

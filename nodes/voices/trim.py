@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
-from ...morph.voice.excerpt import check_bounds
+from ...morph.voice.excerpt import Excerpt, check_bounds, choose, propose, tell
+from ...morph.voice.measure import Measured, measure, shape_of
 from .. import inputs
 from ..page.clips import Clip, write_clips
 from ..schema import output, schema
@@ -15,9 +16,6 @@ from ..sound.audio_io import to_audio, to_one_waveform
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from ...morph.voice.excerpt import Excerpt
-    from ...morph.voice.measure import Measured
 
 KEY = "morph_trim"  # in the ui of the node's output, read by web/js/trim.js
 POINTS_PER_S = 10  # of the waveform that the page draws
@@ -49,9 +47,6 @@ class TrimRecording(io.ComfyNode):
 
     @classmethod
     def execute(cls, audio: dict[str, Any], start: float, end: float) -> io.NodeOutput:
-        from ...morph.voice.excerpt import choose, propose, tell
-        from ...morph.voice.measure import measure
-
         waveform, rate = to_one_waveform(audio, "audio"), audio["sample_rate"]
         measured = measure(waveform, rate)
         best = propose(measured)
@@ -65,8 +60,6 @@ class TrimRecording(io.ComfyNode):
 def draw(waveform: np.ndarray, rate: int, measured: Measured) -> dict[str, Any]:
     """Return what the page needs to show a recording, ``[C, T]``, and to play it."""
     import folder_paths
-
-    from ...morph.voice.measure import shape_of
 
     mono = waveform.mean(axis=0)
     points = round(min(max(POINTS_PER_S * measured.seconds, LEAST_POINTS), MOST_POINTS))

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comfy_api.latest import io, ui
 
 from ...morph.hearing.whisper import check_installed
+from ...morph.model.model import Model
 from ...morph.options import RECOGNISERS
+from ...morph.voice.blend import blend_voices
+from ...morph.voice.create import CloneOptions, clone_voice
+from ...morph.voice.excerpt import better_part
+from ...morph.voice.measure import measure
 from ...morph.voice.recording import read_recording
+from ...morph.voice.transcript import hear_transcript
 from ...morph.voice.voice import Voice, check_transcript, known_speaker
 from .. import inputs
 from ..folders import local_checkpoints
@@ -22,9 +28,6 @@ from ..page.progress import show_progress
 from ..schema import output, schema
 from ..sockets import ModelSocket, VoiceSocket
 from ..sound.audio_io import to_one_waveform
-
-if TYPE_CHECKING:
-    from ...morph.model.model import Model
 
 MODELS = ("MorphTTSLoadModel", "MorphTTSRemoteModel")  # the nodes that give a model
 # Mode names shown in ComfyUI -> the engine's names.
@@ -81,11 +84,6 @@ class CloneVoice(io.ComfyNode):
         transcribe: str = NO_RECOGNISER,
         audio: dict[str, Any] | None = None,
     ) -> io.NodeOutput:
-        from ...morph.voice.create import CloneOptions, clone_voice
-        from ...morph.voice.excerpt import better_part
-        from ...morph.voice.measure import measure
-        from ...morph.voice.transcript import hear_transcript
-
         check_model(model)
         inputs.check(mode=(MODES, mode))
         heard: list[str] = []
@@ -215,8 +213,6 @@ class BlendVoices(io.ComfyNode):
     @classmethod
     def execute(cls, model: ManagedModel | None = None, **given: Any) -> io.NodeOutput:
         """Blend the voices that are connected: ``voice_a`` with the share ``weight_a``, and so on."""
-        from ...morph.voice.blend import blend_voices
-
         letters = [one for one in LETTERS if one in REQUIRED or given.get(f"voice_{one}") is not None]
         for letter in letters:
             check_voice(given.get(f"voice_{letter}"), f"voice_{letter}")
