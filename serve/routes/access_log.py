@@ -1,4 +1,4 @@
-"""An id for each request, in its answer and in the log; where it is wanted, a line of the log for each."""
+"""Give each request an id, in its answer and in the log; optionally write a log line for each request."""
 
 from __future__ import annotations
 
@@ -26,18 +26,12 @@ CLIENT_LEFT = 499  # before there was a status
 
 
 class RequestLog:
-    """ASGI middleware around all others: gives each request an id, and answers where the server failed.
-
-    Args:
-        app: what answers.
-        writes: whether a line of the log is written for each request, when it has ended.
-    """
+    """The outermost ASGI middleware: gives each request an id, and answers 500 if the server failed."""
 
     def __init__(self, app: ASGIApp, writes: bool = False):
         self._app, self._writes = app, writes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on one request."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -64,19 +58,10 @@ class RequestLog:
 
 @dataclass
 class _Exchange:
-    """What has passed between a client and the application.
-
-    Args:
-        name: the request's id.
-        from_client, to_client: ASGI's ``receive`` and ``send``.
-        status: of the answer, or a WebSocket's close code; 0 before.
-        ended: how.
-    """
-
-    name: str
+    name: str  # the request's id
     from_client: Receive
     to_client: Send
-    status: int = 0
+    status: int = 0  # of the answer, or a WebSocket's close code; 0 before
     ended: str = BROKEN_OFF
 
     async def receive(self) -> Message:
@@ -88,7 +73,6 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send to the client; the answer's head gets the id."""
         kind = message["type"]
         if kind in STARTS:
             message = {**message, "headers": [*message.get("headers", ())]}
@@ -102,7 +86,7 @@ class _Exchange:
 
 
 def id_of(headers: Headers) -> str:
-    """Return the id that a client has given its request if it is short and plain, else another."""
+    """Return the id that a client sent if it is short and plain, else a new one."""
     sent = headers.get(ID_HEADER, "")
     return sent if CLEAN_ID.fullmatch(sent) else f"req_{secrets.token_hex(8)}"
 

@@ -37,21 +37,15 @@ SHARE_FOR_ANOTHER = 0.9  # of the time that is left; the first take is sent in t
 
 @dataclass(frozen=True)
 class _Take:
-    """One take of a file: the file, how it went, and what is told of it in JSON."""
-
     whole: Whole
     report: LineReport
-    told: dict[str, Any]
+    told: dict[str, Any]  # as JSON tells it
 
 
 class SpeechAnswer(Response):
-    """Speaks one request; when its client leaves, the row is free within a frame.
+    """Speak one request; when its client leaves, the row is free within a frame.
 
-    Args:
-        speaker: speaks.
-        asked: what.
-        metrics: counts it.
-        began: ``time.perf_counter()`` when the request came.
+    ``began``: ``time.perf_counter()`` when the request came.
     """
 
     def __init__(self, speaker: Speaker, asked: SpeechRequest, metrics: Metrics, began: float):
@@ -63,7 +57,6 @@ class SpeechAnswer(Response):
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, until the end or until the client leaves."""
         status = CLIENT_LEFT
         # Tasks of asyncio: a task group and a cancel scope of anyio took a third of a request's time in the event loop.
         answering = asyncio.ensure_future(self._answer(scope, receive, send))
@@ -85,7 +78,6 @@ class SpeechAnswer(Response):
         self._metrics.answered(status)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
-        """Speak and send; return the status."""
         try:
             await (self._send_complete(send) if self._asked.complete else self._send_stream(send))
         except ApiError as error:
@@ -157,7 +149,7 @@ class SpeechAnswer(Response):
         await send({"type": "http.response.start", "status": 200, "headers": raw})
 
     async def _add_audio(self, send: Send, data: bytes, complete: bool = False) -> None:
-        """Send bytes of the sound, with those that were held and the words in them; or hold them, if none is due."""
+        """Send sound with what was held and its words, or hold it until an event is due."""
         self._held += data
         now = time.perf_counter()
         if complete or now - self._sent_at >= self._asked.interval_s:
@@ -225,7 +217,7 @@ class SpeechAnswer(Response):
         return json.dumps({"audio": audio, "audio_format": kind, **took.told}).encode()
 
     async def _try_again(self, send: Send) -> _Take | None:
-        """Return another take; None if it cannot be made, or not in the time that is left: the first one is there."""
+        """Return another take; None if it fails or there is no time for one: then the first is sent."""
         left = self._speaker.rules.limits.seconds - (time.perf_counter() - self._began)
         try:
             with anyio.move_on_after(left * SHARE_FOR_ANOTHER):
@@ -236,7 +228,6 @@ class SpeechAnswer(Response):
         return None
 
     async def _take(self, send: Send) -> _Take:
-        """Speak the request once; send parts that tell the progress, if they are wanted."""
         asked = self._asked
         with await self._speaker.speak(asked) as reading:
             while not await reading.wait_end(asked.interval_s or None):
@@ -256,7 +247,6 @@ async def _left(receive: Receive) -> None:
 
 
 async def _end(task: asyncio.Future[Any]) -> None:
-    """Cancel a task that has not ended, and wait for its end."""
     if not task.done():
         task.cancel()
         await asyncio.wait((task,))
@@ -289,7 +279,6 @@ def usage_of(reading: Reading) -> dict[str, Any]:
 
 
 def report_of(reading: Reading, made_by: tuple[str, ...]) -> dict[str, Any]:
-    """Return how a line went, and how it was made (``Speaker.describe``)."""
     report = reading.report
     return {
         "frames": report.frames,

@@ -57,12 +57,7 @@ VOICE_TYPE = "application/octet-stream"  # pages of other sites cannot send it w
 
 
 def create_app(speaker: Speaker, options: ServerOptions) -> FastAPI:
-    """Return the ASGI application. When it shuts down the speaker is closed.
-
-    Args:
-        speaker: the model behind it; ``/ready`` says whether it is.
-        options: who may ask.
-    """
+    """Return the ASGI application. Its shutdown closes the speaker."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -89,13 +84,6 @@ def create_app(speaker: Speaker, options: ServerOptions) -> FastAPI:
 
 
 class Handlers:
-    """The handlers of all routes.
-
-    Args:
-        speaker: the model behind them.
-        options: the server's.
-    """
-
     def __init__(self, speaker: Speaker, options: ServerOptions):
         self._speaker, self._options = speaker, options
         self._metrics = Metrics(lambda: speaker.status, speaker.gpu_bytes, lambda: speaker.slow_moments)
@@ -103,7 +91,6 @@ class Handlers:
         self._cloner = Cloner(speaker)
 
     def add_to(self, app: FastAPI) -> None:
-        """Add all routes."""
         asked = body_of(SPEECH_JSON)
         app.post("/v1/audio/speech", response_class=Response, responses=SPOKEN, openapi_extra=asked)(
             self.speech
@@ -140,7 +127,6 @@ class Handlers:
         return SpeechAnswer(self._speaker, asked, self._metrics, began)
 
     async def socket(self, socket: WebSocket) -> None:
-        """``WS /v1/audio/speech/stream``."""
         await socket.accept()
         await SpeechSocket(socket, self._speaker, self._options.access, self._metrics).run()
 
@@ -246,17 +232,15 @@ class Handlers:
         return {"wants_key": bool(self._options.access.key)}
 
     async def page(self, request: Request) -> Response:
-        """The page, and what it needs."""
         return FileResponse(FILES[request.url.path], headers=PAGE_HEADERS)
 
 
 async def on_error(_: Request, error: Any) -> Response:
-    """An ApiError in OpenAI's shape."""
     return JSONResponse(error.body, error.status, error.headers)
 
 
 async def on_framework_error(request: Request, error: Any) -> Response:
-    """An error of the framework, such as 404, in OpenAI's shape."""
+    """Answer an error of the framework, such as 404, in OpenAI's shape."""
     said = FRAMEWORK_SAID.get(error.status_code, str(error.detail))
     return await on_error(request, ApiError(error.status_code, said, headers=error.headers))
 
@@ -269,9 +253,8 @@ def media_type(request: Request) -> str:
 async def read_json(request: Request, limits: Limits) -> object:
     """Return a request's JSON.
 
-    Raises:
-        ApiError: 415 for another content type, which pages of other sites could send; 413 for a body that is too long;
-            408 for one that takes too long; 400 for what is not JSON.
+    ApiError 415 for another content type, which pages of other sites could send; 413 and 408 for a body that is too
+    long or too slow; 400 for invalid JSON.
     """
     kind = media_type(request)
     if kind != "application/json":
@@ -283,11 +266,7 @@ async def read_json(request: Request, limits: Limits) -> object:
 
 
 async def read_body(request: Request, most: int, seconds: float) -> bytes:
-    """Return a request's body of at most ``most`` bytes, which has come after ``seconds``.
-
-    Raises:
-        ApiError: 413, 408, or 400 for one that ends early.
-    """
+    """Return a body of at most ``most`` bytes; ApiError 413, 408 after ``seconds``, or 400 if it ends early."""
     body = bytearray()
     try:
         with anyio.fail_after(seconds):

@@ -1,4 +1,4 @@
-"""``POST /v1/audio/voices/clone``: a voice from a recording, made by the thread that speaks, between two lines."""
+"""``POST /v1/audio/voices/clone``: clone a recording on the batch thread, between two lines."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ FIELDS = ("transcript", "start", "end")  # errors begin with their field
 
 
 class Cloner:
-    """Clones recordings for clients: a few at once, none while a line is spoken.
-
-    Args:
-        speaker: has the model and the voices.
-    """
+    """Clone recordings for clients: a few concurrently, none while a line is spoken."""
 
     def __init__(self, speaker: Speaker):
         self._speaker = speaker
@@ -45,11 +41,10 @@ class Cloner:
 
     @asynccontextmanager
     async def place(self, asked: RecordingUpload) -> AsyncIterator[str]:
-        """Hold one of the few places, before a recording is read; yield the name that its voice will have.
+        """Hold one of the few places before a recording is read; yield the name that its voice will have.
 
-        Raises:
-            ApiError: 400 for a name, or a checkpoint that cannot clone; 409 for a name of the server's own; 503 while
-                others clone, or before the server is ready.
+        ApiError 400 for a name, or a checkpoint that cannot clone; 409 for a name of the server's own; 503 while others
+        clone, or before the server is ready.
         """
         model = self._speaker.model
         if not model.can_clone:
@@ -63,16 +58,10 @@ class Cloner:
             self._at_once -= 1
 
     async def clone(self, name: str, content: bytes, asked: RecordingUpload) -> Voice:
-        """Return the voice of a recording, which requests can name from now on.
+        """Return the voice of a sound file (``FORMATS``), which requests can name from now on.
 
-        Args:
-            name: of the voice.
-            content: of a sound file (``FORMATS``).
-            asked: which part; with a transcript, which is of that part, its manner of speaking is cloned too (ICL).
-
-        Raises:
-            ApiError: 400 for a recording, a part or a transcript that cannot be used; 503 if lines are spoken all the
-                time.
+        A transcript, of the part that is asked for, clones the manner of speaking too (ICL). ApiError 400 for an
+        unusable recording, part or transcript; 503 if lines are spoken all the time.
         """
         model, words = self._speaker.model, asked.transcript.strip()
         part = AskedPart(asked.start, asked.end, asked.best)
@@ -116,9 +105,8 @@ def _busy() -> ApiError:
 def read_sound(content: bytes) -> tuple[np.ndarray, int]:
     """Return the first 60 s of a sound file as float32 ``[C, T]``, and its rate in Hz.
 
-    Raises:
-        ValueError: for another kind of file, or a rate or a number of channels that no recording has: a few bytes may
-            claim to be a very long sound.
+    ValueError for another kind of file, and for a rate or a channel count that no recording has: a few bytes may claim
+    to be a very long sound.
     """
     import soundfile
 

@@ -27,13 +27,7 @@ FIRST_AUDIO_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.
 
 
 class Metrics:
-    """The counters of one server.
-
-    Args:
-        status: what the batch does now.
-        gpu_bytes: the memory that torch has taken of the GPU; None where there is none.
-        slow_moments: see ``Speaker.slow_moments``; None: nobody counts them.
-    """
+    """The counters of one server. ``gpu_bytes`` is None on a CPU; ``slow_moments`` is as in ``Speaker``."""
 
     def __init__(
         self,
@@ -61,7 +55,6 @@ class Metrics:
         )
 
     def answered(self, status: int) -> None:
-        """Count an answer."""
         self._requests.labels(str(status)).inc()
 
     def first_audio(self, seconds: float) -> None:
@@ -73,22 +66,17 @@ class Metrics:
         self._takes.labels(ended).inc()
 
     def sent(self, seconds: float) -> None:
-        """Count sound."""
         self._audio.inc(seconds)
 
     def text(self) -> bytes:
-        """Return everything."""
         return generate_latest(self._registry)
 
 
 class _Collector(Collector):
-    """Reads numbers when they are asked for."""
-
     def __init__(self, read: Callable[[], Iterator[Metric]]):
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """Give the metrics, for ``prometheus_client``."""
         return self._read()
 
 

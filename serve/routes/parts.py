@@ -1,6 +1,6 @@
 """An answer of several parts, ``multipart/mixed``: JSON as in events, and the sound as the bytes of its file.
 
-Base64 in JSON, as events have it, took half of what a client did for a complete line.
+Base64 in JSON, as in events, took half of a client's time for a complete line.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ END = b"--%b--\r\n" % BOUNDARY
 
 
 def write_part(media_type: str, content: bytes) -> bytes:
-    """Return a part; its length is told, so that nobody has to look for its end."""
+    """Return a part with its length, so that no client has to search for its end."""
     head = f"Content-Type: {media_type}\r\nContent-Length: {len(content)}\r\n\r\n"
     return b"".join((b"--", BOUNDARY, b"\r\n", head.encode(), content, b"\r\n"))
 
 
 def write_json_part(kind: str, fields: dict[str, Any]) -> bytes:
-    """Return a part that has what an event of this kind has."""
     return write_part("application/json", json.dumps({"type": kind, **fields}).encode())

@@ -59,16 +59,11 @@ LINGER_S = 600.0  # nobody else wants the model, and to start another batch cost
 
 
 def default_rows(device: torch.device) -> int:
-    """Return how many requests are spoken at a time on a device, where the options do not say it."""
     return ROWS if device.type == "cuda" else ROWS_ON_CPU
 
 
 class News:
-    """Wakes the readers of one event loop: a step of the model has news for many, and one call of the loop is enough.
-
-    Args:
-        loop: that the readers run in.
-    """
+    """Wakes the readers of an event loop: a model step has news for many, and one call of the loop is enough."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self.loop = loop
@@ -76,7 +71,7 @@ class News:
         self._is_called = False
 
     def tell(self, reader: asyncio.Event) -> None:
-        """Wake a reader, from another thread."""
+        """Wake a reader, from any thread."""
         self._changed.append(reader)
         if self._is_called:  # then ``_wake`` has not looked yet: it says so before it does
             return
@@ -95,12 +90,7 @@ class News:
 class Reading:
     """One speech, read in an event loop. Use it in a ``with``: leaving it frees the row.
 
-    Args:
-        news: wakes it.
-        others: all that are in their ``with``.
-        sample_rate: of the model, in Hz.
-        speed: of the sound that is given out.
-        timestamps: tell when its words are heard; None: nobody asks.
+    ``others`` holds all readings that are in their ``with``; ``speed`` is that of the sound given out.
     """
 
     def __init__(
@@ -119,11 +109,10 @@ class Reading:
         self._has_sound = False
 
     def tell(self) -> None:
-        """Say, from the batch's thread, that there is something new."""
+        """Wake the reader, from the batch's thread."""
         self._all.tell(self._news)
 
     def read(self, speech: Speech) -> Reading:
-        """Set what is read."""
         self._speech = speech
         return self
 
@@ -139,15 +128,14 @@ class Reading:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is sound; of a line that is made complete, whether it is being made."""
+        """Whether there is sound; for an offline line, whether frames are made."""
         speech = self._speech
         return self._has_sound or (speech is not None and not speech.is_heard and speech.progress.done > 0)
 
     async def __aiter__(self) -> AsyncIterator[np.ndarray]:
-        """Give the samples as they come, float32, at most LONGEST_PART at a time: a pause is one chunk of the engine.
+        """Yield samples as they come, float32, at most LONGEST_PART each: a pause is one chunk of the engine.
 
-        Raises:
-            ApiError: what went wrong, after the samples made before it.
+        ApiError comes after the samples made before the failure.
         """
         speed = open_speed(self._speed, self._sample_rate)
         while True:
@@ -172,7 +160,7 @@ class Reading:
             await self._news.wait()
 
     async def wait_end(self, seconds: float | None = None) -> bool:
-        """Wait for the end of a line that is made complete, at most so long; return whether it has come."""
+        """Wait for the end of an offline line, at most so long; return whether it has come."""
         try:
             await asyncio.wait_for(self._ended(), seconds)
         except asyncio.TimeoutError:
@@ -191,23 +179,13 @@ class Reading:
         return self._read.progress.done, self._read.progress.expected
 
     def find_words(self, find: FindWords) -> None:
-        """Find when the words of a complete line that has ended are heard: of one that ``has_timestamps``.
-
-        It takes a while. ``find``: finds words.
-
-        Raises:
-            ApiError: what went wrong.
-        """
+        """Find the times of the words of an offline line that has ended and ``has_timestamps``. It takes a while."""
         assert self._timestamps is not None
         waveform, report = concatenate(self._sounds), self._read.report
         self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans), find)
 
     def encode(self, name: str) -> Whole:
-        """Return the sound of a complete line that has ended, as a file of a format. It takes a while.
-
-        Raises:
-            ApiError: what went wrong.
-        """
+        """Return an offline line that has ended as a file of a format. It takes a while; ApiError if it failed."""
         return encode_whole(self._sounds, self._sample_rate, self._speed, name)
 
     @cached_property
@@ -221,11 +199,10 @@ class Reading:
 
     @property
     def has_timestamps(self) -> bool:
-        """Whether it tells when its words are heard."""
         return self._timestamps is not None
 
     def take_timestamps(self) -> list[dict[str, Any]]:
-        """Return the words that have ended since the last call, and when; of a complete line after ``encode``."""
+        """Return the words that have ended since the last call; of an offline line, after ``encode``."""
         return [] if self._timestamps is None else self._timestamps.take()
 
     @property
@@ -257,13 +234,7 @@ def _parts(samples: np.ndarray) -> Iterator[np.ndarray]:
 
 
 class Speaker:
-    """Speaks the requests of all routes.
-
-    Args:
-        synthesizer: the checkpoint and its engine.
-        options: rows, voices, limits.
-        others: the same checkpoint on other devices.
-    """
+    """Speaks the requests of all routes; ``others`` are the same checkpoint on other devices."""
 
     def __init__(self, synthesizer: Synthesizer, options: ServerOptions, others: Sequence[Synthesizer] = ()):
         self._synthesizer, self._others = synthesizer, others
@@ -292,7 +263,7 @@ class Speaker:
 
     @property
     def fingerprint(self) -> str:
-        """What changes with code, machine and checkpoint, for clients that keep lines; "" if it is not known."""
+        """What changes with code, machine and checkpoint, for clients that cache lines; "" if unknown."""
         if not self.model.fingerprint:
             return ""
         key = common_key(self._synthesizer, GenerateOptions(PREDICTED_GROUPS))
@@ -303,12 +274,11 @@ class Speaker:
 
     @property
     def status(self) -> BatchStatus:
-        """What the batch does now."""
         return self._batch.status
 
     @property
     def gpu_bytes(self) -> Callable[[], int] | None:
-        """What returns the memory that torch has taken of the models' GPUs; None for models on a CPU."""
+        """Return a reader of the memory that torch has reserved on the models' GPUs; None on a CPU."""
         devices = [one.model.device for one in (self._synthesizer, *self._others)]
         if devices[0].type != "cuda":
             return None
@@ -316,7 +286,7 @@ class Speaker:
 
     @property
     def slow_moments(self) -> dict[str, float]:
-        """How often what all requests wait for has happened, by its name in the metrics."""
+        """How often things happened that hold up all requests, by their names in the metrics."""
         done, pauses = [one.first_times for one in self._engines], self.pauses
         allocations = Counter[str]()
         for batch in self._batches:
@@ -332,14 +302,10 @@ class Speaker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests are taken: the first lines have been spoken, so nobody waits for compilers and captures."""
         return self._ready.is_set() and not self._is_ending
 
     def warm(self, before_ready: Callable[[], None] = lambda: None) -> None:
-        """Do for the first time, with lines that nobody hears, what takes long then; after it requests are taken.
-
-        ``before_ready``: called between the two.
-        """
+        """Warm up with lines that no client gets, then admit requests; ``before_ready`` is called between the two."""
         began = time.perf_counter()
         started = self._words.start() if self.model.alignment is not None else []
         encode_all(self.model.sample_rate)
@@ -354,7 +320,6 @@ class Speaker:
         self._tell_ready(time.perf_counter() - began)
 
     def _warm(self, batch: Batch) -> None:
-        """Do one device's share of ``warm``."""
         voice, usual = self._warm_voice(), self.rules.seq_groups
         others = dict.fromkeys(groups for groups in self._options.warm_groups if groups != usual)
         for seq_groups in (*others, usual):
@@ -389,7 +354,7 @@ class Speaker:
         return [batch.synthesizer.engine for batch in self._batches]
 
     def _warm_voice(self) -> Voice:
-        """Return the voice that the first request is likely to have; a Base checkpoint may get one by upload only."""
+        """Return the likely voice of the first request; a Base checkpoint may get one by upload only."""
         if self.voices.designs:
             return self.voices.find(None, "a calm voice")
         if self.voices.entries():
@@ -397,10 +362,9 @@ class Speaker:
         return Voice("x_vector", self.model.size, speaker_embedding=torch.zeros(self.model.width))
 
     async def speak(self, asked: SpeechRequest) -> Reading:
-        """Queue a text; return what reads its sound: as it comes, or with ``Reading.encode`` if it is made complete.
+        """Queue a text; return the reader of its sound, streamed or, if offline, for ``Reading.encode``.
 
-        Raises:
-            ApiError: 400 or 404 for what cannot be spoken, 429 if too many wait, 503 before the server is ready.
+        ApiError 400 or 404 for unusable input, 429 if too many wait, 503 before the server is ready.
         """
         if not self.is_ready and not self._is_ending:
             raise ApiError(503, "the model is still being prepared: try again", headers={"Retry-After": "2"})
@@ -440,7 +404,6 @@ class Speaker:
         return await asyncio.wrap_future(self._encoders.submit(name, partial(reading.encode, name)))
 
     def open_stream(self, name: str) -> StreamEncoder:
-        """See ``Encoders.open_stream``."""
         return self._encoders.open_stream(name, self.model.sample_rate)
 
     def _news_here(self) -> News:
@@ -450,14 +413,13 @@ class Speaker:
         return self._news
 
     def describe(self, options: GenerateOptions) -> tuple[str, ...]:
-        """Return how lines with these options are made, as lines for a report: SEQ_GROUPS, engine, checkpoint."""
         model, engine = self.model, self._synthesizer.engine
         tail = model.tails(options.tail).get(options.seq_groups)
         groups = describe_groups(options, tail, model.weights)
         return groups, engine.describe(model, engine.choose(model)), self._summary
 
     def _retry_after(self) -> int:
-        """Return a guess of the seconds until one of those that wait has a row."""
+        """Return a guess of the seconds until a queued request gets a row."""
         status = self.status
         return min(MOST_RETRY_S, max(1, math.ceil(USUAL_SECONDS * status.waiting / status.rows / 2)))
 
@@ -465,18 +427,16 @@ class Speaker:
 
     @property
     def is_speaking(self) -> bool:
-        """Whether somebody waits for sound, or hears it."""
         return bool(self._readings)
 
     def stop_taking(self) -> None:
-        """Take no more requests; end those that have no sound yet."""
+        """Admit no more requests; end those that have no sound yet."""
         self._is_ending = True
         for reading in self._readings:
             if not reading.has_begun:
                 reading.fail(shutting_down())
 
     def end_all(self) -> None:
-        """End all requests."""
         for reading in self._readings:
             reading.fail(shutting_down())
 
@@ -485,7 +445,6 @@ class Speaker:
         return self._batches[0].between_lines(work)
 
     def close(self) -> None:
-        """End all lines and release the model."""
         self.pauses.end()
         self._batch.close()
         self._encoders.close()
@@ -495,7 +454,7 @@ class Speaker:
 
 
 def count_allocations(device: torch.device) -> dict[str, float]:
-    """Return how often torch has asked the driver for memory, which stops the GPU; nothing for a CPU."""
+    """Return how often torch asked the driver for memory, which stops the GPU; {} for a CPU."""
     if device.type != "cuda":
         return {}
     counts = {"gpu_allocations": torch.cuda.memory_stats(device).get("segment.all.allocated", 0)}
@@ -505,7 +464,7 @@ def count_allocations(device: torch.device) -> dict[str, float]:
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """Return what a client is told of an error of the engine: bad input in its words, a failure without details."""
+    """Return an engine error as clients see it: bad input in its words, a failure without details."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ValueError):

@@ -1,8 +1,8 @@
 """``WS /v1/audio/speech/stream``: text in while a language model writes it, sound out while it is spoken.
 
-The client sends JSON: ``session.config`` (the fields of a request but its text), then ``input.text`` as often as it
-likes, then ``input.done``; ``cancel`` ends the speech. It gets ``audio.start``, binary messages, maybe
-``audio.timestamps`` before the sound of their words, ``audio.done`` and ``session.done``, or ``error``.
+The client sends JSON: ``session.config`` (a request's fields without its text), any number of ``input.text``, then
+``input.done``; ``cancel`` ends the speech. It gets ``audio.start``, binary messages, maybe ``audio.timestamps`` before
+the sound of their words, ``audio.done`` and ``session.done``, or ``error``.
 """
 
 from __future__ import annotations
@@ -38,14 +38,7 @@ class _Left(Exception):
 
 
 class SpeechSocket:
-    """One WebSocket, from its first message to its end.
-
-    Args:
-        socket: accepted.
-        speaker: speaks.
-        access: who may ask.
-        metrics: counts it.
-    """
+    """One WebSocket, accepted, from its first message to its end."""
 
     def __init__(self, socket: WebSocket, speaker: Speaker, access: Access, metrics: Metrics):
         self._socket, self._speaker, self._access, self._metrics = socket, speaker, access, metrics
@@ -55,7 +48,6 @@ class SpeechSocket:
         self._is_left = self._is_complete = False  # by the client; all of the speech has been sent
 
     async def run(self) -> None:
-        """Speak until the end; close the socket."""
         limits, status = self._speaker.rules.limits, 499
         try:
             with anyio.fail_after(limits.seconds):
@@ -102,11 +94,7 @@ class SpeechSocket:
     # In
 
     async def _receive(self) -> dict[str, Any]:
-        """Return the next message.
-
-        Raises:
-            ApiError: 400 for what is not a JSON object, 408 if none comes.
-        """
+        """Return the next message; ApiError 400 if it is no JSON object, 408 if none comes."""
         limits = self._speaker.rules.limits
         idle = limits.pause_seconds if self._began else limits.idle_seconds
         try:
@@ -144,12 +132,7 @@ class SpeechSocket:
         return read_settings(fields, self._speaker.rules, self._text, layout=fields.layout)
 
     async def _take_text(self, message: dict[str, Any]) -> bool:
-        """Take one message after the first; return whether the text is over.
-
-        Raises:
-            ApiError: 400 for a message that is not known; for a text as ``ArrivingText.put``.
-            _Left: for ``cancel``.
-        """
+        """Admit one message after the first; return whether the text is over. ``cancel`` raises _Left."""
         kind = message["type"]
         if kind == "input.done":
             self._text.end()
@@ -167,7 +150,6 @@ class SpeechSocket:
         return False
 
     async def _take_texts(self, scope: anyio.CancelScope) -> None:
-        """Take messages until the client leaves; errors end the speech."""
         ended = False
         try:
             while not ended:
@@ -204,7 +186,7 @@ class SpeechSocket:
         self._is_complete = True
 
     async def _send_sound(self, data: bytes, began: float | None) -> int:
-        """Send bytes of the sound, if there are any; return how many. ``began``: of the speech, until it is heard."""
+        """Send bytes of the sound; return how many. ``began``: of the speech, until its first samples."""
         if data:
             await self._socket.send_bytes(data)
             if began is not None:  # after it: a client waits for its first sound
@@ -219,7 +201,7 @@ class SpeechSocket:
         await self._socket.send_text(json.dumps({"type": kind, **fields}))
 
     async def _fail(self, error: ApiError) -> None:
-        """Say what went wrong, and close; a client that has left, or takes nothing, is not told."""
+        """Report an error, and close; a client that has left, or reads nothing, is not told."""
         with suppress(WebSocketDisconnect), anyio.move_on_after(GOODBYE_S):
             await self._send("error", {"message": error.message, **error.body})
             await self._socket.close(INTERNAL if error.status >= 500 else POLICY)

@@ -1,4 +1,4 @@
-"""When the words of an answer are heard, as JSON; the names are those of Kokoro-FastAPI's captioned speech."""
+"""The times of an answer's words as JSON; the names are those of Kokoro-FastAPI's captioned speech."""
 
 from __future__ import annotations
 
@@ -22,16 +22,9 @@ LOOKED_AT_S = 5.0  # of the sound so far, for the silence before a word
 
 
 class Timestamps:
-    """The words of one line, as far as they have been heard and were not taken.
+    """The words of one line that have ended and were not taken yet; ValueError if the model cannot time words.
 
-    Args:
-        model: speaks it.
-        text: of the line; ``str`` of it is what there is by then.
-        speed: of the sound that is given out.
-        find_readings: see ``LiveWords``.
-
-    Raises:
-        ValueError: for a checkpoint whose lines have no word times.
+    ``str(text)`` is the text so far; ``speed`` is that of the sound that is given out.
     """
 
     def __init__(
@@ -51,7 +44,7 @@ class Timestamps:
         self._ended: list[WordTime] = []
 
     def add(self, chunk: Chunk | None) -> None:
-        """Take the next chunk of the line while it is made; None after the last one."""
+        """Add the next chunk of a streamed line; None after the last one."""
         if more := str(self._text)[len(self._known) :]:
             self._known += more
             self._live.extend(more)
@@ -82,12 +75,10 @@ class Timestamps:
         return self._samples / self._model.sample_rate
 
     def set_whole(self, spoken: Spoken, find: FindWords) -> None:
-        """Take the line as a whole, where it was made complete; ``find`` finds its words."""
         line = traced_line(self._model, spoken)
         self._ended = [] if line is None else list(find(line))
 
     def take(self) -> list[dict[str, Any]]:
-        """Return the words that have ended since the last call, in order."""
         ended, self._ended = self._ended, []
         return [self._as_json(word) for word in ended]
 

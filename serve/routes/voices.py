@@ -1,4 +1,4 @@
-"""The voices that a request may name: the checkpoint's speakers, saved voices of one folder, and uploaded ones."""
+"""The voices that a request may name: the checkpoint's speakers, a folder of saved voices, uploaded ones."""
 
 from __future__ import annotations
 
@@ -39,20 +39,16 @@ ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")  # have letters that look alike
 
 @dataclass(frozen=True)
 class Entry:
-    """A voice of the list: its name, its kind ("preset", "saved" or "uploaded") and what it was made of."""
-
     name: str
-    kind: str
+    kind: str  # "preset", "saved" or "uploaded"
     recipe: str | None = None
 
 
 class VoiceBook:
     """Finds voices by name. A name is looked up in lists; it never becomes part of a path. Any thread may ask.
 
-    Args:
-        model: the checkpoint.
-        folder: of saved voices (``*.safetensors``), read again at each request; None for none. Recordings in it are
-            cloned here, once: later the model is busy with speech.
+    The folder of saved voices (``*.safetensors``) is read again at each request. Recordings in it are cloned here,
+    once: later the model is busy with speech.
     """
 
     def __init__(self, model: Model, folder: Path | None = None):
@@ -76,7 +72,6 @@ class VoiceBook:
 
     @property
     def designs(self) -> bool:
-        """Whether the checkpoint makes its voices from descriptions."""
         return self._model.type == "voice_design"
 
     def entries(self) -> list[Entry]:
@@ -93,7 +88,7 @@ class VoiceBook:
         return self._presets | {name: voice for name, voice in usable.items() if name not in self._presets}
 
     def free_name(self, name: str, replaces: bool = False) -> str:
-        """Return a name as an uploaded voice has it; ApiError 400 if none can have it, 409 if another voice has it."""
+        """Return a name for an uploaded voice; ApiError 400 if it cannot be one, 409 if another voice has it."""
         with refusing("name"):
             name = check_name(name, OF_VOICES)
             check_alphabet(name)
@@ -106,10 +101,10 @@ class VoiceBook:
         return name
 
     def add(self, name: str, voice: Voice | bytes, replaces: bool = False) -> str:
-        """Take a voice, or the content of its file, until it is removed or the server ends; return its name.
+        """Keep a voice, or the content of its file, until it is removed or the server ends; return its name.
 
-        ``replaces``: whether it takes the place of an uploaded voice whose name is, or looks like, this one. ApiError
-        400 for a name or a file that cannot be used, 409 for a name that another voice has.
+        ``replaces``: the place of an uploaded voice whose name is, or looks like, this one. ApiError 400 for an
+        unusable name or file, 409 for the name of another voice.
         """
         name = self.free_name(name, replaces=True)
         with refusing():
@@ -129,7 +124,7 @@ class VoiceBook:
         return name
 
     def remove(self, name: str) -> None:
-        """Forget an uploaded voice; ApiError 404 if it is none."""
+        """Remove an uploaded voice; ApiError 404 if it is none."""
         with self._lock:
             if self._uploaded.pop(name, None) is None:
                 raise ApiError(
@@ -137,9 +132,9 @@ class VoiceBook:
                 )
 
     def known(self, name: str | None) -> Voice | None:
-        """Return a voice that ``find`` would return, if that takes no time: a preset, or a file that is as it was read.
+        """Return ``find``'s voice if that takes no time: a preset, or a file that has not changed since it was read.
 
-        None: ask ``find``, which reads the folder, in a thread where that must not hold up others.
+        None: ask ``find``, which reads the folder, in a thread if others must not wait.
         """
         if self.designs:
             return None
@@ -149,14 +144,10 @@ class VoiceBook:
         return voice if isinstance(voice, Voice) and path and source_states(path) == states else None
 
     def find(self, name: str | None, description: str | None = None) -> Voice:
-        """Return a voice; None is the first one that the server has itself.
+        """Return a voice by its speaker (in any case), its saved name or one of OpenAI's; None: the first own voice.
 
-        Args:
-            name: of a speaker (in any case), of a saved voice, or one of OpenAI's.
-            description: makes the voice where the checkpoint designs them; the name is not used then.
-
-        Raises:
-            ApiError: 404, with the names there are; 400 for a voice file that cannot be used.
+        A VoiceDesign checkpoint uses only the description. ApiError 404, with the names there are; 400 for an unusable
+        file.
         """
         if self.designs and description:
             return design_voice(self._model, description)
@@ -176,7 +167,7 @@ class VoiceBook:
         raise self._unknown(wanted)
 
     def shifted(self, voice: Voice, asked: VoiceShift) -> Voice:
-        """Return a voice, moved: the same object as long as it is kept. ApiError 404 for a name, 400 for voices."""
+        """Return a voice, moved: the same object as long as it is cached. ApiError 404 for a name, 400 for voices."""
         sides = ([names] if isinstance(names, str) else names for names in (asked.toward, asked.away))
         toward, away = ([self.find(name) for name in names] for names in sides)
         voices = [voice, *toward, *away]
@@ -216,7 +207,7 @@ class VoiceBook:
             return voice
 
     def _read_folder(self) -> dict[str, Voice | str]:
-        """Return the voices of the folder by name, or why they cannot be used; only what has changed is read."""
+        """Return the voices of the folder by name, or why they are unusable; only changed files are read."""
         with self._lock:
             found = {}
             for name, path in (self._library.files() if self._library else {}).items():
@@ -238,12 +229,12 @@ class VoiceBook:
 
 
 def look_of(name: str) -> str:
-    """Return what is equal for names that look alike: also those with wide, small or raised letters."""
+    """Return a key that is equal for names that look alike, also with wide, small or raised letters."""
     return name_key(unicodedata.normalize("NFKC", name))
 
 
 def check_alphabet(name: str) -> None:
-    """Raise ValueError for a name with letters of several alphabets in which some look alike, as in a Cyrillic e."""
+    """Raise ValueError for a name that mixes alphabets with look-alike letters, such as a Cyrillic e."""
     letters = [char for char in unicodedata.normalize("NFKC", name) if char.isalpha()]
     scripts = {unicodedata.name(char, "").partition(" ")[0] for char in letters}
     found = [one for one in ALPHABETS if one in scripts]

@@ -1,4 +1,4 @@
-"""What is done before the first request, so that no request waits for what is done for the first time."""
+"""Warm-up: compile, capture and load everything before the first request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARM_SAMPLES = 4800
 
 
 def ahead_of(model: Model, rows: int) -> Ahead:
-    """Return what the engine does before the first line: on a GPU everything, as far as its memory allows."""
+    """Return the preparations before the first line: all on a GPU, as far as its memory allows."""
     if model.device.type != "cuda":
         return NOTHING_AHEAD
     free, _ = torch.cuda.mem_get_info(model.device)
@@ -33,20 +33,20 @@ def ahead_of(model: Model, rows: int) -> Ahead:
 
 
 def speak_alone(batch: Batch, voices: Sequence[Voice], options: GenerateOptions) -> None:
-    """Speak a line in each of these voices, one after the other: their prompts and references are kept from then on."""
+    """Speak a line in each voice, one after the other: their prompts and references are cached from then on."""
     for voice in voices:
         for _ in batch.speak(Line(WARM_TEXT, voice), options, Delivery(keep=False)):
             pass
 
 
 def speak_complete(batch: Batch, voice: Voice, options: GenerateOptions) -> None:
-    """Speak a line whose sound is wanted at its end alone: the codec decodes it in other sizes."""
+    """Speak an offline line: the codec decodes it in other sizes."""
     for _ in batch.speak(Line(WARM_TEXT, voice), options, Delivery(live=False, keep=False)):
         pass
 
 
 def speak_together(batch: Batch, voice: Voice, options: GenerateOptions, most: int) -> None:
-    """Speak as many lines at a time as there are rows, at most ``most``; one of them with late text."""
+    """Speak one line per row, at most ``most``, concurrently; one of them with late text."""
     lines = [Line(WARM_TEXT, voice) for _ in range(min(batch.rows, most))]
     if voice.kind == "x_vector":
         lines[0] = Line(_words(), voice, layout="token")
@@ -62,7 +62,7 @@ def _words() -> Iterator[str]:
 
 
 def encode_all(sample_rate: int) -> None:
-    """Encode a little silence in every format, as a stream and complete, and change its speed: that loads libraries."""
+    """Encode silence in every format, streamed and complete, and change its speed: that loads libraries."""
     silence = np.zeros(WARM_SAMPLES, dtype=np.float32)
     speed = open_speed(WARM_SPEED, sample_rate)
     speed.add(silence)
