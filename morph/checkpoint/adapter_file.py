@@ -53,11 +53,7 @@ BEGUN = (True, False, "gaussian", "eva", "orthogonal")
 
 
 def read_adapter(folder: Path) -> Adapter:
-    """Return the adapter in a folder.
-
-    Raises:
-        ValueError: naming the adapter, for files that are missing or damaged, and for what is not a plain LoRA.
-    """
+    """Return the adapter in a folder; ValueError, naming it, if it is missing, damaged or no plain LoRA."""
     name = folder.resolve().name
     try:
         check_files(folder)
@@ -90,16 +86,10 @@ def check_files(folder: Path) -> None:
 
 
 def adapt(model: Model, adapter: Adapter, strength: float, folder: Path) -> Model:
-    """Return a model that speaks with an adapter; see ``merge``.
+    """Return a model that speaks with an adapter that was trained for it; strength 1 is as trained.
 
-    Args:
-        model: loaded from a checkpoint's folder.
-        adapter: trained for it.
-        strength: 1 is as trained.
-        folder: the checkpoint's, which is read again for INT8 models: their own weights are rounded.
-
-    Raises:
-        ValueError: as ``merge`` and ``check_strength``, and for INT8 models if the folder has changed.
+    ``folder`` is the checkpoint's: for INT8 models, whose own weights are rounded, it is read again.
+    Raises ValueError as ``merge`` and ``check_strength``, and for INT8 models if the folder has changed.
     """
 
     def read_weight(layer: str) -> torch.Tensor:
@@ -117,7 +107,6 @@ def adapt(model: Model, adapter: Adapter, strength: float, folder: Path) -> Mode
 
 
 def _check_config(config: Mapping[str, Any]) -> None:
-    """Raise ValueError for an adapter that does more than to add B A to weights."""
     kind = config.get("peft_type")
     if kind != "LORA":
         raise ValueError(f"it is of type {kind!r}: only LORA can be loaded; {_merged_instead()}")
@@ -140,7 +129,7 @@ def _merged_instead() -> str:
 
 
 def _parts(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> dict[str, LowRank]:
-    """Return the parts by their layers; ValueError for tensors that are no pair of matrices of the config's rank."""
+    """Return the parts by layer; ValueError for tensors that are no pair of matrices of the config's rank."""
     sides: dict[str, dict[str, torch.Tensor]] = {}
     for name, tensor in sorted(tensors.items()):
         found = TENSOR.fullmatch(name)
@@ -183,7 +172,7 @@ def _part(layer: str, pair: Mapping[str, torch.Tensor], rank: Any, alpha: Any, r
 
 
 def _patterns(config: Mapping[str, Any], field: str, otherwise: str) -> dict[str, tuple[int, Any]]:
-    """Return the values of a config's patterns by name, and under "" that of all other layers; each with its place."""
+    """Return (place, value) of a config's patterns by name, and under "" that of all other layers."""
     given = config.get(field) or {}
     if not isinstance(given, Mapping):
         raise ValueError(f"it has {field} {given!r} in {ADAPTER}: it must be an object")

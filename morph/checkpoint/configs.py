@@ -49,13 +49,9 @@ def check_sizes(config: dict[str, Any], where: str = "config.json") -> None:
 
 
 def check_types(given: dict[str, Any], default: Any, where: str = "config.json", name: str = "") -> None:
-    """Raise ValueError, naming the field, for a value whose type differs from upstream's default.
+    """Raise ValueError, naming the field, for a value whose type differs from upstream's ``default`` config.
 
-    Args:
-        given: a config as read from its file.
-        default: an instance of upstream's config class, with its defaults.
-        where: the file.
-        name: the dotted name of ``given`` inside the config.
+    ``name`` is the dotted name of ``given`` inside the file ``where``.
     """
     for key, value in given.items():
         expected, field = getattr(default, key, None), f"{name}.{key}" if name else key
@@ -103,11 +99,7 @@ def check_kind(config: Any) -> None:
 
 
 def check_ids(config: Any) -> None:
-    """Raise ValueError, naming the field, if an id in the talker's config is outside its vocabulary.
-
-    Args:
-        config: upstream's ``Qwen3TTSConfig``.
-    """
+    """Raise ValueError, naming the field, if an id in a ``Qwen3TTSConfig`` is outside its vocabulary."""
     talker = config.talker_config
     for name in TEXT_IDS:
         _check_id(name, getattr(config, name), talker.text_vocab_size)
@@ -122,12 +114,7 @@ def check_ids(config: Any) -> None:
 
 
 def check_groups(config: Any, codec: Any) -> None:
-    """Raise ValueError if talker and codec do not match each other, or this pack.
-
-    Args:
-        config: upstream's ``Qwen3TTSConfig``.
-        codec: upstream's ``Qwen3TTSTokenizerV2Config``.
-    """
+    """Raise ValueError if upstream's configs of talker and codec do not match each other, or this pack."""
     talker, decoder, groups = config.talker_config, codec.decoder_config, PREDICTED_GROUPS + 1
     predictor = talker.code_predictor_config
     counts = {
@@ -150,7 +137,6 @@ def _check_id(name: str, value: Any, size: int) -> None:
 
 
 def _kind(value: Any) -> str:
-    """Return a value's type in a user's words; integers and floats are both numbers."""
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, int | float):

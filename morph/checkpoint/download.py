@@ -30,16 +30,10 @@ snapshot_download(sys.argv[1], local_dir=sys.argv[2])
 def fetch_checkpoint(
     repo_id: str, target_root: Path, on_progress: Callable[[int, int], None] | None = None
 ) -> Path:
-    """Download a published checkpoint into ``target_root/<last part of its id>``; resumes an interrupted download.
+    """Download one of PUBLISHED into ``target_root/<last part of its id>``; resume an interrupted download.
 
-    Args:
-        repo_id: one of PUBLISHED; others are refused.
-        target_root: a model folder.
-        on_progress: called five times per second with (bytes on disk, total bytes); an exception that it raises
-            stops the download at once and propagates.
-
-    Raises:
-        ValueError: for another id, or if the download fails.
+    ``on_progress`` gets (bytes on disk, total bytes) five times per second; its exceptions stop the download at once
+    and propagate. Raises ValueError for another id, or if the download fails.
     """
     if repo_id not in PUBLISHED:
         raise ValueError(

@@ -46,19 +46,16 @@ ADAPTER_DEPTH = 3  # loras/qwen3/anna/checkpoint-100
 
 
 def list_checkpoints(roots: Sequence[Path]) -> dict[str, Path]:
-    """Find checkpoint folders under model folders such as ``models/qwen-tts``.
+    """Return checkpoint folders under model folders such as ``models/qwen-tts``, by label, sorted.
 
-    Other packs and users keep other things there too: what cannot be read is skipped, with a warning.
-
-    Returns:
-        Paths by label, sorted. A label is the root's name and the path below it, with forward slashes. A folder that
-        two roots reach is listed once. Incomplete checkpoints are listed too; loading one says what is missing.
+    A label is the root's name and the path below it, with forward slashes. A folder of two roots is listed once.
+    Incomplete checkpoints are listed too; loading one says what is missing. Unreadable ones are logged and skipped.
     """
     return _list(roots, is_checkpoint, DEPTH)
 
 
 def list_adapters(roots: Sequence[Path]) -> dict[str, Path]:
-    """Find adapters (folders with an ADAPTER) under folders such as ``models/loras``; see ``list_checkpoints``.
+    """Return adapters (folders with an ADAPTER) under folders such as ``models/loras``; see ``list_checkpoints``.
 
     Those of other models are listed too; loading one says that it does not fit.
     """
@@ -89,7 +86,7 @@ def _find_in(folder: Path, is_one: Callable[[Path], bool], depth: int) -> Iterat
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    """Return the folders in a folder, sorted, without hidden ones; an empty list if it cannot be read."""
+    """Return the visible folders in a folder, sorted; an empty list if it cannot be read."""
     if not os.path.isdir(folder):  # unlike Path.is_dir, it returns False without permission
         return []
     try:
@@ -101,7 +98,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _has_text_name(path: Path) -> bool:
-    """Whether a name is Unicode; other bytes could not be shown as a label, nor sent back by the page."""
+    """Whether a name is Unicode: other bytes cannot be shown as a label, nor sent back by the page."""
     if is_encodable(path.name):
         return True
     _say_skipped(path, "its name is not Unicode: rename it")
@@ -109,7 +106,7 @@ def _has_text_name(path: Path) -> bool:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether a folder's config says that it is a Qwen3-TTS model (complete or not)."""
+    """Whether a folder's config says that it is a Qwen3-TTS model, complete or not."""
     try:
         config = read_json(path / "config.json")
     except FileNotFoundError:
@@ -126,7 +123,7 @@ def _say_skipped(path: Path, reason: str) -> None:
 
 
 def missing_files(path: Path) -> list[str]:
-    """Return the files that a checkpoint folder lacks, as names relative to it; empty if it is complete."""
+    """Return the files that a checkpoint folder lacks, as names relative to it."""
     missing = [name for name in NEEDED_FILES if not os.path.isfile(path / name)]
     if not os.path.isfile(path / "tokenizer.json"):
         missing += [name for name in ("vocab.json", "merges.txt") if not os.path.isfile(path / name)]
@@ -162,8 +159,7 @@ def weight_files(folder: Path) -> list[Path]:
 def read_index(file: Path) -> dict[str, str]:
     """Return the file name of each tensor, from an index of safetensors files.
 
-    Raises:
-        ValueError: for an index that is damaged, or that names files outside its own folder.
+    Raises ValueError for an index that is damaged, or that names files outside its own folder.
     """
     weight_map = read_object(file).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
@@ -175,10 +171,7 @@ def read_index(file: Path) -> dict[str, str]:
 
 
 def fingerprint(path: Path) -> list[tuple[str, int, int]]:
-    """Return path, modification time and size of a checkpoint's configs, vocabulary and weights.
-
-    Replacing the checkpoint changes them.
-    """
+    """Return path, modification time and size of a checkpoint's configs, vocabulary and weights."""
     kinds = ("*.json", "*.txt", "*.safetensors", "speech_tokenizer/*")
     files = sorted(file for kind in kinds for file in path.glob(kind))
     found = []
@@ -192,12 +185,11 @@ def fingerprint(path: Path) -> list[tuple[str, int, int]]:
 
 
 def fingerprint_digest(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's fingerprint."""
     return hashlib.sha256(repr(fingerprint(path)).encode()).hexdigest()
 
 
 def check_complete(path: Path) -> Path:
-    """Return ``path`` if it is a complete checkpoint; raise ValueError naming what is missing."""
+    """Return ``path`` if it is a complete checkpoint; else raise ValueError naming what is missing."""
     if not os.path.isdir(path):
         raise ValueError(f"checkpoint folder {path.name} does not exist: choose another, or put it back")
     if (path / ADAPTER).is_file() and not (path / "config.json").is_file():
@@ -219,7 +211,7 @@ def check_complete(path: Path) -> Path:
 
 
 def _how_to_complete(path: Path, missing: Sequence[str]) -> str:
-    """Return what to do about missing files: weights may be there in a form that is not read."""
+    """Return how to get missing files: weights may be there in a form that is not read."""
     folders = [path / Path(name).parent for name in missing if Path(name).name == SINGLE]
     pickled = [
         file.relative_to(path).as_posix() for folder in folders for file in sorted(folder.glob(PICKLED))
@@ -251,23 +243,14 @@ def demo_voice() -> Path:
 
 
 def download_gb(name: str) -> float:
-    """Return how many gigabytes a published checkpoint is, about."""
     return next(size for part, size in DOWNLOAD_GB.items() if f"-{part}-" in name)
 
 
 def resolve_checkpoint(name: str, roots: Sequence[Path]) -> Path | None:
-    """Find a checkpoint on this machine.
+    """Return a checkpoint's folder, or None for a published one that is not on this machine.
 
-    Args:
-        name: DEMO_VOICE, a label of ``list_checkpoints``, or a published id, which is found by its last
-            component.
-        roots: the model folders; not needed for the demo voice.
-
-    Returns:
-        Its folder, or None for a published checkpoint that is not on this machine.
-
-    Raises:
-        ValueError: for an unknown name, or an incomplete demo voice.
+    ``name`` is DEMO_VOICE, a label of ``list_checkpoints``, or a published id, which is found by its last component.
+    Raises ValueError for an unknown name, or an incomplete demo voice.
     """
     if name == DEMO_VOICE:
         return demo_voice()
@@ -286,7 +269,7 @@ def resolve_checkpoint(name: str, roots: Sequence[Path]) -> Path | None:
 
 
 def _in_hub_cache(repo_id: str) -> Path | None:
-    """Return a published checkpoint that another program has already downloaded to the Hugging Face cache, or None."""
+    """Return a complete checkpoint in the Hugging Face cache, which other programs share, or None."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 

@@ -13,12 +13,10 @@ MOST_BYTES = 4 * 1024 * 1024  # an index of 1000 weights has 0.1 MB
 
 
 def read_json(path: Path) -> Any:
-    """Return a JSON file's value.
+    """Return a JSON file's value; OSError if it cannot be read.
 
-    Raises:
-        OSError: if it cannot be read.
-        ValueError: if it is not a regular file (opening a pipe would block), larger than MOST_BYTES, or not JSON
-            (NaN and Infinity count as invalid). The message begins with the file's name.
+    Raises ValueError, beginning with the file's name, if it is not a regular file (opening a pipe would block), larger
+    than MOST_BYTES, or not JSON (NaN and Infinity count as invalid).
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path.name} is not a file")
@@ -32,7 +30,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return a JSON file's object; raises as ``read_json`` does, and ValueError for any other value."""
+    """Return a JSON file's object; errors as ``read_json``, and ValueError for any other value."""
     value = read_json(path)
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} contains a {type(value).__name__} instead of an object")

@@ -29,13 +29,10 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """Return the dtype for a device.
+    """Return the dtype for a device; ValueError for bf16 on a GPU without it, or fp16 on the CPU.
 
     "auto" is bf16 on GPUs that support it, else fp32. It never picks fp16, which overflows in some checkpoints
     ("probability tensor contains inf"); choose fp16 explicitly to try it.
-
-    Raises:
-        ValueError: for bf16 on a GPU without it, or fp16 on the CPU.
     """
     has_bf16 = device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
     if precision == "auto":
@@ -49,12 +46,9 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 
 def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -> str:
-    """Return transformers' name of the attention to run.
+    """Return transformers' name of the attention; ValueError for a flash_attention_2 that cannot run.
 
     "auto" is sdpa: for single positions flash-attn was slower (docs/benchmarks.md).
-
-    Raises:
-        ValueError: if ``attention`` is flash_attention_2 and it cannot run.
     """
     if attention == "auto":
         return "sdpa"
@@ -64,7 +58,7 @@ def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -
 
 
 def why_no_flash(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Return why flash-attn cannot run, or None. It needs fp16 or bf16, and CUDA with compute capability 8.0+."""
+    """Return why flash-attn cannot run, or None."""
     if importlib.util.find_spec("flash_attn") is None:
         return "flash-attn is not installed"
     if device.type != "cuda":
@@ -95,7 +89,6 @@ def restore_frequencies(module: torch.nn.Module) -> None:
 
 
 def talker_shape(model: Model) -> TalkerShape:
-    """Return what tells a model's talker from others."""
     config = model.config.talker_config
     return TalkerShape(config.hidden_size, config.num_hidden_layers, config.num_attention_heads)
 
@@ -103,15 +96,12 @@ def talker_shape(model: Model) -> TalkerShape:
 def load_model(
     path: Path, options: LoadOptions | None = None, device: torch.device | str = "cpu", move: bool = True
 ) -> Model:
-    """Load a checkpoint folder.
+    """Load a checkpoint folder in the published format.
 
     Args:
-        path: a folder in the published format.
         options: precision, attention and weights; ``engine`` is for ``Synthesizer.load``.
-        device: where the model will run; precision and attention are chosen for it. The weights are loaded on the
-            CPU in their final dtype.
+        device: precision and attention are chosen for it. The weights are loaded on the CPU in their final dtype.
         move: move the model to ``device``. False under ComfyUI, which moves it later.
-
     Raises:
         ValueError: for missing or damaged files, weights that do not match the config, options that the device does
             not support, or trained tails of another checkpoint.

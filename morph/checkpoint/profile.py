@@ -1,7 +1,4 @@
-"""Read a checkpoint's own settings: a small ``morph.json`` beside its config.json.
-
-Upstream ignores the file. A checkpoint without one gets the defaults.
-"""
+"""Read a checkpoint's own settings: an optional ``morph.json`` beside its config.json, which upstream ignores."""
 
 from __future__ import annotations
 
@@ -19,11 +16,7 @@ ALIGNMENT = "alignment"
 
 
 def read_profile(path: Path) -> TextProfile:
-    """Return the text profile of a checkpoint folder; the defaults if it has no FILE.
-
-    Raises:
-        ValueError: naming the checkpoint and the field, for a damaged file.
-    """
+    """Return a checkpoint's text profile, or the defaults; ValueError, naming the field, for a damaged FILE."""
     try:
         given = _read(path)
         given.pop(ALIGNMENT, None)
@@ -38,12 +31,10 @@ def read_profile(path: Path) -> TextProfile:
 
 
 def read_alignment(path: Path, shape: TalkerShape) -> AlignmentHead | None:
-    """Return the head that says which word is spoken: as FILE says, else as is known for talkers of this shape.
+    """Return the alignment head, which says the spoken word: from FILE, else the published one of this talker shape.
 
     In FILE it is ``"alignment": {"layer": 1, "head": 0, "lead_ms": 0}``, or null for none; ``lead_ms`` may be left out.
-
-    Raises:
-        ValueError: as ``read_profile``.
+    Errors as ``read_profile``.
     """
     try:
         given = _read(path)

@@ -1,7 +1,7 @@
 """Import ``qwen_tts`` even if packages that only its 25 Hz tokenizer uses are missing or broken.
 
-``import qwen_tts`` imports that tokenizer, and with it torchaudio, sox and onnxruntime; the 12 Hz models use none
-of them. Only while the import runs, empty modules replace onnxruntime and those that cannot be imported.
+It imports torchaudio, sox and onnxruntime for that tokenizer. Only while the import runs, empty modules replace
+onnxruntime and those that cannot be imported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NEVER_IMPORTED = "onnxruntime"
 
 
 class StandIn(ModuleType):
-    """Replaces a module that cannot be imported: using anything in it raises ImportError with the reason."""
+    """A module that cannot be imported: using anything in it raises ImportError with the reason."""
 
     def __init__(self, name: str, reason: Exception):
         super().__init__(name)
@@ -56,10 +56,7 @@ class StandIn(ModuleType):
 
 @contextmanager
 def stand_ins(names: tuple[str, ...] = ONLY_FOR_25_HZ) -> Iterator[list[str]]:
-    """Replace modules that cannot be imported by empty ones during the ``with``.
-
-    Yields the names of the replaced modules. After the ``with``, ``sys.modules`` has none of them.
-    """
+    """Replace modules that cannot be imported by empty ones during the ``with``; yield their names."""
     placed: list[str] = []
     for name in names:
         try:
@@ -94,17 +91,17 @@ def _place(name: str, reason: Exception) -> list[str]:
 
 
 def _default_rope(config: Any, device: Any = None, *_: Any, **__: Any) -> tuple[Any, float]:
-    """An entry of transformers' ``ROPE_INIT_FUNCTIONS``: frequencies and attention scaling."""
+    """Return frequencies and attention scaling: an entry of transformers' ``ROPE_INIT_FUNCTIONS``."""
     return inverse_frequencies(config, device), 1.0
 
 
 @contextmanager
 def default_rope_registered() -> Iterator[None]:
-    """Register RoPE of type "default" in transformers' registry, for qwen_tts, during the ``with``.
+    """Register RoPE of type "default" in transformers' registry during the ``with``, as qwen_tts needs it.
 
     transformers 5 has no such entry. qwen-tts-hf adds one permanently when it is imported, which from 5.17 on
-    overrides every other model's own function (Mimi's, in the codec, then fails). The entry is needed while qwen_tts
-    is imported and while its models are built; afterwards the registry is restored.
+    overrides every other model's own function (Mimi's, in the codec, then fails). It is needed while qwen_tts is
+    imported and while its models are built.
     """
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -120,13 +117,11 @@ def default_rope_registered() -> Iterator[None]:
 
 
 def import_qwen_tts() -> ModuleType:
-    """Return the package ``qwen_tts`` of ``qwen-tts`` or ``qwen-tts-hf``, whichever fits the installed transformers.
+    """Return the package ``qwen_tts`` of ``qwen-tts`` or ``qwen-tts-hf``, by the installed transformers.
 
     It is imported under a name of the pack's own: ``sys.modules["qwen_tts"]`` may be another pack's copy, with other
-    classes, and stays as it is. All imports inside the package are relative, so that the copies do not mix.
-
-    Raises:
-        ImportError: naming the fix, if it is not installed or does not fit the installed transformers.
+    classes. All imports inside the package are relative, so that the copies do not mix.
+    Raises ImportError, naming the fix, if it is not installed or does not fit the installed transformers.
     """
     if NAME in sys.modules:
         return sys.modules[NAME]
@@ -153,7 +148,7 @@ def import_qwen_tts() -> ModuleType:
 
 
 def _adapt(package: ModuleType) -> None:
-    """Change in the pack's own copy what does not run on the installed transformers."""
+    """Patch the pack's own copy for the installed transformers."""
     talker, codec = package.core.models.modeling_qwen3_tts, package.core.tokenizer_12hz
     keep_loaded_weights(talker, codec.modeling_qwen3_tts_tokenizer_v2)
     keep_published_names(codec.modeling_qwen3_tts_tokenizer_v2)
@@ -165,7 +160,7 @@ def _adapt(package: ModuleType) -> None:
 
 
 def _find_package() -> Path:
-    """Return the folder of ``qwen_tts`` in the distribution that fits; ImportError if it is not installed."""
+    """Return the folder of ``qwen_tts`` in the fitting distribution; ImportError if it is not installed."""
     import transformers
 
     fitting = DISTRIBUTIONS.get(int(transformers.__version__.partition(".")[0]))
@@ -192,7 +187,7 @@ def _import_as(name: str, folder: Path) -> ModuleType:
 
 
 def _forget(name: str) -> None:
-    """Remove a package that was imported in part, so that the next import starts again."""
+    """Remove a partly imported package, so that the next import starts again."""
     for module in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
         del sys.modules[module]
 
@@ -201,8 +196,7 @@ def _forget(name: str) -> None:
 def registries_restored() -> Iterator[None]:
     """Restore transformers' registries of model types after the ``with``.
 
-    Upstream registers its classes there whenever it loads a checkpoint; those of another pack, for the same types,
-    must be found there afterwards.
+    Upstream registers its classes whenever it loads a checkpoint; another pack may have registered its own.
     """
     from transformers.models.auto import configuration_auto, modeling_auto, processing_auto
 

@@ -26,12 +26,9 @@ LAST_HEAD = "talker.code_predictor.lm_head.14.weight"  # identifies a predictor
 
 
 def predictor_fingerprint(checkpoint: Path) -> str:
-    """Return the SHA-256 of the last predictor head of a checkpoint folder, in bf16: it identifies the predictor.
+    """Return the SHA-256 of a checkpoint's last predictor head, in bf16; ValueError if it cannot be read.
 
-    Reads the file, not the loaded model, so that the result does not depend on the chosen precision.
-
-    Raises:
-        ValueError: when the weights cannot be read.
+    It comes from the file, not the loaded model, so that the result does not depend on the chosen precision.
     """
     try:
         for file in weight_files(checkpoint):
@@ -54,13 +51,8 @@ def _digest(head: torch.Tensor) -> str:
 def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:
     """Read a file of tails; return them by SEQ_GROUPS, in ascending order.
 
-    Args:
-        path: the file.
-        checkpoint: the folder of the model that will use them.
-        heads: that model's stock heads ``[15, V, H]``; the tails get their device and dtype.
-
-    Raises:
-        ValueError: for a file that is damaged, of another format or a later version, or of another checkpoint.
+    ``heads`` ``[15, V, H]`` are the stock heads of the model in ``checkpoint``: the tails get their device and dtype.
+    Raises ValueError for a file that is damaged, of another format or a later version, or of another checkpoint.
     """
     fix = f"delete it, or train it again with `{COMMAND} --checkpoint {checkpoint.name}`"
     try:

@@ -18,7 +18,7 @@ HEADER_START = 8  # before it: its length
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors to ``path``, creating its folder; an existing file is replaced only after all is written.
+    """Write tensors to ``path`` atomically, and create its folder.
 
     The file's mode follows the umask (safetensors' own ``save_file`` creates it with 0600).
     """
@@ -31,7 +31,7 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 
 
 def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Return the tensors and the metadata in the content of a file; SafetensorError if it is damaged."""
+    """Return the tensors and the metadata in a file's content; SafetensorError if it is damaged."""
     from safetensors.torch import load
 
     try:

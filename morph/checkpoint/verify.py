@@ -1,9 +1,8 @@
 """Compare a checkpoint's configs with its weight files before a model is loaded from them.
 
-transformers fills tensors that the files lack with random numbers, different ones at every load: the checkpoint would
-speak, but wrongly. So the models are first built from their configs on torch's meta device, without memory, and the
-names and shapes of their tensors are compared with the files' headers. That also finds configs with absurd sizes
-before they allocate gigabytes.
+transformers fills missing tensors with random numbers, different ones at every load: the checkpoint would speak
+wrongly. So models are first built on torch's meta device, without memory, and their tensors' names and shapes are
+compared with the files' headers. That also finds absurd sizes before they allocate gigabytes.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ UNUSED = "quantizer"  # a codec may have more quantizers than the talker has gro
 
 
 class UnmergedWeights(ValueError):
-    """A checkpoint has weights of an adapter beside its own: it would speak as the base model."""
+    """A checkpoint has an adapter's weights beside its own: it would speak as the base model."""
 
 
 @contextmanager
 def blame(path: Path) -> Iterator[None]:
     """Turn any error during loading into a ValueError that names the checkpoint; out of memory propagates as it is.
 
-    Upstream and transformers read configs as they go, and may raise anything: KeyError, TypeError, ImportError.
+    Upstream and transformers may raise anything: KeyError, TypeError, ImportError.
     """
     try:
         yield
@@ -66,7 +65,7 @@ def blame(path: Path) -> Iterator[None]:
 
 
 def _advice(error: Exception) -> str:
-    """Return what to do: an error that only code raises may come of a version that nobody tried."""
+    """Return the fix: an error that only code raises may come of an untested version."""
     if isinstance(error, AttributeError | TypeError | ImportError):
         return (
             "undo the changes to its files if there are any, or install versions that were tested. "
@@ -76,7 +75,7 @@ def _advice(error: Exception) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error means that GPU or CPU memory was full, which is not the checkpoint's fault."""
+    """Whether GPU or CPU memory was full, which is not the checkpoint's fault."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(one in str(error) for one in FULL)
@@ -88,12 +87,9 @@ def _cause(error: Exception) -> str:
 
 
 def check_checkpoint(path: Path) -> None:
-    """Compare a complete checkpoint folder's configs with each other and with its weights.
+    """Compare a complete checkpoint folder's configs with each other and with its weights' headers, in half a second.
 
-    Reads only the headers of the weight files; takes half a second.
-
-    Raises:
-        ValueError: naming the field or the tensor. A config that cannot be built may raise any other exception.
+    Raises ValueError, naming the field or the tensor. A config that cannot be built may raise any other exception.
     """
     package = import_qwen_tts()
     core, models = package.core, package.core.models
@@ -133,12 +129,7 @@ def _check_part(path: Path, config_class: Any, model_class: Any, where: str = ""
 
 
 def check_tokenizer(tokenizer: Any, config: Any) -> None:
-    """Raise ValueError if a tokenizer's ids differ from those in the talker's config.
-
-    Args:
-        tokenizer: transformers' tokenizer.
-        config: upstream's ``Qwen3TTSConfig``.
-    """
+    """Raise ValueError if transformers' tokenizer has other ids than upstream's ``Qwen3TTSConfig``."""
     size = config.talker_config.text_vocab_size
     highest = max(tokenizer.get_vocab().values(), default=-1)
     if highest >= size:
@@ -153,14 +144,14 @@ def check_tokenizer(tokenizer: Any, config: Any) -> None:
 
 @dataclass(frozen=True)
 class Header:
-    """A tensor's shape and type (safetensors' name for it), from a file's header."""
+    """A tensor's shape and safetensors' name of its type, from a file's header."""
 
     shape: tuple[int, ...]
     kind: str
 
 
 def read_headers(files: Collection[Path]) -> dict[str, Header]:
-    """Return the headers of all tensors in safetensors files, by name; raises SafetensorError for a damaged file."""
+    """Return the headers of all tensors in safetensors files, by name; SafetensorError for a damaged file."""
     found: dict[str, Header] = {}
     for file in files:
         with safe_open(file, framework="pt") as opened:
@@ -173,15 +164,9 @@ def read_headers(files: Collection[Path]) -> dict[str, Header]:
 def check_weights(folder: Path, model: torch.nn.Module, where: str = "") -> None:
     """Raise ValueError, naming the tensors, if a folder's weight files do not match a model.
 
-    Args:
-        folder: contains the files.
-        model: built from its config, on the meta device.
-        where: prefix of file names in messages, such as "speech_tokenizer/".
-
-    Raises:
-        UnmergedWeights: for tensors of an adapter, such as a LoRA.
-        ValueError: for tensors that are missing, of another shape, not floating-point, or of layers that the config
-            does not have. Other unneeded tensors do no harm; they are logged.
+    ``model`` is on the meta device; ``where`` prefixes file names in messages, such as "speech_tokenizer/".
+    Tensors must not be missing, of another shape, not floating-point, or of layers that the config does not have; other
+    unneeded tensors are logged. Raises UnmergedWeights for tensors of an adapter, such as a LoRA.
     """
     needed, found = model.state_dict(), read_headers(weight_files(folder))
     if adapter := [f"{where}{name}" for name in found if LORA.search(name) and name not in needed]:
@@ -214,7 +199,7 @@ def _check_tensor(name: str, needed: torch.Tensor, found: Header) -> None:
 
 
 def _unnumbered(name: str) -> str:
-    """Return a tensor's name with its numbers replaced, so that it is the same for all layers of a list."""
+    """Return a tensor's name with its numbers replaced: the same for all layers of a list."""
     return re.sub(r"\d+", "#", name)
 
 

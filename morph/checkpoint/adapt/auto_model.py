@@ -1,4 +1,4 @@
-"""transformers' ``AutoModel`` for the pack's own copy of ``qwen_tts``: it knows only the classes of this copy."""
+"""transformers' ``AutoModel`` for the pack's own copy of ``qwen_tts``, with the classes of this copy alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOR_MODEL = ("dtype", "attn_implementation")  # arguments that the config would 
 
 
 class OwnAutoModel:
-    """Finds the class for a checkpoint's type among those that this copy registered, and lets it load the files.
+    """Loads checkpoints with the classes that this copy registered for their types.
 
     ``AutoModel`` has one registry for all packs. In transformers 5.4 to 5.11 it also drops ``dtype``: upstream's codec
     was then loaded in the dtype of its files.
@@ -21,15 +21,10 @@ class OwnAutoModel:
         self._classes: dict[str, tuple[Any, Any]] = {}
 
     def register(self, config_class: Any, model_class: Any) -> None:
-        """Note the classes for ``config_class.model_type``."""
         self._classes[config_class.model_type] = config_class, model_class
 
     def from_pretrained(self, path: str, **kwargs: Any) -> Any:
-        """Load a folder with the classes for the ``model_type`` in its config.json; other names are for the config.
-
-        Raises:
-            ValueError: nobody registered this type.
-        """
+        """Load a folder by the ``model_type`` in its config.json; ValueError for a type that is not registered."""
         kind = read_object(Path(path) / "config.json").get("model_type")
         if kind not in self._classes:
             raise ValueError(

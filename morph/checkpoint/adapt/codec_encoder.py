@@ -1,8 +1,7 @@
-"""The codec's encoder with the published names of its weights, where transformers has renamed them.
+"""The codec's encoder with the published names of its weights, if transformers has renamed them.
 
-Upstream's encoder is transformers' ``MimiModel`` without its second half. transformers 5.21 split that model in two
-and moved the first half's parts into a module of their own: upstream's class can no longer be built, and the names of
-its weights are no longer those of the published files.
+Upstream's encoder is transformers' ``MimiModel`` without its second half. transformers 5.21 split that model in two:
+upstream's class can no longer be built, and the names of its weights are no longer those of the published files.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ MOVED = ("encoder_seanet", "encoder_transformer", "downsample")  # parts of the 
 
 
 def is_split() -> bool:
-    """Whether the installed transformers has Mimi in two halves."""
     from transformers import MimiModel
 
     return isinstance(getattr(MimiModel, "encoder_transformer", None), property)
@@ -25,18 +23,14 @@ def is_split() -> bool:
 def keep_published_names(modeling: ModuleType) -> None:
     """Give upstream's codec an encoder that can be built and loaded, if transformers has split Mimi.
 
-    Args:
-        modeling: the pack's own copy of ``qwen_tts.core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2``.
-
-    Raises:
-        ImportError: the halves have other parts than those known here.
+    ``modeling`` is the pack's own copy of ``qwen_tts.core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2``. Raises
+    ImportError if the halves have other parts than those known here.
     """
     if is_split():
         modeling.Qwen3TTSTokenizerV2Encoder = encoder_class()  # type: ignore[attr-defined]
 
 
 def encoder_class() -> type[torch.nn.Module]:
-    """Return the class that replaces upstream's ``Qwen3TTSTokenizerV2Encoder``."""
     from transformers.models.mimi.modeling_mimi import MimiEncoderOutput, MimiModel, MimiPreTrainedModel
 
     class CodecEncoder(MimiPreTrainedModel):

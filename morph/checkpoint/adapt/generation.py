@@ -1,7 +1,6 @@
-"""Upstream's ``generate`` on newer versions of transformers: it computes there what it computes on 4.57.
+"""Keep upstream's ``generate`` on newer versions of transformers as it is on 4.57.
 
-The pack's own engines call upstream's layers without ``generate``; the comparisons with upstream (``lab/check``, the
-tests) call it.
+Only the comparisons with upstream (``lab/check``, the tests) call it; the engines call upstream's layers.
 """
 
 from __future__ import annotations
@@ -20,20 +19,15 @@ GENERATING = (
 
 
 def is_renamed() -> bool:
-    """Whether the installed transformers calls it ``cache``."""
     from transformers.modeling_outputs import BaseModelOutputWithPast
 
     return NEW in {field.name for field in dataclasses.fields(BaseModelOutputWithPast)}
 
 
 def accept_new_names(modeling: ModuleType) -> None:
-    """Let upstream's models take and return the cache as ``cache``, if transformers calls it so (from 5.23 on).
+    """Let upstream's models take and return the cache as ``cache``, transformers' name for it from 5.23 on.
 
-    transformers hands the cache to a model under this name and looks for it in what the model returns. Upstream knows
-    the old name only.
-
-    Args:
-        modeling: the pack's own copy of ``qwen_tts.core.models.modeling_qwen3_tts``.
+    ``modeling`` is the pack's own copy of ``qwen_tts.core.models.modeling_qwen3_tts``.
     """
     from transformers.utils import ModelOutput
 
@@ -50,8 +44,8 @@ def accept_new_names(modeling: ModuleType) -> None:
 def penalize_all_generated(modeling: ModuleType) -> None:
     """Let the talker's repetition penalty count all generated codes.
 
-    From 5.23 on transformers leaves out as many of the first ids as a row of the prompt has padding. Upstream's prompt
-    is embeddings, so that all ids are generated ones: the first codes of padded rows would go free.
+    From 5.23 on transformers skips as many of the first ids as a row of the prompt has padding. Upstream's prompt is
+    embeddings, so that all ids are generated ones: the first codes of padded rows would go free.
     """
     from transformers.generation import RepetitionPenaltyLogitsProcessor
 
@@ -84,8 +78,6 @@ def _with_new_name(output: type[Any]) -> type[Any]:
 
 
 def _taking_new_name(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a model's ``forward`` that also takes the cache under its new name."""
-
     @functools.wraps(forward)
     def renamed(self: Any, *args: Any, **kwargs: Any) -> Any:
         if NEW in kwargs:

@@ -1,8 +1,7 @@
-"""Weights that were read from a file stay: upstream's initialisation must not overwrite them.
+"""Keep loaded weights: upstream's initialisation must not overwrite them.
 
-transformers marks what it has loaded and then initialises the rest. Its own functions look at the mark; upstream's
-write through ``weight.data``, which no mark stops. From 5.4 to 5.14 transformers calls them for loaded modules too:
-the talker was random, and nothing said so.
+transformers marks loaded parameters and then initialises the rest. Upstream's functions ignore the mark, as they write
+through ``weight.data``. From 5.4 to 5.14 transformers calls them for loaded modules too: the talker was random.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MARK = "_is_hf_initialized"  # transformers' own, on parameters
 
 
 def keep_loaded_weights(*modelings: ModuleType) -> None:
-    """Let the classes of these modules of upstream initialise only what was not loaded."""
+    """Let the classes of these upstream modules initialise only parameters that were not loaded."""
     for modeling in modelings:
         for value in vars(modeling).values():
             if isinstance(value, type) and value.__module__ == modeling.__name__ and INIT in vars(value):

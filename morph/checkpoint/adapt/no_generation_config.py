@@ -1,4 +1,4 @@
-"""Load checkpoints without ``generation_config.json``, which trainers leave out: upstream raises an error for them."""
+"""Load checkpoints without ``generation_config.json``, which trainers leave out and upstream requires."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ INSTEAD = Path(__file__).with_name(GENERATION)  # what upstream's defaults are n
 
 
 def allow_no_generation_config(modeling: ModuleType) -> None:
-    """Let upstream's loading read INSTEAD where a folder has no GENERATION.
-
-    Args:
-        modeling: the pack's own copy of ``qwen_tts.core.models.modeling_qwen3_tts``.
-    """
+    """Let upstream's ``modeling_qwen3_tts`` read INSTEAD if a folder has no GENERATION."""
     find = modeling.cached_file
 
     def cached_file(folder: str, name: str, **more: Any) -> Any:
