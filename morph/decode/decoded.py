@@ -1,4 +1,4 @@
-"""The result of decoding a line, and a constant of group 0's vocabulary that both engines use."""
+"""The result of decoding a line, and the columns of a frame's report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,8 @@ SPECIAL_CODES = 1024  # the top of group 0's vocabulary: never sampled, except E
 
 @dataclass(frozen=True)
 class Decoded:
-    """One line's codes ``[T, 16]`` (int64, on the CPU).
-
-    ``ended`` says how it ended: "eos", "cap", "loop", "cancelled" or BROKEN. ``trace`` says which text token each frame
-    is on, if the checkpoint has an alignment head.
-    """
+    """One line's codes ``[T, 16]`` (int64, on the CPU)."""
 
     codes: torch.Tensor
-    ended: str
-    trace: Trace | None = None
+    ended: str  # "eos", "cap", "loop", "cancelled" or BROKEN
+    trace: Trace | None = None  # which text token each frame is on; None without an alignment head

@@ -27,9 +27,8 @@ from .talker import Talker
 class Experiment:
     """What the laboratory and the parity tests replace in the eager engine.
 
-    Args:
-        observe: called after every frame with the talker's state ``[1, 1, H]`` and the codes ``[1, 16]``.
-        stream: one random generator for all lines, as upstream has; None: one per line, from its seed.
+    ``observe`` is called after every frame with the talker's state ``[1, 1, H]`` and the codes ``[1, 16]``. ``stream``
+    is one random generator for all lines, as upstream has; None: one per line, from its seed.
     """
 
     observe: Callable[[torch.Tensor, torch.Tensor], None] | None = None
@@ -77,13 +76,10 @@ def decode(
     """Decode lines to their ends, each by itself (``EagerRows``), in the order given.
 
     Args:
-        model: the checkpoint, on the device where it runs.
-        lines: any number, or where they come from.
-        options: SEQ_GROUPS, sampling, tail, and how many lines may have begun; the rest is for who speaks.
-        on_frame: called after every frame with the number of lines that made one. If it raises, decoding ends and
-            the error passes through; nothing of the decoding stays on the model.
+        options: SEQ_GROUPS, sampling, tail, and how many lines may have begun.
+        on_frame: called after every frame with the number of lines in it. Its errors end the decoding; nothing of the
+            decoding stays on the model.
         experiment: replaced parts, for measurements and tests.
-
     Raises:
         NotFinite: if the numbers of a line are not finite, and it has no ``LineRequest.on_broken``.
     """
@@ -94,7 +90,7 @@ def decode(
 
 
 def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:
-    """Choose the attention kernels. At 15 groups torch picks, as in upstream, so that results are bit-equal.
+    """Choose the attention kernels. At 15 groups torch picks, as in upstream, for bit-equal results.
 
     Below 15, which is approximate anyway, cuDNN is excluded: it makes a new plan for every cache length that the
     process has not seen.
@@ -105,8 +101,8 @@ def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:
 class EagerRows:
     """The rows of one decoding, each decoded by itself.
 
-    A list is decoded line by line, so that the first line is there soon. Lines that are streamed take turns, a frame
-    each, and a line that waits for text holds up no other.
+    A list is decoded line by line, so that the first line is there soon. Streamed lines take turns, a frame each, and a
+    line that waits for text holds up no other.
     """
 
     def __init__(self, model: Model, options: GenerateOptions, source: LineSource, experiment: Experiment):
@@ -146,8 +142,6 @@ class EagerRows:
 
 
 class _Line:
-    """A line that is decoded."""
-
     def __init__(
         self,
         model: Model,
@@ -168,7 +162,7 @@ class _Line:
         self._begin_frame(*self.talker.prefill())
 
     def _begin_frame(self, hidden: torch.Tensor, logits: torch.Tensor) -> None:
-        """Sample group 0 of the next frame: now, as upstream does, even if the line ends before that frame."""
+        """Sample group 0 of the next frame now, as upstream does, even if the line ends before that frame."""
         self._hidden, self._alignment = hidden, self.talker.alignment()
         try:
             self._token = self.first.sample(logits)
@@ -192,7 +186,7 @@ class _Line:
         return report
 
     def _make_codes(self, token: torch.Tensor) -> torch.Tensor:
-        """Return the codes ``[1, 16]`` of a frame, by its group 0, and begin the next one."""
+        """Return the codes ``[1, 16]`` of a frame from its group 0, and begin the next one."""
         embedding = self._model.talker.get_input_embeddings()(token[:, None])
         rest = self._predictor.decode_frame(
             self._hidden, embedding, self._seq_groups, self._sampling, self._stream

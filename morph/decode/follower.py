@@ -16,7 +16,7 @@ from ..words.head import AlignmentHead
 class Follower:
     """Asks the alignment head of upstream's talker about one line.
 
-    ``states`` ``[1, T, H]`` are those that the head's layer got last; ``spans`` as of ``alignment.Watch``.
+    ``states`` ``[1, T, H]`` are the last inputs of the head's layer; ``spans`` as of ``alignment.Watch``.
     """
 
     def __init__(self, model: Model, head: AlignmentHead, prompt: Prompt):
@@ -26,7 +26,7 @@ class Follower:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note the states that the layer gets inside the ``with``."""
+        """Record the inputs of the layer during the ``with``."""
 
         def note(_: object, given: tuple[torch.Tensor, ...], named: Mapping[str, torch.Tensor]) -> None:
             self.states = given[0] if given else named["hidden_states"]
@@ -40,9 +40,7 @@ class Follower:
     def ask(self, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         """Return what the head says of the line's newest position, int64 ``[1, 3]`` (see ``words.trace``).
 
-        Args:
-            keys: of the head's layer, ``[1, kv_heads, T, D]``.
-            cos, sin: of that position, ``[1, D]``.
+        ``keys`` of its layer are ``[1, kv_heads, T, D]``; ``cos`` and ``sin`` of that position ``[1, D]``.
         """
         assert self.states is not None
         attention = self._layer.self_attn

@@ -19,23 +19,17 @@ SHIFTED = sum(((1 << LOOP_WINDOW) - 2) << LOOP_WINDOW * index for index in range
 
 @dataclass
 class Guard:
-    """Follows one line's group 0 codes.
+    """Follows one line's group 0 codes."""
 
-    Args:
-        max_frames: the line's cap.
-        detect_loops: whether to look for loops.
-        ordered: why the line is to end with its next frame, if somebody else has found a reason.
-    """
-
-    max_frames: int
+    max_frames: int  # the line's cap
     detect_loops: bool = True
     frames: int = 0
-    ordered: str | None = None
+    ordered: str | None = None  # why the line is to end with its next frame, by another's decision
     _recent: deque[int] = field(default_factory=lambda: deque(maxlen=LONGEST_PERIOD))
     _agreed: int = 0
 
     def add(self, code: int) -> str | None:
-        """Take a frame's group 0 code; return why the line must end now ("cap", "loop", or as ordered), or None."""
+        """Add a frame's code; return why the line must end now ("cap", "loop", or as ordered), or None."""
         self.frames += 1
         if self.ordered is not None:
             return self.ordered
@@ -46,7 +40,7 @@ class Guard:
     def _loops(self, code: int) -> bool:
         """Compare this code with the ones before it; return whether one period fills the window.
 
-        Field ``p - 1`` of ``_agreed`` has one bit per frame of the window, set where the code p frames earlier was the
+        Field ``p - 1`` of ``_agreed`` has one bit per frame of the window, set if the code p frames earlier was the
         same. A large batch leaves a microsecond per line: most codes are not among those before.
         """
         agreed = self._agreed << 1 & SHIFTED

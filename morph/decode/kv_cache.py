@@ -8,7 +8,7 @@ import torch
 
 
 class KeyValueCache:
-    """Keys and values of every layer, ``[B, kv_heads, T, head_dim]`` each; used in place of a transformers ``Cache``.
+    """Keys and values of every layer, ``[B, kv_heads, T, head_dim]``, in place of a transformers ``Cache``.
 
     Grows by concatenation, like transformers' ``DynamicCache``, and has the same memory layout, so that the same
     kernels return the same bits. It makes a third of the calls per layer: at batch 1, call overhead dominates a frame.
@@ -21,7 +21,7 @@ class KeyValueCache:
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, _: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append a layer's new keys and values to its old ones; return all of them."""
+        """Append a layer's new keys and values to its old ones; return all."""
         old_keys, old_values = self.keys[layer], self.values[layer]
         if old_keys is not None and old_values is not None:
             keys = torch.cat((old_keys, keys), dim=2)

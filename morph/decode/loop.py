@@ -1,4 +1,4 @@
-"""The loop over frames, the same for both engines: lines get rows, their codes are passed on, and they end."""
+"""The loop over frames, the same for both engines: admit lines, pass on their codes, and end them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,7 @@ from .source import LineSource
 
 
 class Loop:
-    """Decodes the lines of a source in an engine's rows, to their ends.
-
-    Lines are numbered in the order in which they get rows.
-
-    Args:
-        model: the checkpoint.
-        source: of the lines.
-        rows: of the engine.
-    """
+    """Decodes the lines of a source in an engine's rows, to their ends. They are numbered in the order of admission."""
 
     def __init__(self, model: Model, source: LineSource, rows: Rows):
         self.rows = rows
@@ -41,12 +33,10 @@ class Loop:
         self._ends: dict[int, str] = {}
 
     def run(self, on_frame: Callable[[int], None] | None = None) -> list[Decoded]:
-        """Decode all lines; return their codes and ends in the order of their numbers, if the source is collected.
+        """Decode all lines; return their codes and ends by number, if the source is collected.
 
-        ``on_frame`` is called after every frame with the number of lines that made one.
-
-        Raises:
-            NotFinite: if a line's numbers are not finite, and it has no ``LineRequest.on_broken``.
+        ``on_frame`` is called after every frame with the number of lines in it. Raises NotFinite if a line's numbers
+        are not finite, and it has no ``LineRequest.on_broken``.
         """
         while self._follow():
             self._admit()
@@ -61,7 +51,7 @@ class Loop:
         return self._collect()
 
     def _follow(self) -> bool:
-        """Have the source look what has changed; return whether a line is left."""
+        """Let the source update; return whether a line is left."""
         self._source.follow()
         return bool(self._lines) or not self._source.done
 
@@ -81,7 +71,7 @@ class Loop:
                 self._end(number, "cancelled")
 
     def _step(self) -> bool:
-        """Make a frame of the lines whose text has come; return whether the device makes it now."""
+        """Launch a frame of the lines whose text has come; return whether the device makes it now."""
         stopped = []
         for number, late in self._late.items():
             if not late.text.ready(late.frames):
@@ -97,7 +87,7 @@ class Loop:
         return launched
 
     def _take(self, frame: Frame) -> int:
-        """Pass on the codes of a frame, and end the lines that end with it; return how many lines made it."""
+        """Pass on the codes of a frame, and end lines; return how many lines made it."""
         if self._source.collected:
             self._frames.append(frame)
         lines, report = frame.lines, frame.report
@@ -139,12 +129,12 @@ class Loop:
 
 
 def decoded(report: np.ndarray, ended: str) -> Decoded:
-    """Return the result of a line, by the reports of its frames, int64 ``[T, REPORT_WIDTH]``."""
+    """Return a line's result from the reports of its frames, int64 ``[T, REPORT_WIDTH]``."""
     return Decoded(torch.tensor(report[:, :FLAG]), ended, Trace.from_numbers(report[:, ALIGNMENT:]))
 
 
 class _LateLine:
-    """A line whose text comes in parts: its positions that are ``written``, and the frames that it has made."""
+    """A line whose text comes in parts, with its ``written`` positions and the number of its frames."""
 
     def __init__(self, text: LateText, written: int):
         self.text, self.written, self.frames = text, written, 0

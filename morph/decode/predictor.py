@@ -29,11 +29,7 @@ class Predictor:
     """Decodes frames with one upstream ``code_predictor``, which must not move to another device meanwhile.
 
     Create one per decoding: it looks up the stacked heads and the RoPE table once, not every frame, and would keep
-    tensors on the old device after the model was moved.
-
-    Args:
-        code_predictor: upstream's module.
-        tails: trained tails by SEQ_GROUPS; without one, the tail comes from the stock heads.
+    tensors on the old device. ``tails`` are by SEQ_GROUPS; without one, the tail comes from the stock heads.
     """
 
     def __init__(self, code_predictor: Any, tails: Mapping[int, Tail] | None = None):
@@ -51,17 +47,10 @@ class Predictor:
         sampling: TokenSampling,
         stream: torch.Generator | None,
     ) -> torch.Tensor:
-        """Predict groups 1-15 of one frame.
+        """Predict groups 1-15 of one frame, int64 ``[B, 15]``, of which ``seq_groups`` (1..15) run sequentially.
 
-        Args:
-            hidden: ``[B, 1, H_talker]``, the talker's last hidden state.
-            embedding: ``[B, 1, H_talker]``, the embedding of group 0's token.
-            seq_groups: 1..15, how many groups run sequentially.
-            sampling: of the sub-talker.
-            stream: of random numbers; None: torch's default.
-
-        Returns:
-            Codes ``[B, 15]``, int64.
+        ``hidden`` ``[B, 1, H_talker]`` is the talker's last hidden state, ``embedding`` ``[B, 1, H_talker]`` that of
+        group 0's token. ``stream`` None: torch's default.
         """
         cache, module = KeyValueCache(len(self.module.model.layers)), self.module
         states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
@@ -78,10 +67,7 @@ class Predictor:
     def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Return logits ``[B, 15 - S, V]`` of the groups above S = ``seq_groups``, which must be below 15.
 
-        Args:
-            seq_groups: S.
-            states: ``[B, H]``, the state that group S was sampled from.
-            tokens: ``[B]``, group S.
+        ``states`` ``[B, H]`` is the state that group S, ``tokens`` ``[B]``, was sampled from.
         """
         tail = self.tails.get(seq_groups)
         return tail_logits(tail.parts if tail else {}, self.heads[seq_groups:], states, tokens)
@@ -92,7 +78,6 @@ class Predictor:
         Args:
             hidden: ``[N, 1, H_talker]``, the talker's hidden state before each frame.
             inputs: ``[N, 15, H_talker]``, the embeddings of the frame's groups 0-14.
-
         Returns:
             ``[N, 15, H]``: state g is the input of ``lm_head[g]``, which predicts group g+1. ``heads[g] @ state[g]`` is
             exact; ``crossbar_logits(S, state[S - 1], group S)`` approximates groups S+1 to 15.

@@ -16,14 +16,14 @@ from ..options import TokenSampling
 
 
 def line_stream(seed: int, device: torch.device) -> torch.Generator:
-    """Return the random stream of a line's seed."""
+    """Return the random generator of a line's seed."""
     # The generator of the CPU reads only the lower 32 bits of its seed: s + 2^32 would be s.
     bits = 32 if device.type == "cpu" else 63
     return torch.Generator(device=device).manual_seed(_generator_seed(seed, bits))
 
 
 def _generator_seed(seed: int, bits: int) -> int:
-    """Return the seed of a generator that reads ``bits``: a digest for a seed that has more."""
+    """Return the seed of a generator that reads ``bits``: a digest for a longer seed."""
     if 0 <= seed < 2**bits:
         return seed
     return int.from_bytes(blake2b(str(seed).encode(), digest_size=7).digest(), "big")
@@ -68,15 +68,9 @@ def distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
 def sample_tokens(
     logits: torch.Tensor, sampling: TokenSampling, stream: torch.Generator | None
 ) -> torch.Tensor:
-    """Sample one token for each row of logits.
+    """Sample tokens, int64 ``[B]`` or ``[B, G]``, from logits ``[B, V]`` or ``[B, G, V]`` of any float dtype.
 
-    Args:
-        logits: ``[B, V]``, or ``[B, G, V]`` for G groups at once; any float dtype.
-        sampling: temperature and the rest; greedy when it does not sample.
-        stream: of random numbers; None: torch's default.
-
-    Returns:
-        Tokens ``[B]`` or ``[B, G]``, int64.
+    ``stream`` None: torch's default.
     """
     if not sampling.do_sample:
         check_finite(logits)

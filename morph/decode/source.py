@@ -1,4 +1,4 @@
-"""Where an engine takes its lines from: a list, or lines that come while others are decoded."""
+"""The source of an engine's lines: a list, or lines that come while others are decoded."""
 
 from __future__ import annotations
 
@@ -16,29 +16,24 @@ PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many line
 
 @dataclass(frozen=True)
 class Ahead:
-    """What an engine does before the first line, so that no line waits for it.
+    """What an engine does before the first line, so that no line waits for it."""
 
-    Args:
-        lines: that may begin together; what they need is captured. 0: nothing is, before it is needed.
-        positions: of each row's cache from the beginning, where lines come late; 0: as lines need them.
-    """
-
-    lines: int = 0
-    positions: int = 0
+    lines: int = 0  # that may begin together, for capture; 0: as needed
+    positions: int = 0  # of each row's cache at first, for late lines; 0: as needed
 
 
 NOTHING_AHEAD = Ahead()
 
 
 class LineSource(Protocol):
-    """Lines to decode, in the order in which they get rows. Only the thread that decodes calls it."""
+    """Lines to decode, in the order of admission. Only the decoding thread calls it; its errors end the decoding."""
 
     def follow(self) -> None:
-        """Look what has changed: called before each frame, and before ``wait``. What it raises ends the decoding."""
+        """Look for changes: called before each frame, and before ``wait``."""
 
     @property
     def ready(self) -> Sequence[LineRequest]:
-        """The lines that can be decoded now, in their order."""
+        """The lines that can be decoded now, in order."""
 
     @property
     def late(self) -> bool:
@@ -46,18 +41,15 @@ class LineSource(Protocol):
 
     @property
     def collected(self) -> bool:
-        """Whether the caller takes the codes from what ``decode`` returns.
-
-        If not, they go to ``LineRequest.on_codes`` only, and nothing of a line is kept after its end.
-        """
+        """Whether ``decode`` returns the codes; if not, only ``on_codes`` gets them, and no line is kept."""
 
     @property
     def ahead(self) -> Ahead:
-        """What an engine does before the first line has a row."""
+        """What an engine prepares before the first line has a row."""
 
     @property
     def most(self) -> int | None:
-        """The most lines that can be decoded at a time, None for any number."""
+        """The most lines that can be decoded together, None for any number."""
 
     @property
     def rows(self) -> int:
@@ -68,23 +60,17 @@ class LineSource(Protocol):
         """Whether no line is ready and none will come."""
 
     def take(self) -> LineRequest:
-        """Remove the first of the ready lines, and return it."""
+        """Remove and return the first ready line."""
 
     def meanwhile(self) -> None:
-        """Do what takes time and need not be done between two frames: the device makes one now.
-
-        Called once for each frame that an engine has not waited for yet. What it raises ends the decoding.
-        """
+        """Do idle-time work while the device makes a frame; called once for each frame that is not waited for yet."""
 
     def wait(self) -> None:
-        """Wait for a line, for the text of one, or for a cancellation; it may also return without any.
-
-        Called when no line can make a frame. What it raises ends the decoding and passes through.
-        """
+        """Wait for a line, text or a cancellation, as no line can make a frame; it may return without any."""
 
 
 class GivenLines:
-    """A ``LineSource`` of lines that are all there from the beginning."""
+    """A ``LineSource`` of lines that are all given at first."""
 
     late = False
     collected = True
@@ -97,7 +83,7 @@ class GivenLines:
         self._prompts = 0  # of the first ready lines, that are made
 
     def follow(self) -> None:
-        """See ``LineSource``: nothing changes."""
+        """Do nothing: no lines are added."""
 
     @property
     def done(self) -> bool:
@@ -108,7 +94,7 @@ class GivenLines:
         return self.ready.popleft()
 
     def meanwhile(self) -> None:
-        """See ``LineSource``: prompts of lines that wait are made."""
+        """Make prompts of queued lines."""
         for line in islice(self.ready, self._prompts, self._prompts + PROMPTS_PER_FRAME):
             line.prompt.make_inputs()
             line.prompt.make_text()
@@ -119,12 +105,12 @@ class GivenLines:
 
 
 def limit_of(batch_size: int, lines: Lines) -> int:
-    """Return how many rows lines may have: what their source says, or else ``batch_size``."""
+    """Return how many rows lines may have: their source's number, or else ``batch_size``."""
     return batch_size if isinstance(lines, Sequence) else lines.rows or batch_size
 
 
 def rows_of(batch_size: int, lines: Lines) -> int:
-    """Return the rows for lines: ``limit_of`` at most; ``AUTO_ROWS`` takes all that are given."""
+    """Return the rows for lines: at most ``limit_of``; ``AUTO_ROWS`` takes all that are given."""
     given, limit = len(lines) if isinstance(lines, Sequence) else lines.most, limit_of(batch_size, lines)
     return max(1, min(given or limit or 1, limit or MOST_LINES))
 
@@ -134,5 +120,4 @@ Lines: TypeAlias = "Sequence[LineRequest] | LineSource"
 
 
 def as_source(lines: Lines) -> LineSource:
-    """Return lines as a source."""
     return GivenLines(lines) if isinstance(lines, Sequence) else lines

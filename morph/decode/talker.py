@@ -74,13 +74,13 @@ class Talker:
         return states, self.model.talker.codec_head(states)[:, -1]
 
     def add_text(self, rows: torch.Tensor, tokens: int) -> None:
-        """Append text that came late, ``[N, H]``; ``tokens``: of all of the line's text so far."""
+        """Append late text ``[N, H]``; ``tokens`` counts all of the line's text so far."""
         self._text = torch.cat((self._text, rows))
         if self._follower is not None:
             self._follower.spans[0, 1] = tokens
 
     def alignment(self) -> torch.Tensor | None:
-        """Return which text token the line is on now, int64 ``[1, 3]`` (see ``words.trace``); None without a head."""
+        """Return the line's text token now, int64 ``[1, 3]`` (see ``words.trace``); None without a head."""
         if self._follower is None:
             return None
         keys = self._cache.keys[self._follower.head.layer]
