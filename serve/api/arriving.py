@@ -12,11 +12,7 @@ _END = object()
 
 
 class ArrivingText:
-    """Strings that are put in by one thread and read by another.
-
-    Args:
-        longest: characters of all of them.
-    """
+    """Text added by one thread and read by another; at most ``longest`` characters in all."""
 
     def __init__(self, longest: int):
         self._longest = self._left = longest
@@ -26,11 +22,7 @@ class ArrivingText:
         self._text: list[str] = []
 
     def put(self, part: str) -> None:
-        """Add a part.
-
-        Raises:
-            ApiError: 413 for too much text, 400 for a pause that is wrong, or pauses that are too long together.
-        """
+        """Add a part; ApiError 413 for too much text, 400 for a wrong pause or too much silence in all."""
         self._left -= len(part)
         if self._left < 0:
             raise ApiError(
@@ -44,11 +36,10 @@ class ArrivingText:
         self._parts.put(part)
 
     def __str__(self) -> str:
-        """Return the text so far."""
         return "".join(self._text)
 
     def end(self) -> None:
-        """The text is complete, or nobody wants the rest: release the reader. May be called again."""
+        """Release the reader: the text is complete, or nobody wants the rest. May be called again."""
         self._parts.put(_END)
 
     def __iter__(self) -> Iterator[str]:

@@ -16,7 +16,6 @@ PAGE = Path(__file__).parents[1] / "page" / "docs.html"
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """Return the page of a server's OpenAPI document."""
     schemas = document["components"]["schemas"]
     answer = document["paths"]["/v1/audio/speech"]["post"]["responses"]["200"]
     routes = [
@@ -36,7 +35,6 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def values_of(schema: Schema) -> str:
-    """Return in a few words what a field may be."""
     words = " or ".join(_kind(one) for one in schema.get("anyOf", [schema]) if one != NULL)
     default = schema.get("default")
     return f"{words}; default {str(default).removesuffix('.0')}" if default else words
@@ -48,7 +46,7 @@ def _kind(schema: Schema) -> str:
 
 
 def _rows(schema: Schema) -> list[tuple[str, str, str]]:
-    """Return the fields of an object; those that must be there come first."""
+    """Return the fields of an object, required ones first."""
     fields, needed = schema["properties"], schema.get("required", ())
     names = sorted(fields, key=lambda one: one not in needed)
     return [(one, values_of(fields[one]), fields[one]["description"]) for one in names]

@@ -18,15 +18,7 @@ BAD_REQUEST = "invalid_request_error"
 
 
 class ApiError(Exception):
-    """What a client is told.
-
-    Args:
-        status: the HTTP status.
-        message: one sentence, with the fix.
-        param: the field of the request, or None.
-        code: a short name for programs, or None.
-        headers: of the answer.
-    """
+    """An error for a client: a sentence with the fix; ``code`` is a short name for programs."""
 
     def __init__(
         self,
@@ -42,7 +34,6 @@ class ApiError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The JSON that says it."""
         kind = TYPES.get(self.status, BAD_REQUEST)
         param = None if self.param is None else _encodable(self.param)
         message = _encodable(self.message)
@@ -59,15 +50,14 @@ def refusing(param: str | None = None, before: str = "") -> Iterator[None]:
 
 
 def shutting_down() -> ApiError:
-    """Return what is told to those whom the server's end keeps from their answer."""
     return ApiError(503, "the server is shutting down: try again", headers={"Retry-After": "5"})
 
 
 def fault(error: Exception) -> ApiError:
-    """Return what a client is told of a fault of the server: without its details."""
+    """Return a server fault as clients see it: without its details."""
     return ApiError(500, f"the server failed ({type(error).__name__}): its log says why")
 
 
 def _encodable(text: str) -> str:
-    """Return a text that may be a client's as UTF-8 can represent it: half a surrogate pair by its number."""
+    """Return a client's text as UTF-8 can represent it: half a surrogate pair by its number."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -72,7 +72,6 @@ def allowed(schema: Schema) -> str:
 
 
 def _or_null(schema: Schema) -> None:
-    """Add null to each field of an object's schema that may be left out."""
     for name, one in schema["properties"].items():
         if name not in schema.get("required", ()) and NULL not in one.get("anyOf", ()):
             about = {key: one.pop(key) for key in ABOUT if key in one}
@@ -82,8 +81,7 @@ def _or_null(schema: Schema) -> None:
 class Fields(BaseModel):
     """A JSON object of a request: other fields are refused, and null is as if a field was left out.
 
-    Raises:
-        ApiError: 400, naming the field and what it may be; never pydantic's own.
+    ApiError 400 names the field and what it may be; pydantic's own error is never raised.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_or_null)
@@ -115,7 +113,6 @@ class Fields(BaseModel):
 
     @classmethod
     def _refusal(cls, error: Any, fields: dict[str, Any]) -> ApiError:
-        """Return what a client is told of the first error of pydantic's."""
         name = str(error["loc"][0])
         param, whose = (cls.PART_OF, f"{name} of {cls.PART_OF}") if cls.PART_OF else (name, name)
         if error["type"] == "value_error":
@@ -131,12 +128,10 @@ class Fields(BaseModel):
 
 @cache
 def schema_of(model: type[Fields]) -> Schema:
-    """Return a model's JSON schema."""
     return model.model_json_schema()
 
 
 def too_long(name: str, text: str, most: int) -> ApiError:
-    """Return what a client is told of a text with too many characters."""
     return ApiError(400, f"{name} has {len(text)} characters and {most} are allowed: send it in parts", name)
 
 
@@ -147,7 +142,6 @@ class OneOf:
     choices: tuple[str, ...]
 
     def __get_pydantic_core_schema__(self, *_: Any) -> CoreSchema:
-        """Return what pydantic makes of ``Literal``."""
         return core_schema.literal_schema(list(self.choices))
 
 
@@ -168,7 +162,6 @@ Names = Name | Annotated[list[Name], Field(min_length=1, max_length=MOST_SHIFTED
 
 
 def about(description: str, default: Any = ..., **limits: Any) -> Any:
-    """Return a field with its description."""
     return Field(default, description=description, **limits)
 
 
@@ -276,7 +269,7 @@ class RecordingUpload(Upload):
 
 
 def _of(one: Setting, default: Any, words: str = "") -> tuple[Any, Any]:
-    """Return the type of a setting and its field, as ``create_model`` takes them."""
+    """Return a setting's type and field, as ``create_model`` takes them."""
     kind: Any = Annotated[str, OneOf(one.choices)] if one.choices else one.kind
     limits: dict[str, Any] = {}
     if one.kind in (int, float):

@@ -1,4 +1,4 @@
-"""Who may ask: host, origin and key are checked before any route sees a request."""
+"""Admission: host, origin and key are checked before any route sees a request."""
 
 from __future__ import annotations
 
@@ -32,18 +32,12 @@ SHOWN = (
 
 
 class Guard:
-    """ASGI middleware: refuses other sites, unknown hosts and missing keys; answers the CORS questions of the origin.
-
-    Args:
-        app: what is guarded.
-        access: who may ask.
-    """
+    """ASGI middleware: refuses other sites, unknown hosts and missing keys; answers CORS preflights of the origin."""
 
     def __init__(self, app: ASGIApp, access: Access):
         self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or pass on one request."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -93,8 +87,6 @@ class Guard:
 
 
 class _Sender:
-    """Sends an answer with the headers that all answers have."""
-
     def __init__(self, send: Send, origin: str | None):
         self._send, self._origin = send, origin
         self.has_begun = False
@@ -111,7 +103,7 @@ class _Sender:
 
 
 def may_pass(access: Access, headers: Headers, key: object = None) -> bool:
-    """Return whether a request has the key, in its headers or elsewhere; True where there is none."""
+    """Return whether a request has the key, in its headers or elsewhere; True if there is none."""
     scheme, _, sent = headers.get("authorization", "").partition(" ")
     candidates = [sent.strip() if scheme.lower() == "bearer" else "", key if isinstance(key, str) else ""]
     return not access.key or any(
@@ -120,21 +112,19 @@ def may_pass(access: Access, headers: Headers, key: object = None) -> bool:
 
 
 async def slow_down() -> None:
-    """Let whoever sent a wrong key wait; others are answered meanwhile, and its connection may be closed for them."""
+    """Delay the sender of a wrong key; others are answered meanwhile, and may take its connection."""
     await asyncio.sleep(WRONG_KEY_S)
 
 
 def admit(scope: Scope) -> None:
-    """Note that a request, or a WebSocket, may ask: its connection is not closed to make room for others."""
+    """Admit a request or a WebSocket: its connection is not closed to make room for others."""
     scope.setdefault("state", {})[ADMITTED] = True
 
 
 def is_admitted(scope: Scope) -> bool:
-    """Return whether ``admit`` was called."""
     return bool(scope.get("state", {}).get(ADMITTED))
 
 
 def unauthorized() -> ApiError:
-    """Return the answer to a request without the key."""
     message = f"the key is missing or wrong: send Authorization: Bearer KEY, the server's {KEY_VARIABLE}"
     return ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})

@@ -1,4 +1,4 @@
-"""What ``/openapi.json`` says of answers, and of this server's limits; the rest are routes and ``fields``."""
+"""The answers and this server's limits in ``/openapi.json``; the rest comes from routes and ``fields``."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ SPOKEN: dict[int | str, Schema] = {
 
 
 def body_of(content: Schema) -> Schema:
-    """Return what is said of a route that reads its body itself, within the server's limits."""
+    """Document a route that reads its body itself, within the server's limits."""
     return {"requestBody": {"required": True, "content": content}}
 
 

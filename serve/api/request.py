@@ -1,4 +1,4 @@
-"""Requests as the engine takes them: their fields, checked against the checkpoint and the server's limits."""
+"""Requests as the engine takes them, checked against the checkpoint and the server's limits."""
 
 from __future__ import annotations
 
@@ -31,60 +31,40 @@ SELDOM_CHUNKS = (12,)
 class SpeechRequest:
     """One request for speech, by HTTP or a WebSocket.
 
-    Args:
-        voice: the name of one, or None for the server's first.
-        instructions: how to speak, or None.
-        audio: the format of the bytes.
-        generate: the engine's options.
-        speed: of the sound that is sent, 0.25..4.
-        ignored: fields of the request that this checkpoint cannot follow, or that were removed.
-        shift: where the voice is moved; None: it stays as it is.
-        timestamps: whether it is wanted when each word is heard.
-        text: what to speak; an iterable gives it in parts.
-        layout: how parts are spoken, one of LAYOUTS.
-        complete: whether the sound is wanted at its end only, not as it is made.
-        way: how the bytes go, one of STREAM_FORMATS.
-        interval_s: the shortest time between two events, in seconds; what is made meanwhile is sent in one event. Of a
-            complete sound, between parts that tell the progress; 0: none do.
+    ``interval_s`` is the shortest time between two events, in seconds; what is made meanwhile is sent in one. For an
+    offline line it is the time between parts that tell the progress; 0: none.
     """
 
-    voice: str | None
+    voice: str | None  # None: the server's first
     language: str
     instructions: str | None
     seed: int
-    audio: str
+    audio: str  # the format of the bytes
     generate: GenerateOptions
-    speed: float
-    ignored: tuple[str, ...]
-    timestamps: bool
+    speed: float  # of the sound that is sent, 0.25..4
+    ignored: tuple[str, ...]  # fields that were removed, or that this checkpoint cannot follow
+    timestamps: bool  # of words
     pronunciation: tuple[PronunciationList, ...]
     shift: VoiceShift | None
-    text: str | Iterable[str]
-    layout: str = LAYOUTS[0]
-    complete: bool = False
-    way: str = "audio"
+    text: str | Iterable[str]  # an iterable gives it in parts
+    layout: str = LAYOUTS[0]  # how parts are spoken
+    complete: bool = False  # offline, not streamed
+    way: str = "audio"  # one of STREAM_FORMATS
     interval_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What requests are checked against: the model, the server's SEQ_GROUPS and its limits.
-
-    ``strict``: whether instructions that the checkpoint cannot follow are refused, not ignored.
-    """
+    """What requests are checked against."""
 
     model: Model
     seq_groups: int
     limits: Limits
-    strict: bool = False
+    strict: bool = False  # refuse instructions that the checkpoint cannot follow; else ignore them
 
 
 def read_request(fields: SpeechFields, rules: Rules) -> SpeechRequest:
-    """Return what a request asks for.
-
-    Raises:
-        ApiError: 400, or 404 for a model that is not loaded.
-    """
+    """Return what a request asks for; ApiError 400, or 404 for a model that is not loaded."""
     text, way = fields.input, fields.stream_format
     if len(text) > rules.limits.characters:
         raise too_long("input", text, rules.limits.characters)
@@ -100,7 +80,6 @@ def read_request(fields: SpeechFields, rules: Rules) -> SpeechRequest:
 
 
 def _check_stream(fields: SpeechFields) -> None:
-    """Raise ApiError 400 for fields that contradict ``stream_format``."""
     way = fields.stream_format
     if way == "sse" and fields.stream is False:
         raise _bad("stream", "stream is false and stream_format is sse: events are a stream, leave one out")
@@ -121,11 +100,7 @@ def _check_stream(fields: SpeechFields) -> None:
 def read_settings(
     fields: SettingsFields, rules: Rules, text: str | Iterable[str], **more: Any
 ) -> SpeechRequest:
-    """Return a request for speech; ``more`` are its fields that only some clients have.
-
-    Raises:
-        ApiError: 400, or 404 for a model that is not loaded.
-    """
+    """Return a request for speech; ``more`` are fields that only some clients have. Errors as ``read_request``."""
     check_model(fields.model, rules.model)
     language = fields.language.strip().lower()
     if language not in rules.model.languages:
@@ -180,7 +155,7 @@ def _bad(param: str, message: str) -> ApiError:
 
 
 def _instructions(words: str, rules: Rules) -> tuple[str | None, tuple[str, ...]]:
-    """Return how to speak, and the names of the fields that are ignored: clients send them to every server."""
+    """Return how to speak, and the names of ignored fields: clients send them to every server."""
     name = "instructions"
     if not words or rules.model.follows_instructions:
         return words or None, ()
@@ -194,7 +169,6 @@ def _instructions(words: str, rules: Rules) -> tuple[str | None, tuple[str, ...]
 
 
 def _pronunciation(sent: dict[str, str] | None) -> tuple[PronunciationList, ...]:
-    """Return the list of a request, at most one; ApiError 400 for words that no list may have."""
     if not sent:
         return ()
     words = tuple((join_halves(word), join_halves(read)) for word, read in sent.items())
@@ -212,7 +186,6 @@ def _options(given: Mapping[str, Any], rules: Rules) -> GenerateOptions:
 
 
 def _sampling(given: dict[str, Any], own: Sampling) -> Sampling:
-    """Return the checkpoint's sampling with what the request changes."""
     talker, subtalker = (
         {name: given.pop(prefix + name) for name in settings_of(TokenSampling) if prefix + name in given}
         for prefix in ("", SUBTALKER)

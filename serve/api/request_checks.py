@@ -20,7 +20,6 @@ HOSTS_VARIABLE = "MORPH_TTS_HOSTS"  # names of this server beside addresses and 
 
 
 def listed_hosts() -> list[str]:
-    """Return the names of this server that the user has listed in the environment."""
     names = os.environ.get(HOSTS_VARIABLE, "").split(",")
     return [name.strip().lower() for name in names if name.strip()]
 
@@ -30,10 +29,8 @@ def why_refused(
 ) -> str | None:
     """Return why a request may not be answered, or None if it may.
 
-    Args:
-        headers: of the request; case-insensitive.
-        hosts: names of this server that the user has listed.
-        cors: the other site that may ask, or "*": in ComfyUI the origin of ``--enable-cors-header``.
+    ``headers`` are case-insensitive; ``cors`` is the other site that may ask, or "*": ComfyUI's
+    ``--enable-cors-header``.
     """
     host, origin = headers.get("Host", ""), headers.get("Origin")
     if unlisted_host(headers, hosts) is not None:
@@ -48,7 +45,6 @@ def why_refused(
 
 
 def _host_of(origin: str) -> str | None:
-    """Return host and port of an Origin header; None for one that is no address."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:  # brackets without an address
@@ -62,7 +58,7 @@ def unlisted_host(headers: Mapping[str, str], hosts: Collection[str] = ()) -> st
 
 
 def _is_own_name(host: str, listed: Collection[str]) -> bool:
-    """Return whether a Host header names this server: an address, localhost, or a name that the user listed."""
+    """Return whether a Host header is an address, localhost, or a name that the user listed."""
     found = HOST.fullmatch(host)
     if found is None:
         return False

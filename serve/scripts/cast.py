@@ -1,4 +1,4 @@
-"""Who speaks in a script: the cast of the command line, the saved voices and the checkpoint's speakers, by name."""
+"""The cast of a script by name: ``--cast``, saved voices and the checkpoint's speakers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Named = tuple[Iterable[str], Callable[[str], Voice]]
 
 
 def find_name(cast: Cast, name: str) -> str:
-    """Return a name in upper or lower case as the cast has it; "" is the narrator. ValueError if there is none."""
+    """Return a name as the cast spells it, in any case; "" is the narrator. ValueError if there is none."""
     spelled = cast.spelled(name or NARRATOR)
     if spelled is None:
         known = ", ".join(sorted(cast))
@@ -42,9 +42,8 @@ def make_cast(
 ) -> Cast:
     """Return everybody that a script may name: ``--cast``, the narrator, saved voices, the checkpoint's speakers.
 
-    Of names that are the same (see ``names.name_key``) the first one is taken. The narrator is the voice that the
-    options choose. ``model`` returns the checkpoint, which only voices need: names are known before it is loaded.
-    ValueError for a name that ``--cast`` has twice, or if there is nobody.
+    The first of equal names (``names.name_key``) counts; the options choose the narrator's voice. ``model`` returns the
+    checkpoint when a voice needs it: names are known before. ValueError for a name twice in ``--cast``, or for nobody.
     """
     folders = folders_of(options)
 
@@ -62,7 +61,7 @@ def make_cast(
 
 
 def server_cast(server: ServerFacts, options: argparse.Namespace) -> Cast:
-    """Return everybody whom a script may name if a server speaks: as ``make_cast``, with the server's own voices."""
+    """Return the cast if a server speaks: as ``make_cast``, with the server's own voices."""
     folders = folders_of(options)
 
     def choose(voice: str) -> Voice:

@@ -1,4 +1,4 @@
-"""The lines of a script until all are spoken: those that are not saved yet, each saved when it ends."""
+"""The lines of a script that are not saved yet: speak them, and save each when it ends."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ TOGETHER = 512  # lines that are queued together: their sound is in memory until
 
 @dataclass(frozen=True)
 class Job:
-    """The lines of a script, with a plan for each, that are spoken into a folder."""
-
     opened: Opened
     script: Script
     lines: Sequence[Line]
@@ -36,12 +34,12 @@ class Job:
     options: argparse.Namespace
 
     def read(self, plan: Plan) -> Spoken:
-        """Return a line that is spoken, under its name in the script."""
+        """Return a saved line, under its name in the script."""
         line = self.saved.read(plan.key, self.opened.speaks.rate)
         return replace(line, report=replace(line.report, name=plan.name))
 
     def words(self, spoken: Spoken, start: int) -> LineWords:
-        """Return when the words of a line are heard in the track, where the line starts at a sample."""
+        """Return the times of a line's words in the track, where the line starts at a sample."""
         from ...morph.words.captions import LineWords
 
         words = LineWords(self.opened.speaks.words(spoken), spoken.report.name)
@@ -77,7 +75,7 @@ def speak_into(
     options: argparse.Namespace,
     console: Console,
 ) -> Job:
-    """Speak the lines that are not saved, and say how they went; ValueError for one that cannot be spoken."""
+    """Speak the lines that are not saved, and report them; ValueError for one that cannot be spoken."""
     script, lines = read[0], [replace(line, instruct=line.instruct or options.instruct) for line in read[1]]
     if found := opened.cast.describe_found():
         console.note(found)
@@ -132,7 +130,7 @@ def speak_missing(job: Job, console: Console) -> list[Spoken]:
 
 @dataclass
 class Made:
-    """The lines of a job that are made by this run, without their sound, by index; and why others are not."""
+    """The lines of this run by index, without their sound; and why others failed."""
 
     job: Job
     spoken: dict[int, Spoken] = field(default_factory=dict)
@@ -164,7 +162,7 @@ class Made:
 
 
 def show_lines(show: OnFrame, group: range, count: int, done: int, expected: int) -> None:
-    """Show the frames of a group of lines as lines, of ``count``; those before it are done."""
+    """Show a group's frames as lines, of ``count``; those before it are done."""
     show(group.start + len(group) * done // expected, count)
 
 

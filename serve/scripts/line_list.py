@@ -46,15 +46,10 @@ LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True)
 class LineList:
-    """Lines as a script, in which each name stands for one voice of the cast.
+    """Lines as a script, in which each name stands for one voice of the cast."""
 
-    Args:
-        script: the lines and pauses; names are those that the subtitles show.
-        voices: for each name, the voice's name in the cast; "" for the narrator.
-    """
-
-    script: Script
-    voices: Mapping[str, str]
+    script: Script  # names are those of the subtitles
+    voices: Mapping[str, str]  # by name: the voice's name in the cast; "" for the narrator
 
 
 def parse_lines(text: str) -> LineList:
@@ -90,7 +85,6 @@ def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | fl
 
 
 def _fields(row: str) -> dict[str, Any]:
-    """Return the checked fields of one object; ValueError for a wrong one."""
     try:
         fields = json.loads(row)
     except (ValueError, RecursionError) as error:

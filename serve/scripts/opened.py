@@ -1,4 +1,4 @@
-"""What speaks the lines of a script: a checkpoint on this computer, or a speech server."""
+"""The speech backend of a script: a checkpoint on this computer, or a speech server."""
 
 from __future__ import annotations
 
@@ -45,12 +45,10 @@ ADDRESS = ("http://", "https://")
 
 @dataclass(frozen=True)
 class Opened:
-    """What speaks lines, and how; ``facts``: what decides the sound of all of them, as JSON's values."""
-
     speaks: Speaks
     settings: GenerateOptions
     cast: Cast
-    facts: dict[str, Any]
+    facts: dict[str, Any]  # what decides the sound of all lines, as JSON's values
     check: WordCheck | None
 
     def speak(self, lines: Sequence[Line], listener: Listener | None = None) -> list[Spoken]:
@@ -59,7 +57,7 @@ class Opened:
         return speak_lines(self.speaks, lines, self.settings, listener=listener)
 
     def heard(self, line: Line, spoken: Spoken) -> Spoken:
-        """Return a line as the word check leaves it; others are spoken meanwhile."""
+        """Return a line after the word check; others are spoken meanwhile."""
         if self.check is None:
             return spoken
         return self.check.apply([line], [spoken], self._speak_again, lambda _: None)[0]
@@ -80,7 +78,7 @@ class Opened:
 def opened(
     options: argparse.Namespace, console: Console, check_names: Callable[[Cast, CheckpointConfig], None]
 ) -> Iterator[Opened]:
-    """Yield what speaks by the options of a command; ValueError for what cannot be used, or is not there.
+    """Yield the backend that the options choose; ValueError for unusable or missing input.
 
     ``check_names`` raises ValueError for lines that a checkpoint or its speakers cannot speak, before it is loaded.
     """
@@ -130,7 +128,7 @@ def mark_adapters(cast: Cast, own: CastAdapters) -> Cast:
 
 @contextmanager
 def speaking(synthesizer: Synthesizer, path: Path, own: CastAdapters, rows: int) -> Iterator[Speaks]:
-    """Yield what speaks all lines, up to ``rows`` at once; ``path``: of the checkpoint; errors as ``adapt``."""
+    """Yield a backend for up to ``rows`` concurrent lines of the checkpoint in ``path``; errors as ``adapt``."""
     from ...morph.batch.batch import Batch
     from ...morph.batch.by_voice import ByVoice
 

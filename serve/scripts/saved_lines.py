@@ -1,10 +1,8 @@
-"""The lines of a script that are spoken already: a folder with a sound file for each, and a manifest.
+"""The saved lines of a script: a folder with a sound file for each, and a manifest.
 
-Beside the manifest, lines that are new since it was written have a row each in a second file, so that a run that is
-ended in any way loses none, and the manifest of a long script is not written for each line.
-
-A line is found again by its key, a hash of everything that decides its sound. Its file carries the line's number, its
-name and the key's first letters; it is written completely or not at all, so what is there is complete.
+New lines have a row each in a second file: no interrupted run loses any, and the manifest of a long script is not
+written for each line. A line is found by its key, a hash of everything that decides its sound. Its file is named by the
+line's number, its name and the key's first letters; it is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -39,13 +37,12 @@ SHOWN_KEY = 8  # letters of the key in a file's name
 
 
 def make_key(facts: Mapping[str, Any]) -> str:
-    """Return a hash of what decides a line's sound; ``facts`` are JSON's values."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One line of a script: its number from 1, who speaks, and its key."""
+    """One line of a script, numbered from 1."""
 
     number: int
     name: str
@@ -58,17 +55,11 @@ class Plan:
 
 @dataclass
 class SavedLines:
-    """The folder of one script.
-
-    Args:
-        folder: where everything is written.
-        ending: of new lines' files, one of ENDINGS. Both are exact: lines are found in either.
-        entries: what the manifest knows of each line, by key: its file, and its report's fields.
-    """
+    """The folder of one script. ``ending`` is for new files: all are exact, and lines are found in either."""
 
     folder: Path
     ending: str
-    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)  # by key: file, report
 
     @classmethod
     @contextmanager
@@ -81,7 +72,7 @@ class SavedLines:
             yield cls(folder, ".wav" if audio == "wav" else ".flac", entries)
 
     def place(self, plans: Sequence[Plan]) -> None:
-        """Give the files of lines that are spoken already the names of their places in the script."""
+        """Rename the files of saved lines to their places in the script."""
         first = {plan.key: plan for plan in reversed(plans)}  # lines of one sound share a file
         for plan in first.values():
             if (file := self._find(plan.key)) is None:
@@ -92,7 +83,7 @@ class SavedLines:
             self.entries[plan.key]["file"] = wanted.name
 
     def _find(self, key: str) -> Path | None:
-        """Return the file of a line, also of one that was renamed before a run was interrupted; None if it is gone."""
+        """Return the file of a line, also if it was renamed before a run was interrupted; None if it is gone."""
         if key not in self.entries:
             return None
         named = self.folder / str(self.entries[key].get("file"))
@@ -105,7 +96,6 @@ class SavedLines:
         return self._find(key) is not None
 
     def add(self, plan: Plan, spoken: Spoken) -> None:
-        """Write a line's file, and note that it is there."""
         from ...morph.audio.writer import encode_by_libsndfile
 
         path = self.folder / plan.file_name(self.ending)
@@ -122,7 +112,7 @@ class SavedLines:
             file.write(json.dumps([plan.key, self.entries[plan.key]]) + "\n")
 
     def read(self, key: str, rate: int) -> Spoken:
-        """Return a line that is spoken; a file that was edited by hand counts as it is. ValueError if unreadable."""
+        """Return a saved line; a file that was edited by hand counts as it is. ValueError if unreadable."""
         from ...morph.speech.lines import Spoken
         from ...morph.words.timing import read_words
 
@@ -206,7 +196,7 @@ def read_report(fields: Mapping[str, Any]) -> LineReport:
 
 
 def read_new_lines(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the rows that are new since the manifest, but an unfinished last one; ValueError for a damaged one."""
+    """Return the rows since the manifest, without an unfinished last one; ValueError for a damaged one."""
     entries: dict[str, dict[str, Any]] = {}
     content = path.read_bytes() if path.is_file() else b""
     for number, row in enumerate(content.splitlines(keepends=True), start=1):
