@@ -34,7 +34,6 @@ TORCH = ("torch==2.13.0", "transformers==4.57.3")
 
 
 def run_in_environment(words: Sequence[str]) -> int:
-    """Run these arguments in an environment that has what the engine needs."""
     try:
         with one_at_a_time(ENVIRONMENT.parent):
             python = prepare_environment()
@@ -94,7 +93,6 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 def prepare_environment() -> Path:
-    """Create the environment if it does not exist; return its Python executable."""
     python = install.create_environment(ENVIRONMENT)
     ready = ENVIRONMENT / "ready"
     if not ready.exists() or ready.read_text(encoding="utf-8") != wanted():
@@ -107,7 +105,6 @@ def prepare_environment() -> Path:
 
 
 def add_server(python: Path) -> None:
-    """Install what the server needs into the environment, once."""
     from qwen3_tts_morph.serve.process.server import PACKAGES
 
     ready, needed = ENVIRONMENT / "ready-serve", "\n".join(PACKAGES.values())
@@ -124,14 +121,12 @@ def wanted() -> str:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr, in its encoding."""
     from qwen3_tts_morph.serve.terminal.console import say
 
     say(text, sys.stderr)
 
 
 def main() -> int:
-    """Run the command line with this Python for ``--here``, else in the environment."""
     pack.load()
     from qwen3_tts_morph.serve.cli import main as run
 

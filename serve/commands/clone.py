@@ -88,7 +88,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
-    """Clone; the path of the voice file goes to stdout."""
     transcript = options.transcript
     if options.transcript_file:
         transcript = read_text_file(options.transcript_file)
@@ -140,7 +139,6 @@ def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Pat
 
 
 def save(voice: Voice, path: Path, console: Console) -> None:
-    """Save a voice under the name of its file, and print the path."""
     from ...morph.voice.library import save_source
 
     with explaining(path, "written"):

@@ -1,4 +1,4 @@
-"""``dub``: captions with times to a track, in which each is spoken when its caption says.
+"""``dub``: speak captions into a track, each at its time.
 
 Lines are saved as they were spoken: with other times or limits nothing is spoken again.
 """
@@ -56,7 +56,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
-    """Speak what is not spoken yet, fit it, and write the track; the paths go to stdout."""
     from ...morph.text.scripts.captions import read_captions
     from ...morph.text.scripts.script import Script
     from ..scripts.opened import opened
@@ -83,7 +82,6 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 
 def check_names(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
-    """Raise ValueError for a name that is nobody, or a language that the checkpoint does not speak."""
     from ...morph.text.scripts.captions import read_captions, read_dub
 
     read_dub(read_captions(text), list(cast), config.languages, options.read_sounds)

@@ -63,7 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
-    """Add the options that ``dub`` has too."""
     parser.add_argument(
         "--out",
         type=arguments.folder,
@@ -127,7 +126,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
-    """Speak what is not spoken yet, then write the track; the paths of track and subtitles go to stdout."""
     text, lists = read_text_file(options.file), read_lists(options)
     check_file(options.file, text)
     from ..scripts.opened import opened
@@ -169,7 +167,6 @@ def check_file(file: Path, text: str) -> None:
 
 
 def check_named_lines(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
-    """Raise ValueError for a name that is nobody, or a language that the checkpoint does not speak."""
     for line in parse_named_lines(text, cast, config.languages, options).script.lines:
         if line.language:
             known_language(line.language, config.languages, f"the checkpoint (line {line.number})")
@@ -178,7 +175,7 @@ def check_named_lines(text: str, options: argparse.Namespace, cast: Cast, config
 def read_named_lines(
     text: str, ready: Opened, lists: tuple[PronunciationList, ...], options: argparse.Namespace
 ) -> tuple[Script, list[Line]]:
-    """Return the script and its lines; ValueError for what cannot be read, or a name that is nobody."""
+    """Return the script and its lines; ValueError if it cannot be read, or for an unknown name."""
     from ...morph.script.dialogue import ScriptRequest, lines_of
     from ...morph.script.retime import check_retiming
 
@@ -248,14 +245,11 @@ def open_track(path: Path, rate: int) -> Iterator[Track]:
 
 @dataclass
 class Track:
-    """A sound file that grows by ``write``, its length in samples, its captions and its words."""
-
-    write: Callable[[np.ndarray], None]
-    samples: int = 0
+    write: Callable[[np.ndarray], None]  # float ``[T]``
+    samples: int = 0  # its length
     captions: list[Cue] = field(default_factory=list)
     words: list[LineWords] = field(default_factory=list)
 
     def add(self, waveform: np.ndarray) -> None:
-        """Add samples, float ``[T]``."""
         self.write(waveform)
         self.samples += len(waveform)

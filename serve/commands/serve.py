@@ -30,7 +30,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
-    """Serve until interrupted. Voices are those of ``--voices``, or of the library."""
     folders = folders_of(options)
     if options.voices is None and folders.library.folder.is_dir():
         options.voices = folders.library.folder

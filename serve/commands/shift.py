@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 
 def check_known(words: Collection[str], saved: Collection[str], checkpoint: Path) -> None:
-    """Raise ValueError for a word that is no voice, before the checkpoint in a folder is loaded."""
+    """Raise ValueError for an unknown voice, before the checkpoint in a folder is loaded."""
     config = read_config(checkpoint)
     known = [*saved, *(() if config is None else config.speakers)]
     for word in words:
@@ -75,7 +75,7 @@ def check_known(words: Collection[str], saved: Collection[str], checkpoint: Path
 
 
 def find_voice(word: str, folders: Folders, model: Callable[[], Model]) -> Voice:
-    """Return the voice that a word is, of those in ``A_VOICE``; ``model`` returns the checkpoint, if it is needed."""
+    """Return the voice of a word, one of ``A_VOICE``; ``model`` returns the checkpoint, if it is needed."""
     from ...morph.voice.create import CloneOptions, clone_voice, preset_voice
     from ...morph.voice.library import load_source
 

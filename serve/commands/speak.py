@@ -105,7 +105,6 @@ NO_TEXT = "there is no text: type it as an argument, or pipe it in with --stdin"
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
-    """Speak; the path of the file goes to stdout, or the sound itself, or the sound to the loudspeaker."""
     if options.out == STDOUT:
         console.check_sound()
     device = find_device() if options.play else None
@@ -144,13 +143,12 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 
 def is_heard(options: argparse.Namespace) -> bool:
-    """Return whether the sound is wanted while it is made: on stdout, some formats are complete only at the end."""
+    """Return whether to stream the sound: on stdout, some formats are complete only at the end."""
     return bool(options.play) or (options.out == STDOUT and (options.format or "wav") in PLAIN_STREAMS)
 
 
 @contextlib.contextmanager
 def open_sink(options: argparse.Namespace, device: Any, rate: int, console: Console) -> Iterator[Sink]:
-    """Yield what takes the sound beside a file: the sound device, or stdout."""
     from ...morph.audio.writer import open_encoder
 
     if options.play:
@@ -168,7 +166,7 @@ def open_sink(options: argparse.Namespace, device: Any, rate: int, console: Cons
 def speak_complete(
     synthesizer: Synthesizer, line: Line, settings: GenerateOptions, ear: WordCheck | None, console: Console
 ) -> Spoken:
-    """Return a line that is not streamed, as the word check leaves it."""
+    """Return a line that is not streamed, after the word check."""
     from ...morph.batch.batch import Batch
     from ...morph.kept.once import Listener, Once, speak_lines
 
@@ -181,7 +179,7 @@ def speak_complete(
 def speak_live(
     synthesizer: Synthesizer, line: Line, settings: GenerateOptions, sink: Sink, console: Console
 ) -> Spoken:
-    """Return a line that goes to a sink while it is generated; the engine's thread runs ahead of the playback."""
+    """Return a line that is streamed to a sink; the engine's thread runs ahead of the playback."""
     from ...morph.batch.batch import Batch
     from ...postprocess.pcm import to_s16
 
@@ -207,12 +205,9 @@ def stdin_text() -> Iterator[str]:
 
 
 def read_text(source: int) -> Iterator[str]:
-    """Yield the UTF-8 text of a file descriptor as it comes.
+    """Yield the UTF-8 text of a file descriptor as it comes; ValueError for other bytes.
 
     It is read below Python's own buffers: a program that ends while a thread waits in them aborts.
-
-    Raises:
-        ValueError: for bytes that are not UTF-8.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:

@@ -52,7 +52,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
-    """Speak at each setting; the table goes to stdout."""
     groups, lists = parse_groups(options.groups), read_lists(options)
     synthesizer, voice = load_voice(options, console)
     from ...morph.speech.lines import Line

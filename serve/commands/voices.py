@@ -140,7 +140,7 @@ def list_voices(options: argparse.Namespace, console: Console) -> None:
 
 
 def about(name: str, path: Path) -> dict[str, Any]:
-    """Return what a voice file has, for people and programs; under "error" why it cannot be read."""
+    """Return the facts of a voice file, for people and programs; under "error" why it cannot be read."""
     from ...morph.voice.library import describe_file
 
     try:
@@ -220,13 +220,11 @@ def take_in(options: argparse.Namespace, console: Console) -> None:
 
 
 class Action(NamedTuple):
-    """What ``voices`` can do; ``example``: of its arguments, ``loads``: whether it may load a model."""
-
     add: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Console], None]
-    example: str
+    example: str  # of its arguments
     about: str
-    loads: bool = False
+    loads: bool = False  # whether it may load a model
 
 
 ACTIONS = {

@@ -30,18 +30,14 @@ RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers in ``low``..``high`` for argparse."""
     return reader(Setting(low, "", low, high))
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
-    """Return a reader of numbers in ``low``..``high`` for argparse."""
     return reader(Setting(float(low), "", low, high))
 
 
 def reader(one: Setting) -> Callable[[str], Any]:
-    """Return a reader of a number that a setting can have, for argparse."""
-
     def read(word: str) -> Any:
         with contextlib.suppress(ValueError):
             if one.fits(value := one.kind(word)):
@@ -77,7 +73,6 @@ def existing_folder(word: str) -> Path:
 
 
 def writable_file(word: str) -> Path:
-    """Read the path of a file that can be written, for argparse."""
     path = Path(word)
     if os.path.isdir(path):
         raise argparse.ArgumentTypeError(f"{word} is a folder: name a file, e.g. {path / 'speech.wav'}")
@@ -115,7 +110,6 @@ sound_file = ending_in(tuple(FILES))
 
 
 def part(word: str) -> tuple[str, str]:
-    """Read ``NAME=VOICE``, for argparse."""
     name, equals, voice = (piece.strip() for piece in word.partition("="))
     if not (name and equals and voice):
         raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VOICE, e.g. ANNA=heart")
@@ -137,7 +131,6 @@ def lora(word: str) -> tuple[str, float]:
 
 
 def part_lora(word: str) -> tuple[str, str, float]:
-    """Read ``NAME=FOLDER`` or ``NAME=FOLDER:STRENGTH``, for argparse."""
     name, adapter = part(word)
     return name, *lora(adapter)
 
@@ -145,7 +138,7 @@ def part_lora(word: str) -> tuple[str, str, float]:
 def check_sources(
     parser: argparse.ArgumentParser, sources: Iterable[Path | None], written: Iterable[Path]
 ) -> None:
-    """End with an error where a file that would be written is one that is read: the user's would be lost."""
+    """End with an error if an output is also an input: the user's file would be lost."""
     there = [path for path in written if path.exists()]
     for source in filter(None, sources):
         for path in there:
@@ -156,9 +149,9 @@ def check_sources(
 def free_output(
     parser: argparse.ArgumentParser, read: Callable[[str], Path], path: Path, *endings: str
 ) -> Path:
-    """Return the path given, or a numbered one (speech-2.wav): nothing is there, nor beside it with these endings.
+    """Return the path given, or a numbered one (speech-2.wav) that is free, also with these endings.
 
-    End with an error where ``read``, the reader of such an argument, refuses it.
+    End with an error if ``read``, the reader of such an argument, refuses it.
     """
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
     for free in itertools.chain([path], numbered):
@@ -175,7 +168,7 @@ def add_switch(parser: argparse._ActionsContainer, name: str, about: str) -> Non
 
 
 def add_setting(parser: argparse._ActionsContainer, one: Setting, **more: Any) -> None:
-    """Add the option of a setting; ``more``: what argparse is told beside or instead of what the table says."""
+    """Add the option of a setting; ``more`` goes to argparse, and replaces what the table says."""
     if one.kind is bool:
         kind: dict[str, Any] = {"action": "store_true"}
     else:
@@ -185,8 +178,6 @@ def add_setting(parser: argparse._ActionsContainer, one: Setting, **more: Any) -
 
 
 class Removed(argparse.Action):
-    """Accepts an option that was removed, and says so."""
-
     def __init__(self, option_strings: Sequence[str], dest: str, nargs: int | None = None):
         hidden = argparse.SUPPRESS
         super().__init__(option_strings, dest, nargs=nargs, default=hidden, help=hidden)
@@ -202,14 +193,14 @@ def add_overwrite(parser: argparse.ArgumentParser) -> None:
 
 
 def check_new(parser: argparse.ArgumentParser, written: Iterable[Path], overwrite: bool) -> None:
-    """End with an error where a file would be replaced that the user did not give up."""
+    """End with an error if a file would be replaced without ``--overwrite``."""
     for path in written:
         if not overwrite and path.exists():
             parser.error(f"{path} exists already: choose another with --out, or add --overwrite")
 
 
 def add_model(parser: argparse.ArgumentParser, attention: bool = True) -> None:
-    """Add the options that choose the checkpoint, where it runs and how it is loaded; ``attention``: all of how."""
+    """Add the options of the checkpoint: which, where it runs, how it is loaded; ``attention``: all of how."""
     group = parser.add_argument_group("model")
     group.add_argument(
         "--checkpoint",
@@ -273,7 +264,6 @@ def add_voice(parser: argparse.ArgumentParser) -> None:
 
 
 def check_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error for a text without words, or options of the voice that do not fit together."""
     text: str | None = getattr(options, "text", None)
     if text is not None:
         check_spoken(text)
@@ -282,7 +272,6 @@ def check_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 
 
 def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> None:
-    """Add the options of the decoding."""
     group = parser.add_argument_group("decoding")
     group.add_argument(
         "--language", default="auto", help="one of the checkpoint's, e.g. german; auto leaves it to the model"
@@ -310,7 +299,6 @@ def add_pronunciation(parser: argparse.ArgumentParser) -> None:
 
 
 def add_word_check(parser: argparse.ArgumentParser) -> None:
-    """Add the options that have a speech recogniser hear what was spoken."""
     group = parser.add_argument_group("word check")
     group.add_argument(
         "--check-words",

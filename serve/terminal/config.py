@@ -1,4 +1,4 @@
-"""What a checkpoint's config says: wrong names are told before its weights are loaded."""
+"""A checkpoint's config: wrong names are reported before its weights are loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command says: results on stdout, everything else on stderr, sound on stdout if asked, and progress."""
+"""Output of a command: results on stdout, all else on stderr, sound on stdout if asked, and progress."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ CLOSED = (errno.EPIPE, errno.EINVAL)  # Windows calls a closed pipe an invalid a
 
 @dataclass(frozen=True)
 class Console:
-    """The program's name in messages, and its streams: results go to ``out``, all else to ``err``."""
-
     program: str
     out: TextIO
     err: TextIO
@@ -28,7 +26,7 @@ class Console:
         say(text, self.out, exact=not self.out.isatty())
 
     def note(self, text: object) -> None:
-        """Print a line for people; where stderr cannot be written, nobody can be told."""
+        """Print a line for people; if stderr cannot be written, nobody can be told."""
         try:
             say(text, self.err)
         except OSError:
@@ -66,13 +64,12 @@ class Console:
             yield show
 
     def check_sound(self) -> None:
-        """Raise ValueError if stdout is a terminal, which shows sound as noise."""
         if self.out.isatty():
             raise ValueError("stdout is a terminal: pipe the sound to a player, or into a file")
 
     @contextlib.contextmanager
     def sound(self) -> Iterator[BinaryIO]:
-        """Yield stdout as a stream of bytes that nothing else reaches: other prints, of C code too, go to stderr.
+        """Yield stdout as a stream of bytes; all other prints, of C code too, go to stderr.
 
         ValueError if stdout is a terminal, BrokenPipeError when the reader leaves.
         """
@@ -90,9 +87,9 @@ class Console:
 
 
 def open_missing_streams() -> None:
-    """Point closed standard streams nowhere: files that are opened would get their numbers, and what C code prints.
+    """Point closed standard streams nowhere: opened files, and C code's prints, would get their numbers.
 
-    ``sys.stdin`` stays None: what reads it says so.
+    ``sys.stdin`` stays None: its readers say so.
     """
     for number in range(3):
         try:
@@ -107,7 +104,6 @@ def open_missing_streams() -> None:
 
 @contextlib.contextmanager
 def closed_pipes_are_broken() -> Iterator[None]:
-    """Raise BrokenPipeError for a closed pipe, on Windows too."""
     try:
         yield
     except OSError as error:

@@ -56,7 +56,6 @@ def load_synthesizer(options: argparse.Namespace, console: Console) -> Synthesiz
 
 
 def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
-    """Load the checkpoint in a folder in the way that the options say; errors as ``load_synthesizer``."""
     found = find_adapters(options.lora, folders_of(options))
     load = LoadOptions(options.precision, options.attention, options.engine, options.weights)
     return load_adapted(path, load, choose_device(options.device), read_adapters(found))
@@ -93,14 +92,13 @@ def find_adapters(given: Sequence[tuple[str, float]], folders: Folders) -> list[
 
 
 def read_adapters(found: Sequence[tuple[Path, float]]) -> list[tuple[Adapter, float]]:
-    """Return the adapters in folders, before a checkpoint is loaded; errors as ``read_adapter``."""
     from ...morph.checkpoint.adapter_file import read_adapter
 
     return [(read_adapter(folder), strength) for folder, strength in found]
 
 
 def check_request(path: Path, options: argparse.Namespace) -> None:
-    """Raise ValueError for what the options have that the checkpoint in ``path`` cannot speak, before it is loaded."""
+    """Raise ValueError for options that the checkpoint in ``path`` cannot speak, before it is loaded."""
     given = {key: value for key, value in vars(options).items() if value is not None}
     if "transcript" in given:
         check_transcript(options.transcript)
@@ -163,19 +161,16 @@ def choose_device(name: str) -> str:
 
 
 def read_reference(options: argparse.Namespace) -> tuple[np.ndarray, int] | None:
-    """Return the recording to clone, before the model is loaded; None if the options name none."""
     return read_recording(options.reference) if options.reference else None
 
 
 def load_voice(options: argparse.Namespace, console: Console) -> tuple[Synthesizer, Voice]:
-    """Return the checkpoint and the voice that the options choose; errors as ``load_synthesizer``."""
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
     return synthesizer, make_voice(synthesizer.model, options, recording)
 
 
 def read_lists(options: argparse.Namespace) -> tuple[PronunciationList, ...]:
-    """Return the lists that the options name, at most one; ValueError for a list with faults."""
     return () if options.pronunciation is None else (read_pronunciation(options.pronunciation),)
 
 
@@ -210,7 +205,6 @@ def saved_file(word: str, folders: Folders) -> Path:
 
 
 def refuse_recording(path: Path) -> None:
-    """Raise ValueError if a file that should hold a voice is a recording of one."""
     import soundfile
 
     if path.suffix.lower() not in UNREAD_SOUNDS:
@@ -264,7 +258,7 @@ def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptio
 
 
 def facts_of_server(server: ServerFacts, settings: GenerateOptions) -> dict[str, Any]:
-    """Return what ``facts_of_model`` does, as far as a server says it."""
+    """Return the facts of ``facts_of_model``, as far as a server reports them."""
     return {"server": [server.engine, server.model, server.fingerprint], "settings": _facts_of(settings)}
 
 

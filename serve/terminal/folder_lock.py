@@ -15,7 +15,6 @@ LOCK = "manifest.lock"  # on Windows, where a folder itself cannot be locked
 
 
 def refuse(folder: Path) -> None:
-    """Raise ValueError: another run has the folder."""
     raise ValueError(
         f"folder {folder} is in use by another run: wait for its end, or choose another with --out"
     )
@@ -23,11 +22,9 @@ def refuse(folder: Path) -> None:
 
 @contextmanager
 def exclusive(folder: Path, when_taken: Callable[[Path], None] = refuse) -> Iterator[None]:
-    """Hold a folder, until the end or until the program dies.
+    """Hold a folder until the end, or until the program dies.
 
-    Args:
-        folder: that exists.
-        when_taken: called while another run has it, again and again: it waits for a moment, or raises.
+    ``when_taken`` is called repeatedly while another run has it: it waits for a moment, or raises.
     """
     descriptor = _open(folder)
     try:
@@ -42,7 +39,7 @@ def exclusive(folder: Path, when_taken: Callable[[Path], None] = refuse) -> Iter
 
 
 def _is_locked(descriptor: int, folder: Path) -> bool:
-    """Lock the folder that is open, where it can be locked; return False if another run has it."""
+    """Lock the open folder if the system can lock it; return False if another run has it."""
     try:
         if sys.platform == "win32":
             import msvcrt

@@ -25,15 +25,8 @@ RECOGNISER_FOLDER = "faster-whisper"  # as nodes/models/word_check.py
 
 @dataclass(frozen=True)
 class Folders:
-    """Where checkpoints and voices are.
-
-    Args:
-        models: ComfyUI's ``models``, or a folder like it. It may not exist yet.
-        extra: more folders, by their name under ``models``: those of ComfyUI's ``extra_model_paths.yaml``.
-    """
-
-    models: Path
-    extra: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    models: Path  # ComfyUI's ``models``, or a folder like it; it may not exist yet
+    extra: Mapping[str, Sequence[Path]] = field(default_factory=dict)  # of ``extra_model_paths.yaml``
 
     @classmethod
     def choose(cls, comfyui: Path | None, environment: Mapping[str, str] = os.environ) -> Folders:
@@ -51,7 +44,6 @@ class Folders:
 
     @classmethod
     def of_comfyui(cls, folder: Path) -> Folders:
-        """Return the folders of the ComfyUI in a folder; ValueError if its ``extra_model_paths.yaml`` is damaged."""
         return cls(folder / "models", read_extra(folder / EXTRA))
 
     @property
@@ -103,7 +95,6 @@ def read_extra(file: Path) -> dict[str, list[Path]]:
 
 
 def pack_version() -> str:
-    """Return the pack's version, or "unknown"."""
     project = PACK / "pyproject.toml"
     if project.is_file():
         found = re.search(r'^version = "([^"]+)"', project.read_text(encoding="utf-8"), re.M)

@@ -28,7 +28,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong without all options before it: ``--help`` has those."""
+    """Reports an error without all options before it: ``--help`` has those."""
 
     def __init__(self, **more: Any):
         super().__init__(**{"formatter_class": Help} | more)
@@ -38,12 +38,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def examples(*words: str) -> str:
-    """Return the end of a command's help: ``words`` are what follows the command."""
     return "\n".join(["examples:", *(f"  %(prog)s {one}".rstrip() for one in words)])
 
 
 def meant(word: str, commands: Iterable[str]) -> str | None:
-    """Return the command that a first word is a slip of; None if it is a text."""
+    """Return the command of which a first word is a slip; None if it is a text."""
     if not ONE_WORD.fullmatch(word) or word.startswith("-"):
         return None
     return next(iter(difflib.get_close_matches(word.lower(), commands, 1, LIKENESS)), None)

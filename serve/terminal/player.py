@@ -1,4 +1,4 @@
-"""Speech aloud while it is made: samples to the computer's sound device, by sounddevice (PortAudio)."""
+"""Play speech while it is generated, by sounddevice (PortAudio)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,9 @@ def find_device() -> Any:
 
 @contextlib.contextmanager
 def playing(device: Any, rate: int) -> Iterator[Any]:
-    """Yield the sound device for mono samples at a rate; at the end everything has been heard.
+    """Yield the sound device for mono samples at a rate; at the end everything has been played.
 
-    Its ``write`` takes signed 16 bits, and waits until the device has room for them.
-
-    Raises:
-        ValueError: if it cannot play.
+    Its ``write`` takes signed 16 bits, and waits until the device has room for them. ValueError if it cannot play.
     """
     with refused(device):
         stream = device.RawOutputStream(samplerate=rate, channels=1, dtype="int16", latency="low")

@@ -47,14 +47,13 @@ def write_sound(path: Path, waveform: np.ndarray, rate: int) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all; ValueError if it cannot be written."""
     with explaining(path, "written"):
         whole_file.write_whole(path, content)
 
 
 @contextmanager
 def explaining(path: object, what: str, fix: str = "choose another with --out") -> Iterator[None]:
-    """Raise ValueError, with a path and the fix, where the system refuses what is done with it inside the ``with``."""
+    """Raise ValueError with the path and the fix for an OSError inside the ``with``."""
     try:
         yield
     except OSError as error:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
-    """Add the options that write when each word is heard."""
     group = parser.add_argument_group("words")
     group.add_argument(
         "--words",
