@@ -2,8 +2,8 @@
 
 A row contains many chunks, each after a gap of zeros (``packing``). Channels are innermost, so linear layers,
 convolutions of one tap and transposed convolutions are plain GEMMs whose results need no copy: a transposed
-convolution's ``[T, rate C]`` is ``[rate T, C]``. There is no host sync and no data-dependent shape: a row of a given
-length can be captured in a CUDA graph.
+convolution's ``[T, rate C]`` is ``[rate T, C]``. There is no host sync and no data-dependent shape: a CUDA graph can
+hold a row.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Attend: TypeAlias = Callable[[int, Attention, torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True)
 class Rings:
-    """One layer's ``keys`` and ``values`` ``[B, kv_heads, T, D]``, and the ``slots`` ``[B, N]`` in T of new ones."""
+    """One layer's keys and values, and the slots of new ones in T."""
 
-    keys: torch.Tensor
-    values: torch.Tensor
-    slots: torch.Tensor
+    keys: torch.Tensor  # ``[B, kv_heads, T, D]``
+    values: torch.Tensor  # ``[B, kv_heads, T, D]``
+    slots: torch.Tensor  # ``[B, N]``
 
 
 class TorchOps:
@@ -50,7 +50,7 @@ class TorchOps:
         return swiglu(gate_up)
 
     def turn_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
-        """RoPE, computed in float32, of the queries and keys in ``qkv`` ``[B, N, heads + 2 kv_heads, D]``.
+        """Apply RoPE in float32 to the queries and keys in ``qkv`` ``[B, N, heads + 2 kv_heads, D]``.
 
         Keys and values go to the rings; returns the queries ``[B, N, heads, D]``. ``angles`` are ``[B, N, 1, D]``.
         """
@@ -65,7 +65,7 @@ class TorchOps:
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """SnakeBeta of ``[T, C]``, computed in float32, zero in gaps; the result may be written to ``out``."""
+        """Apply SnakeBeta to ``[T, C]`` in float32, with zeros in gaps; ``out`` may hold the result."""
         wide = x.float() + snake.bias
         wide = torch.addcmul(wide, torch.sin(wide * (math.pi * snake.turns)).square_(), snake.scale)
         return zero_gaps(wide.to(x.dtype), keep)
@@ -92,7 +92,7 @@ class TorchOps:
 def causal_conv(
     x: torch.Tensor, weight: torch.Tensor, dilation: int = 1, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Causal convolution of ``[T, C_in]`` with ``[C_out, taps, C_in]``: ``[T, C_out]``."""
+    """Convolve ``[T, C_in]`` causally with ``[C_out, taps, C_in]``: ``[T, C_out]``."""
     length, channels = x.shape
     padding = (weight.shape[1] - 1) * dilation
     # Padding both sides needs no copy; the outputs of the right side are cut off.
@@ -115,11 +115,11 @@ def zero_gaps(x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Positions:
-    """Each frame's ``index`` in its row, the index where its chunk ``starts``, and ``keep``, false in gaps."""
+    """Where each frame of a row is."""
 
-    index: torch.Tensor
-    starts: torch.Tensor
-    keep: torch.Tensor
+    index: torch.Tensor  # in the row
+    starts: torch.Tensor  # the index where its chunk starts
+    keep: torch.Tensor  # false in gaps
 
     @classmethod
     def of(cls, begins: torch.Tensor) -> Positions:
@@ -139,12 +139,9 @@ class Positions:
 
 @dataclass(frozen=True)
 class Slabs:
-    """Run the blocks from index ``first`` on, whose activations are the largest, ``frames`` frames at a time.
+    """Run the blocks from index ``first`` on, whose activations are the largest, and always the last one, in slabs."""
 
-    The last block is always one of them.
-    """
-
-    frames: int
+    frames: int  # of a slab
     first: int
 
 
@@ -153,8 +150,7 @@ def synthesise(
 ) -> None:
     """Decode a row: ``packing.write_plan``'s ``[frames, groups + 1]`` to float32 samples ``out`` ``[frames * 1920]``.
 
-    Computes the same function as upstream's ``Qwen3TTSTokenizerV2Decoder.forward``, for each chunk of the row
-    separately; samples in gaps are meaningless.
+    It equals upstream's ``Qwen3TTSTokenizerV2Decoder.forward`` of each chunk; samples in gaps are meaningless.
     """
     positions = Positions.of(plan[:, -1])
     latent = zero_gaps(dequantise(weights, plan[:, :-1]), positions.keep)
@@ -169,7 +165,7 @@ def synthesise(
 def convolve(
     weights: CodecWeights, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps, slabs: Slabs
 ) -> Iterator[torch.Tensor]:
-    """Run a row's convolutions over the transformer's outputs ``[frames, latent]``; yield each slab's samples in turn.
+    """Run a row's convolutions over the transformer's outputs ``[frames, latent]``; yield each slab's samples.
 
     The last blocks depend on at most a few past frames, which are recomputed for every slab.
     """
@@ -232,7 +228,7 @@ def run_transformer(
 
 
 def run_layers(transformer: Transformer, x: torch.Tensor, attend: Attend, ops: TorchOps) -> torch.Tensor:
-    """Run the transformer over ``[..., latent]``; ``attend`` takes a layer's index, the layer and its normed inputs."""
+    """Run the transformer over ``[..., latent]``; ``attend`` gets a layer's index, the layer and its normed inputs."""
     states, eps, layers = functional.linear(x, *transformer.project), transformer.eps, transformer.layers
     norms = [layer.input_norm for layer in layers[1:]] + [transformer.norm]
     normed = norm(states, layers[0].input_norm, eps)
@@ -247,7 +243,7 @@ def run_layers(transformer: Transformer, x: torch.Tensor, attend: Attend, ops: T
 def attend_blocks(
     transformer: Transformer, layer: Attention, inputs: torch.Tensor, angles: Angles, bias: torch.Tensor
 ) -> torch.Tensor:
-    """Attention of ``[T, H]``: each block's queries over its own keys and those of the previous block."""
+    """Attend over ``[T, H]``: each block's queries to its own keys and those of the previous block."""
     heads, kv_heads, block = transformer.heads, transformer.kv_heads, bias.shape[2]
     qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
     turned = rotate(qkv[:, : heads + kv_heads].float(), angles).to(inputs.dtype)

@@ -1,7 +1,7 @@
 """The convolutions for the newest frames of many lines; their older frames are only context.
 
-Samples depend on ten past frames, but most of that is used up before the blocks: the last blocks, which are most of the
-work, need one past frame. So each block runs over the frames alone that it and what follows depend on.
+Samples depend on ten past frames, but the last blocks, which are most of the work, need one. So each block runs over
+only the frames that it and the later layers depend on.
 """
 
 from __future__ import annotations
@@ -19,20 +19,11 @@ SLAB_FRAMES = 192
 def convolve_newest(
     weights: CodecWeights, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps, new: int
 ) -> torch.Tensor:
-    """Run the convolutions for each line's last ``new`` frames.
+    """Run the convolutions for each line's last ``new`` frames: float32 ``[B, new * 1920]``.
 
     Lines are side by side in one row. What a line's first positions read of the line before it reaches none of its new
-    frames.
-
-    Args:
-        weights: the codec's.
-        x: the transformer's outputs ``[B, context + new, latent]``, with ``weights.context`` past frames or more.
-        keep: bool ``[B, context + new]``, false where a line has no frame.
-        ops: kernels, or torch's operations.
-        new: frames of each line.
-
-    Returns:
-        float32 ``[B, new * 1920]``.
+    frames. ``x`` are the transformer's outputs ``[B, context + new, latent]``, with ``weights.context`` past frames or
+    more; ``keep`` is bool ``[B, context + new]``, false if a line has no frame there.
     """
     row = zero_gaps(x.flatten(0, 1), keep.flatten())
     x = enter_blocks(weights, row, keep.flatten(), ops).view(*keep.shape, -1)
@@ -58,5 +49,4 @@ def _run_newest(
 
 
 def _newest(x: torch.Tensor, keep: torch.Tensor, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return each line's last frames; the next block's frames are mostly the same."""
     return x[:, -frames:], keep[:, -frames:].contiguous()

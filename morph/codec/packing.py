@@ -1,8 +1,8 @@
-"""Pack lines of different lengths into rows, so that the codec's decoder wastes hardly any computation on padding.
+"""Pack lines of different lengths into rows, so that the codec's decoder computes hardly any padding.
 
 Upstream decodes a line in chunks of 300 frames, each after 25 frames of left context, and pads every convolution with
-zeros on its left. Here the chunks of many lines are concatenated in one row of frames. Before each chunk is a gap that
-is kept at zero and is as wide as the widest padding, so a chunk's convolutions see what they would see alone.
+zeros on its left. Here the chunks of many lines are concatenated in one row of frames. Before each chunk is a gap of
+zeros as wide as the widest padding, so a chunk's convolutions see what they would see alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class Chunk:
 
     @property
     def length(self) -> int:
-        """Frames to compute."""
         return self.context + self.frames
 
 
@@ -56,8 +55,8 @@ def cut_chunks(lengths: Sequence[int]) -> Iterator[Chunk]:
 def first_needed(frames: int) -> int:
     """Return the first of a line's ``frames`` frames that the codec's state after them depends on.
 
-    A chunk begins with the frames of its left context and knows nothing before them. Where one begins right after these
-    frames, none is: it decodes its context itself.
+    A chunk depends on nothing before its left context. If one begins right after these frames, none is needed: it
+    decodes its context itself.
     """
     within = frames % CHUNK_FRAMES
     return max(0, frames - within - CONTEXT_FRAMES) if within else frames
@@ -66,8 +65,7 @@ def first_needed(frames: int) -> int:
 def row_sizes(window: int, largest: int) -> list[int]:
     """Return row lengths in frames, ascending: shorter than attention's ``window``, or multiples of it.
 
-    Raises:
-        ValueError: if the longest chunk would not fit.
+    Raises ValueError if the longest chunk would not fit.
     """
     lengths = {length if length <= window else length // window * window for length in LENGTHS}
     sizes = sorted(size for size in lengths if size <= largest)
@@ -95,7 +93,6 @@ def pack_rows(chunks: Sequence[Chunk], capacity: int, gap: int) -> list[list[Pac
 
 
 def choose_size(row: Sequence[PackedChunk], sizes: Sequence[int]) -> int:
-    """Return the shortest row length that these chunks fit in."""
     end = max(packed.position + packed.chunk.length for packed in row)
     return next(size for size in sizes if size >= end)
 

@@ -1,13 +1,12 @@
 """Decode a line's codes as they are made, over upstream's own modules: state in place of left context.
 
-Upstream's decoder is causal, so a frame's 1,920 samples are final as soon as its codes are known. What later samples
-depend on is carried from step to step: the keys and values of the transformer's window, and the last inputs of every
-convolution. The samples equal those of ``upstream.decode_waveform`` up to rounding, whatever the sizes of the steps
-(float32: above 100 dB for a trained codec).
+Upstream's decoder is causal, so a frame's 1,920 samples are final as soon as its codes are known. The keys and values
+of the transformer's window, and the last inputs of every convolution, are carried from step to step. The samples equal
+those of ``upstream.decode_waveform`` up to rounding, whatever the sizes of the steps (float32: above 100 dB for a
+trained codec).
 
-Where only the state is wanted (an ICL voice's reference, a chunk's left context), most of the work is left out: later
-samples depend on all frames of the chunk through the transformer, but on a few through the convolutions, which are
-nearly all of the arithmetic.
+If only the state is wanted (an ICL voice's reference, a chunk's left context), nearly all convolutions are left out:
+through them later samples depend on a few frames only, but through the transformer on all of the chunk.
 """
 
 from __future__ import annotations
@@ -28,31 +27,23 @@ from .weights import context_of, reaches_of
 
 @dataclass
 class CodecState:
-    """What decoding a line carries from one step to the next.
+    """The state of a line between steps."""
 
-    Attributes:
-        frames: how many frames were decoded so far, including those of an ICL voice's reference.
-        recent: the codes of at most the last ``CONTEXT_FRAMES`` of them, ``[n, groups]``.
-        cache: the transformer's keys and values; None before the first frame.
-        inputs: the last inputs of every convolution with padding, in the order in which they run.
-    """
-
-    frames: int = 0
-    recent: torch.Tensor | None = None
-    cache: DynamicCache | None = None
-    inputs: list[torch.Tensor] = field(default_factory=list)
+    frames: int = 0  # decoded so far, including those of an ICL voice's reference
+    recent: torch.Tensor | None = None  # codes of at most the last CONTEXT_FRAMES, ``[n, groups]``
+    cache: DynamicCache | None = None  # of the transformer; None before the first frame
+    inputs: list[torch.Tensor] = field(default_factory=list)  # last inputs of padded convolutions, in order
 
     def copy(self) -> CodecState:
-        """Return an independent state: decoding with it does not change this one."""
         # Tensors in `inputs` are replaced, never written to; the cache is written to.
         return CodecState(self.frames, self.recent, copy.deepcopy(self.cache), list(self.inputs))
 
 
 class CodecStream:
-    """Decodes lines step by step with one model's codec. Not for two threads at once.
+    """Decodes lines step by step with one model's codec. Not thread-safe.
 
-    Chunks follow ``packing.cut_chunks``, the rule of complete lines: at frames 300, 600, ... decoding starts again from
-    the 25 frames before, so that a streamed line and a saved one have the same samples.
+    Chunks follow ``packing.cut_chunks``, as for offline lines: at frames 300, 600, ... decoding starts again from the
+    25 frames before, so that a streamed line and a saved one have the same samples.
     """
 
     def __init__(self, model: Model):
@@ -62,12 +53,10 @@ class CodecStream:
 
     @torch.inference_mode()
     def feed(self, state: CodecState, reference: torch.Tensor) -> None:
-        """Advance a state by the next frames of an ICL voice's reference, in a time as short as that of a chunk.
+        """Advance a state by the next frames of an ICL voice's ``reference`` ``[R, groups]``, in the time of a chunk.
 
-        Args:
-            state: new, or one that was fed before. With ``frames`` = R it is that of a line before its own first frame:
-                keep it, and ``copy`` it for every line of the voice.
-            reference: all its codes ``[R, groups]``.
+        With ``frames`` = R the state is that of a line before its own first frame: cache it, and ``copy`` it for every
+        line of the voice.
         """
         if state.frames == 0:
             state.frames = first_needed(len(reference))
@@ -79,14 +68,9 @@ class CodecStream:
 
     @torch.inference_mode()
     def decode(self, state: CodecState, codes: torch.Tensor) -> np.ndarray:
-        """Decode the next frames of a line.
+        """Decode a line's next codes ``[n, groups]``, n >= 0, to float32 ``[n * 1920]`` at 24 kHz, within -1..1.
 
-        Args:
-            state: the line's; it is advanced.
-            codes: ``[n, groups]``, n may be 0. No special codes: EOS is not in the codebook.
-
-        Returns:
-            float32 ``[n * 1920]`` at 24 kHz, within -1..1.
+        Advances the state. No special codes: EOS is not in the codebook.
         """
         waves = [self._step(state, part) for part in self._parts(state, codes)]
         if not waves:
@@ -94,7 +78,7 @@ class CodecStream:
         return torch.cat(waves).float().cpu().numpy()
 
     def _parts(self, state: CodecState, codes: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Split frames where a chunk ends, and restart the state there."""
+        """Split frames at the end of a chunk, and restart the state there."""
         while len(codes):
             within = state.frames % CHUNK_FRAMES
             if within == 0 and state.frames:
@@ -104,16 +88,16 @@ class CodecStream:
             codes = codes[count:]
 
     def _restart(self, state: CodecState) -> None:
-        """Begin a chunk: forget everything but the frames of its left context, and decode those again."""
+        """Begin a chunk: decode the frames of its left context again from an empty state."""
         state.cache, state.inputs = None, []
         if state.recent is not None:
             self._skip(state, state.recent[: -self._context], is_last=False)
             self._skip(state, state.recent[-self._context :], is_last=True)
 
     def _skip(self, state: CodecState, codes: torch.Tensor, is_last: bool) -> None:
-        """Pass frames of which no samples are wanted, ``[n, groups]``; the cache and the inputs are those after them.
+        """Advance the state by ``[n, groups]`` without samples.
 
-        ``is_last``: the convolutions run over these frames. They are the last ones, as many as what follows depends on.
+        ``is_last``: the convolutions run over these frames, which are as many as later samples depend on.
         """
         if len(codes):
             one = _Pass(self._decoder, state)
@@ -140,14 +124,14 @@ class _Pass:
         self.convolution = 0
 
     def transform(self, codes: torch.Tensor) -> torch.Tensor:
-        """Run what is before the convolutions: ``[n, groups]`` to ``[1, latent, n]``."""
+        """Run the layers before the convolutions: ``[n, groups]`` to ``[1, latent, n]``."""
         latent = self.decoder.quantizer.decode(codes.T[None])
         return self._transform(self._convolve(self.decoder.pre_conv, latent).transpose(1, 2)).transpose(1, 2)
 
     def convolve(self, x: torch.Tensor, reaches: Sequence[int] | None = None) -> torch.Tensor:
         """Run the convolutions: ``[1, latent, n]`` to ``[1, 1, n * 1920]``.
 
-        ``reaches``: for each block, the last frames that are enough for it, where the samples are not wanted.
+        ``reaches``: for each block, how many last frames are enough for it if the samples are not wanted.
         """
         frames = x.shape[2]
         for expand, block in self.decoder.upsample:
@@ -161,7 +145,7 @@ class _Pass:
         return self._convolve(last, snake(x))
 
     def _before(self, x: torch.Tensor, count: int) -> torch.Tensor:
-        """Put the ``count`` positions before ``x`` ``[1, C, T]`` in front of it; keep its last for the next pass."""
+        """Put the ``count`` positions before ``x`` ``[1, C, T]`` in front of it; cache its last for the next pass."""
         inputs, index = self.state.inputs, self.convolution
         if index == len(inputs):
             inputs.append(x.new_zeros(1, x.shape[1], count))  # a line begins after zeros
@@ -174,7 +158,7 @@ class _Pass:
         return module.conv(self._before(x, module.padding) if module.padding else x)
 
     def _transform(self, x: torch.Tensor) -> torch.Tensor:
-        """The transformer over ``[1, T, latent]``, after the frames in its cache."""
+        """Run the transformer over ``[1, T, latent]``, after the frames in its cache."""
         transformer, state = self.decoder.pre_transformer, self.state
         if state.cache is None:
             state.cache = DynamicCache(config=transformer.config)
@@ -186,7 +170,7 @@ class _Pass:
         return x + hidden.transpose(1, 2)
 
     def _spread(self, parts: Any, x: torch.Tensor) -> torch.Tensor:
-        """A block: SnakeBeta, a transposed convolution whose outputs see one position before, and residual units."""
+        """Run SnakeBeta, a transposed convolution whose outputs see one position before, and residual units."""
         snake, expand, *units = parts
         x = snake(x)
         samples = x.shape[2] * expand.conv.stride[0]

@@ -19,17 +19,11 @@ def decode_waveform(
     reference: torch.Tensor | None = None,
     on_chunk: Callable[[], None] | None = None,
 ) -> np.ndarray:
-    """Decode one line's codes to its waveform.
+    """Decode one line's codes ``[T, 16]``, T >= 0, to float32 ``[T * 1920]`` at 24 kHz, within -1..1.
 
     Args:
-        model: the checkpoint.
-        codes: ``[T, 16]``; T may be 0.
         reference: an ICL voice's codes ``[R, 16]``: decoded first, so that the line continues them, and cut off.
         on_chunk: called before every chunk of 300 frames; may raise to cancel.
-
-    Returns:
-        float32 ``[T * 1920]`` at 24 kHz, within -1..1.
-
     Raises:
         ValueError: for samples that are not finite.
     """
@@ -62,8 +56,8 @@ def decode_waveforms(
 def cut_reference(waveform: np.ndarray, codes: torch.Tensor, reference: torch.Tensor | None) -> np.ndarray:
     """Cut an ICL voice's reference off the start of a line: exactly its R frames of 1,920 samples.
 
-    Upstream cuts at ``int(R / (R + T) * samples)``: the same sample, except that the rounding of the division sometimes
-    puts the cut one sample early. A stream cannot know T when it begins, so streamed and complete lines both cut here.
+    Upstream cuts at ``int(R / (R + T) * samples)``, which rounding sometimes puts one sample early. A stream cannot
+    know T when it begins, so streamed and offline lines both cut here.
     """
     if reference is None or len(codes) == 0:
         return waveform

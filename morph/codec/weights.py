@@ -4,8 +4,7 @@ Convolutions run over rows ``[T, C]`` (channels innermost), which needs weights 
 parameters are moved to storage in that order: they stay the same objects with the same shapes and values, and nothing
 is stored twice. Derived tensors (SnakeBeta's constants, normalised codebooks) are small.
 
-The convolutions do not add biases that come before a SnakeBeta: SnakeBeta adds them in registers. Along a chain of
-residual units these biases accumulate.
+SnakeBeta adds the biases of the convolutions before it in registers; along a chain of residual units they accumulate.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ EPSILON = 1e-9  # SnakeBeta's
 
 @dataclass(frozen=True)
 class Snake:
-    """SnakeBeta of ``x + bias``; all float32 ``[C]``. ``turns`` is e^alpha / pi, ``scale`` 1 / (e^beta + 1e-9)."""
+    """SnakeBeta of ``x + bias``; all float32 ``[C]``."""
 
-    turns: torch.Tensor
-    scale: torch.Tensor
+    turns: torch.Tensor  # e^alpha / pi
+    scale: torch.Tensor  # 1 / (e^beta + 1e-9)
     bias: torch.Tensor
 
     @classmethod
@@ -56,12 +55,12 @@ class Attention:
 
 @dataclass(frozen=True)
 class Transformer:
-    """``project`` and ``restore`` are (weight, bias) of the projections into and out of its width."""
+    """The codec's transformer; pairs are (weight, bias)."""
 
-    project: tuple[torch.Tensor, torch.Tensor]
+    project: tuple[torch.Tensor, torch.Tensor]  # into its width
     layers: tuple[Attention, ...]
     norm: torch.Tensor
-    restore: tuple[torch.Tensor, torch.Tensor]
+    restore: tuple[torch.Tensor, torch.Tensor]  # out of its width
     angles: Angles
     heads: int
     kv_heads: int
@@ -95,14 +94,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Block:
-    """A transposed convolution of kernel 2 x stride as two GEMMs, three units, and the SnakeBeta after them.
+    """A transposed convolution of kernel 2 x stride as two GEMMs, three units, and the SnakeBeta after them."""
 
-    ``now`` and ``before`` are ``[rate C_out, C_in]``: a position's contribution to its own outputs, and to those of the
-    next position.
-    """
-
-    now: torch.Tensor
-    before: torch.Tensor
+    now: torch.Tensor  # ``[rate C_out, C_in]``: a position's part of its own outputs
+    before: torch.Tensor  # the same of the next position's outputs
     rate: int
     units: tuple[Unit, ...]
     after: Snake
@@ -110,17 +105,12 @@ class Block:
 
 @dataclass(frozen=True)
 class CodecWeights:
-    """All weights of the codec's decoder, which turns codes into samples.
+    """All weights of the codec's decoder, which turns codes into samples."""
 
-    ``codebooks`` is ``[groups V, D]``; ``quantised`` ``[2 D, 2 D]`` joins the projections of both halves. ``gap`` is
-    the number of zero frames that replace the padding of every convolution. ``reaches`` is, for each block, the number
-    of past frames that it, the later blocks and the last convolution depend on together.
-    """
-
-    codebooks: torch.Tensor
+    codebooks: torch.Tensor  # ``[groups V, D]``
     offsets: torch.Tensor
     first_groups: int
-    quantised: torch.Tensor
+    quantised: torch.Tensor  # ``[2 D, 2 D]``, the projections of both halves
     pre_conv: tuple[torch.Tensor, torch.Tensor]
     transformer: Transformer
     upsample: tuple[Upsample, ...]
@@ -129,17 +119,13 @@ class CodecWeights:
     blocks: tuple[Block, ...]
     finish: tuple[torch.Tensor, torch.Tensor]
     samples_per_frame: int
-    gap: int
-    reaches: tuple[int, ...]
-    context: int
+    gap: int  # zero frames that replace the padding of every convolution
+    reaches: tuple[int, ...]  # for each block, past frames that affect it and all after it
+    context: int  # past outputs of the transformer that affect a frame
 
     @classmethod
     def of(cls, decoder: Any) -> CodecWeights:
-        """View a ``Qwen3TTSTokenizerV2Decoder``.
-
-        Raises:
-            ValueError: for a decoder that the codec engine does not implement.
-        """
+        """View a ``Qwen3TTSTokenizerV2Decoder``; ValueError for one that the codec engine does not implement."""
         check_decoder(decoder)
         dtype = decoder.pre_conv.conv.weight.dtype
         with torch.inference_mode(False), torch.no_grad():
@@ -190,7 +176,7 @@ def arrange(weight: torch.nn.Parameter, order: tuple[int, ...], dtype: torch.dty
 
 
 def widest_padding(decoder: Any) -> int:
-    """Return the number of frames that covers the left padding of every convolution, each at its own rate."""
+    """Return how many frames cover the left padding of every convolution, each at its own rate."""
     rate, padded = 1, [(1, decoder.pre_conv)]
     for expand, block in decoder.upsample:
         rate *= expand.conv.stride[0]
@@ -216,7 +202,6 @@ def context_of(decoder: Any) -> int:
 
 
 def _reaches(decoder: Any) -> list[Fraction]:
-    """Return the past frames that affect the samples through each block and the blocks after it."""
     reach = Fraction(decoder.decoder[-1].padding, int(decoder.total_upsample))
     reaches = []
     for rate, block in reversed(list(zip(_rates(decoder), decoder.decoder[1:-2], strict=True))):

@@ -1,4 +1,4 @@
-"""Whether a model's waveforms are made by the batch codec or by upstream's own decoder."""
+"""Choose the batch codec or upstream's own decoder for a model's waveforms."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Waveforms:
-    """The batch codec of one model, created when needed; upstream's own decoder where it cannot run.
-
-    ``captures``: see ``BatchCodec``.
-    """
+    """The batch codec of one model, created when needed; upstream's own decoder if it cannot run."""
 
     def __init__(self, captures: CaptureStream | None = None):
         self._captures = captures
@@ -29,12 +26,11 @@ class Waveforms:
         return self._refused or (None if self._codec is None else self._codec.fallback)
 
     def free(self) -> None:
-        """Release graphs, buffers and views of the weights."""
         if self._codec is not None:
             self._codec.free()
 
     def batch_codec(self, model: Model) -> BatchCodec | None:
-        """Return the model's batch codec, created on first use, or None where it cannot run."""
+        """Return the model's batch codec, or None if it cannot run."""
         if self._refused is None and (self._codec is None or self._codec.codec is not model.codec):
             try:
                 codec = BatchCodec(model, captures=self._captures)

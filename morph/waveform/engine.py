@@ -2,8 +2,8 @@
 
 The result equals upstream's chunked decoding up to rounding: in float32 the difference is at least 80 dB below the
 signal, in bf16 no larger than that of upstream's own bf16 (tests and ``lab/benchmarks/codec.py`` measure both, with
-random weights, which amplify rounding). The graph engine's lines are decoded here, the eager engine's by
-``codec.upstream.decode_waveforms``, bit-equal to upstream.
+random weights, which amplify rounding). The eager engine's lines are decoded by ``codec.upstream.decode_waveforms``,
+bit-equal to upstream.
 """
 
 from __future__ import annotations
@@ -52,35 +52,26 @@ SLABS, SHORT_SLABS = Slabs(288, 2), Slabs(24, 1)
 class RowSettings:
     """How rows of frames are decoded.
 
-    Args:
-        largest: frames of the longest row. While it is computed, a row takes about 0.15 MB per frame in bf16, and
-            1.4 MB for each frame of a slab.
-        slabs: how the last blocks run; None chooses by the row's length.
-        capture: replay rows from CUDA graphs, after a direct run of the same length; not where a graph would keep
-            a row's temporaries (see ``graphs_keep_memory``).
+    While it is computed, a row takes about 0.15 MB per frame in bf16, and 1.4 MB for each frame of a slab.
     """
 
-    largest: int = LARGEST_ROW
-    slabs: Slabs | None = None
-    capture: bool = True
+    largest: int = LARGEST_ROW  # frames of the longest row
+    slabs: Slabs | None = None  # of the last blocks; None chooses by the row's length
+    capture: bool = True  # replay from CUDA graphs, unless graphs_keep_memory
 
 
 class BatchCodec:
-    """Decodes the codes of many lines together with one model's codec.
-
-    Args:
-        model: the checkpoint, on the device where it is to run.
-        ops: what SnakeBeta and the residual units run on; None chooses for the device.
-        rows: how rows are decoded; None takes the defaults.
-        captures: the stream that graphs are captured on, not that of anything that runs at the same time; None creates
-            one.
+    """Decodes the codes of many lines together with one model's codec. Not thread-safe.
 
     If a kernel fails, torch's own operations replace it, with one warning; ``fallback`` says why, or is None.
 
-    Memory: the buffers of the longest row so far are kept until ``free``; call it before the model leaves its device.
-    Not for two threads at once. Rows run on a stream of their own, behind what the current stream has to do when they
-    begin, and beside what it gets later: frames, which are bound by memory and launches where this is bound by the
-    tensor cores.
+    The buffers of the longest row so far are kept until ``free``; call it before the model leaves its device.
+    Rows run on a stream of their own, behind the current stream's work so far, and beside its later work: frames, which
+    are bound by memory and launches while rows are bound by the tensor cores.
+
+    Args:
+        ops: operations of SnakeBeta and the residual units; None chooses for the device.
+        captures: the stream for captures, which nothing else may use meanwhile; None creates one.
     """
 
     def __init__(
@@ -178,11 +169,11 @@ class BatchCodec:
 
     @property
     def ops(self) -> TorchOps:
-        """What SnakeBeta and the residual units run on, chosen by ``look_up``."""
+        """The operations of SnakeBeta and the residual units, chosen by ``look_up``."""
         return self._ops_here
 
     def replace_ops(self, error: Exception) -> TorchOps:
-        """Return torch's own operations, used from now on because a kernel failed; raise the error if they did."""
+        """Return torch's own operations, used from now on as a kernel failed; raise the error if they did."""
         if type(self._ops_here) is TorchOps:
             raise error
         self._use_torch(first_line(error))
@@ -219,7 +210,7 @@ class BatchCodec:
         return SamplesInFlight(out)
 
     def _graphs_on(self, device: torch.device) -> CapturedGraphs | None:
-        """Return what replays rows on a device, or None where it would keep their temporaries."""
+        """Return the graphs of rows on a device, or None if they would keep temporaries."""
         if not self._rows.capture or graphs_keep_memory(device):
             return None
         if self._replays is None or self._replays.device != device:
@@ -228,7 +219,7 @@ class BatchCodec:
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Capture rows of all lengths, where they can be, so that no line waits for it later."""
+        """Capture rows of all lengths if possible, so that no line waits for it later."""
         weights = self.look_up()
         codes = torch.zeros(CHUNK_FRAMES, len(weights.offsets), dtype=torch.int64)
         with torch.cuda.device_of(weights.codebooks):
@@ -251,10 +242,9 @@ class BatchCodec:
         return self._ops_here
 
     def look_up(self) -> CodecWeights:
-        """Return the weights where they are now; graphs captured with other addresses are released.
+        """Return the weights' views, and release graphs if addresses have changed.
 
-        Raises:
-            ValueError: for a codec that the batch codec does not compute.
+        Raises ValueError for a codec that the batch codec does not compute.
         """
         decoder = self.codec.decoder
         if self._weights is None or self._where is None or not self._where.unchanged():
@@ -267,15 +257,13 @@ class BatchCodec:
 
 
 def choose_slabs(size: int) -> Slabs:
-    """Return how the last blocks of a row of this many frames run."""
     return SLABS if size > LONG_ROW else SHORT_SLABS
 
 
 def try_kernels(weights: CodecWeights) -> TorchOps:
     """Return Triton's kernels for a CUDA device, after the smallest of them has run.
 
-    Raises:
-        Exception: of any type, if Triton is not installed, has no compiler, or does not know the device.
+    Raises any exception if Triton is not installed, has no compiler, or does not know the device.
     """
     from ..kernels.codec.ops import TritonOps
 
@@ -287,7 +275,7 @@ def try_kernels(weights: CodecWeights) -> TorchOps:
 
 
 def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
-    """Return the codes to decode for a line, on the CPU: the reference's, then its own; none if it has none itself."""
+    """Return a line's codes on the CPU, after its reference's if it has any itself."""
     if reference is None or len(codes) == 0:
         return codes.cpu()
     return torch.cat((reference.cpu(), codes.cpu()))

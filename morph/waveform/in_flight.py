@@ -1,4 +1,4 @@
-"""Waveforms that a device makes while the host goes on."""
+"""Waveforms that a device computes while the host goes on."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Row: TypeAlias = "Sequence[PackedChunk]"
 
 
 class InFlight(Protocol):
-    """Waveforms of lines, some of which may still be computed. Each is taken once, by the line's index."""
+    """Waveforms of lines that may still be computed. Each is taken once, by the line's index."""
 
     @property
     def is_done(self) -> bool:
         """Whether all have been taken."""
 
     def take(self, wait: bool = False) -> dict[int, np.ndarray]:
-        """Take over a part of what the device has made; return the waveforms that are complete by now.
+        """Collect a part of the device's samples; return the waveforms that are complete by now.
 
         ``wait``: for the next part. float32 ``[T * 1920]`` each; ``NotFinite`` for samples that are not finite.
         """
@@ -40,7 +40,7 @@ def take_all(made: InFlight) -> list[np.ndarray]:
 
 
 class Made:
-    """Waveforms that are there."""
+    """Complete waveforms."""
 
     def __init__(self, waves: Sequence[np.ndarray]):
         self._waves = dict(enumerate(waves))
@@ -55,17 +55,16 @@ class Made:
 
 
 class RowsInFlight:
-    """Lines whose rows are launched on a device, MOST_ROWS at a time: the next ones when the first have been made.
+    """Lines whose rows are launched on a device, MOST_ROWS at a time.
 
     A thread, which ends with this object, copies the samples: for a row this takes longer than a frame of 64 lines, as
     the memory is fresh, and it needs no Python.
 
     Args:
         lines: how many; one without a chunk in a row is complete at once.
-        rows: of the lines.
         start: launches a row.
         unpack: copies a row's samples to the lines' waveforms.
-        finish: returns a line's waveform when all its samples are there.
+        finish: returns a line's complete waveform.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class RowsInFlight:
 
     @property
     def is_done(self) -> bool:
-        """See ``InFlight``."""
         return not (self._launched or self._copying or self._complete)
 
     def take(self, wait: bool = False) -> dict[int, np.ndarray]:
@@ -106,7 +104,7 @@ class RowsInFlight:
             self._launched.append((row, self._start(row)))
 
     def _copy(self) -> None:
-        """Have the samples of the first row copied, which the device has made or makes now."""
+        """Copy the samples of the first row, which the device has computed or computes now."""
         row, samples = self._launched.popleft()
         self._copying.append((row, self._thread.submit(self._unpack, row, samples.wait())))
         self._launch()
@@ -132,11 +130,9 @@ class SamplesInFlight:
 
     @property
     def is_ready(self) -> bool:
-        """Whether ``wait`` returns at once."""
         return self._event is None or bool(self._event.query())
 
     def wait(self) -> np.ndarray:
-        """Return them once the device has made them."""
         if self._event is not None:
             self._event.synchronize()
         return self._host.numpy()

@@ -1,10 +1,10 @@
-"""Many lines decoded step by step in one row of fixed length, by the functions and kernels of complete lines.
+"""Many lines decoded step by step in one row of fixed length, by the functions and kernels of offline lines.
 
 A step takes up to ``STEP_FRAMES`` new frames of each line. The transformer runs over them with the keys and values of
-its window. The convolutions run again over what of the transformer's last ``CONTEXT`` outputs they depend on, and the
-new ones (``codec/newest.py``): that costs some arithmetic, but the kernels are those of complete lines. The row has the
-same length for any step, so a CUDA graph can hold it, and what is computed for a frame does not depend on the sizes of
-the steps. Where a GEMM computes all its rows in the same way, two schedules give the same bits.
+its window. The convolutions run again over the transformer's last ``CONTEXT`` outputs that they depend on, and the new
+ones (``codec/newest.py``): that costs some arithmetic, but the kernels are those of offline lines. The row has the same
+length for any step, so a CUDA graph can hold it, and a frame's samples do not depend on the sizes of the steps. If a
+GEMM computes all its rows in the same way, two schedules give the same bits.
 """
 
 from __future__ import annotations
@@ -34,25 +34,20 @@ TAPS = 3  # of the convolution before the transformer
 
 @dataclass(frozen=True)
 class LineStates:
-    """What lines carry from step to step, one line per index of the dimension B. All zeros before a line's first frame.
+    """The state of lines between steps, one per index of the dimension B; all zeros before a line's first frame.
 
-    Attributes:
-        positions: int64 ``[B]``, frames decoded since the line's chunk began.
-        inputs: ``[B, 2, 2 D]``, the last frames before the first convolution.
-        keys, values: ``[B, layers, kv_heads, window - 1 + STEP_FRAMES, head_dim]``, with RoPE applied: a ring, where a
-            position has the slot of its remainder.
-        outputs: ``[B, CONTEXT or more, latent]``, the transformer's last outputs.
+    The keys and values ``[B, layers, kv_heads, window - 1 + STEP_FRAMES, head_dim]`` have RoPE applied and are a ring:
+    a position's slot is its remainder.
     """
 
-    positions: torch.Tensor
-    inputs: torch.Tensor
+    positions: torch.Tensor  # int64 ``[B]``, frames decoded since the line's chunk began
+    inputs: torch.Tensor  # ``[B, 2, 2 D]``, the last frames before the first convolution
     keys: torch.Tensor
     values: torch.Tensor
-    outputs: torch.Tensor
+    outputs: torch.Tensor  # ``[B, CONTEXT or more, latent]``, the transformer's last outputs
 
     @classmethod
     def allocate(cls, weights: CodecWeights, lines: int) -> LineStates:
-        """Return the states of lines that have not begun."""
         transformer, like = weights.transformer, weights.quantised
         head_dim = transformer.angles.cos.shape[-1]
         slots = transformer.window - 1 + STEP_FRAMES
@@ -79,12 +74,12 @@ class LineStates:
         return LineStates(*(getattr(self, one.name).index_select(0, lines) for one in fields(self)))
 
     def scatter(self, lines: torch.Tensor, states: LineStates) -> None:
-        """Put back what ``gather`` returned (``lines`` without repeats)."""
+        """Put back states of ``gather`` (``lines`` without repeats)."""
         for one in fields(self):
             getattr(self, one.name).index_copy_(0, lines, getattr(states, one.name))
 
     def put(self, line: int, state: LineStates) -> None:
-        """Continue a line from a state that ``take`` returned."""
+        """Continue a line from a state of ``take``."""
         for one in fields(self):
             getattr(self, one.name)[line].copy_(getattr(state, one.name)[0])
 
@@ -97,21 +92,16 @@ def decode_step(
     ops: TorchOps,
     wanted: bool = True,
 ) -> torch.Tensor | None:
-    """Decode the next frames of every line.
+    """Decode the next frames of every line; return float32 ``[B, N * 1920]`` within -1..1, None if not ``wanted``.
 
-    No host read and no shape that depends on data: a CUDA graph can hold it. More than five parameters: what a step
-    reads is captured tensor by tensor.
+    No host read and no data-dependent shape: a CUDA graph can hold it. Samples beyond a line's count are meaningless.
+    More than five parameters: a step's inputs are captured tensor by tensor.
 
     Args:
-        weights: the codec's.
-        states: the lines'; advanced in place.
-        codes: int64 ``[B, N, groups]``; what is beyond a line's count is meaningless, but must be in the codebook.
+        states: advanced in place.
+        codes: int64 ``[B, N, groups]``; those beyond a line's count are ignored, but must be in the codebook.
         counts: int64 ``[B]``, 0..N frames of each line.
-        ops: kernels, or torch's operations.
         wanted: False leaves out the convolutions: the states are the same, and there are no samples.
-
-    Returns:
-        float32 ``[B, N * 1920]`` within -1..1; what is beyond a line's count is meaningless. None if not ``wanted``.
     """
     lines, new = codes.shape[:2]
     latent = dequantise(weights, codes.flatten(0, 1)).unflatten(0, (lines, new))
@@ -132,7 +122,7 @@ def decode_step(
 
 
 def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates, ops: TorchOps) -> torch.Tensor:
-    """The transformer over the new frames ``[B, N, latent]``; their keys and values go into the ring.
+    """Run the transformer over the new frames ``[B, N, latent]``; their keys and values go into the ring.
 
     A position's slot in the ring does not depend on the steps, so neither does the order of attention's sums. Frames
     beyond a line's count overwrite slots of positions that no query sees any more; the next step overwrites them again.
@@ -166,24 +156,21 @@ def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates, op
 
 
 def _last(x: torch.Tensor, counts: torch.Tensor, length: int) -> torch.Tensor:
-    """The ``length`` entries of ``[B, length + N, ...]`` that end with each line's newest frame."""
+    """Return the ``length`` entries of ``[B, length + N, ...]`` that end with each line's newest frame."""
     index = counts[:, None] + torch.arange(length, device=x.device)
     index = index.view(*index.shape, *[1] * (x.dim() - 2)).expand(-1, -1, *x.shape[2:])
     return x.gather(1, index)
 
 
 class RowStream:
-    """Lines that share a row, each at an index of it; an index can serve another line after ``start``.
+    """Lines that share a row, each at an index of it, which ``start`` can reuse. Not thread-safe.
 
-    Chunks follow ``packing.cut_chunks``, as complete lines do: at frames 300, 600, ... a line starts again from the 25
-    frames before. Not for two threads at once.
+    Chunks follow ``packing.cut_chunks``, as for offline lines: at frames 300, 600, ... a line starts again from the 25
+    frames before.
 
     Args:
-        weights: the codec's.
-        lines: how many lines share the row.
-        ops: kernels, or torch's operations.
         graphs: replays steps from a CUDA graph; None calls them directly.
-        replace_ops: called with the error if a kernel fails; returns the operations to use from then on, or raises.
+        replace_ops: called with a failed kernel's error; returns the operations to use from then on, or raises.
     """
 
     def __init__(
@@ -208,12 +195,11 @@ class RowStream:
 
     @property
     def lines(self) -> int:
-        """How many lines share the row."""
         return len(self._frames)
 
     @torch.inference_mode()
     def start(self, line: int, warm: Warm | None = None) -> None:
-        """Begin a line at this index: from its start, after an ICL voice's reference, or where it was paused."""
+        """Begin a line at this index: at its start, after an ICL voice's reference, or where it was paused."""
         self._ahead.pop(line, None)
         if warm is None:
             self._states.clear(line)
@@ -224,15 +210,10 @@ class RowStream:
 
     @torch.inference_mode()
     def feed(self, line: int, warm: Warm | None, reference: torch.Tensor) -> Warm:
-        """Run the next frames of an ICL voice's reference at a free index, in a time as short as that of a chunk.
+        """Return the state after the next frames of an ICL voice's ``reference`` ``[R, groups]``, in a chunk's time.
 
-        Args:
-            line: the index.
-            warm: what the last call returned; None for the first.
-            reference: all its codes ``[R, groups]``.
-
-        Returns:
-            The state after them. With ``frames`` = R every line of the voice can begin with it.
+        ``line`` is a free index; ``warm`` the last call's state, None for the first. With ``frames`` = R every line of
+        the voice can begin with the state.
         """
         self.start(line, warm)
         codes = _on_host(reference)
@@ -247,8 +228,7 @@ class RowStream:
     def pause(self, line: int) -> Warm:
         """Return a copy of a line's state, from which ``start`` continues it at any index.
 
-        Raises:
-            ValueError: for a line of which a frame was begun ahead and not taken.
+        Raises ValueError if a frame was begun ahead and not taken.
         """
         if line in self._ahead:
             raise ValueError(f"the line at {line} has a frame that was begun ahead: take it first")
@@ -256,10 +236,10 @@ class RowStream:
 
     @torch.inference_mode()
     def begin_ahead(self, line: int, codes: torch.Tensor) -> bool:
-        """Begin to decode a line's next frame behind what makes its ``codes`` ``[groups]`` on the device.
+        """Launch a line's next frame behind the device work that makes its ``codes`` ``[groups]``.
 
-        ``take_ahead`` is next, for this line. Returns False, and does nothing, where a chunk begins with that frame:
-        the frames before it are decoded again there.
+        ``take_ahead`` is next, for this line. Returns False, and does nothing, if a chunk begins with that frame: the
+        frames before it are decoded again there.
         """
         if line in self._ahead or (self._frames[line] and self._frames[line] % CHUNK_FRAMES == 0):
             return False
@@ -290,7 +270,7 @@ class RowStream:
         return ahead
 
     def _remember(self, line: int, codes: np.ndarray) -> None:
-        """Keep a line's last frames ``[n, groups]``: where a chunk begins, they are decoded again."""
+        """Append to a line's last frames, ``[n, groups]``: when a chunk begins, they are decoded again."""
         self._recent[line] = np.concatenate((self._recent[line], codes))[-CONTEXT_FRAMES:]
 
     def has_ahead(self, line: int) -> bool:
@@ -303,19 +283,15 @@ class RowStream:
 
     @torch.inference_mode()
     def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-        """Decode the next frames of some lines, of which none was begun ahead.
+        """Decode lines' next codes ``[n, groups]``, any n, to float32 ``[n * 1920]`` on the CPU.
 
-        Args:
-            codes: by line, ``[n, groups]``, any n. No special codes: EOS is not in the codebook.
-
-        Returns:
-            By line, float32 ``[n * 1920]`` on the CPU.
+        None was begun ahead. No special codes: EOS is not in the codebook.
         """
         return {line: torch.from_numpy(wave) for line, wave in self.launch(codes).wait().items()}
 
     @torch.inference_mode()
     def launch(self, codes: Mapping[int, torch.Tensor]) -> StepsInFlight:
-        """Have the device decode what ``decode`` would, without waiting for it; others may be launched meanwhile."""
+        """Launch ``decode`` on the device without waiting; others may be launched meanwhile."""
         waiting = {line: deque(self._cut(line, _on_host(part))) for line, part in codes.items()}
         made = StepsInFlight(list(codes), self._weights.samples_per_frame)
         made.begin(self._inputs.is_cuda)
@@ -335,7 +311,7 @@ class RowStream:
         return count_steps(self._frames[line], frames)
 
     def _cut(self, line: int, codes: np.ndarray) -> Iterator[_Part]:
-        """Cut a line's frames into steps; where a chunk begins, the frames of its left context go first."""
+        """Cut a line's frames into steps; when a chunk begins, the frames of its left context go first."""
         for count, restarts in _cut_frames(self._frames[line], len(codes)):
             for begin in range(0, len(self._recent[line]) if restarts else 0, STEP_FRAMES):
                 part = self._recent[line][begin : begin + STEP_FRAMES]
@@ -346,10 +322,9 @@ class RowStream:
             yield _Part(part)
 
     def _put(self, parts: Mapping[int, np.ndarray], size: int | None = None) -> dict[int, int]:
-        """Copy the codes of the next step to the device; return the place in it of each line that takes part.
+        """Copy the codes of the next step to the device; return each line's place in it.
 
-        Beside those of ``parts`` these are lines that make no frame: so few sizes of the row are captured. ``size``: of
-        the step, None for the smallest.
+        Lines without frames fill the step, so that few sizes are captured. ``size`` None: the smallest.
         """
         size = size or self._size(len(parts))
         others = (line for line in range(self.lines) if line not in parts)
@@ -375,7 +350,7 @@ class RowStream:
             self._take_pinned()
 
     def _take_pinned(self) -> None:
-        """Have torch hold pinned memory for the samples of all steps: to ask the driver for more stops the device."""
+        """Let torch hold pinned memory for the samples of all steps: asking the driver for more stops the device."""
         samples, most = self._samples.view(-1), self.lines * STEP_FRAMES
         frames = {power_above(count) for count in range(1, most + 1)}
         held = [
@@ -387,7 +362,7 @@ class RowStream:
 
     @torch.inference_mode()
     def step_s(self, lines: int) -> float | None:
-        """Return the seconds that the device takes for a step of this many lines, measured once; None on a CPU."""
+        """Return the device's seconds for a step of this many lines, measured once; None on a CPU."""
         if not self._inputs.is_cuda:
             return None
         size = self._size(lines)
@@ -408,11 +383,11 @@ class RowStream:
                 self._graphs.prepare(("skip", size), lambda: self._step(self._put({}, size), wanted=False))
 
     def _size(self, lines: int) -> int:
-        """Return how many lines a step has in which so many make frames."""
+        """Return how many lines a step has if so many have frames."""
         return min(power_above(lines), self.lines)
 
     def _step(self, rows: Mapping[int, int], wanted: bool = True) -> None:
-        """Run one step of these lines, as ``_put`` has written it; it overwrites their samples if they are wanted."""
+        """Run the step that ``_put`` has written; it overwrites its lines' samples if they are wanted."""
         try:
             self._run(len(rows), wanted)
         except torch.cuda.OutOfMemoryError:
@@ -428,7 +403,6 @@ class RowStream:
             self._run(len(rows), wanted)
 
     def _run(self, size: int, wanted: bool = True) -> None:
-        """Run a step of ``size`` lines, by the inputs."""
         inputs, samples = self._inputs[:size], self._samples[:size]
         lines = inputs[:, 1, -1]
 
@@ -454,7 +428,7 @@ def count_steps(done: int, frames: int) -> int:
 
 
 def _cut_frames(done: int, frames: int) -> Iterator[tuple[int, bool]]:
-    """Cut a line's next ``frames`` into steps: give the frames of each, and whether a chunk begins with it."""
+    """Cut a line's next ``frames`` into steps: yield each one's frames, and whether a chunk begins with it."""
     while frames > 0:
         within = done % CHUNK_FRAMES
         count = min(frames, STEP_FRAMES, CHUNK_FRAMES - within)
@@ -463,12 +437,7 @@ def _cut_frames(done: int, frames: int) -> Iterator[tuple[int, bool]]:
 
 
 class StepsInFlight:
-    """Steps that the device has been given, and their samples on the way to the CPU.
-
-    Args:
-        lines: in them.
-        samples_per_frame: the codec's.
-    """
+    """Steps on the device, and their samples on the way to the CPU."""
 
     def __init__(self, lines: Sequence[int], samples_per_frame: int):
         self._lines, self._samples_per_frame = lines, samples_per_frame
@@ -477,7 +446,7 @@ class StepsInFlight:
         self._done: torch.cuda.Event | None = None
 
     def begin(self, on_device: bool) -> None:
-        """The steps follow; ``on_device``: on a GPU, which is not waited for."""
+        """Start the clock of the steps; ``on_device``: on a GPU."""
         if on_device:
             self._began = torch.cuda.Event(enable_timing=True)
             self._began.record()
@@ -485,7 +454,7 @@ class StepsInFlight:
     def add(self, samples: torch.Tensor, places: dict[int, tuple[int, _Part]]) -> None:
         """Copy the samples of the last step, in one copy for all lines: the next step overwrites them.
 
-        ``places``: each line's index in it and what it decoded.
+        ``places``: each line's index in it and its part.
         """
         if places:
             rows = 1 + max(row for row, _ in places.values())
@@ -493,25 +462,24 @@ class StepsInFlight:
             self._steps.append((_to_come(samples[:rows, : frames * self._samples_per_frame]), places))
 
     def end(self) -> None:
-        """No step follows."""
+        """Stop the clock."""
         if self._began is not None:
             self._done = torch.cuda.Event(enable_timing=True)
             self._done.record()
 
     @property
     def is_ready(self) -> bool:
-        """Whether ``wait`` returns at once."""
         return self._done is None or self._done.query()
 
     @property
     def seconds(self) -> float | None:
-        """What the device spent on them, once it has; None on a CPU."""
+        """The device's time for them, once it is done; None on a CPU."""
         if self._began is None or self._done is None:
             return None
         return self._began.elapsed_time(self._done) / 1000
 
     def wait(self) -> dict[int, np.ndarray]:
-        """Return each line's samples once the device has made them, float32 ``[n * 1920]``."""
+        """Wait; return each line's samples, float32 ``[n * 1920]``."""
         if self._done is not None:
             self._done.synchronize()
         made: dict[int, list[np.ndarray]] = {line: [] for line in self._lines}
@@ -523,7 +491,7 @@ class StepsInFlight:
 
 
 def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return one line's samples as a copy of its own: pinned memory is scarce, and shared by the lines of a step."""
+    """Return a copy of one line's samples: pinned memory is scarce, and shared by the lines of a step."""
     return parts[0].copy() if len(parts) == 1 else np.concatenate([np.zeros(0, dtype=np.float32), *parts])
 
 
@@ -546,7 +514,7 @@ class FrameAhead:
 
     @classmethod
     def copy(cls, samples: torch.Tensor, codes: torch.Tensor) -> FrameAhead:
-        """Copy both to the CPU, after what the device has to do by now."""
+        """Copy both to the CPU, after the device's work so far."""
         own_samples, own_codes = _to_come(samples), _to_come(codes)
         ready = torch.cuda.Event() if samples.is_cuda else None
         if ready is not None:
@@ -555,11 +523,10 @@ class FrameAhead:
 
     @property
     def is_ready(self) -> bool:
-        """Whether ``wait`` returns at once."""
         return self.ready is None or self.ready.query()
 
     def wait(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return samples and codes, complete."""
+        """Wait; return samples and codes."""
         if self.ready is not None:
             self.ready.synchronize()
         return self.samples, self.codes
@@ -580,7 +547,7 @@ def _to_come(part: torch.Tensor) -> torch.Tensor:
 
 
 def _on_host(codes: torch.Tensor) -> np.ndarray:
-    """Return codes as an array: to cut and to put such few numbers together, torch takes several times as long."""
+    """Return codes as an array: torch takes several times as long to slice and join so few numbers."""
     return (codes if codes.is_cpu else codes.cpu()).numpy()
 
 

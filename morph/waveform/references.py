@@ -1,4 +1,4 @@
-"""The codec's states after the references of ICL voices: made in parts, and kept for the lines to come."""
+"""Cache the codec's states after the references of ICL voices, which are decoded in parts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
 class References(Recent[int, tuple[torch.Tensor, Any]]):
     """The codec's states after references: the most recently used ones are kept.
 
-    A reference is known by its tensor's identity: a voice keeps its codes for as long as it lives. It is kept too: its
-    id names nothing else as long as it lives. A state has ``frames``, the number of the reference's frames that it is
-    after.
+    A reference is known by its tensor's identity: a voice keeps its codes for as long as it lives, and so does this
+    cache, so that the id stays unique. A state's ``frames`` counts the reference's frames before it.
     """
 
     def __init__(self, kept: int = KEPT_REFERENCES):
@@ -29,11 +28,11 @@ class References(Recent[int, tuple[torch.Tensor, Any]]):
         return len(reference) if state is None else len(reference) - int(state.frames)
 
     def feed(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> None:
-        """Have ``feed`` make the state after some more frames, from the one before, or None, and the reference."""
+        """Advance a reference's state by some frames: ``feed`` gets the last state, or None, and the reference."""
         self.keep(id(reference), (reference, feed(self._state(reference), reference)))
 
     def after(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> Any:
-        """Return the state after all frames; what is missing is fed."""
+        """Return the state after all frames; missing frames are fed."""
         while self.missing(reference):
             self.feed(reference, feed)
         return self._state(reference)

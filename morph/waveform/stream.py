@@ -1,4 +1,4 @@
-"""The codec of a stream: lines' samples as their codes are made, by upstream's modules or in a row of many lines."""
+"""The codec of a stream: lines' samples as their codes are made, by upstream's modules or in a shared row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPARE_LINES = 2  # a row is used again for streams of at least half as many line
 
 
 class WavesInFlight(Protocol):
-    """Samples that the device makes. What was launched first is ready first."""
+    """Samples that the device computes, in the order of their launches."""
 
     @property
     def is_ready(self) -> bool:
@@ -33,23 +33,23 @@ class WavesInFlight(Protocol):
 
     @property
     def seconds(self) -> float | None:
-        """What the device spent on them alone, behind ``wait``; None where the caller's clock tells."""
+        """The device's time for them, after ``wait``; None if only the caller's clock tells."""
 
 
 class LineCodec(Protocol):
-    """Decodes the codes of lines step by step; the caller numbers the lines. Not for two threads at once."""
+    """Decodes the codes of lines step by step; the caller numbers the lines. Not thread-safe."""
 
     def prepare(self) -> None:
-        """Do once what would hold up lines later, where any number of them may be decoded together."""
+        """Capture and measure once, so that no line waits for it later."""
 
     def step_s(self, lines: int) -> float | None:
-        """Return the seconds that the device takes to decode a chunk of each of ``lines``; None if nobody knows."""
+        """Return the device's seconds for a chunk of each of ``lines``; None if unknown."""
 
     def steps(self, line: int, frames: int) -> int:
-        """Return in how many steps the next ``frames`` of a line are decoded: more than one where a chunk begins."""
+        """Return in how many steps a line's next ``frames`` are decoded: more than one if a chunk begins."""
 
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
-        """Begin a line, after an ICL voice's codes ``[R, groups]``; what the number stood for before is dropped."""
+        """Begin a line, after an ICL voice's codes ``[R, groups]``; drop the number's last line."""
 
     def missing(self, line: int) -> int:
         """Return how many frames of its reference must still be decoded before a line's own."""
@@ -58,15 +58,15 @@ class LineCodec(Protocol):
         """Decode some of the missing frames, in a time as short as that of a chunk."""
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
-        """Have the device decode the next frames of lines that have begun, ``[n, groups]`` each.
+        """Launch the next frames of lines that have begun, ``[n, groups]`` each, if possible without waiting.
 
-        It is not waited for where that is possible. What is missing of a reference is decoded before.
+        Missing frames of a reference are decoded before.
         """
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
-        """A line's next frame will have these codes, ``[groups]`` on the device: ``launch`` gets them next.
+        """Launch a line's next frame, ``[groups]`` on the device, before the host knows its codes, if possible.
 
-        Where the device can begin with its samples before the host knows the codes, it does.
+        ``launch`` gets these codes next.
         """
 
     def end(self, line: int) -> None:
@@ -74,7 +74,7 @@ class LineCodec(Protocol):
 
 
 class _AfterReferences(ABC):
-    """Lines that begin once the references of their voices, if they have any, are decoded."""
+    """Lines that begin once the references of their voices are decoded."""
 
     def __init__(self, references: References):
         self._references = references
@@ -100,7 +100,7 @@ class _AfterReferences(ABC):
             self._take_state(line)
 
     def _take_state(self, line: int) -> None:
-        """Give a line the state after its reference; what is missing of that is decoded."""
+        """Give a line the state after its reference; missing frames are decoded."""
         if (reference := self._behind.pop(line, None)) is not None:
             self._start(line, self._references.after(reference, self._feed))
 
@@ -110,11 +110,11 @@ class _AfterReferences(ABC):
 
     @abstractmethod
     def _start(self, line: int, state: Any) -> None:
-        """Give a line the state that it begins with; None: it has no reference."""
+        """Begin a line with a state; None: it has no reference."""
 
     @abstractmethod
     def _feed(self, state: Any, reference: torch.Tensor) -> Any:
-        """Return the state after some more frames of a reference, from the one before, or None."""
+        """Return the state after some more frames of a reference; ``state`` None: at its first."""
 
 
 class SingleLines(_AfterReferences):
@@ -126,14 +126,13 @@ class SingleLines(_AfterReferences):
         self._states: dict[int, CodecState] = {}
 
     def prepare(self) -> None:
-        """See ``LineCodec``: here is nothing to do."""
+        """Do nothing."""
 
     def step_s(self, lines: int) -> float | None:
-        """See ``LineCodec``: here each line takes its own time."""
+        """Return None: each line takes its own time."""
         return None
 
     def steps(self, line: int, frames: int) -> int:
-        """See ``LineCodec``: here a line is decoded at once."""
         return 1
 
     def _start(self, line: int, state: CodecState | None) -> None:
@@ -145,13 +144,13 @@ class SingleLines(_AfterReferences):
         return state
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
-        """See ``LineCodec``: here the host waits."""
+        """Decode at once: the host waits."""
         for line in codes:
             self._take_state(line)
         return _Made({line: self._codec.decode(self._states[line], part) for line, part in codes.items()})
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
-        """See ``LineCodec``: here the host goes first."""
+        """Do nothing: the host goes first."""
 
     def end(self, line: int) -> None:
         self._states.pop(line, None)
@@ -159,7 +158,7 @@ class SingleLines(_AfterReferences):
 
 
 class SharedRow(_AfterReferences):
-    """A ``LineCodec`` over a row of many lines. A line without an index in the row waits with its state beside it."""
+    """A ``LineCodec`` over a row of many lines. A line without an index in the row is paused."""
 
     def __init__(self, row: RowStream, references: References):
         super().__init__(references)
@@ -211,7 +210,7 @@ class SharedRow(_AfterReferences):
         return _Shared(begun, [*self._launch(late)])
 
     def _claim_ahead(self, line: int, codes: torch.Tensor) -> FrameAhead | np.ndarray | None:
-        """Return the frame that was begun ahead, complete or not, if there is one; ``codes`` begin with its own."""
+        """Return the frame that was begun ahead, complete or not, or None; its codes are the first of ``codes``."""
         if line in self._early:
             return self._early.pop(line)
         index = self._indices.get(line)
@@ -220,7 +219,7 @@ class SharedRow(_AfterReferences):
         return self._row.claim_ahead(index, codes[0])
 
     def _launch(self, codes: Mapping[int, torch.Tensor]) -> Iterator[tuple[dict[int, int], StepsInFlight]]:
-        """Launch the steps of as many lines at a time as there are indices; give the lines by their indices."""
+        """Launch the steps of as many lines at a time as there are indices; yield lines by index, and the steps."""
         lines = list(codes)
         for begin in range(0, len(lines), self._row.lines):
             now = lines[begin : begin + self._row.lines]
@@ -261,7 +260,7 @@ class SharedRow(_AfterReferences):
 
 @dataclass(frozen=True)
 class _Made:
-    """Samples that are there."""
+    """Complete samples."""
 
     waves: dict[int, np.ndarray]
     is_ready = True
@@ -273,7 +272,7 @@ class _Made:
 
 @dataclass(frozen=True)
 class _Shared:
-    """Samples of a row: those of frames that were ``begun`` ahead, and ``steps`` with their lines by index."""
+    """Samples of a row: of frames ``begun`` ahead, and of ``steps`` with their lines by index."""
 
     begun: Mapping[int, FrameAhead | np.ndarray]
     steps: Sequence[tuple[dict[int, int], StepsInFlight]]
@@ -301,10 +300,7 @@ class _Shared:
 
 
 class StreamCodecs:
-    """The codecs of one model's streams, and the states of ICL voices between streams.
-
-    ``captures``: the stream that graphs are captured on.
-    """
+    """The codecs of one model's streams, and the states of ICL voices between streams."""
 
     def __init__(self, captures: CaptureStream):
         self._captures = captures
@@ -312,12 +308,9 @@ class StreamCodecs:
         self._kept: tuple[CodecWeights, RowStream] | None = None
 
     def open(self, model: Model, codec: BatchCodec | None, lines: int) -> LineCodec:
-        """Return a codec for the lines of one stream; valid until the model moves or ``free``.
+        """Return a codec for ``lines`` concurrent lines (more may have begun); valid until the model moves or ``free``.
 
-        Args:
-            model: the checkpoint.
-            codec: lends weights and kernels for a row of many lines; None decodes over upstream's modules.
-            lines: how many are decoded at the same time; more may have begun.
+        ``codec`` lends weights and kernels for a row of many lines; None decodes over upstream's modules.
         """
         row = None if codec is None else self._row(codec, lines)
         address = next(model.codec.decoder.parameters()).data_ptr()
@@ -325,12 +318,11 @@ class StreamCodecs:
         return SingleLines(model, self.references) if row is None else SharedRow(row, self.references)
 
     def free(self) -> None:
-        """Release the row, its graph and the states of voices."""
         self.references.clear()
         self._kept = None
 
     def _row(self, codec: BatchCodec, lines: int) -> RowStream:
-        """Return a row for this many lines: the last stream's if it fits, as its graph has been captured."""
+        """Return the last stream's row if it fits, as its graph has been captured, or a new one."""
         weights = codec.look_up()
         if self._kept is not None:
             before, row = self._kept
