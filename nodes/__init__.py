@@ -58,7 +58,5 @@ NODES: tuple[type[io.ComfyNode], ...] = (
 
 
 class MorphTTSExtension(ComfyExtension):
-    """The entry point through which ComfyUI gets the pack's nodes."""
-
     async def get_node_list(self) -> list[type[io.ComfyNode]]:
         return list(NODES)

@@ -31,12 +31,11 @@ NO_FILE = "(no file is there)"
 
 
 def checkpoint_roots() -> list[Path]:
-    """Return the folders to search for checkpoints: under models/, and those of extra_model_paths.yaml, by name."""
+    """Return the folders to search: under models/, and those of extra_model_paths.yaml, by name."""
     return _roots(MODEL_FOLDERS)
 
 
 def adapter_roots() -> list[Path]:
-    """Return the folders to search for LoRA adapters; see ``checkpoint_roots``."""
     return _roots(ADAPTER_FOLDERS)
 
 
@@ -58,13 +57,13 @@ def local_checkpoint_paths() -> dict[str, Path]:
 
 
 def local_checkpoints() -> dict[str, dict[str, Any]]:
-    """Return the configs of the complete checkpoints on this machine, by the labels of Load Qwen3-TTS Model."""
+    """Return the configs of ``local_checkpoint_paths``."""
     paths = local_checkpoint_paths()
     return {label: read_object(path / "config.json") for label, path in paths.items()}
 
 
 def checkpoint_labels() -> dict[str, str]:
-    """Return what the list of Load Qwen3-TTS Model shows for the values that need a word: here, or to be downloaded."""
+    """Return the shown texts of Load Qwen3-TTS Model's values that need a word: here, or to be downloaded."""
     roots = checkpoint_roots()
     labels = {
         name: f"{name} (incomplete)" for name, path in list_checkpoints(roots).items() if missing_files(path)
@@ -76,7 +75,6 @@ def checkpoint_labels() -> dict[str, str]:
 
 
 def download_root() -> Path:
-    """Return the folder that published checkpoints are downloaded to."""
     return Path(folder_paths.models_dir, MODEL_FOLDERS[0])
 
 
@@ -88,21 +86,19 @@ def voice_library() -> VoiceLibrary:
 
 
 def output_folder() -> Path:
-    """Return ComfyUI's output folder."""
     return Path(folder_paths.get_output_directory())
 
 
 def input_files(suffixes: Collection[str]) -> list[str]:
-    """Return the names of the files directly in ComfyUI's input folder that end in one of these; NO_FILE if none."""
+    """Return the names directly in ComfyUI's input folder that end in one of these; NO_FILE if none."""
     folder = Path(folder_paths.get_input_directory())
     return [name for name in file_names(folder) if name.lower().endswith(tuple(suffixes))] or [NO_FILE]
 
 
 def chosen_file(name: str, suffixes: Collection[str]) -> Path:
-    """Return the file that a user chose, in ComfyUI's folder of inputs or, as ``name [output]``, of outputs.
+    """Return the chosen file in ComfyUI's input folder or, as ``name [output]``, its output folder.
 
-    Raises:
-        ValueError: there is no such file inside that folder, or it ends otherwise.
+    ValueError if it is not inside that folder, or ends otherwise.
     """
     if name == NO_FILE:
         raise ValueError(

@@ -35,12 +35,10 @@ def number(name: str, default: float, span: Sequence[float], **more: Any) -> io.
 
 
 def choice(name: str, options: Iterable[str], default: str, **more: Any) -> io.Input:
-    """Return a widget for one of several texts."""
     return io.Combo.Input(name, options=list(options), default=default, **more)
 
 
 def switch(name: str, default: bool, **more: Any) -> io.Input:
-    """Return a widget that is on or off."""
     return io.Boolean.Input(name, default=default, **more)
 
 
@@ -123,10 +121,10 @@ def check(**given: Given) -> None:
 
 
 def judge(**given: Given) -> bool | str:
-    """Return True if each input's check accepts its value; otherwise an error that begins with the input's name.
+    """Return True if each input's check accepts its value; else an error that begins with the input's name.
 
-    ComfyUI gives the sentence to every argument of ``validate_inputs``: have one where you can, and check choices when
-    the node runs, which newer ComfyUIs do before. Of several, the page tells by the name whose it is
+    ComfyUI gives the sentence to every argument of ``validate_inputs``: have one if you can, and check choices when the
+    node runs, which newer ComfyUIs do before. Of several, the page tells by the name whose it is
     (``web/js/refused.js``). None is an input that is wired, which is checked when the node runs, or missing; a list is
     a broken link, which ComfyUI reports.
     """
@@ -142,11 +140,7 @@ def judge(**given: Given) -> bool | str:
 
 
 def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Turn inputs that arrive as lists into one dict per run; a shorter list repeats its last value.
-
-    Raises:
-        ValueError: for an empty list.
-    """
+    """Turn lists of inputs into one dict per run; a shorter list repeats its last value. ValueError if one is empty."""
     for name, values in given.items():
         check_filled(name, values)
     runs = max(map(len, given.values()))
@@ -156,7 +150,6 @@ def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def check_filled(name: str, values: Sequence[Any]) -> None:
-    """Raise ValueError for an input that arrives as an empty list."""
     if not values:
         raise ValueError(f"{name} is an empty list: connect a node that gives something")
 

@@ -46,7 +46,7 @@ def schema(node_id: str, advanced: str = "", **fields: Any) -> io.Schema:
 
 
 def listed(failed: str, names: Callable[[], list[str]], otherwise: Sequence[str] = ()) -> list[str]:
-    """Return the names for a widget's list, ``otherwise`` if there are none or an error comes, which is logged.
+    """Return the names for a widget's list; ``otherwise`` if there are none or an error comes, which is logged.
 
     ComfyUI builds all schemas of a pack in one ``try``: an error here would remove every node of the pack.
     """
@@ -58,13 +58,11 @@ def listed(failed: str, names: Callable[[], list[str]], otherwise: Sequence[str]
 
 
 def output(kind: Any, name: str, many: bool = False) -> io.Output:
-    """Return an output of a node; ``many``: it gives a list."""
     made: io.Output = kind.Output(name, is_output_list=many)
     return made
 
 
 @cache
 def read_json(path: Path) -> dict[str, Any]:
-    """Return what a file of the pack says by node id."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found

@@ -1,6 +1,4 @@
-"""The pack's HTTP routes: the page reads live speech from them, sees and removes the lines that are kept, asks which
-checkpoints are here, and manages the voice library (``voice_routes``).
-"""
+"""The pack's HTTP routes: live speech, cached lines, checkpoints, and the voice library (``voice_routes``)."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ def add_routes(server: Any) -> None:
     server.routes.post(f"{LINES_ROOT}/clear")(routes.guard(lines.clear))
 
     async def show_checkpoints(_: web.Request) -> web.StreamResponse:
-        """What the list of Load Qwen3-TTS Model shows for each of its values: ``{"labels": {value: label}}``."""
+        """Answer ``{"labels": {value: label}}``: what the list of Load Qwen3-TTS Model shows for each value."""
         labels = await asyncio.to_thread(checkpoint_labels)  # it looks into folders
         return web.json_response({"labels": labels}, headers={"Cache-Control": "no-store"})
 
@@ -84,7 +82,6 @@ def drop_nulls(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_inputs() -> dict[str, list[str]]:
-    """Return the names of the inputs that take text, by the pack's node types."""
     from comfy_api.latest import io
 
     from .. import NODES
@@ -94,21 +91,19 @@ def text_inputs() -> dict[str, list[str]]:
 
 
 class KeptLineRoutes:
-    """Handlers for the lines that are kept; nothing in a request names a file.
+    """Handlers for cached lines; nothing in a request names a file.
 
-    Args:
-        open_cache: returns the cache; it is called in a thread, because it may import the engine.
+    ``open_cache`` is called in a thread, because it may import the engine.
     """
 
     def __init__(self, open_cache: Callable[[], LineCache]):
         self._open_cache = open_cache
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """How many lines are kept, and their bytes."""
         return await self._answer(lambda: self._open_cache().size())
 
     async def clear(self, request: web.Request) -> web.StreamResponse:
-        """Remove all kept lines; the answer says how many there were."""
+        """Remove all cached lines; answer how many there were."""
         if request.content_type != "application/json":
             return web.json_response({"error": "send JSON"}, status=415)
         return await self._answer(lambda: self._open_cache().clear())
@@ -125,12 +120,7 @@ class KeptLineRoutes:
 
 
 class SpeechRoutes:
-    """Handlers of the routes.
-
-    Args:
-        store: the streams.
-        cors: the origin that ComfyUI was started with (``--enable-cors-header``), or None.
-    """
+    """Handlers for live speech; ``cors`` is the origin of ComfyUI's ``--enable-cors-header``."""
 
     def __init__(self, store: SpeechStore, cors: str | None = None):
         self._store, self._cors = store, cors
@@ -149,7 +139,7 @@ class SpeechRoutes:
         return checked
 
     async def listen(self, request: web.Request) -> web.StreamResponse:
-        """``{"client": id, "wanted": bool}``: whether a page wants to hear what it queues."""
+        """Read ``{"client": id, "wanted": bool}``: whether a page wants to hear what it queues."""
         if request.content_type != "application/json":
             return web.json_response({"error": "send JSON"}, status=415)
         try:
@@ -163,12 +153,12 @@ class SpeechRoutes:
         return web.json_response({})
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """The streams of a page (``?client=``), after it has lost its socket."""
+        """Answer the streams of a page (``?client=``), after it has lost its socket."""
         streams = self._store.of_client(request.query.get("client", ""))
         return web.json_response([one.describe() for one in streams], headers=self._headers())
 
     async def read(self, request: web.Request) -> web.StreamResponse:
-        """The samples of a stream from ``?from=`` on, until its end."""
+        """Send the samples of a stream from ``?from=`` on, until its end."""
         speech = self._store.find(request.match_info["stream"])
         start = request.query.get("from", "0")
         if speech is None:

@@ -1,6 +1,6 @@
-"""The voice library's HTTP routes: the page's panel lists voices, renames, describes, deletes, exports, imports them.
+"""The voice library's HTTP routes: the page's panel lists, renames, describes, deletes, exports, imports voices.
 
-A request names a voice; the name is looked up in the library's listing, and is checked where it becomes a new file's.
+The name in a request is looked up in the library's listing, and is checked if it becomes a new file's.
 """
 
 from __future__ import annotations
@@ -31,12 +31,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], Callable[..., dict[str, str]]]] = {
 
 
 class VoiceRoutes:
-    """Handlers of the routes.
-
-    Args:
-        open_library: returns the library; it is called in a thread, because it looks into folders.
-        checkpoints: returns the configs of the checkpoints on this machine, by the labels of Load Qwen3-TTS Model.
-    """
+    """Handlers for voices; ``open_library`` and ``checkpoints`` run in a thread: they look into folders."""
 
     def __init__(
         self,
@@ -47,7 +42,7 @@ class VoiceRoutes:
         self._one_change = asyncio.Lock()
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """All voices and recordings as ``VoiceLibrary.listing`` has them, and the checkpoints' preset speakers."""
+        """Answer all voices and recordings as ``VoiceLibrary.listing``, and the checkpoints' preset speakers."""
 
         def listed() -> dict[str, Any]:
             library, configs = self._open_library(), self._checkpoints()
@@ -56,11 +51,11 @@ class VoiceRoutes:
         return web.json_response(await asyncio.to_thread(listed), headers=HEADERS)
 
     def changes(self) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
-        """Return the handlers of POST by the ends of their paths: those of CHANGES, and "import"."""
+        """Return the handlers of POST by the ends of their paths."""
         return {end: partial(self._change, *what) for end, what in CHANGES.items()} | {"import": self._import}
 
     async def _import(self, request: web.Request) -> web.StreamResponse:
-        """A voice file as the body, and ``?name=``: import it under this name."""
+        """Import the voice file in the body under ``?name=``."""
         if request.content_type != FILE_TYPE:
             return _refuse(f"send the file as {FILE_TYPE}", 415)
         data = await _read_body(request, MOST_BYTES)
@@ -72,7 +67,7 @@ class VoiceRoutes:
         )
 
     async def export(self, request: web.Request) -> web.StreamResponse:
-        """The file of the voice ``?name=``."""
+        """Send the file of the voice ``?name=``."""
         try:
             name = request.query.get("name", "")
             data = await asyncio.to_thread(lambda: self._open_library().export(name))

@@ -90,7 +90,7 @@ class WholeCast(io.ComfyNode):
 
 
 def voice_inputs() -> list[io.Input]:
-    """Return inputs that grow with the voices that are connected, or, in older ComfyUIs, a fixed number of inputs.
+    """Return inputs that grow as voices are connected or, in older ComfyUIs, a fixed number of inputs.
 
     Both have the same names in a prompt, so that a workflow fits both.
     """
@@ -106,7 +106,6 @@ def voice_inputs() -> list[io.Input]:
 
 
 def fixed_input(number: int) -> io.Input:
-    """Return the input of the character in this line of ``names``, from 1; only the first is required."""
     return VoiceSocket.Input(f"{VOICES}.{SLOT}{number}", optional=number > 1)
 
 

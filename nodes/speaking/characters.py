@@ -29,11 +29,7 @@ def check_character(name: str) -> str:
 
 
 def read_names(text: str) -> list[str]:
-    """Return the characters' names, one per line of a text; empty lines do not count.
-
-    Raises:
-        ValueError: there is no name, one cannot be used, or two are the same (see ``names.name_key``).
-    """
+    """Return the names in a text's lines; ValueError for none, a wrong one, or equal ones (``names.name_key``)."""
     names = [check_character(line) for line in text.splitlines() if line.strip()]
     if not names:
         raise ValueError("names is empty: type one character's name per line")
@@ -66,13 +62,10 @@ def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, 
 
 
 def saved_states(text: str | None) -> list[tuple[str, tuple[FileState, ...]]]:
-    """Return the saved voices that a script may name, and the states of their files: what it is spoken with changes.
+    """Return the saved voices that a script may name, with the states of their files.
 
     A voice counts if its name, or the mood in its name, is anywhere in the text, and the narrator's always does: a few
-    too many count, and none too few.
-
-    Args:
-        text: the script; None: it is not known yet, as it comes from another node, and may name any of them.
+    too many count, and none too few. With None, a script that another node gives later, all count.
     """
     from ..folders import voice_library
 

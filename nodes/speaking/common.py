@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 def check_speaking(given: Mapping[str, Any]) -> None:
-    """Raise ValueError for inputs, by name, that links may have given and nothing can be spoken with."""
     if given.get("model") is not None:
         check_model(given["model"])
     check_word_check(given.get("word_check"))
@@ -52,7 +51,6 @@ def options_of(given: Mapping[str, Any]) -> GenerateOptions:
 
 
 def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:
-    """Return each line as an AUDIO with its facts."""
     return [
         to_audio(one.waveform, one.sample_rate, [known]) for one, known in zip(spoken, facts, strict=True)
     ]
@@ -60,7 +58,7 @@ def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:
 
 @dataclass(frozen=True)
 class Performance:
-    """Lines that a node has spoken, and what its outputs say of them. Words are at their times in each line's sound."""
+    """The spoken lines of a node, and what its outputs say of them. Words have their times in each line's sound."""
 
     lines: Sequence[Spoken]
     facts: Sequence[Facts]
@@ -77,7 +75,7 @@ class Performance:
 
 @dataclass
 class Stage:
-    """What a node speaks with while it runs; ``notes`` go into its report, ``player`` plays lines in the page."""
+    """A running node's speech backend; ``notes`` go into its report, ``player`` plays lines in the page."""
 
     model: AnyModel
     speaks: Speaks
@@ -90,7 +88,7 @@ class Stage:
     started: float = field(default_factory=time.perf_counter)
 
     def speak(self, lines: Sequence[Line], script: Script, gap_s: float = 0.0) -> list[Spoken]:
-        """Return the lines of a script; where somebody listens, they are heard meanwhile."""
+        """Return the lines of a script; a listener gets them meanwhile."""
         from ...morph.kept.once import speak_lines
         from ...morph.script.scene import Scene, ScenePlayer
 
@@ -108,12 +106,8 @@ class Stage:
     ) -> Performance:
         """Return what was spoken.
 
-        Args:
-            asked: the lines as they were to be spoken.
-            spoken: the same, at their final speed.
-            sources: their lines in the script, if there is one.
-            found: says which voices were found by their names.
-            first: the beginning of the report.
+        ``asked`` are the lines of the request, ``spoken`` the same at their final speed, ``sources`` their lines in the
+        script. ``found`` says which voices were found by their names; ``first`` begins the report.
         """
         from ...morph.speech.report import outcome
 
@@ -132,17 +126,14 @@ class Stage:
 
 
 class SpeakingNode(io.ComfyNode):
-    """A node that speaks lines."""
-
     @classmethod
     @contextmanager
     def stage(
         cls, given: Mapping[str, Any], cast: Mapping[str, Voice], is_live: bool = True
     ) -> Iterator[Stage]:
-        """Yield what speaks with a node's inputs, by name, and the voices that are connected.
+        """Yield the backend for a node's inputs and the connected voices, by name.
 
-        Raises:
-            ValueError: for inputs that cannot be used, and for a ScriptError, whose type users should not see.
+        ValueError for unusable inputs, also in place of a ScriptError, whose type users should not see.
         """
         from server import PromptServer
 
@@ -170,7 +161,6 @@ class SpeakingNode(io.ComfyNode):
 
 
 def speaking_schema(node_id: str, **fields: Any) -> io.Schema:
-    """Return the schema of a node that speaks; its last output is the words at their times in its sound."""
     fields["outputs"].append(output(WordsSocket, "words", many=fields.get("is_input_list", False)))
     hidden = [io.Hidden.unique_id, io.Hidden.prompt]
     return schema(node_id, hidden=hidden, is_output_node=True, **fields)

@@ -84,7 +84,6 @@ class DubCaptions(SpeakingNode):
     def fingerprint_inputs(
         cls, captions: str | None = None, **_: Any
     ) -> list[tuple[str, tuple[FileState, ...]]]:
-        """Change when a saved voice that the captions may name is saved, replaced or deleted."""
         return saved_states(captions)
 
     @classmethod
@@ -100,7 +99,6 @@ class DubCaptions(SpeakingNode):
         read_sounds: bool = False,
         **given: Any,
     ) -> io.NodeOutput:
-        """Speak captions; ``given``: the inputs that other nodes have too."""
         from ...morph.script.dub import DOES_NOT_FIT, DubRequest, FitLimits, render_dub
 
         inputs.check(overlap=(OVERLAPS, overlap))

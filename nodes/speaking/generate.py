@@ -67,7 +67,6 @@ class GenerateSpeech(SpeakingNode):
 
     @classmethod
     def speak(cls, take: dict[str, Any]) -> Performance:
-        """Speak one text; ``take``: the node's inputs."""
         from ...morph.speech.lines import Line
 
         voice = take.get("voice")
@@ -82,7 +81,7 @@ class GenerateSpeech(SpeakingNode):
 
 
 def check_take(take: Mapping[str, Any], name: str) -> None:
-    """Raise ValueError for inputs of the node that cannot be spoken; ``name``: what errors call the text."""
+    """Raise ValueError for inputs that cannot be spoken; ``name``: what errors call the text."""
     check_speaking(take)
     if take.get("voice") is not None:
         check_voice(take["voice"])

@@ -1,4 +1,4 @@
-"""Lines that were made before: where ComfyUI keeps them, and how many bytes they may take."""
+"""Cached lines: their folder in ComfyUI, and how many bytes they may take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDER = "qwen3_tts_morph"
 
 
 def lines_folder() -> Path:
-    """Return the folder of kept lines, which no route of ComfyUI serves. It may not exist yet.
+    """Return the folder of cached lines, which no route of ComfyUI serves. It may not exist yet.
 
     It is below ``user/``: ComfyUI empties ``temp/`` when it starts.
     """
@@ -27,7 +27,7 @@ def lines_folder() -> Path:
 
 
 def most_megabytes() -> int:
-    """Return how many MB (10^6 bytes) kept lines may take; ValueError for a setting that is not a whole number."""
+    """Return how many MB (10^6 bytes) cached lines may take; ValueError unless the setting is a whole number."""
     said = os.environ.get(SIZE_VARIABLE, "").strip() or str(DEFAULT_MB)
     if not (said.isascii() and said.isdigit() and len(said) <= 9):
         raise ValueError(f"{SIZE_VARIABLE} is {said[:40]!r}: write a whole number of MB, 0 to keep no lines")
@@ -35,14 +35,13 @@ def most_megabytes() -> int:
 
 
 def kept_lines() -> LineCache:
-    """Return the cache for looking at what is kept and for removing it."""
+    """Return the cache, to look at it and to clear it."""
     from ...morph.kept.cache import LineCache
 
     return LineCache(lines_folder(), max(1, most_megabytes() * 10**6))
 
 
 def once_of(given: Mapping[str, Any]) -> Once:
-    """Return what a node's inputs say: kept lines, if they are wanted and may take anything, and the word check."""
     from ...morph.kept.once import Once
 
     keeps = given.get("reuse_lines", True) and most_megabytes()

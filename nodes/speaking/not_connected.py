@@ -1,4 +1,4 @@
-"""What speaks when no model or no voice is connected."""
+"""The model and the voice that speak when none is connected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AnyModel: TypeAlias = ManagedModel | ServedModel
 
 
 class DefaultModel:
-    """Keeps the checkpoint that was last loaded for want of a connected one, as ComfyUI's cache keeps Load Model's."""
+    """Keeps the last checkpoint loaded without a connected one, as ComfyUI's cache keeps Load Model's."""
 
     def __init__(self) -> None:
         self._kept: tuple[list[tuple[str, int, int]], ManagedModel] | None = None
@@ -45,7 +45,7 @@ class DefaultModel:
         return label, self._kept[1]
 
     async def release(self, request: web.Request, _: web.StreamResponse) -> None:
-        """Forget the checkpoint when the page asks ComfyUI to free memory."""
+        """Release the checkpoint when the page asks ComfyUI to free memory."""
         if request.path.endswith("/free"):
             self._kept = None
 
@@ -65,7 +65,7 @@ def choose_checkpoint(voices: Iterable[Voice]) -> tuple[str, Path]:
 
 
 def default_narrator(model: AnyModel) -> Part:
-    """Return who speaks when nobody is connected: the model's first speaker, or the recording in the pack."""
+    """Return the narrator if none is connected: the model's first speaker, or the recording in the pack."""
     if speakers := model.speakers():
         return Part(PRESET, lambda: model.preset_voice(speakers[0], ""), speakers[0])
     if isinstance(model, ManagedModel) and model.first.can_clone:

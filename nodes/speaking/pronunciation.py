@@ -39,7 +39,6 @@ class Pronunciation(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, file: str | None = None, **_: Any) -> FileState:
-        """Change when the file is replaced, so that ComfyUI reads it again."""
         return None if file in (None, NO_LIST) else file_state(chosen_file(file, KINDS))
 
     @classmethod
@@ -51,19 +50,17 @@ class Pronunciation(io.ComfyNode):
 
 
 def read_words(words: str) -> PronunciationList:
-    """Return the list in the node's box; ValueError, naming its faulty lines."""
     return parse_pronunciation(words, "words")
 
 
 def read_file(name: str) -> PronunciationList:
-    """Return the list in a file that the user chose; ValueError if there is no such file, or it has faulty lines."""
+    """Return the list in a chosen file; ValueError if there is no such file, or it has faulty lines."""
     if name == NO_LIST:
         return PronunciationList()
     return read_pronunciation(chosen_file(name, KINDS))
 
 
 def lists_of(value: object) -> tuple[PronunciationList, ...]:
-    """Return the lists of an input, none where it is not connected; ValueError for anything else."""
     lists = () if value is None else value
     if not isinstance(lists, tuple) or not all(isinstance(one, PronunciationList) for one in lists):
         raise ValueError(f"pronunciation is {shown(value)}: connect Pronunciation, or disconnect it")

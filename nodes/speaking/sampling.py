@@ -41,7 +41,6 @@ class SamplingSettings(io.ComfyNode):
     def execute(
         cls, repetition_penalty: float, max_seconds: float, greedy: bool, subtalker_greedy: bool, **token: Any
     ) -> io.NodeOutput:
-        """Return the settings; ``token``: those of both samplers, by their inputs' names."""
         talker, subtalker = (
             {name: token[prefix + name] for name in TOKEN if prefix + name in token}
             for prefix in ("", SUBTALKER)

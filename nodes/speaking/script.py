@@ -69,7 +69,6 @@ class RenderScript(SpeakingNode):
     def fingerprint_inputs(
         cls, script: str | None = None, **_: Any
     ) -> list[tuple[str, tuple[FileState, ...]]]:
-        """Change when a saved voice that the script may name is saved, replaced or deleted."""
         return saved_states(script)
 
     @classmethod
@@ -82,7 +81,6 @@ class RenderScript(SpeakingNode):
         sentence_subtitles: bool = False,
         **given: Any,
     ) -> io.NodeOutput:
-        """Speak a script; ``given``: the inputs that other nodes have too."""
         from ...morph.script.dialogue import ScriptRequest, assemble, read_script
 
         check_cast(cast := cast or {})

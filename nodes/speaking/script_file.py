@@ -36,7 +36,6 @@ class ScriptFromFile(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, file: str | None = None) -> FileState:
-        """Change when the file is replaced, so that ComfyUI reads it again."""
         return None if file is None else file_state(file_path(file))
 
     @classmethod
@@ -47,12 +46,10 @@ class ScriptFromFile(io.ComfyNode):
 
 
 def file_path(name: str) -> Path:
-    """Return the path of the example or of an input file; errors as ``chosen_file``."""
     return EXAMPLE_PATH if name == EXAMPLE else chosen_file(name, KINDS)
 
 
 def read_file(name: str) -> str:
-    """Return the text of a file that the user chose; ValueError, naming it, if there is none."""
     text = read_text_file(file_path(name))
     if not text.strip():
         raise ValueError(f"{name} is empty: write a text into it, and save it")

@@ -101,6 +101,6 @@ class Sweep(io.ComfyNode):
 
 
 def in_words(row: SweepRow) -> str:
-    """Return what was measured of a setting for the node, which shows plain text and no table."""
+    """Return a measured setting as plain text: the node shows no table."""
     speed = f"{row.ms_per_frame:.1f} ms per frame, RTF {row.rtf:.3f}"
     return f"SEQ_GROUPS {row.seq_groups}: {speed}, distance {row.distance:.3f}"

@@ -45,7 +45,7 @@ class SaveVoice(io.ComfyNode):
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> Fingerprint:
         """Change when the file is deleted or replaced, so that ComfyUI runs the node and saves the voice again.
 
-        That the node itself saved the file is no change: all that follows the node would run again.
+        The node's own save is no change: all nodes after it would run again.
         """
         return None if name is None else saved_voices().fingerprint(voice_library().path(name))
 

@@ -1,4 +1,4 @@
-"""What Save Voice has written since ComfyUI started, so that a file that it wrote itself does not count as changed."""
+"""The files that Save Voice wrote since ComfyUI started: they do not count as changed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ Fingerprint = FileState | tuple[FileState, FileState]
 
 
 class SavedVoices:
-    """The files that Save Voice has written, by path."""
-
     def __init__(self) -> None:
         # The state of each file as it was written, and the fingerprint of the run that wrote it.
         self._saved: dict[Path, tuple[FileState, Fingerprint]] = {}

@@ -40,7 +40,6 @@ class ShiftVoice(io.ComfyNode):
     def execute(
         cls, voice: Voice, strength: float, model: ManagedModel | None = None, **given: Voice | None
     ) -> io.NodeOutput:
-        """Shift a voice; ``given``: the voices of both sides, by the names of their inputs."""
         check_voice(voice)
         toward, away = (connected(side, given) for side in SIDES)
         shift = Shift(toward, away, strength)

@@ -1,4 +1,4 @@
-"""The node that takes out the part of a recording that a voice is cloned from."""
+"""The Trim Recording node: the part of a recording to clone."""
 
 from __future__ import annotations
 
@@ -83,5 +83,4 @@ def draw(waveform: np.ndarray, rate: int, measured: Measured) -> dict[str, Any]:
 
 
 def bounds(part: Excerpt) -> tuple[float, float]:
-    """Return where a part starts and ends as the page's numbers have it."""
     return round(part.start_s, 2), round(part.end_s, 2)

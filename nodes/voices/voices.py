@@ -182,7 +182,6 @@ class DesignVoice(io.ComfyNode):
 
 
 def check_description(description: str) -> None:
-    """Raise ValueError for a description that says nothing."""
     if not description.strip():
         raise ValueError("description is empty: say what the voice should be like")
 
@@ -222,7 +221,7 @@ class BlendVoices(io.ComfyNode):
 
 
 def mixed(model: ManagedModel | None, mix: Callable[[Model | None], Voice]) -> io.NodeOutput:
-    """Return the voice that ``mix`` makes, with the checkpoint that is connected, and show its recipe."""
+    """Return the voice of ``mix``, with the connected checkpoint, and show its recipe."""
     if model is None:
         voice = mix(None)
     else:
