@@ -112,7 +112,7 @@ def may_pass(access: Access, headers: Headers, key: object = None) -> bool:
 
 
 async def slow_down() -> None:
-    """Delay the sender of a wrong key; others are answered meanwhile, and may take its connection."""
+    """Delay the sender of a wrong key; others are answered, and its connection may be closed for them."""
     await asyncio.sleep(WRONG_KEY_S)
 
 

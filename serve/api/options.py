@@ -76,7 +76,7 @@ class Access:
 class ServerOptions(Checked):
     """What the server speaks with, and where it listens.
 
-    With ``devices``, used instead of ``device``, each has the checkpoint, ``rows`` and ``waiting`` of its own.
+    ``devices`` replaces ``device``: each has the checkpoint, ``rows`` and ``waiting`` of its own.
     """
 
     access: Access = Access()

@@ -71,7 +71,7 @@ class News:
         self._is_called = False
 
     def tell(self, reader: asyncio.Event) -> None:
-        """Wake a reader, from any thread."""
+        """Wake a reader, from another thread."""
         self._changed.append(reader)
         if self._is_called:  # then ``_wake`` has not looked yet: it says so before it does
             return

@@ -43,7 +43,7 @@ def make_cast(
     """Return everybody that a script may name: ``--cast``, the narrator, saved voices, the checkpoint's speakers.
 
     The first of equal names (``names.name_key``) counts; the options choose the narrator's voice. ``model`` returns the
-    checkpoint when a voice needs it: names are known before. ValueError for a name twice in ``--cast``, or for nobody.
+    checkpoint when a voice needs it: names are known earlier. ValueError for a name twice in ``--cast``, or for nobody.
     """
     folders = folders_of(options)
 
