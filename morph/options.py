@@ -48,12 +48,12 @@ def removed_in(given: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def check_seq_groups(seq_groups: Any) -> int:
-    """Return ``seq_groups`` as a Python int if it is in 1..15, else raise ValueError."""
+    """Return ``seq_groups`` as a Python int if it is in 1..15; ValueError otherwise."""
     return int(settings_of(GenerateOptions)["seq_groups"].check(seq_groups))
 
 
 def check_strength(strength: Any) -> float:
-    """Return an adapter's strength if it is a number within ADAPTER_STRENGTHS, else raise ValueError."""
+    """Return an adapter's strength if it is within ADAPTER_STRENGTHS; ValueError otherwise."""
     low, high = ADAPTER_STRENGTHS
     known = Setting(1.0, low=low, high=high, hint=" (1 is as trained)", public="strength")
     return float(known.check(strength))
@@ -105,7 +105,7 @@ class TokenSampling(Checked):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], prefix: str, do_sample: str) -> TokenSampling:
-        """Read the keys of one of the two samplers; upstream spells the sub-talker's switch differently."""
+        """Read one of the two samplers; upstream spells the sub-talker's switch differently."""
         keys = {
             name: do_sample if name == "do_sample" else prefix + name for name in settings_of(TokenSampling)
         }
@@ -116,8 +116,8 @@ class TokenSampling(Checked):
 class Sampling(Checked):
     """Sampling of the talker (group 0) and of the code predictor ("sub-talker", groups 1-15).
 
-    ``max_seconds`` caps each line's speech, all of its pieces together but without the pauses in its text; None leaves
-    it to the guard and to ``max_new_tokens``, which caps each piece.
+    ``max_seconds`` caps each line's speech, all pieces together without the pauses in its text; None leaves it to the
+    guard and to ``max_new_tokens``, which caps each piece.
     """
 
     talker: TokenSampling = TokenSampling()
@@ -161,7 +161,7 @@ class Sampling(Checked):
 
     @property
     def samplers(self) -> tuple[TokenSampling, TokenSampling, float]:
-        """What chooses tokens: all but the limits."""
+        """All settings but the limits."""
         return self.talker, self.subtalker, self.repetition_penalty
 
     @property
@@ -181,17 +181,13 @@ class GenerateOptions(Checked):
     """How lines are turned into speech.
 
     Args:
-        sampling: None takes the checkpoint's own.
-        guard: end lines that run on far beyond their text, or loop.
         split_chars: a longer text is split at sentence ends, into pieces of at most ``TextProfile.longest_piece`` too.
-        retries: of a piece that went wrong (silent, ended too early, ran on, looped, began with words of its reference;
-            ``wrong_words``), each time with the next seed.
-        normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them; "off" never.
-        wrong_words: "ignore": nothing happens. "retry": the piece counts as one that went wrong. "end": so too, and it
-            ends when that is noticed, also in a stream. Checkpoints without an alignment head refuse all but "ignore"
-            (docs/words.md).
-        chunk_frames: for streams, the frames of a line's first chunks; the last number repeats. 1 to 300 each.
-        trim_ends: all but 40 ms (``postprocess/ends.py``). Pauses stay.
+        retries: of a piece that went wrong (silent, ended too early, ran on, looped, began with words of its
+            reference; ``wrong_words``), each with the next seed.
+        normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them.
+        wrong_words: "retry": the piece counts as one that went wrong. "end": so too, and it ends at once, also in a
+            stream. Checkpoints without an alignment head refuse all but "ignore" (docs/words.md).
+        trim_ends: cut silence but 40 ms (``postprocess/ends.py``). Pauses stay.
     """
 
     seq_groups: int = setting(
@@ -204,7 +200,7 @@ class GenerateOptions(Checked):
         label="SEQ_GROUPS",
         slider=(1, PREDICTED_GROUPS, 1),
     )
-    sampling: Sampling | None = None
+    sampling: Sampling | None = None  # None takes the checkpoint's own
     batch_size: int = setting(
         AUTO_ROWS,
         "lines decoded at a time; 0: as many as there are and the memory allows",
@@ -213,7 +209,7 @@ class GenerateOptions(Checked):
         " for as many as there are lines and memory",
         off=AUTO_ROWS,
     )
-    guard: bool = setting(True)
+    guard: bool = setting(True)  # end lines that run on far beyond their text, or loop
     split_chars: int = setting(
         400,
         "the longest piece of a long text, in characters",
@@ -245,7 +241,7 @@ class GenerateOptions(Checked):
         served=f"{WRONG}: retry says that the line went wrong, end also ends it; not for checkpoints without an "
         "alignment head",
     )
-    chunk_frames: tuple[int, ...] = (1, 1, 2, 4, 8, 12)
+    chunk_frames: tuple[int, ...] = (1, 1, 2, 4, 8, 12)  # of a stream; the last repeats
     trim_ends: bool = setting(False, "cut the silence at both ends of a line", on=BOTH, public="trim_silence")
 
     def __post_init__(self) -> None:

@@ -22,38 +22,22 @@ LARGEST = sys.float_info.max
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting.
+    """One setting."""
 
-    Args:
-        default: its type is the setting's; None: a number, or no value.
-        help: for ``--help`` and the API's documentation.
-        low, high: the limits of a number, included.
-        hint: what an error says after the limits.
-        on: where users find it beside nodes: "argument" (the command line), "request" (the API), or both.
-        above: ``low`` itself is not allowed.
-        off: a number beside the limits that turns the setting off.
-        choices: of a text.
-        label: what errors call it, if not by its public name.
-        public: its name in nodes and requests.
-        slider: the lowest, the highest and the step of its widget, if it has others than the limits.
-        served: its help in the API's documentation, if it is another.
-        name: of the field; ``settings_of`` sets it, and ``public`` if it is the same.
-    """
-
-    default: Any
-    help: str = ""
-    low: float = -LARGEST
-    high: float = LARGEST
-    hint: str = ""
-    on: str = ""
-    above: bool = False
-    off: int | None = None
-    choices: tuple[str, ...] = ()
-    label: str = ""
-    public: str = ""
-    slider: tuple[float, ...] = ()
-    served: str = ""
-    name: str = ""
+    default: Any  # its type is the setting's; None: a number, or no value
+    help: str = ""  # for ``--help`` and the API's documentation
+    low: float = -LARGEST  # of a number, included
+    high: float = LARGEST  # of a number, included
+    hint: str = ""  # in errors, after the limits
+    on: str = ""  # "argument" (command line), "request" (API), or both
+    above: bool = False  # ``low`` itself is not allowed
+    off: int | None = None  # a number beside the limits that turns the setting off
+    choices: tuple[str, ...] = ()  # of a text
+    label: str = ""  # in errors, if not the public name
+    public: str = ""  # its name in nodes and requests
+    slider: tuple[float, ...] = ()  # lowest, highest and step of its widget, if not the limits
+    served: str = ""  # its help in the API's documentation, if not ``help``
+    name: str = ""  # of the field; set by ``settings_of``, with ``public`` if empty
 
     @property
     def kind(self) -> type:
@@ -61,7 +45,7 @@ class Setting:
 
     @property
     def limits(self) -> str:
-        """The values that it can have, in words that follow "choose"."""
+        """The possible values, in words that follow "choose"."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.kind is bool:
@@ -88,7 +72,7 @@ class Setting:
         )
 
     def check(self, value: Any) -> Any:
-        """Return a value that the setting can have, numpy's scalars as Python's; ValueError for another."""
+        """Return a possible value, numpy's scalars as Python's; ValueError for another."""
         numpy = sys.modules.get("numpy")  # it has no scalars before it is imported
         plain = value.item() if numpy and isinstance(value, numpy.generic) else value
         if not self.fits(plain):
@@ -99,13 +83,13 @@ class Setting:
 
 
 def setting(default: Any, *more: Any, **named: Any) -> Any:
-    """Return the field of a dataclass that is a setting; the arguments are those of ``Setting``."""
+    """Return a dataclass's field that is a setting; the arguments are those of ``Setting``."""
     return field(default=default, metadata={"setting": Setting(default, *more, **named)})
 
 
 @cache
 def settings_of(options: type, on: str = "") -> dict[str, Setting]:
-    """Return the settings among the fields of a dataclass by name, in their order; ``on``: those that are there."""
+    """Return a dataclass's settings by name, in their order; ``on``: only those that are there."""
     found = {one.name: one.metadata["setting"] for one in fields(options) if "setting" in one.metadata}
     return {
         name: replace(one, name=name, public=one.public or name)

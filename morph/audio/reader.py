@@ -16,25 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Content:
-    """What a sound file holds: a digest of its samples, its rate in Hz, its channels, and its tags."""
+    """A sound file's content."""
 
-    samples: str
-    sample_rate: int
+    samples: str  # a digest of them
+    sample_rate: int  # in Hz
     channels: int
     tags: dict[str, str]
 
 
 def is_installed() -> bool:
-    """Whether PyAV is there; the server's packages and ComfyUI have it."""
+    """Whether PyAV is installed; the server's packages and ComfyUI have it."""
     return importlib.util.find_spec("av") is not None
 
 
 def read_compressed(path: Path) -> tuple[np.ndarray, int]:
     """Return the first sound of a file (one of RECORDED) as float32 ``[C, T]``, and its rate.
 
-    Raises:
-        ValueError: it cannot be read, or has no sound.
-        OSError: it cannot be opened.
+    Raises ValueError if it is damaged or has no sound, and OSError if it cannot be opened.
     """
     import av
     import numpy as np
@@ -54,11 +52,7 @@ def read_compressed(path: Path) -> tuple[np.ndarray, int]:
 
 
 def read_comment(path: Path) -> str:
-    """Return the comment inside a sound file, or "".
-
-    Raises:
-        ValueError: for a file that is none of FILES, or cannot be read.
-    """
+    """Return the comment inside a sound file, or ""; ValueError if it is none of FILES, or cannot be read."""
     import av
 
     demuxer = FILES.get(path.suffix.lower())
@@ -72,11 +66,9 @@ def read_comment(path: Path) -> str:
 
 
 def read_content(file: IO[bytes], suffix: str) -> Content:
-    """Return what a sound file with this suffix (one of FILES) holds.
+    """Return the content of a sound file with this suffix (one of FILES).
 
-    Raises:
-        av.FFmpegError: it cannot be read.
-        IndexError: it has no sound.
+    Raises av.FFmpegError if it cannot be read, and IndexError if it has no sound.
     """
     digest = hashlib.sha256()
     with _opened(file, FILES[suffix]) as container:

@@ -31,7 +31,7 @@ MOST_CHANNELS = 2
 
 
 class Encoder:
-    """Turns float32 samples within -1..1 into bytes: this one into a header and signed 16 bits, little endian."""
+    """Encodes float32 samples within -1..1; this one to a header and signed 16 bits, little endian."""
 
     def __init__(self, head: bytes = b""):
         self._head = head
@@ -42,17 +42,16 @@ class Encoder:
         return head + to_s16(samples).tobytes()
 
     def finish(self) -> bytes:
-        """Return the rest."""
         return self._head  # of a stream without samples
 
     def close(self) -> None:
-        """Release what it holds, also in the middle of a sound."""
+        """Release resources, also in the middle of a sound."""
 
 
 def open_encoder(name: str, sample_rate: int) -> Encoder:
     """Return an encoder of a mono stream of one of SERVED; close it when the stream ends.
 
-    The first samples open FFmpeg's and libsndfile's: a stream without any needs none.
+    FFmpeg and libsndfile are opened with the first samples.
     """
     made_by = maker_of(name, complete=False)
     if made_by == FFMPEG:
@@ -74,7 +73,7 @@ def encode(samples: np.ndarray, sample_rate: int, name: str) -> bytes:
 
 
 def maker_of(name: str, complete: bool) -> str:
-    """Return what makes one of SERVED, as a file or a stream: PLAIN, LIBSNDFILE or FFMPEG."""
+    """Return the maker of one of SERVED, as a file or a stream: PLAIN, LIBSNDFILE or FFMPEG."""
     made = FORMATS[name]
     if not made.held_s:
         return PLAIN
@@ -83,7 +82,7 @@ def maker_of(name: str, complete: bool) -> str:
 
 
 def wav_header(sample_rate: int, size: int | None) -> bytes:
-    """Return a WAV header of mono 16 bits for ``size`` bytes of samples; None: their number is not known."""
+    """Return a WAV header of mono 16 bits for ``size`` bytes of samples; None: unknown."""
     riff, data = (UNKNOWN_LENGTH,) * 2 if size is None else (size + 36, size)
     head = struct.pack(
         "<4sI8sIHHIIHH", b"RIFF", riff, b"WAVEfmt ", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16
@@ -100,7 +99,7 @@ def libsndfile_has(name: str) -> bool:
 
 
 def pipes_mp3(name: str) -> bool:
-    """Return whether libsndfile makes the streams of a format: mp3 of one bit rate, through a pipe, not on Windows."""
+    """Return whether libsndfile makes a format's streams: mp3 of one bit rate, through a pipe, not on Windows."""
     import soundfile
 
     if name != "mp3" or os.name != "posix" or not libsndfile_has(name):
@@ -109,7 +108,7 @@ def pipes_mp3(name: str) -> bool:
 
 
 def open_file(target: Path | int, sample_rate: int, name: str, **more: Any) -> Any:
-    """Return libsndfile's writer of a mono file, or of a file descriptor; ``add_samples`` fills it."""
+    """Return libsndfile's writer of a mono file or file descriptor; fill it with ``add_samples``."""
     import soundfile
 
     kind, subtype = FORMATS[name].libsndfile or ("", "")
@@ -125,8 +124,8 @@ def add_samples(file: Any, samples: np.ndarray) -> None:
 def encode_by_libsndfile(samples: np.ndarray, sample_rate: int, name: str) -> bytes:
     """Return float ``[T]`` as a complete file of one of FILES, made in few calls, which need no Python.
 
-    FFmpeg's encoders come back to Python for each packet, and wait for their turn there: beside a busy thread 20 s of
-    mp3 took 7.4 s for 0.15 s on an idle computer, and this way 0.15 for 0.1.
+    FFmpeg's encoders wait for Python at each packet: beside a busy thread 20 s of mp3 took 7.4 s for 0.15 s on an idle
+    computer, and this way 0.15 for 0.1.
     """
     # To a file object each block would be written by Python.
     with tempfile.TemporaryDirectory() as folder:
@@ -191,15 +190,13 @@ class _PipedMp3(Encoder):
 def encode_tagged(
     waveform: np.ndarray, sample_rate: int, name: str, kbit_s: int, metadata: Mapping[str, str]
 ) -> bytes:
-    """Return a file that FFmpeg makes; flac and wav have 16 bits.
+    """Return FFmpeg's file of a mono or stereo ``waveform``, float ``[C, T]`` within -1..1; flac and wav have 16 bits.
 
     Args:
-        waveform: float ``[C, T]`` within -1..1, mono or stereo.
         sample_rate: in Hz.
         name: a format with a codec.
         kbit_s: of lossy formats, at most what their encoder takes; 0: the encoder's own.
         metadata: texts by FFmpeg's names; wav keeps "title", "artist" and "comment" only.
-
     Raises:
         ValueError: as ``check_fits``.
     """
@@ -211,7 +208,7 @@ def encode_tagged(
 
 
 def check_fits(waveform: np.ndarray, sample_rate: int, name: str) -> None:
-    """Raise ValueError if a file of this format cannot hold ``waveform`` (``[C, T]``), or no file can: it has NaN."""
+    """Raise ValueError if a file of this format cannot hold ``waveform`` (``[C, T]``), or it has NaN."""
     if waveform.shape[0] > MOST_CHANNELS:
         raise ValueError(f"audio has {waveform.shape[0]} channels: mix it to mono or stereo first")
     rates = FORMATS[name].rates
@@ -225,7 +222,7 @@ def check_fits(waveform: np.ndarray, sample_rate: int, name: str) -> None:
 
 
 class _Sink(bytearray):
-    """A file that can be written only, as a socket."""
+    """A write-only file, as a socket."""
 
     write = bytearray.extend
 

@@ -115,7 +115,7 @@ def zero_gaps(x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Positions:
-    """Where each frame of a row is."""
+    """The places of a row's frames, int64 or bool ``[frames]``."""
 
     index: torch.Tensor  # in the row
     starts: torch.Tensor  # the index where its chunk starts

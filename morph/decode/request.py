@@ -36,7 +36,7 @@ class LatePart:
 
 @dataclass(frozen=True)
 class LineRequest:
-    """A line to decode. What its callbacks raise ends the decoding of all lines and passes through.
+    """A line to decode. Errors of its callbacks end the decoding of all lines and propagate.
 
     Args:
         guard: decides when the line must end without an EOS. It counts frames: use it for one decoding only.

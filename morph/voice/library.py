@@ -1,7 +1,4 @@
-"""The voice library: voices in the files of a folder. A name is looked up in its listing; it never becomes a path.
-
-Recordings in the folder are voices too (see ``recording.py``): whoever loads one says how it is cloned.
-"""
+"""The voice library: voices and recordings in a folder. Names are looked up in its listing; none becomes a path."""
 
 from __future__ import annotations
 
@@ -39,15 +36,10 @@ Clone = Callable[[Recording], Voice]
 
 @dataclass(frozen=True)
 class VoiceLibrary:
-    """Voices by name.
+    """Voices by name. Of equal names, the first folder's counts."""
 
-    Args:
-        folder: that voices are saved to; it may not exist yet.
-        others: more folders with voices. Of equal names, the first folder's counts.
-    """
-
-    folder: Path
-    others: Sequence[Path] = ()
+    folder: Path  # voices are saved here; it may not exist yet
+    others: Sequence[Path] = ()  # more folders with voices
 
     def files(self) -> dict[str, Path]:
         """Return all safetensors files by name, sorted, also those that are no voices."""
@@ -90,19 +82,19 @@ class VoiceLibrary:
         return load_source(self.source(name), clone)
 
     def listing(self, configs: Configs) -> list[dict[str, Any]]:
-        """Return what people are told of all voices and recordings, by name.
+        """Return a description of each voice and recording, by name.
 
-        Each has under "checkpoint" the first label of ``configs`` that it fits, or None, and under "changed" its time;
-        one that cannot be read has an "error". One that was deleted meanwhile is left out.
+        "checkpoint" is the first label of ``configs`` that it fits, or None, and "changed" its time; one that cannot
+        be read has an "error". One that was deleted meanwhile is left out.
         """
         listed = (_listed(name, path, configs) for name, path in self.sources().items())
         return [one for one in listed if one is not None]
 
     def rename(self, name: str, new: str) -> str:
-        """Give a voice another name, in its file too; return it.
+        """Rename a voice, in its file too; return the name.
 
-        ValueError for an unknown or damaged voice, for a name that is taken or is no file name, and if the file cannot
-        be changed.
+        ValueError for an unknown or damaged voice, a name that is taken or no file name, and a file that cannot be
+        changed.
         """
         path, new = self.find(name), typed_name(new)
         voice, description = read_voice(path)
@@ -129,7 +121,7 @@ class VoiceLibrary:
         return name
 
     def describe(self, name: str, text: str) -> str:
-        """Keep a description in a voice's file, "" for none; return it as one line. ValueError if it cannot."""
+        """Write a description to a voice's file, "" for none; return it as one line. ValueError if it cannot."""
         path, line = self.find(name), check_description(text)
         voice = load_voice(path)
         with _explained(path):
@@ -137,15 +129,15 @@ class VoiceLibrary:
         return line
 
     def export(self, name: str) -> bytes:
-        """Return the content of a voice's file; ValueError for an unknown or damaged one, and OSError."""
+        """Return a voice file's content; ValueError for an unknown or damaged one, and OSError."""
         load_voice(path := self.find(name))
         return path.read_bytes()
 
     def take_in(self, source: Path, name: str, overwrite: bool = False, content: bytes | None = None) -> str:
-        """Import a voice file under a name; return the name. Nothing in it but its voice reaches the library.
+        """Import a voice file under a name; return the name. Only its voice and description reach the library.
 
-        ``content``: of the file, if it was sent; then nothing is read from ``source``. ValueError for a file that is no
-        voice or damaged, and for a name that is no file name or taken by another voice (without ``overwrite``).
+        ``content``: of a file that was sent; then nothing is read from ``source``. ValueError for a damaged or other
+        file, and for a name that is no file name or taken by another voice (without ``overwrite``).
         """
         path, (voice, description) = self.path(name), read_voice(source, content)
         named = replace(voice, name=typed_name(name))
@@ -165,17 +157,16 @@ def choose_one(names: Sequence[str]) -> str:
 
 
 def list_of(path: Path) -> Path:
-    """Return where the list of words of a voice, or of a recording, is: ``anna.pronunciation.txt``."""
+    """Return the path of the list of words of a voice or recording: ``anna.pronunciation.txt``."""
     return path.with_name(path.stem + LIST_SUFFIX)
 
 
 def source_states(path: Path) -> tuple[FileState, ...]:
-    """Return the states of the file of a voice or a recording, and of what is written beside it."""
+    """Return the states of the file of a voice or a recording, and of the files beside it."""
     return file_state(path), file_state(path.with_suffix(".txt")), file_state(list_of(path))
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file of the library is a recording, by its ending."""
     return path.suffix.lower() in RECORDED
 
 
@@ -205,7 +196,7 @@ def save_source(voice: Voice, path: Path) -> Voice:
 
 
 def save_list(voice: Voice, path: Path, overwrite: bool = False) -> None:
-    """Write a voice's list of words beside its file, if it has one; one that is there stays, unless ``overwrite``."""
+    """Write a voice's list of words, if any, beside its file; an existing one stays unless ``overwrite``."""
     beside = list_of(path)
     if voice.pronunciation and (overwrite or not beside.exists()):
         write_whole(beside, write_pronunciation(voice.pronunciation).encode())
@@ -218,7 +209,7 @@ def typed_name(name: str) -> str:
 
 
 def describe_file(name: str, path: Path) -> dict[str, Any]:
-    """Return what people and programs are told of a voice or a recording; ValueError if it is damaged."""
+    """Return the public description of a voice or a recording; ValueError if it is damaged."""
     return _about(name, path)[0]
 
 

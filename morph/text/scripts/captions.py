@@ -34,18 +34,17 @@ HEAD = re.compile("([^:\uff1a]*)[:\uff1a](.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class DubLine:
-    """A caption, what is spoken for it, and whether sounds of it are left out."""
+    """A caption and its line to speak."""
 
     caption: Cue
     line: ScriptLine
-    left_out: bool = False
+    left_out: bool = False  # whether sounds of the caption are not spoken
 
 
 def read_captions(text: str) -> list[Cue]:
     """Read captions to speak, in the order of their starts; see ``read_cues``.
 
-    Raises:
-        ValueError: there is no caption, or the times of one are wrong; the first ten are named.
+    Raises ValueError if there is no caption, or the times of one are wrong; the first ten are named.
     """
     if not text.strip():
         raise ValueError("captions is empty: paste the text of an SRT file, or connect Script From File")
@@ -82,14 +81,8 @@ def read_dub(
 ) -> tuple[list[DubLine], list[Cue]]:
     """Return the lines to speak, and the captions that have nothing to speak, in the order of their starts.
 
-    Args:
-        captions: of ``read_captions``.
-        cast: the names of the characters; NARRATOR speaks captions without one of these names.
-        languages: as for ``parse_script``.
-        read_sounds: whether descriptions of sounds are read aloud.
-
-    Raises:
-        ScriptError: naming the faulty captions.
+    ``captions`` are of ``read_captions``. NARRATOR, if in the ``cast``, speaks captions without one of its names.
+    ``languages`` as for ``parse_script``. Raises ScriptError naming the faulty captions.
     """
     known = {name_key(name): name for name in cast}
     parts = [part for one in captions for part in _by_name(one, known)]
@@ -148,7 +141,7 @@ def _as_line(caption: Cue, cast: dict[str, str], read_sounds: bool) -> str:
 
 
 def _name_first(said: str, cast: dict[str, str]) -> str:
-    """Return a text with its name before the sounds that it begins with: a script's line begins with the name."""
+    """Return a text with its name before the sounds that it begins with, as in a script."""
     found = REMARKS.fullmatch(said)
     if not found or not _is_named(found[2], cast):
         return said
@@ -166,7 +159,7 @@ def _has_words(said: str) -> bool:
 
 
 def _is_named(said: str, cast: dict[str, str]) -> bool:
-    """Return whether the words before a colon are a name: one of the cast, or in capitals, which a typo may be."""
+    """Return whether the words before a colon are a name: one of the cast, or in capitals, maybe a typo."""
     name = _head(said)
     if name is None:
         return False
@@ -176,7 +169,7 @@ def _is_named(said: str, cast: dict[str, str]) -> bool:
 
 
 def _head(said: str) -> str | None:
-    """Return what is before the first colon, without brackets; None without a colon."""
+    """Return the words before the first colon, without brackets; None without a colon."""
     head = HEAD.fullmatch(BRACKETS.sub("", said))
     return head[1].strip() if head else None
 

@@ -1,7 +1,7 @@
-"""Cues of captions, and the files that have them: SRT, WebVTT, and ASS, which is only written.
+"""Cues of captions, and their files: SRT, WebVTT, and ASS, which is only written.
 
-WebVTT's ``<v NAME>`` says who speaks a cue. One of several speakers becomes one for each, in turn: they share its time
-by the lengths of their texts.
+WebVTT's ``<v NAME>`` names a cue's speaker. A cue of several speakers becomes one for each, in turn: they share its
+time by the lengths of their texts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Cue:
 
 
 def write_cues(cues: Sequence[Cue], format: str) -> str:
-    """Return the text of a file of cues, in the given order, as "srt", "vtt" or, if they have words, "ass".
+    """Return a file of cues, in the given order, as "srt", "vtt" or, if they have words, "ass".
 
     Line breaks inside a cue become spaces.
     """
@@ -110,7 +110,7 @@ def _srt_text(cue: Cue) -> str:
 
 
 def _vtt_cue(cue: Cue) -> str:
-    """Return a cue with its marks. The time of a word is between those around it, as the standard wants it."""
+    """Return a cue with its marks. The standard wants a word's time between those around it."""
     shown, last = "", cue.start_ms
     for word, start_s, _ in cue.words or ((_one_line(cue.text), 0.0, 0.0),):
         said, start = word.lstrip(), to_ms(start_s)
@@ -124,7 +124,7 @@ def _vtt_cue(cue: Cue) -> str:
 
 
 def _dialogue(cue: Cue) -> str:
-    r"""Return a row of ASS; before each word is how long it lasts in hundredths of a second, ``{\k25}``."""
+    r"""Return a row of ASS; before each word is its duration in hundredths of a second, ``{\k25}``."""
     begin, shown = _to_cs(cue.words[0][1]), ""
     at = begin
     for word, start_s, end_s in cue.words:
@@ -166,7 +166,7 @@ def _read_ms(stamp: str) -> int:
 
 
 def _by_voice(cue: Cue) -> list[Cue]:
-    """Return a cue without marks, one for each of its speakers; what is before the first mark is the same speaker's."""
+    """Return a cue without marks for each of its speakers; text before the first mark is the same speaker's."""
     text = cue.text.replace("\\N", "\n").replace("\\h", " ")
     marks = list(VOICE.finditer(text))
     starts = [0, *(mark.start() for mark in marks[1:]), len(text)]

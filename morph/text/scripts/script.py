@@ -77,14 +77,13 @@ class ScriptError(ValueError):
 class ScriptLine:
     """One line to speak.
 
-    ``number`` is its line number in the script, from 1; ``name`` is spelled as in the cast. ``text`` may have pauses
-    inside (see ``pauses.py``). ``seed``, ``language`` and ``instruct`` are None if the script leaves them to the
-    caller; ``take``, ``gain_db``, ``speed`` and ``pitch`` None are 1, 0, 1 and 0.
+    None is the caller's default for ``seed``, ``language`` and ``instruct``; for ``take``, ``gain_db``, ``speed`` and
+    ``pitch`` it is 1, 0, 1 and 0.
     """
 
-    number: int
-    name: str
-    text: str
+    number: int  # its line in the script, from 1
+    name: str  # as the cast spells it
+    text: str  # may have pauses inside (see ``pauses.py``)
     seed: int | None = None
     language: str | None = None
     instruct: str | None = None
@@ -102,7 +101,6 @@ class Script:
 
     @property
     def lines(self) -> tuple[ScriptLine, ...]:
-        """The lines to speak, without the pauses."""
         return tuple(item for item in self.items if isinstance(item, ScriptLine))
 
     @property
@@ -119,8 +117,6 @@ class Script:
 
 @dataclass
 class _Tags:
-    """The tags read before one line."""
-
     pauses: list[float] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -128,14 +124,9 @@ class _Tags:
 def parse_script(text: str, cast: Collection[str], languages: Collection[str] | None = None) -> Script:
     """Read a script, in the format described at the top of this module.
 
-    Args:
-        text: the script.
-        cast: the names of the characters.
-        languages: those that ``[lang ...]`` may name, in upper or lower case; None accepts any word.
-
-    Raises:
-        ScriptError: naming the faulty lines (the first ten).
-        ValueError: for an empty cast, or two names that are the same (see ``names.name_key``).
+    ``languages`` are those that ``[lang ...]`` may name, in upper or lower case; None accepts any word. Raises
+    ScriptError naming the first ten faulty lines, and ValueError for an empty cast, or two equal names (see
+    ``names.name_key``).
     """
     return read_lines(_lines_of(text), cast, languages)
 
@@ -159,10 +150,7 @@ def read_lines(
     languages: Collection[str] | None = None,
     what: str = "script",
 ) -> Script:
-    """Read lines with their numbers; arguments and errors as ``parse_script``, ``what``: as ``report_faults``.
-
-    With ``cast`` None any name is accepted.
-    """
+    """Read numbered lines as ``parse_script``, with ``what`` of ``report_faults``; ``cast`` None accepts any name."""
     reader, errors = _Reader(_by_key("cast", cast), _by_key("languages", languages)), []
     for number, line in lines:
         try:
@@ -178,8 +166,6 @@ def read_lines(
 
 
 class _Reader:
-    """Reads line by line; keeps the items and the current settings."""
-
     def __init__(self, cast: dict[str, str] | None, languages: dict[str, str] | None):
         self.cast = cast
         self.languages = languages
@@ -240,7 +226,7 @@ class _Reader:
         return value
 
     def _split_name(self, line: str) -> tuple[str, str | None, str]:
-        """Return a line's name, as the cast spells it, how to speak (None: no word on it), and its text."""
+        """Return a line's name, as the cast spells it, how to speak or None, and its text."""
         head, *text = COLON.split(line, maxsplit=1)
         if not text or (self._has_narrator and self._is_no_name(head)):
             return self._narrate(line), None, line
@@ -259,7 +245,7 @@ class _Reader:
         return len(head.split()) > LONGEST_NAME and not is_known
 
     def _find_mood(self, head: str) -> str | None:
-        """Return the voice of a character's mood, as the cast spells it; None where there is none."""
+        """Return the voice of a character's mood, as the cast spells it, or None."""
         found = split_mood(head)
         return (self.cast or {}).get(name_key(with_mood(*found))) if found else None
 
@@ -275,18 +261,18 @@ class _Reader:
 
 
 def split_mood(name: str) -> tuple[str, str] | None:
-    """Return a name and the words in parentheses after it, None without: "Anna" and "angry" of "Anna (angry)"."""
+    """Return "Anna" and "angry" of "Anna (angry)"; None without parentheses."""
     found = MANNER.fullmatch(name.strip())
     return (found[1].strip(), found[2].strip()) if found else None
 
 
 def with_mood(name: str, mood: str) -> str:
-    """Return how the voice of a character's mood is named: "Anna (angry)"."""
+    """Return the name of the voice of a character's mood: "Anna (angry)"."""
     return f"{name} ({mood})"
 
 
 def _split_tag(inside: str) -> tuple[str, str] | None:
-    """Return a tag's word, in lower case, and its value, from the text in brackets; None if no word comes first."""
+    """Return the word, in lower case, and the value of a tag's inside; None if no word comes first."""
     inside = inside.strip()
     word = TAG_WORD.match(inside)
     return None if word is None else (word[0].lower(), inside[word.end() :].strip())
@@ -319,7 +305,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def find_tag(text: str) -> str | None:
-    """Return the first tag of scripts ("[seed 7]") in a text that is not a script, or None; pauses are for any text."""
+    """Return the first tag of scripts ("[seed 7]") in another text, or None; pauses are for any text."""
     match = KNOWN_TAG.search(without_pauses(text))
     return None if match is None or "]" not in match[0] else match[0]
 

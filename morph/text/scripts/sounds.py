@@ -1,4 +1,4 @@
-"""What of a caption describes a sound: words in brackets, and what is sung between notes.
+"""Find sounds in a caption: words in brackets, and what is sung between notes.
 
 ``[door slams]`` is a sound wherever it stands. ``(laughs)`` and its full-width forms are one at the beginning or the
 end of a caption, alone on a line, and after a sign; inside a sentence, parentheses hold words of the sentence. What is
@@ -38,13 +38,13 @@ HASHES = re.compile(
 
 
 def without_sounds(text: str) -> str:
-    """Return a caption without sounds; the text itself if it has none."""
+    """Return a caption without sounds, unchanged if it has none."""
     text = BRACKETS.sub(lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else " ", text)
     return HASHES.sub(" ", MUSIC.sub(_unsung, _without_remarks(text)))
 
 
 def with_sounds(text: str) -> str:
-    """Return a caption whose sounds can be read: brackets are parentheses, which no script takes for a tag."""
+    """Return a caption whose sounds can be read: brackets become parentheses, which are no tags of scripts."""
     text = BRACKETS.sub(
         lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else f"({match[0][1:-1]})", text
     )
