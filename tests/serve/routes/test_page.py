@@ -275,9 +275,11 @@ def test_a_voice_is_recorded_and_a_busy_server_waited_for(page: Page, base: Clie
     page.get_by_text("Add a voice", exact=True).click()
     page.get_by_role("button", name="Record with the microphone").click()
     expect(page.get_by_label("Level of the microphone")).to_be_visible()
-    expect(page.locator("#recorded")).to_have_text("3 s")
+    expect(page.locator("#recorded")).to_have_text(
+        re.compile("^([3-9]|[0-9]{2}) s$")
+    )  # a busy page skips some
     page.get_by_role("button", name="Stop recording").click()
-    expect(page.locator("#recorded")).to_contain_text("are recorded. It is short")
+    expect(page.locator("#recorded")).to_contain_text("are recorded")
     page.get_by_role("button", name="I read the text above").click()
     page.fill("#voice-name", "Me")
     page.get_by_label("has agreed").check()
