@@ -30,7 +30,8 @@ from ..terminal.console import Console
 from ..terminal.engine import read_lists
 from ..terminal.parser import examples
 from ..terminal.sound import write_whole
-from ..terminal.words import add_words, write_words
+from ..terminal.words import write_words
+from .speak import add_speech
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,12 +101,7 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     agreed = "those whose cloned voices are sent to the server have agreed to that"
     arguments.add_switch(parser, "--consent", agreed)
     arguments.add_switch(parser, "--again", "speak all lines again, also those already spoken")
-    arguments.add_voice(parser)
-    arguments.add_settings(parser)
-    arguments.add_pronunciation(parser)
-    arguments.add_word_check(parser)
-    add_words(parser)
-    arguments.add_model(parser)
+    add_speech(parser)
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

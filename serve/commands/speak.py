@@ -49,6 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layout", choices=LAYOUTS, default=LAYOUTS[0], help=by)
     add_output(parser)
     arguments.add_switch(parser, "--play", "speak aloud, while it is made; a file is written only with --out")
+    add_speech(parser)
+
+
+def add_speech(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that speaks lines."""
     arguments.add_voice(parser)
     arguments.add_settings(parser)
     arguments.add_pronunciation(parser)
