@@ -25,7 +25,7 @@ SILENT_START = 576
 # What makes a format.
 PLAIN, LIBSNDFILE, FFMPEG = "plain", "libsndfile", "FFmpeg"
 UNKNOWN_LENGTH = 0xFFFFFFFF
-BLOCK = 1920  # samples: small blocks are heard early
+BLOCK = 1920  # samples; small, so that playback can begin early
 PORTION = 240_000  # samples: libsndfile fails with long arrays in some formats
 MOST_CHANNELS = 2
 

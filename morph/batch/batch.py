@@ -133,7 +133,7 @@ class Batch:
         return speeches
 
     def take(self, *speeches: Speech) -> None:
-        """Queue checked lines; those that get rows begin together. Errors are those of ``speak``."""
+        """Queue checked lines; lines admitted together start together. Raises the errors of ``speak``."""
         lines = []
         for speech in speeches:
             speech.bell = self._queue.bell

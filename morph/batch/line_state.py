@@ -80,7 +80,7 @@ class LineState(TurnLine):
     """The decoding of one line. Only the batch's thread calls it, holding the model.
 
     Of a streamed line at most one piece has a row, so that a long text takes no row from others; of an
-    offline line, all may. Once all pieces have a take, those that went wrong are retried.
+    offline line, all may. Faulty pieces are retried once all pieces have a take.
     """
 
     def __init__(self, number: int, waiting: Waiting, shared: Shared):

@@ -83,7 +83,7 @@ class Running:
         self.late = first.is_live
 
     def run(self) -> None:
-        """Decode until the end. If the engine raises, ``lines`` are those that were being spoken."""
+        """Decode until the end. If the engine raises, ``lines`` has the running lines."""
         engine, model = self._synthesizer.engine, self._synthesizer.model
         self._queue.begin(self._group)
         try:
@@ -201,7 +201,7 @@ class Running:
             self._note_lines()
 
     def _let_go(self, always: bool = False) -> list[LineState]:
-        """Release ended lines and park those that need no row; return the idle lines that may ask for one.
+        """Release ended lines and park lines that need no row; return idle lines that may request one.
 
         ``always``: even if its reader wants more by now.
         """

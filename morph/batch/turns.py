@@ -29,7 +29,7 @@ class Turns:
         self._since.pop(group, None)
 
     def end(self) -> None:
-        """Note that no group has the batch: the last one queues behind those that wait."""
+        """Note that no group has the batch: the last group goes to the end of the queue."""
         self._running = None
 
     def note(self, groups: Iterable[Group]) -> None:

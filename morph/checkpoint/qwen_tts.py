@@ -1,7 +1,7 @@
 """Import ``qwen_tts`` even if packages that only its 25 Hz tokenizer uses are missing or broken.
 
 It imports torchaudio, sox and onnxruntime for that tokenizer. Only while the import runs, empty modules replace
-onnxruntime and those that cannot be imported.
+onnxruntime and every other package of the three that fails to import.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class _Way:
     listener: Listener
 
     def speak(self, lines: Sequence[Line]) -> tuple[list[Spoken], list[Exception]]:
-        """Return lines in the given order, and the errors of those that failed."""
+        """Return the spoken lines in the given order, and the errors of failed lines."""
         places = []
         for line in lines:
             # Keys take time, as texts are normalized for them: a user may cancel here.

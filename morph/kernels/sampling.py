@@ -1,7 +1,7 @@
 """Sample codes on the device, as ``frame/sampling.sample_static`` does, with the noise of ``frame/noise``.
 
 One program samples one token, without sorting. By the Gumbel-max trick, the sample is the token with the highest
-score plus noise among those that top-k and top-p keep. Counting the scores above its own tells whether top-k keeps
+score plus noise among the tokens within top-k and top-p. Counting the scores above its own tells whether top-k keeps
 it. If it is not kept, neither is any token with a lower probability, and the next-highest of the others is tried.
 Only top-p needs the probabilities of all that top-k keeps; bisection over the scores' bits finds their threshold.
 Equal scores are ordered by token id, as in a stable sort.

@@ -133,7 +133,7 @@ class Dub:
     Args:
         silent: captions that have nothing to speak.
         track: float32 ``[T]``, to the last caption's end or the end of its speech, whichever is later.
-        cues: the captions at the times at which they are heard.
+        cues: the captions, at the times of their speech in the track.
         clipped: whether speech of several captions together was too loud, and was clipped.
         asked: the lines of ``placed``, as they were to be spoken.
     """

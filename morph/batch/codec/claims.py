@@ -42,7 +42,7 @@ class Claim:
 
 
 def choose(claims: Sequence[Claim], lines: int) -> list[Claim]:
-    """Return the claims for the next step: all urgent ones, then the most pressing of those that have begun."""
+    """Return the claims for the next step: all urgent claims, then the most pressing claims of started lines."""
     urgent = [claim for claim in claims if claim.is_urgent]
     if not urgent and len(claims) < FEWEST:
         return []
