@@ -28,7 +28,6 @@ from ..runtime.collector import older_objects_spared
 from ..runtime.exclusive import check_process
 from ..runtime.kept_threads import Job
 from ..speech.lines import Line, Spoken, check_line
-from ..speech.pieces import cut_line, normalizer_of, piece_limit
 from ..speech.report import describe
 from ..speech.word_times import check_word_times, word_times
 from ..speech.wrong_words import check_followed
@@ -104,11 +103,9 @@ class Batch:
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
         """See ``Speaks``; None for a model that was not loaded from files."""
-        model = self.synthesizer.model
-        if not model.fingerprint:
+        if not self.synthesizer.model.fingerprint:
             return None
-        _, pieces = cut_line(line, normalizer_of(model, options), piece_limit(model, options))
-        return line_key(common_key(self.synthesizer, options), line, pieces)
+        return line_key(common_key(self.synthesizer, options), line)
 
     def speak(
         self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None

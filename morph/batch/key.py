@@ -1,7 +1,7 @@
-"""What decides a line's sound, as a key: two lines with the same key sound the same.
+"""The key of a line: a digest of everything that decides its sound.
 
-Left out, because they only change how samples are rounded: the size of the batch, whether a line was heard while it was
-made, and fallbacks of the engine. What is kept under a key is what was made first.
+Two numbers stand for the code, so that an update that changes no sound forgets no line. A test speaks recorded lines
+(``tests/morph/test_versions.py``), and fails until the right one is raised.
 """
 
 from __future__ import annotations
@@ -9,39 +9,27 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
 
 from ..options import GenerateOptions
 from ..setting import settings_of
 from ..speech.lines import Line
-from ..speech.piece import Piece
+from ..speech.pieces import normalizer_of, piece_limit
 from ..synthesizer import Synthesizer
 from ..tested import QWEN_TTS, installed
 from ..voice.file import voice_digest
 
-# Settings that decide the pieces, which are in the key, or how and how often they are made.
+# Raise it when the same line sounds otherwise, also after a change of the demo voice: all lines are made again.
+SOUND_VERSION = 1
+# Raise it when texts are written out otherwise: only lines of checkpoints that need that are made again.
+TEXT_VERSION = 1
+# Settings that decide how a text is cut and written out, for which the key has what follows from them, and those that
+# decide how and how often lines are made. Fallbacks of the engine are left out too: they only round otherwise.
 APART = ("batch_size", "split_chars", "normalize", "retries")
-PACK = Path(__file__).resolve().parents[2]
-
-
-def code_digest(root: Path, folders: Sequence[str] = ("morph", "postprocess")) -> str:
-    """Return the SHA-256 of all Python files in folders of ``root``: the version of the code that makes sound."""
-    total = hashlib.sha256()
-    for file in sorted(path for folder in folders for path in (root / folder).rglob("*.py")):
-        total.update(f"{file.relative_to(root).as_posix()}\0".encode())
-        total.update(file.read_bytes().replace(b"\r\n", b"\n"))
-    return total.hexdigest()
-
-
-# Computed when the code is imported: an update that is unpacked while this process runs does not change what it runs.
-CODE = code_digest(PACK)
 
 
 def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
@@ -54,11 +42,15 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
     if not model.fingerprint:
         raise ValueError(f"model {model.name} was not loaded with load_model: its lines cannot be kept")
     choice, device = synthesizer.engine.choose(model), model.device
+    is_upstreams = choice.engine == "eager" or choice.codec == "upstream"
+    written = normalizer_of(model, options).language
     return _digest(
         {
-            "code": CODE,
-            "versions": [platform.machine(), torch.__version__, transformers.__version__, np.__version__],
-            "qwen_tts": [installed(name) for name in QWEN_TTS],
+            "sound": SOUND_VERSION,
+            "text": [piece_limit(model, options), written, *(_text_versions() if written else ())],
+            # torch computes both engines' sums. numpy only moves and cuts samples.
+            "torch": [platform.machine(), torch.__version__],
+            "upstream": _upstream_versions() if is_upstreams else [],
             "device": [device.type, torch.cuda.get_device_name(device) if device.type == "cuda" else ""],
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
@@ -71,23 +63,25 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
     )
 
 
-def line_key(common: str, line: Line, pieces: Sequence[Piece]) -> str:
-    """Return the key of a line: what it has in common with others, its voice, and what is spoken how.
+def _text_versions() -> list[Any]:
+    return [TEXT_VERSION, installed("kitten-text-processing"), installed("num2words")]
 
-    Args:
-        common: of ``common_key``.
-        line: it.
-        pieces: of its text as it is spoken; their texts, seeds and pauses count, not the text that they came from.
-    """
+
+def _upstream_versions() -> list[str | None]:
+    """Return the versions of the packages whose layers the eager engine and codec run."""
+    return [transformers.__version__, *map(installed, QWEN_TTS)]
+
+
+def line_key(common: str, line: Line) -> str:
+    """Return the key of a line with a complete text; ``common``: of ``common_key``."""
     return _digest(
         {
             "common": common,
             "voice": voice_digest(line.voice),
             "language": line.language.strip().lower(),
             "instruct": (line.voice.instruct if line.instruct is None else line.instruct) or "",
-            "pieces": [
-                [piece.text, piece.seed, piece.stride, piece.pause_s, piece.after_s] for piece in pieces
-            ],
+            "text": line.as_read(str(line.text)),
+            "seed": line.seed,
         }
     )
 

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 FORMAT, VERSION = "qwen3-tts-line", "2"
 LINE, WORDS, UNFINISHED = ".line.safetensors", ".words.json", ".part"
+SOUND = "sound_version"  # the file that says for which version of the pack's sound the lines are
 ROOM = 100  # one new file per so many cached ones, before the folder is scanned again
 MOST = 1 << 40  # above any count in a line
 OWN_NAME = re.compile(r"[0-9a-f]{64}\.(line\.safetensors|words\.json)(\.[0-9a-f]{16}\.part)?")
@@ -119,6 +120,19 @@ class LineCache:
         """Cache the words recognised in a recording; errors as ``keep``."""
         digest = hashlib.sha256(text.encode()).hexdigest()
         self._write(self._path(key, WORDS), json.dumps({"text": text, "sha256": digest}).encode())
+
+    def note_version(self, version: int) -> None:
+        """Log once if the lines were made before the pack's sound had this version: they are made again."""
+        path, known = self.folder / SOUND, b""  # 0.2.0 wrote none
+        with suppress(OSError):
+            known = path.read_bytes()
+        if known == b"%d" % version:
+            return
+        if self.size().lines:
+            log.warning("lines kept by an earlier version of the pack sound otherwise: they are made again")
+        with suppress(OSError):  # each line says that it cannot be kept
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"%d" % version)
 
     def _read(self, path: Path, unpack: Callable[[bytes], T | None]) -> T | None:
         try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from ..batch.key import SOUND_VERSION
 from ..batch.speaks import Speaks
 from ..batch.speech import Delivery, OutOfService, Speech
 from ..options import FRAME_RATE, GenerateOptions
@@ -24,7 +25,7 @@ from .word_check import RememberedEar, WordCheck
 
 log = logging.getLogger(__name__)
 
-# A longer text is not cached: its key needs the normalized text, which takes long and cannot be cancelled.
+# A longer text is not cached: its file would take 700 MB and more.
 MOST_KEPT_CHARS = 100_000
 LOOKS_EVERY_S = 0.05  # for progress and cancelling; a line's end is noticed at once
 
@@ -77,6 +78,8 @@ def speak_lines(
     check_complete(lines)
     for line in lines:
         speaks.check(line, options)
+    if once.cache is not None:
+        once.cache.note_version(SOUND_VERSION)
     with older_objects_spared():
         way = _Way(speaks, options, once.cache, listener)
         spoken, failures = way.speak(lines)
@@ -135,8 +138,7 @@ class _Way:
         """Return the spoken lines in the given order, and the errors of failed lines."""
         places = []
         for line in lines:
-            # Keys take time, as texts are normalized for them: a user may cancel here.
-            self.listener.on_frame(0, 1)
+            self.listener.on_frame(0, 1)  # files take time: a user may cancel here
             is_long = len(str(line.text)) > MOST_KEPT_CHARS
             if is_long:
                 hours = in_words(likely_frames(str(line.text)) / FRAME_RATE)

@@ -1,17 +1,19 @@
 """Keys of lines: everything that decides the sound changes them, and nothing else does."""
 
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch import key as keys
-from qwen3_tts_morph.morph.batch.key import code_digest, common_key, line_key
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.key import common_key, line_key
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.piece import Making, Piece
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.morph.text.profile import TextProfile
+from qwen3_tts_morph.morph.text.pronunciation import PronunciationList
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
@@ -23,16 +25,19 @@ SOUND = {
     "wrong_words": "retry",
     "tail": "stock",
     "trim_ends": True,
+    "split_chars": 50,
+    "normalize": "off",
 }
-# In the pieces (how a text is cut and written out), in ``Kept`` (retries), or only in the rounding.
-NO_SOUND = {"batch_size": 2, "split_chars": 50, "retries": 4, "normalize": "off", "chunk_frames": (3,)}
+# In ``Kept`` (retries), or only in the rounding.
+NO_SOUND = {"batch_size": 2, "retries": 4, "chunk_frames": (3,)}
 
 
 def test_every_option_is_known_to_change_the_sound_or_not() -> None:
     assert {one.name for one in fields(GenerateOptions)} == set(SOUND) | set(NO_SOUND)
 
 
-def test_options_that_change_the_sound_change_the_key(model) -> None:
+def test_options_that_change_the_sound_change_the_key(model, monkeypatch) -> None:
+    monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
     synthesizer = Synthesizer(model, Engine("eager"))
     own = common_key(synthesizer, OPTIONS)
     others = {
@@ -58,9 +63,32 @@ def test_engine_precision_attention_checkpoint_and_code_change_the_key(load, mod
     monkeypatch.setattr(keys, "installed", lambda name: "0.0" if name == "qwen-tts" else None)
     others.append(common_key(Synthesizer(model, Engine("eager")), OPTIONS))
     monkeypatch.undo()
-    monkeypatch.setattr(keys, "CODE", "other")
+    monkeypatch.setattr(keys, "SOUND_VERSION", 0)
     others.append(common_key(Synthesizer(model, Engine("eager")), OPTIONS))
     assert len({own, *others}) == 8
+
+
+def test_only_the_engine_that_runs_upstreams_layers_depends_on_their_versions(model, monkeypatch) -> None:
+    graph, eager = (Synthesizer(model, Engine(name)) for name in ("graph", "eager"))
+    before = [common_key(one, OPTIONS) for one in (graph, eager)]
+    monkeypatch.setattr(keys.transformers, "__version__", "0.0")
+    after = [common_key(one, OPTIONS) for one in (graph, eager)]
+    assert before[0] == after[0] and before[1] != after[1]
+
+
+def test_a_new_way_to_write_out_texts_changes_keys_of_checkpoints_that_need_it(model, monkeypatch) -> None:
+    graph = Synthesizer(model, Engine("graph"))
+
+    def now() -> str:
+        return common_key(graph, OPTIONS)
+
+    reads_itself = now()
+    monkeypatch.setattr(keys, "TEXT_VERSION", 0)
+    assert now() == reads_itself
+    monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
+    old = now()
+    monkeypatch.setattr(keys, "TEXT_VERSION", 1)
+    assert now() != old
 
 
 def test_a_model_without_files_has_no_key(model, monkeypatch) -> None:
@@ -74,45 +102,40 @@ def cloned(embedding: list[float], **more) -> Voice:
 
 
 def test_what_is_spoken_and_who_speaks_change_the_key(model) -> None:
-    line, piece = Line("Hello.", cloned([1.0, 2.0]), "english", instruct="softly"), Piece(0, "Hello.", 3, 1)
-    own = line_key("common", line, [piece])
+    line = Line("It costs $5.", cloned([1.0, 2.0]), "english", 3, "softly")
+    read = PronunciationList((("costs", "sells for"),))
+    own = line_key("common", line)
     others = [
-        line_key("another", line, [piece]),
-        line_key("common", replace(line, voice=cloned([1.0, 2.5])), [piece]),
-        line_key("common", replace(line, voice=cloned([1.0, 2.0], instruct="x")), [piece]),
-        line_key("common", replace(line, voice=preset_voice(model, "ryan")), [piece]),
-        line_key("common", replace(line, language="german"), [piece]),
-        line_key("common", replace(line, instruct="loudly"), [piece]),
-        line_key("common", line, [replace(piece, text="Hello!")]),
-        line_key("common", line, [replace(piece, seed=4)]),
-        line_key("common", line, [replace(piece, stride=2)]),
-        line_key("common", line, [replace(piece, pause_s=0.5)]),
-        line_key("common", line, [replace(piece, after_s=0.5)]),
-        line_key("common", line, [piece, piece]),
+        line_key("another", line),
+        line_key("common", replace(line, voice=cloned([1.0, 2.5]))),
+        line_key("common", replace(line, voice=cloned([1.0, 2.0], instruct="x"))),
+        line_key("common", replace(line, voice=preset_voice(model, "ryan"))),
+        line_key("common", replace(line, language="german")),
+        line_key("common", replace(line, instruct="loudly")),
+        line_key("common", replace(line, text="It costs $5!")),
+        line_key("common", replace(line, text="It costs [pause 0.2] $5.")),
+        line_key("common", replace(line, seed=4)),
+        line_key("common", replace(line, pronunciation=(read,))),
+        line_key("common", replace(line, voice=cloned([1.0, 2.0], pronunciation=(read,)))),
     ]
-    assert len({own, *others}) == 13
+    assert len({own, *others}) == len(others)  # the last two are read alike
 
 
-def test_no_instruction_is_not_the_voices_own(model) -> None:
-    line, piece = Line("Hello.", cloned([1.0, 2.0], instruct="softly")), Piece(0, "Hello.", 3, 1)
-    own = line_key("common", line, [piece])
-    assert line_key("common", replace(line, instruct=""), [piece]) != own
-    assert line_key("common", replace(line, instruct="softly"), [piece]) == own
+def test_no_instruction_is_not_the_voices_own() -> None:
+    line = Line("Hello.", cloned([1.0, 2.0], instruct="softly"))
+    own = line_key("common", line)
+    assert line_key("common", replace(line, instruct="")) != own
+    assert line_key("common", replace(line, instruct="softly")) == own
 
 
-def test_names_and_the_way_to_the_pieces_do_not_change_the_key() -> None:
-    line, piece = Line("$5.", cloned([1.0, 2.0])), Piece("Five dollars.", 3, 1)
-    same = Line("five dollars", cloned([1.0, 2.0], name="Anna"), " AUTO ", 99, "", "ANNA")
-    assert line_key("common", line, [piece]) == line_key("common", same, [replace(piece, making=Making(7))])
+def test_names_and_shown_words_do_not_change_the_key() -> None:
+    line = Line("Five dollars.", cloned([1.0, 2.0]))
+    same = Line("<$5|Five dollars>.", cloned([1.0, 2.0], name="Anna"), " AUTO ", 0, "", "ANNA")
+    assert line_key("common", line) == line_key("common", same)
 
 
-def test_the_code_that_makes_sound_has_a_digest(tmp_path: Path) -> None:
-    for folder in ("morph", "postprocess", "nodes"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.py").write_bytes(b"one\n")
-    own = code_digest(tmp_path)
-    (tmp_path / "nodes" / "a.py").write_bytes(b"two\n")
-    (tmp_path / "morph" / "a.py").write_bytes(b"one\r\n")  # as git checks it out on Windows
-    assert code_digest(tmp_path) == own
-    (tmp_path / "postprocess" / "a.py").write_bytes(b"two\n")
-    assert code_digest(tmp_path) != own
+def test_a_key_needs_no_writing_out_of_figures(model, monkeypatch) -> None:
+    monkeypatch.setattr(Normalizer, "parts", lambda *_: pytest.fail("the text is written out"))
+    monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
+    with Batch(Synthesizer(model, Engine("eager"))) as batch:
+        assert batch.key(Line("It costs $5.", preset_voice(model, "ryan")), OPTIONS)

@@ -274,6 +274,18 @@ def test_a_line_that_cannot_be_written_leaves_no_file(cache, monkeypatch) -> Non
     assert list(cache.folder.iterdir()) == []
 
 
+def test_lines_of_another_sound_are_named_once(cache, caplog) -> None:
+    cache.keep(key("a"), Kept(spoken(), 1))  # 0.2.0 wrote no version
+    for version in (1, 1, 2, 2):
+        cache.note_version(version)
+    assert [one.getMessage() for one in caplog.records] == [
+        "lines kept by an earlier version of the pack sound otherwise: they are made again"
+    ] * 2
+    cache.clear()
+    cache.note_version(3)
+    assert len(caplog.records) == 2
+
+
 @pytest.mark.parametrize("bad", ["", "../" + "a" * 61, "A" * 64, "a" * 63])
 def test_a_key_cannot_name_another_file(cache, bad) -> None:
     with pytest.raises(ValueError, match="64 hexadecimal digits"):

@@ -1,0 +1,103 @@
+"""Record how some lines sound and how texts are written out: what two numbers in ``morph/batch/key.py`` stand for.
+
+python -m lab.versions      # after one of them was raised; the tests compare (tests/morph/test_versions.py)
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import torch
+from qwen3_tts_morph.morph.batch import key
+from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.pieces import cut_line
+from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.morph.voice.voice import Voice
+
+from pack import ROOT
+
+from .benchmarks.recorded import Case, record
+
+FILE = ROOT / "tests" / "data" / "versions.json"
+EXAMPLES = ROOT / "tests" / "data" / "english_written.txt"
+FIVE = GenerateOptions(5, trim_ends=True)
+CASES = (
+    Case("S=5", "graph", FIVE, ("complete",), 3),
+    Case("S=15", "graph", replace(FIVE, seq_groups=15), ("complete",), 1),
+    Case("S=1 int8", "graph", replace(FIVE, seq_groups=1), ("complete",), 1, weights="int8"),
+    Case("S=5", "eager", FIVE, ("complete",), 1),
+)
+TOGETHER = 60  # examples in one text, which is cut
+LIMITS = (0, 120)  # of a piece, in characters
+NEAR, NEAR_RATIO = 5e-4, 0.02  # of the level of 80 ms: rounding is far below
+
+
+def sound_now() -> dict[str, Any]:
+    """Return the reports of the recorded lines, and the level of each 80 ms of their sound."""
+    torch.set_num_threads(1)
+    made = record(CASES)
+    return {name: str(one) if one.dtype.kind == "U" else levels(one) for name, one in made.items()}
+
+
+def levels(samples: np.ndarray) -> list[float]:
+    frames = np.pad(samples, (0, -len(samples) % 1920)).reshape(-1, 1920)
+    return [round(float(level), 4) for level in np.sqrt(np.square(frames).mean(axis=1))]
+
+
+def texts_now() -> dict[str, str]:
+    """Return a digest of the pieces of each example of writing out."""
+    rows = EXAMPLES.read_text(encoding="utf-8").splitlines()
+    texts = [row.partition(" -> ")[0] for row in rows if " -> " in row]
+    return {text: pieces_of(text) for text in [*texts, " ".join(texts[:TOGETHER])]}
+
+
+def pieces_of(text: str) -> str:
+    line, normalizer = Line(text, Voice("design", "0b6", instruct="calm")), Normalizer("en")
+    cut = [cut_line(line, normalizer, limit)[1] for limit in LIMITS]
+    said = [[(piece.text, piece.seed, piece.pause_s, piece.after_s) for piece in one] for one in cut]
+    return sha256(repr(said).encode()).hexdigest()[:12]
+
+
+MAKERS: dict[str, Callable[[], dict[str, Any]]] = {"SOUND_VERSION": sound_now, "TEXT_VERSION": texts_now}
+
+
+def here() -> dict[str, str]:
+    """Return what else decides how sums are rounded."""
+    return {"torch": torch.__version__.partition("+")[0], "machine": platform.machine()}
+
+
+def find_change(name: str) -> str:
+    """Return what to do if a version does not stand for the speech of today; "" if it does."""
+    known, version = json.loads(FILE.read_text(encoding="utf-8"))[name], getattr(key, name)
+    if known["version"] != version:
+        return f"{name} is {version}: run python -m lab.versions, and commit the file that it writes"
+    before, after = known["made"], MAKERS[name]()
+    changed = [one for one in before | after if differ(before.get(one), after.get(one))]
+    if not changed:
+        return ""
+    return (
+        f"{len(changed)} of {len(before)} recordings changed, such as {changed[0]!r}, and {name} is still {version}: "
+        "raise it in morph/batch/key.py, so that users' kept lines are made again, and run python -m lab.versions"
+    )
+
+
+def differ(before: Any, after: Any) -> bool:
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) != len(after) or not np.allclose(before, after, NEAR_RATIO, NEAR)
+    return bool(before != after)
+
+
+def main() -> None:
+    made = {name: {"version": getattr(key, name), "made": make()} for name, make in MAKERS.items()}
+    FILE.write_text(json.dumps({"recorded on": here(), **made}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
