@@ -91,7 +91,7 @@ class LineState(TurnLine):
         rate, most = self.parts.model.sample_rate, self.parts.sampling.line_frames
         chunks = LineChunks(sizes, rate, options, most, self.parts.text_of)
         super().__init__(number, chunks, line.voice.ref_codes)
-        self.takes = Takes(options.retries if self.speech.delivery.keep else 0)
+        self.takes = Takes(options.retries if self.speech.delivery.may_retry else 0)
         self.is_live = waiting.is_live
         self.wave = 0  # equal for lines admitted together
         self._sent, self._standing = Sent(), Standing()
@@ -355,7 +355,8 @@ class LineState(TurnLine):
         piece.making = Making()
 
     def _end_take(self) -> None:
-        if self._sent.stopped or self.takes.number > self.takes.retries:
+        is_late = time.perf_counter() > self.speech.delivery.last_retry_s
+        if self._sent.stopped or is_late or self.takes.number > self.takes.retries:
             return
         if self._tokens is not None:
             self._tokens.complete()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -71,13 +72,14 @@ class Delivery:
             before its end unless ``Speech.hear`` asks for it.
         order: lines of a lower order get rows first; within an order, first come first served.
         keep: whether ``Speech.result`` is wanted. If not, nothing of a line is kept after its chunks, and a batch
-            retries no piece. An offline line's one chunk is its audio.
+            retries no piece of a streamed line. An offline line's one chunk is its audio.
         on_change: called after each chunk and at the end, in the thread that speaks or in one that queues another
             line; it must not wait. If it raises, this line ends with the error, and no other.
         heard_later: whether ``Speech.hear`` may switch an offline line to streaming. A server must know this when the
             line is sent; without it, all audio comes at the end.
         held_s: seconds of audio held back on the way to the listener, such as an encoder's delay: chunks are made
             that much sooner.
+        last_retry_s: when the last retry may begin, by ``time.perf_counter``.
     """
 
     live: bool = True
@@ -86,6 +88,11 @@ class Delivery:
     on_change: Callable[[], None] | None = None
     heard_later: bool = False
     held_s: float = 0.0
+    last_retry_s: float = math.inf
+
+    @property
+    def may_retry(self) -> bool:
+        return self.keep or not self.live
 
 
 @dataclass(frozen=True)

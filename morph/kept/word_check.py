@@ -14,7 +14,7 @@ from ..hearing.words import HeardWords, count_errors
 from ..options import MOST_RETAKES
 from ..setting import Checked, setting
 from ..speech.lines import Line, Spoken
-from ..speech.seeds import take_seed
+from ..speech.retries import RetryPolicy, take_seed
 from ..speech.takes import ERROR
 from ..text.pronunciation import shown_text
 from .cache import DamagedLine, LineCache
@@ -79,7 +79,7 @@ class WordCheck(Checked):
         for number, (line, one) in enumerate(zip(lines, spoken, strict=True), start=1):
             on_phase(f"hearing line {number} of {len(lines)}")
             best.append(self._hear(line, one))
-        for take in range(2, self.retakes + 2):
+        for take in RetryPolicy(self.retakes).further:
             again = [index for index, one in enumerate(best) if _is_wrong(one)]
             if not again:
                 break

@@ -13,7 +13,7 @@ from ..batch.speaks import Checks, Speaks
 from ..kept.once import Listener, Once, speak_lines
 from ..options import GenerateOptions
 from ..speech.lines import Line, Spoken
-from ..speech.seeds import hash_seed, take_seed
+from ..speech.retries import hash_seed, take_seed
 from ..speech.takes import ERROR
 from ..text.pronunciation import PronunciationList
 from ..text.scripts.cues import Cue, write_cues

@@ -11,6 +11,7 @@ import torch
 from ..decode.decoded import ALIGNMENT, FLAG, REPORT_WIDTH, Decoded
 from ..voice.prompt import Prompt
 from ..words.trace import Trace
+from .retries import next_seed
 from .takes import Take
 
 FIRST_ROOM = 64  # frames; room doubles from here
@@ -100,7 +101,7 @@ class Piece:
 
     def seed_of(self, take: int) -> int:
         """Return the seed of a take, counted from 1; no two pieces of a line share one."""
-        return self.seed + (take - 1) * self.stride
+        return next_seed(self.seed, self.stride, take - 1)
 
 
 def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:

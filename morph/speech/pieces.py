@@ -21,7 +21,8 @@ from ..voice.prompt import Prompt, PromptBuilder
 from .echo import begins_elsewhere
 from .lines import Line
 from .piece import Piece
-from .takes import CAP, ECHO, ENDS, WORDS, WRONG, Take, judge_end
+from .retries import RetryPolicy
+from .takes import ECHO, ENDS, WORDS, Take, judge_end
 from .wrong_words import wrong_words
 
 
@@ -45,6 +46,7 @@ class LinePieces:
         self.model = self.builder.model
         self.sampling = self.options.sampling or self.model.sampling
         self.limit = piece_limit(self.model, self.options)
+        self.policy = RetryPolicy(self.options.retries, self.sampling.max_frames)
 
     @classmethod
     def open(cls, builder: PromptBuilder, line: Line, options: GenerateOptions) -> LinePieces:
@@ -88,17 +90,9 @@ class LinePieces:
                 continue
             frames += len(piece.take.decoded.codes)
             is_cut = most is not None and frames >= most
-            if not is_cut and self._can_improve(piece):
+            if not is_cut and self.policy.is_wrong(piece.take.ended, len(piece.take.decoded.codes)):
                 again.append(piece)
         return again
-
-    def _can_improve(self, piece: Piece) -> bool:
-        """Return whether another seed may help: not if the user's limit ended the line, or the guard is off."""
-        assert piece.take is not None
-        if piece.take.ended == CAP:
-            limit = longest_frames(piece.prompt.text_tokens)
-            return self.options.guard and limit <= self.sampling.max_frames
-        return piece.take.ended in WRONG
 
     @property
     def expected(self) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..decode.decoded import Decoded
-from ..options import Sampling
 from ..text.duration import shortest_frames
 
 # How a take can end, best first. A take that is cut off contains more of its text than one that ends early.
@@ -45,12 +44,6 @@ class Take:
         trace = None if decoded.trace is None else decoded.trace.part(0, frames)
         codes = Decoded(decoded.codes[:frames], CAP, trace)
         return replace(self, decoded=codes, waveform=self.waveform[:samples], ended=CAP, wrong="")
-
-
-def may_improve(ended: str, sampling: Sampling | None) -> bool:
-    """Return whether another seed may help a line that ended so: not if the user's own limit ended it."""
-    own_limit = sampling is not None and sampling.max_seconds is not None
-    return ended in WRONG and not (ended == CAP and own_limit)
 
 
 def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...morph.options import MOST_SEED, PREDICTED_GROUPS, GenerateOptions
-from ...morph.speech.seeds import take_seed
+from ...morph.speech.retries import take_seed
 from ...morph.text.scripts.script import ScriptLine
 from ...morph.voice.file import voice_digest
 from ...postprocess.checks import is_whole

@@ -74,6 +74,8 @@ def read_request(fields: SpeechFields, rules: Rules) -> SpeechRequest:
     _check_stream(fields)
     complete = fields.stream is False or way in COMPLETE_FORMATS
     asked = read_settings(fields, rules, text, way=way, interval_s=fields.event_interval, complete=complete)
+    if complete and way != "multipart":  # whose client retries itself
+        asked = replace(asked, generate=replace(asked.generate, retries=1))
     if not fields.event_interval:
         return asked
     return replace(asked, generate=replace(asked.generate, chunk_frames=SELDOM_CHUNKS))

@@ -18,7 +18,7 @@ from ...morph.batch.speech import Delivery, Speech
 from ...morph.options import AUTO_ROWS, GenerateOptions
 from ...morph.speech.lines import Line, Spoken
 from ...morph.speech.report import compose, engines_of
-from ...morph.speech.takes import may_improve
+from ...morph.speech.retries import RetryPolicy, next_seed
 from ...morph.words.timing import WordTime, retime_words
 from .attempts import Attempts
 from .connection import connect
@@ -189,24 +189,25 @@ class RemoteSpeaks:
 
     async def _best_take(self, line: RemoteLine) -> Spoken:
         best: Spoken | None = None
-        seed, retries = line.job.line.seed, line.speech.options.retries
-        for take in range(1, retries + 2):
+        seed, options = line.job.line.seed, line.speech.options
+        policy = RetryPolicy(options.retries, options.sampling.line_frames if options.sampling else None)
+        for take in (1, *policy.further):
             job = self._job(line, take).with_seed(seed)
             try:
                 answer = await self._attempts.speak(job, partial(line.listen, take))
             except Failure as error:
-                if best is None and (take > retries or not error.remedy.new_seed):
+                if best is None and (take > policy.retries or not error.remedy.new_seed):
                     raise
                 if not error.remedy.new_seed:
                     break
-                seed += 1
+                seed = next_seed(seed, 1)
                 continue
             made = line.spoken(answer, take)
             kept = made if best is None or rank(made) < rank(best) else best
             best = replace(kept, report=replace(kept.report, takes=take))
-            if not may_improve(made.report.ended, line.speech.options.sampling):
+            if not policy.is_wrong(made.report.ended, made.report.frames):
                 break
-            seed += max(1, made.report.pieces)
+            seed = next_seed(seed, made.report.pieces)
         assert best is not None  # the last take succeeds or raises
         return best
 

@@ -8,7 +8,7 @@ import json
 import logging
 import time
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ...morph.audio.formats import SERVED
-from ...morph.options import MOST_SEED
 from ...morph.speech.lines import LineReport
-from ...morph.speech.takes import ENDS, may_improve
+from ...morph.speech.retries import RetryPolicy
+from ...morph.speech.takes import ENDS
 from ..api.errors import ApiError
 from ..api.request import SpeechRequest
 from ..audio.whole import Whole
@@ -32,7 +32,6 @@ CLIENT_LEFT = 499  # in the metrics only
 GOODBYE_S = 5.0  # for the client to be told that its time is over
 CUT = ("cap", "loop")  # how a take ends that is not complete
 TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART, "json": "application/json"}
-SHARE_FOR_ANOTHER = 0.9  # of the time that is left; the first take is sent in the rest
 
 
 @dataclass(frozen=True)
@@ -192,10 +191,6 @@ class SpeechAnswer(Response):
 
     async def _send_complete(self, send: Send) -> None:
         took, asked = await self._take(send), self._asked
-        if asked.way != "multipart" and may_improve(took.report.ended, asked.generate.sampling):
-            self._asked = replace(asked, seed=(asked.seed + took.report.pieces) % (MOST_SEED + 1))
-            again = await self._try_again(send)
-            took, self._asked = (took, asked) if again is None else (again, self._asked)
         self._note_sound()
         self._count(took.whole.samples)
         content = took.whole.content
@@ -215,17 +210,6 @@ class SpeechAnswer(Response):
         audio = base64.b64encode(took.whole.content).decode()
         kind = SERVED[self._asked.audio]
         return json.dumps({"audio": audio, "audio_format": kind, **took.told}).encode()
-
-    async def _try_again(self, send: Send) -> _Take | None:
-        """Return another take; None if it fails or there is no time for one: then the first is sent."""
-        left = self._speaker.rules.limits.seconds - (time.perf_counter() - self._began)
-        try:
-            with anyio.move_on_after(left * SHARE_FOR_ANOTHER):
-                return await self._take(send)
-            log.info("another take would have taken too long")
-        except ApiError as error:
-            log.info("another take could not be made: %s", error.message)
-        return None
 
     async def _take(self, send: Send) -> _Take:
         asked = self._asked
@@ -261,7 +245,9 @@ def note_end(metrics: Metrics, report: LineReport, seed: int) -> None:
 
 def check_end(report: LineReport, asked: SpeechRequest) -> None:
     """Raise ApiError for a stream whose speech was cut off, unless the request's own limit did it."""
-    if report.ended in CUT and may_improve(report.ended, asked.generate.sampling):
+    sampling = asked.generate.sampling
+    own_limit = None if sampling is None else sampling.line_frames
+    if report.ended in CUT and RetryPolicy(0, own_limit).is_wrong(report.ended, report.frames):
         message = f"the speech was cut off ({report.ended}): send another seed, or the text in parts"
         raise ApiError(500, message, "input", "speech_cut")
 

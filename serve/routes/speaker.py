@@ -55,6 +55,7 @@ WARM_VOICES = 8  # of the server's own, and as many states after references as t
 MOST_RETRY_S = 60  # OpenAI's clients come back at once if they are told more
 LONGEST_PART = 24_000  # samples that are sent at once
 LONG_TEXT = 1000  # characters that are searched in a thread
+BEFORE_RETRY = 0.45  # of a request's time: a retry that begins later may not end in it
 LINGER_S = 600.0  # nobody else wants the model, and to start another batch costs the next request a few ms
 
 
@@ -386,7 +387,9 @@ class Speaker:
         reading = Reading(self._news_here(), self._readings, self.model.sample_rate, asked.speed, wanted)
         try:
             held_s = FORMATS[asked.audio].held_s
-            delivery = Delivery(not asked.complete, keep=False, on_change=reading.tell, held_s=held_s)
+            last_s = time.perf_counter() + self.rules.limits.seconds * BEFORE_RETRY
+            said = {"on_change": reading.tell, "held_s": held_s, "last_retry_s": last_s}
+            delivery = Delivery(not asked.complete, keep=False, **said)
             speech = self._batch.speak(line, asked.generate, delivery)
         except Busy as error:
             after = {"Retry-After": str(self._retry_after())}

@@ -8,7 +8,6 @@ from email import message_from_bytes
 from email.policy import HTTP as email_policy
 from typing import Any
 
-import anyio
 import av
 import httpx
 import numpy as np
@@ -16,11 +15,12 @@ import pytest
 import soundfile
 from qwen3_tts_morph.morph.audio.formats import SERVED as FORMATS
 from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
+from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.serve.api.errors import ApiError
 from qwen3_tts_morph.serve.api.fields import SettingsFields
 from qwen3_tts_morph.serve.api.options import Limits, ServerOptions, body_bytes
 from qwen3_tts_morph.serve.api.request import Rules, read_settings
-from qwen3_tts_morph.serve.routes import answer as answer_module
+from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes.speaker import Reading
 
 from tests.serve.conftest import Client, asked, same_sound
@@ -375,24 +375,14 @@ def test_events_end_with_the_error(client: Client, monkeypatch) -> None:
     assert events[-1][1]["error"]["type"] == "server_error"
 
 
-def test_a_file_stays_if_another_take_would_take_too_long(serve, monkeypatch) -> None:
-    from qwen3_tts_morph.morph.speech import pieces
-
-    monkeypatch.setattr(pieces, "judge_end", lambda *_: "silent")
-    monkeypatch.setattr(answer_module, "SHARE_FOR_ANOTHER", 0.01)
-    client, asked_for = serve(ServerOptions(limits=Limits(seconds=60.0))), []
-    speak = client.speaker.speak
-
-    async def slow(*given, **more):
-        asked_for.append(1)
-        if len(asked_for) > 1:
-            await anyio.sleep_forever()
-        return await speak(*given, **more)
-
-    monkeypatch.setattr(client.speaker, "speak", slow)
-    response = client.post(asked(stream=False))
-    assert len(asked_for) == 2 and response.status_code == 200 and len(response.content) > 1000
-    assert response.headers["x-speech-ended"] == "silent" and response.headers["x-speech-seed"] == "3"
+@pytest.mark.parametrize(("share", "ended"), [(0.45, "eos"), (0.0, "silent")])
+def test_a_file_is_retried_if_there_is_time(serve, monkeypatch, share: float, ended: str) -> None:
+    client, ends = serve(), iter(["silent"])
+    monkeypatch.setattr(pieces, "judge_end", lambda *_: next(ends, "eos"))
+    monkeypatch.setattr(speaker_module, "BEFORE_RETRY", share)
+    response = client.post({**asked(stream=False), "sampling": {"max_seconds": 60}})
+    assert response.status_code == 200 and len(response.content) > 1000
+    assert response.headers["x-speech-ended"] == ended and response.headers["x-speech-seed"] == "3"
 
 
 def test_a_text_of_escaped_characters_may_be_as_long_as_any(serve) -> None:
