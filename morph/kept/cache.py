@@ -322,4 +322,6 @@ def _check(waveform: np.ndarray, facts: dict[str, Any]) -> None:
 
 
 def _digest(words: str, waveform: np.ndarray) -> str:
-    return hashlib.sha256(words.encode() + b"\0" + waveform.tobytes()).hexdigest()
+    digest = hashlib.sha256(words.encode() + b"\0")
+    digest.update(waveform.data)  # without a copy: a line may be hours long
+    return digest.hexdigest()

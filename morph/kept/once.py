@@ -25,8 +25,7 @@ from .word_check import RememberedEar, WordCheck
 
 log = logging.getLogger(__name__)
 
-# A longer text is not cached: its file would take 700 MB and more.
-MOST_KEPT_CHARS = 100_000
+LONG_TEXT = 100_000  # characters: hours of speech
 LOOKS_EVERY_S = 0.05  # for progress and cancelling; a line's end is noticed at once
 
 
@@ -53,6 +52,7 @@ class Once:
 
     cache: LineCache | None = None  # None: no line is reused or cached
     check: WordCheck | None = None  # None: words are not checked
+    again: bool = False  # speak lines that are cached, too
 
 
 def speak_lines(
@@ -81,17 +81,29 @@ def speak_lines(
     if once.cache is not None:
         once.cache.note_version(SOUND_VERSION)
     with older_objects_spared():
-        way = _Way(speaks, options, once.cache, listener)
+        check = once.check
+        if check is not None and once.cache is not None:
+            check = replace(check, recogniser=RememberedEar(check.recogniser, once.cache))
+            if not listener.hears_sound:
+                listener = replace(listener, on_line=_hear_early(check, lines, listener))
+        way = _Way(speaks, options, once, listener)
         spoken, failures = way.speak(lines)
         if len(failures) == len(lines):
             raise failures[0]
-        if once.check is None:
+        if check is None:
             return spoken
-        check = once.check
-        if once.cache is not None:
-            check = replace(check, recogniser=RememberedEar(check.recogniser, once.cache))
         unheard = replace(way, listener=Listener(listener.on_frame, listener.on_phase))
         return check.apply(lines, spoken, lambda again: unheard.speak(again)[0], listener.on_phase)
+
+
+def _hear_early(check: WordCheck, lines: Sequence[Line], listener: Listener) -> Callable[[int, Spoken], None]:
+    """Return an ``on_line`` that recognises words, which are remembered, while other lines are spoken."""
+
+    def on_line(index: int, spoken: Spoken) -> None:
+        listener.on_line(index, spoken)
+        check.hear(lines[index], spoken)
+
+    return on_line
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ class _Place:
 class _Way:
     speaks: Speaks
     options: GenerateOptions
-    cache: LineCache | None
+    once: Once
     listener: Listener
 
     def speak(self, lines: Sequence[Line]) -> tuple[list[Spoken], list[Exception]]:
@@ -139,13 +151,12 @@ class _Way:
         places = []
         for line in lines:
             self.listener.on_frame(0, 1)  # files take time: a user may cancel here
-            is_long = len(str(line.text)) > MOST_KEPT_CHARS
-            if is_long:
+            if len(str(line.text)) > LONG_TEXT:
                 hours = in_words(likely_frames(str(line.text)) / FRAME_RATE)
-                log.warning("a line is about %s of speech: it is not kept for later runs", hours)
                 self.listener.on_phase(f"LONG TEXT: about {hours} of speech")
-            key = None if is_long or self.cache is None else self.speaks.key(line, self.options)
-            places.append(_Place(self.cache, key, self.options.retries).look(line))
+            key = None if self.once.cache is None else self.speaks.key(line, self.options)
+            place = _Place(self.once.cache, key, self.options.retries)
+            places.append(place if self.once.again else place.look(line))
         return _Run(self, lines, places).run()
 
 

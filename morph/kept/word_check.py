@@ -78,7 +78,7 @@ class WordCheck(Checked):
         best = []
         for number, (line, one) in enumerate(zip(lines, spoken, strict=True), start=1):
             on_phase(f"hearing line {number} of {len(lines)}")
-            best.append(self._hear(line, one))
+            best.append(self.hear(line, one))
         for take in RetryPolicy(self.retakes).further:
             again = [index for index, one in enumerate(best) if _is_wrong(one)]
             if not again:
@@ -87,10 +87,10 @@ class WordCheck(Checked):
             asked = [replace(lines[index], seed=take_seed(lines[index].seed, take)) for index in again]
             for index, line, made in zip(again, asked, render(asked), strict=True):
                 on_phase(f"hearing take {take} of line {index + 1}")
-                best[index] = _better(best[index], self._hear(line, made), take, line.seed)
+                best[index] = _better(best[index], self.hear(line, made), take, line.seed)
         return best
 
-    def _hear(self, line: Line, spoken: Spoken) -> Spoken:
+    def hear(self, line: Line, spoken: Spoken) -> Spoken:
         """Return a line with the recognised words; unchanged if it failed or has no words."""
         report = spoken.report
         if report.ended == ERROR:

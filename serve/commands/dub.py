@@ -63,7 +63,10 @@ def run(options: argparse.Namespace, console: Console) -> None:
     text, lists = read_text_file(options.file), read_lists(options)
     read_captions(text)  # faults are found before a model is loaded
     names = partial(check_names, text, options)
-    with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
+    with (
+        SavedLines.open(options.out, options.format, console) as saved,
+        opened(options, console, names) as ready,
+    ):
         from ...morph.script.dub import DubRequest, FitLimits, assemble_dub, read_request
 
         limits = FitLimits(options.max_speed, options.overrun, options.speak_over)
@@ -73,7 +76,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         # Speed, pitch and level are set when lines are fitted.
         plain = (replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed)
         job = speak_into(saved, ready, (Script(tuple(plain)), lines), options, console)
-        dub = assemble_dub(dubbed, silent, [job.read(plan) for plan in job.plans], limits)
+        dub = assemble_dub(dubbed, silent, [job.read(index) for index in range(len(lines))], limits)
         console.note(dub.summary)
         with script.open_track(outputs(options)[0], dub.sample_rate) as file:
             file.add(dub.track)

@@ -23,7 +23,7 @@ from ...morph.text.files import read_text_file
 from ...morph.text.pronunciation import PronunciationList
 from ...morph.text.scripts.cues import Cue, write_cues
 from ..scripts.job import Job, outputs, speak_into
-from ..scripts.saved_lines import MANIFEST, NEW_LINES, SavedLines
+from ..scripts.saved_lines import MANIFEST, SavedLines
 from ..terminal import arguments
 from ..terminal.config import CheckpointConfig
 from ..terminal.console import Console
@@ -111,7 +111,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.words and options.words.resolve() in map(Path.resolve, outputs(options)):
         parser.error(f"{options.words} has the subtitles: choose another file with --words")
     made = [*outputs(options), *filter(None, (options.words,))]
-    written = (*made, options.out / MANIFEST, options.out / NEW_LINES)
+    written = (*made, options.out / MANIFEST)
     arguments.check_sources(parser, (options.file, options.reference, options.pronunciation), written)
     if not (options.out / MANIFEST).exists():  # what is there is not of an earlier run
         for path in filter(Path.exists, made):
@@ -127,7 +127,10 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ..scripts.opened import opened
 
     names = partial(check_named_lines, text, options)
-    with SavedLines.open(options.out, options.format) as saved, opened(options, console, names) as ready:
+    with (
+        SavedLines.open(options.out, options.format, console) as saved,
+        opened(options, console, names) as ready,
+    ):
         read = read_named_lines(text, ready, lists, options)
         job = speak_into(saved, ready, read, options, console)
         made = write_samples(job, outputs(options)[0])
@@ -205,11 +208,11 @@ def write_samples(job: Job, path: Path) -> Track:
     from ...postprocess.join import silences
 
     rate = job.opened.speaks.rate
-    lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.plans) - 1, rate)
+    lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.lines) - 1, rate)
     with open_track(path, rate) as track:
-        for one, silence in zip(job.plans, [lead, *gaps], strict=True):
+        for index, silence in enumerate([lead, *gaps]):
             track.add(np.zeros(silence, np.float32))
-            spoken = job.read(one)
+            spoken = job.read(index)
             track.captions += captions_of(track.samples, spoken, job.options.sentence_subtitles)
             if job.options.words is not None:
                 track.words.append(job.words(spoken, track.samples))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...morph.options import GenerateOptions
 from ...morph.voice.cast import Cast
@@ -16,8 +16,6 @@ from ..terminal.config import CheckpointConfig, read_config
 from ..terminal.console import Console
 from ..terminal.engine import (
     check_request,
-    facts_of_model,
-    facts_of_server,
     find_adapters,
     find_checkpoint,
     folders_of,
@@ -31,10 +29,8 @@ from .cast import make_cast, server_cast
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
-    from ...morph.kept.once import Listener
     from ...morph.kept.word_check import WordCheck
     from ...morph.model.adapter import Adapter
-    from ...morph.speech.lines import Line, Spoken
     from ...morph.synthesizer import Synthesizer
 
     CastAdapters = dict[str, tuple[Adapter, float]]
@@ -48,30 +44,7 @@ class Opened:
     speaks: Speaks
     settings: GenerateOptions
     cast: Cast
-    facts: dict[str, Any]  # what decides the sound of all lines, as JSON's values
     check: WordCheck | None
-
-    def speak(self, lines: Sequence[Line], listener: Listener | None = None) -> list[Spoken]:
-        from ...morph.kept.once import speak_lines
-
-        return speak_lines(self.speaks, lines, self.settings, listener=listener)
-
-    def heard(self, line: Line, spoken: Spoken) -> Spoken:
-        """Return a line after the word check; others are spoken meanwhile."""
-        if self.check is None:
-            return spoken
-        return self.check.apply([line], [spoken], self._speak_again, lambda _: None)[0]
-
-    def _speak_again(self, lines: Sequence[Line]) -> list[Spoken]:
-        from ...morph.batch.speech import OutOfService
-        from ...morph.speech.lines import failed_line
-
-        try:
-            return self.speak(lines)
-        except OutOfService:
-            raise
-        except Exception as error:
-            return [failed_line(line, self.speaks.rate, error) for line in lines]
 
 
 @contextmanager
@@ -101,10 +74,8 @@ def opened(
     if cast is None:
         cast = mark_adapters(make_cast(model.speakers, options, recording, lambda: model), own)
     settings = make_settings(model, options, batch_size=options.batch_size)
-    facts = facts_of_model(synthesizer, path, settings)
-    facts["cast_adapters"] = {name: [one.digest, strength] for name, (one, strength) in own.items()}
     with speaking(synthesizer, path, own, options.batch_size) as speaks:
-        yield Opened(speaks, settings, cast, facts, check)
+        yield Opened(speaks, settings, cast, check)
 
 
 def read_cast_adapters(options: argparse.Namespace) -> CastAdapters:
@@ -154,5 +125,4 @@ def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator
         raise ValueError(str(error)) from error
     settings = make_settings(None, options, batch_size=options.batch_size)
     with RemoteSpeaks(server, options.consent, options.batch_size) as speaks:
-        cast, facts = server_cast(server, options), facts_of_server(server, settings)
-        yield Opened(speaks, settings, cast, facts, check)
+        yield Opened(speaks, settings, server_cast(server, options), check)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ from ...morph.checkpoint.download import fetch_checkpoint
 from ...morph.checkpoint.find import (
     PUBLISHED,
     demo_voice,
-    fingerprint,
     list_adapters,
     list_checkpoints,
     resolve_checkpoint,
@@ -28,7 +27,7 @@ from ...morph.voice.voice import Voice, check_transcript
 from ...morph.words.head import no_word_times
 from .config import read_config
 from .console import Console
-from .folders import Folders, pack_version
+from .folders import Folders
 from .sound import read_recording
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from ...morph.model.adapter import Adapter
     from ...morph.model.model import Model
     from ...morph.synthesizer import Synthesizer
-    from ..remote.facts import ServerFacts
 
 DEVICES = "choose cpu, cuda, cuda:N or auto"
 UNREAD_SOUNDS = (".m4a", ".aac", ".mp4", ".webm", ".wma")  # recordings that soundfile cannot read
@@ -238,32 +236,6 @@ def make_sampling(own: Sampling, options: argparse.Namespace) -> Sampling | None
 def _given(options: argparse.Namespace, kind: type) -> dict[str, Any]:
     names = settings_of(kind, "argument")
     return {name: value for name in names if (value := getattr(options, name, None)) is not None}
-
-
-def facts_of_model(synthesizer: Synthesizer, path: Path, settings: GenerateOptions) -> dict[str, Any]:
-    """Return, as JSON's values, what decides the sound of every line beside the line itself."""
-    import torch
-    import transformers
-
-    model = synthesizer.model
-    choice = synthesizer.engine.choose(model)
-    return {
-        "adapters": [[one.digest, one.strength] for one in model.adapters],
-        "checkpoint": [[os.path.relpath(file, path), *about] for file, *about in fingerprint(path)],
-        "settings": _facts_of(replace(settings, sampling=settings.sampling or model.sampling)),
-        "loaded": [str(model.dtype), model.weights, model.attention, model.device.type],
-        "engine": [choice.engine, choice.codec],
-        "versions": [pack_version(), torch.__version__, transformers.__version__],
-    }
-
-
-def facts_of_server(server: ServerFacts, settings: GenerateOptions) -> dict[str, Any]:
-    """Return the facts of ``facts_of_model``, as far as a server reports them."""
-    return {"server": [server.engine, server.model, server.fingerprint], "settings": _facts_of(settings)}
-
-
-def _facts_of(settings: GenerateOptions) -> dict[str, Any]:
-    return {key: one for key, one in asdict(settings).items() if key not in ("batch_size", "chunk_frames")}
 
 
 def make_check(options: argparse.Namespace) -> WordCheck | None:

@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import script
 from qwen3_tts_morph.serve.scripts import job, saved_lines
-from qwen3_tts_morph.serve.scripts.saved_lines import NEW_LINES, Plan, SavedLines
+from qwen3_tts_morph.serve.scripts.saved_lines import SavedLines
 
 SCRIPT = """\
 SERENA: Good morning.
@@ -62,38 +62,34 @@ def test_a_script_becomes_lines_a_track_and_subtitles(run, tiny, file, tmp_path)
     about = manifest(out)
     assert about["complete"] and about["source"] == "scene.txt" and len(about["lines"]) == 4
     assert sorted(path.name for path in out.iterdir()) == sorted(
-        [*names, "manifest.json", "scene.wav", "scene.srt", "scene.vtt"]
+        [*names, "lines", "manifest.json", "scene.wav", "scene.srt", "scene.vtt"]
     )
 
 
-def interrupt_after(count: int, patch: pytest.MonkeyPatch) -> list[Plan]:
-    """Raise KeyboardInterrupt instead of saving another line than ``count``; return the places of those saved."""
-    add, saved = SavedLines.add, []
+def interrupt_after(count: int, patch: pytest.MonkeyPatch) -> None:
+    """Raise KeyboardInterrupt instead of saving another line than ``count``."""
+    save, saved = SavedLines.save, []
 
-    def interrupted(self: SavedLines, plan: Plan, *more: object) -> None:
+    def interrupted(self: SavedLines, number: int, *more: object) -> None:
         if len(saved) == count:
             raise KeyboardInterrupt
-        add(self, plan, *more)
-        saved.append(plan)
+        save(self, number, *more)
+        saved.append(number)
 
-    patch.setattr(SavedLines, "add", interrupted)
-    return saved
+    patch.setattr(SavedLines, "save", interrupted)
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(run, tiny, file, tmp_path, monkeypatch, spoken) -> None:
     whole = run("script", file, "--out", "whole", "--batch-size", "1", *tiny)
     spoken.clear()
     with monkeypatch.context() as patch:
-        saved = interrupt_after(2, patch)
+        interrupt_after(2, patch)
         done = run("script", file, "--batch-size", "1", *tiny)
     assert done.code == 130 and not done.out and "interrupted with 2 of 4 lines" in done.err
     assert not manifest(tmp_path / "scene")["complete"]
     spoken.clear()
     assert run("script", file, "--batch-size", "1", *tiny).code == whole.code == 0
-    texts = ["Good morning.", "It is five.", "Nobody else was there.", "It is five."]
-    assert spoken == [
-        text for number, text in enumerate(texts, 1) if number not in [one.number for one in saved]
-    ]
+    assert len(spoken) == 1, "the third had ended, and was found without a file"
     track = (tmp_path / "scene" / "scene.wav").read_bytes()
     assert track == (tmp_path / "whole" / "scene.wav").read_bytes()
 
@@ -108,7 +104,10 @@ def test_a_line_with_wrong_words_is_spoken_again_and_the_better_take_saved(
     assert "'It is five.' is take 2" in done.err and "0 of 3 words wrong" in done.err
     [entry] = manifest(tmp_path / "one")["saved"].values()
     assert entry["report"]["heard"]["text"] == "it is five" and entry["report"]["heard"]["takes"] == 2
-    assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == 2
+    [line] = (tmp_path / "one").glob("0001_*.wav")
+    better = line.read_bytes()
+    again = run("script", "one.txt", "--check-words", "small", "--retakes", "2", *tiny)
+    assert again.code == 0 and len(spoken) == 2 and line.read_bytes() == better, "words are kept too"
     hears("it was")
     none = run("script", "one.txt", "--again", "--check-words", "--most-errors", "70", *tiny)
     assert none.code == 0 and len(spoken) == 3 and "2 of 3 words wrong" in none.err
@@ -140,9 +139,8 @@ def test_a_recogniser_that_is_not_there_is_one_sentence_before_the_model_is_load
     [({1: "no"}, "line 2 could not be spoken (no): run the"), ({0: "a", 2: "b"}, "lines 1, 3 could not be")],
 )
 def test_lines_that_could_not_be_spoken_are_numbered(lost: dict[int, str], sentence: str) -> None:
-    plans = [Plan(number, "RYAN", str(number)) for number in (1, 2, 3)]
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        job.Made(SimpleNamespace(plans=plans), lost=lost).check()
+        job.Job(*[None] * 5, lost).check_lost()
 
 
 def test_an_edited_script_speaks_only_what_is_new(run, tiny, file, tmp_path, spoken) -> None:
@@ -152,11 +150,7 @@ def test_an_edited_script_speaks_only_what_is_new(run, tiny, file, tmp_path, spo
         "ERIC: A new first line.\n" + SCRIPT.replace("five.\nNobody", "six.\nNobody"), encoding="utf-8"
     )
     assert run("script", file, *tiny).code == 0
-    assert sorted(spoken) == [
-        "A new first line.",
-        "It is five.",
-        "It is six.",
-    ]  # the second "five" is now the first
+    assert sorted(spoken) == ["A new first line.", "It is six."], "the second five is the first one, louder"
     numbered = [
         manifest(tmp_path / "scene")["saved"][key]["file"][:4]
         for key in manifest(tmp_path / "scene")["lines"]
@@ -188,8 +182,31 @@ def test_a_line_edited_by_hand_stays_and_is_in_the_track(run, tiny, tmp_path, sp
     soundfile.write(line, np.full(2400, 0.25), 48000)
     wrong = run("script", "one.txt", *tiny)
     assert wrong.code == 2 and "has 48000 Hz and the track 24000" in wrong.err
-    line.unlink()
-    assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == 2
+    for damage in (line.unlink, lambda: line.write_bytes(b"RIFF")):
+        damage()
+        assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == 1
+        assert soundfile.info(line).frames != 2400, "it is written again as it was spoken"
+
+
+def test_a_damaged_line_of_the_store_is_spoken_again(run, tiny, tmp_path, spoken) -> None:
+    (tmp_path / "one.txt").write_text("RYAN: Yes.", encoding="utf-8")
+    assert run("script", "one.txt", *tiny).code == 0
+    [kept] = (tmp_path / "one" / "lines").glob("*.safetensors")
+    kept.write_bytes(kept.read_bytes()[:-8] + bytes(8))
+    done = run("script", "one.txt", *tiny)
+    assert done.code == 0 and len(spoken) == 2 and "is damaged: it was made again" in done.err
+
+
+def test_speed_and_level_of_a_line_speak_nothing(run, tiny, tmp_path, spoken) -> None:
+    for text in ("RYAN: Yes.", "RYAN: [gain -6] Yes."):
+        (tmp_path / "one.txt").write_text(text, encoding="utf-8")
+        assert run("script", "one.txt", *tiny).code == 0
+    loud, quiet = sorted((tmp_path / "one").glob("0001_*.wav"), key=lambda one: -level(one))
+    assert len(spoken) == 1 and level(quiet) == pytest.approx(level(loud) / 2, rel=0.05)
+
+
+def level(path: Path) -> float:
+    return float(np.abs(soundfile.read(path)[0]).max())
 
 
 def test_a_list_of_lines_is_spoken(run: Callable, tiny: list[str], tmp_path: Path) -> None:
@@ -296,24 +313,6 @@ def test_languages_and_names_are_checked_before_the_model_is_loaded(
     assert done.code == 2 and sentence in done.err
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda entry: entry["report"].update(seconds=7.5),
-        lambda entry: entry["report"].update(text="\ud83d"),
-        lambda entry: entry.pop("sha256"),
-        lambda entry: entry["spans"].clear(),
-    ],
-)
-def test_a_damaged_entry_of_a_manifest_is_one_sentence(run, tiny, file, tmp_path, damage) -> None:
-    assert run("script", file, *tiny).code == 0
-    about, path = manifest(tmp_path / "scene"), tmp_path / "scene" / "manifest.json"
-    damage(next(iter(about["saved"].values())))
-    path.write_text(json.dumps(about), encoding="utf-8")
-    done = run("script", file, *tiny)
-    assert done.code == 2 and "is not a manifest of this program: choose another folder" in done.err
-
-
 def test_a_folder_with_another_manifest_is_left_alone(run, tiny, file, tmp_path) -> None:
     (tmp_path / "scene").mkdir()
     (tmp_path / "scene" / "manifest.json").write_text("{}", encoding="utf-8")
@@ -340,22 +339,13 @@ def test_what_is_read_is_not_overwritten(run, tmp_path, monkeypatch, words, name
     assert (tmp_path / name).read_text(encoding="utf-8") == "RYAN: Yes."
 
 
-@pytest.mark.parametrize("row", ["{", "[1]", '["key", "entry"]', '["key", {}]'])
-def test_damaged_rows_of_new_lines_are_named(run, tiny, file, tmp_path, row) -> None:
-    assert run("script", file, *tiny).code == 0
-    known = next(iter(manifest(tmp_path / "scene")["saved"].items()))
-    (tmp_path / "scene" / NEW_LINES).write_text(f"{json.dumps(known)}\n{row}\n", encoding="utf-8")
-    done = run("script", file, *tiny)
-    assert done.code == 2 and f"{NEW_LINES} is damaged in row 2: delete it" in done.err
-
-
-def test_lines_of_another_version_are_spoken_again(run, tiny, file, tmp_path) -> None:
+def test_lines_of_another_version_are_spoken_again_and_that_is_said(run, tiny, file, tmp_path) -> None:
     path = tmp_path / "scene" / "manifest.json"
     path.parent.mkdir()
-    about = {"format": saved_lines.FORMAT, "version": 1, "saved": {"key": {"file": "0001_ryan_aaaaaaaa.wav"}}}
+    about = {"format": saved_lines.FORMAT, "version": 2, "saved": {"key": {"file": "0001_ryan_aaaaaaaa.wav"}}}
     path.write_text(json.dumps(about), encoding="utf-8")
-    (path.parent / NEW_LINES).write_text('["key", {}]\n', encoding="utf-8")
-    assert run("script", file, *tiny).code == 0
+    done = run("script", file, *tiny)
+    assert done.code == 0 and "an earlier version of the program spoke these lines" in done.err
     assert manifest(path.parent)["complete"] and "key" not in manifest(path.parent)["saved"]
 
 
