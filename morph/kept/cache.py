@@ -1,4 +1,4 @@
-"""Cache rendered lines and recognised words in a folder: one safetensors or JSON file each, never pickle.
+"""Cache rendered lines and recognised words in a folder: one safetensors file each, never pickle.
 
 A file is written under another name and then renamed, so it is complete or absent. Its modification time is its last
 use: the least recently used files go first when there are too many bytes.
@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -32,32 +32,22 @@ from ..text.pronunciation import shown_text
 from ..words.timing import read_words
 from ..words.trace import Trace
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-FORMAT, VERSION = "qwen3-tts-line", "2"
-LINE, WORDS, UNFINISHED = ".line.safetensors", ".words.json", ".part"
+FORMAT, VERSION = "qwen3-tts-line", "3"
+LINE, WORDS, UNFINISHED = ".line.safetensors", ".words.safetensors", ".part"
 SOUND = "sound_version"  # the file that says for which version of the pack's sound the lines are
 ROOM = 100  # one new file per so many cached ones, before the folder is scanned again
-MOST = 1 << 40  # above any count in a line
-OWN_NAME = re.compile(r"[0-9a-f]{64}\.(line\.safetensors|words\.json)(\.[0-9a-f]{16}\.part)?")
+# 0.2.0 wrote words as JSON.
+OWN_NAME = re.compile(r"[0-9a-f]{64}\.(line\.safetensors|words\.(safetensors|json))(\.[0-9a-f]{16}\.part)?")
+COUNTS = ("frames", "pieces", "takes")  # of a report
+NO_SAMPLES = np.zeros(0, dtype=np.float32)
+Facts = dict[str, Any]
+T = TypeVar("T")
 
 
 class DamagedLine(ValueError):
     """A cached file is damaged and has been removed, or cannot be read."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A cached line, with the retries that its pieces could have (``GenerateOptions.retries``)."""
-
-    spoken: Spoken
-    retries: int
-
-    def fits(self, retries: int) -> bool:
-        """Return whether a rendering with ``retries`` would make the same line: a good one needs no more."""
-        report = self.spoken.report
-        return self.retries == retries or (report.ended == ENDS[0] and report.takes <= retries + 1)
 
 
 @dataclass(frozen=True)
@@ -68,21 +58,12 @@ class CacheSize:
     bytes: int
 
 
+@dataclass
 class _Room:
     """How much can be cached before the folder is scanned, which takes longer the more files there are."""
 
-    def __init__(self) -> None:
-        self._bytes = self._files = 0
-
-    def take(self, size: int) -> bool:
-        """Note a cached file; return whether there was room for it."""
-        self._bytes -= size
-        self._files -= 1
-        return self._bytes >= 0 and self._files >= 0
-
-    def set(self, size: int, files: int) -> None:
-        """Note the free bytes, and after how many files other processes may have used them."""
-        self._bytes, self._files = size, files
+    bytes: int = 0
+    files: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,25 +82,35 @@ class LineCache:
         if self.most_bytes < 1:
             raise ValueError(f"most_bytes is {self.most_bytes}: choose 1 or more")
 
-    def find(self, key: str, line: Line) -> Kept | None:
-        """Return what is cached under ``key`` (64 hexadecimal digits), or None, also for another version.
+    def find(self, key: str, line: Line, retries: int) -> Spoken | None:
+        """Return the line cached under ``key`` (64 hexadecimal digits) if ``retries`` would make the same, or None.
 
         It counts as used now; its report gets the name and text of ``line``. Raises DamagedLine.
         """
-        return self._read(self._path(key, LINE), lambda content: _unpack(content, line))
+        found = self._read(
+            self._path(key, LINE), lambda *content: (_unpack(line, *content), content[0]["retries"])
+        )
+        if found is None:
+            return None
+        report = found[0].report
+        # A good line needs no more retries than it had.
+        is_same = found[1] == retries or (report.ended == ENDS[0] and report.takes <= retries + 1)
+        return found[0] if is_same else None
 
-    def keep(self, key: str, kept: Kept) -> None:
-        """Cache a line and trim to ``most_bytes``; OSError if it cannot be written, with nothing half-written left."""
-        self._write(self._path(key, LINE), _pack(kept))
+    def keep(self, key: str, spoken: Spoken, retries: int) -> None:
+        """Cache a line and trim to ``most_bytes``; OSError if it cannot be written, with nothing half-written left.
+
+        ``retries``: how many its pieces could have (``GenerateOptions.retries``).
+        """
+        self._write(self._path(key, LINE), {"retries": retries, **_facts(spoken)}, spoken.waveform)
 
     def find_words(self, key: str) -> str | None:
         """Return the words cached under a key, or None; errors as ``find``."""
-        return self._read(self._path(key, WORDS), _unpack_words)
+        return self._read(self._path(key, WORDS), lambda facts, _: str(facts["text"]))
 
     def keep_words(self, key: str, text: str) -> None:
         """Cache the words recognised in a recording; errors as ``keep``."""
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        self._write(self._path(key, WORDS), json.dumps({"text": text, "sha256": digest}).encode())
+        self._write(self._path(key, WORDS), {"text": text}, NO_SAMPLES)
 
     def note_version(self, version: int) -> None:
         """Log once if the lines were made before the pack's sound had this version: they are made again."""
@@ -134,26 +125,27 @@ class LineCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"%d" % version)
 
-    def _read(self, path: Path, unpack: Callable[[bytes], T | None]) -> T | None:
+    def _read(self, path: Path, unpack: Callable[[Facts, np.ndarray], T]) -> T | None:
         try:
             content = read_whole(path, self.most_bytes)
         except (FileNotFoundError, TooLarge):  # a file too large for the folder goes when the line is cached
             return None
         except OSError as error:
-            why = _clear_folder(path) if path.is_dir() else error.strerror or str(error)
-            raise DamagedLine(f"cannot be read ({why})") from error
+            raise DamagedLine(f"cannot be read ({error.strerror or error})") from error
         try:
             os.utime(path)
         except OSError as error:  # another user's file, or another process has removed it
             log.debug("a kept file goes earlier than it should: %s (%s)", path.name, error)
         try:
-            return unpack(content)
+            found = _decode(content)
+            return None if found is None else unpack(*found)
         except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             log.warning("a kept file is damaged and removed: %s (%s)", path.name, error)
             _remove(path)
             raise DamagedLine("is damaged") from error
 
-    def _write(self, path: Path, content: bytes) -> None:
+    def _write(self, path: Path, facts: Facts, waveform: np.ndarray) -> None:
+        content = _encode(facts, np.ascontiguousarray(waveform, dtype=np.float32))
         self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
         try:
@@ -163,14 +155,16 @@ class LineCache:
                 unfinished.replace(path)
         finally:
             _remove(unfinished)
-        if not self._room.take(len(content)):
+        self._room.bytes -= len(content)
+        self._room.files -= 1
+        if min(self._room.bytes, self._room.files) < 0:
             self._trim()
 
     def size(self) -> CacheSize:
-        return _size(list(self._files()))
+        return _size(self._files())
 
     def clear(self) -> CacheSize:
-        return _size([(path, status) for path, status in self._files() if _remove(path)])
+        return _size((path, status) for path, status in list(self._files()) if _remove(path))
 
     def _path(self, key: str, suffix: str) -> Path:
         path = self.folder / f"{key}{suffix}"
@@ -202,12 +196,12 @@ class LineCache:
                 break
             if _remove(path):
                 total -= status.st_size
-        self._room.set(self.most_bytes - total, ahead)
+        self._room.bytes, self._room.files = self.most_bytes - total, ahead
 
 
-def _size(files: Sequence[tuple[Path, os.stat_result]]) -> CacheSize:
-    lines = sum(path.name.endswith(LINE) for path, _ in files)
-    return CacheSize(lines, sum(status.st_size for _, status in files))
+def _size(files: Iterable[tuple[Path, os.stat_result]]) -> CacheSize:
+    sizes = [(path.name.endswith(LINE), status.st_size) for path, status in files]
+    return CacheSize(sum(is_line for is_line, _ in sizes), sum(size for _, size in sizes))
 
 
 def _remove(path: Path) -> bool:
@@ -220,51 +214,16 @@ def _remove(path: Path) -> bool:
     return True
 
 
-def _clear_folder(path: Path) -> str:
-    """Remove an empty folder in a file's place; return what is wrong."""
-    try:
-        path.rmdir()
-    except OSError:
-        return f"a folder is in its place: delete {path.name}"
-    return "a folder was in its place"
-
-
-def _pack(kept: Kept) -> bytes:
-    spoken, report = kept.spoken, kept.spoken.report
-    facts = {
-        "retries": kept.retries,
-        "sample_rate": spoken.sample_rate,
-        "engine": spoken.engine,
-        "spans": [[span.text, span.start, span.end] for span in spoken.spans],
-        "traces": [
-            [span.trimmed, span.trace.to_lists()] if span.trace is not None else None for span in spoken.spans
-        ],
-        "words": [astuple(word) for word in spoken.words],
-        "frames": report.frames,
-        "ended": report.ended,
-        "pieces": report.pieces,
-        "takes": report.takes,
-        "text": report.spoken or shown_text(report.text),
-        "notes": report.notes,
-    }
-    words = json.dumps(facts)
-    waveform = np.ascontiguousarray(spoken.waveform, dtype=np.float32)
-    metadata = {"format": FORMAT, "version": VERSION, "line": words, "sha256": _digest(words, waveform)}
+def _encode(facts: Facts, waveform: np.ndarray) -> bytes:
+    said = json.dumps(facts)
+    metadata = {"format": FORMAT, "version": VERSION, "line": said, "sha256": _digest(said, waveform)}
     return save({"waveform": waveform}, metadata)
 
 
-def _unpack_words(content: bytes) -> str:
-    said = json.loads(content)
-    text = said["text"]
-    if said["sha256"] != hashlib.sha256(text.encode()).hexdigest():
-        raise ValueError("its checksum does not match")
-    return str(text)
-
-
-def _unpack(content: bytes, line: Line) -> Kept | None:
-    """Read a file's content; raises one of the errors that ``_read`` catches if anything is wrong with it."""
+def _decode(content: bytes) -> tuple[Facts, np.ndarray] | None:
+    """Return what ``_encode`` was given; None for another version. Raises one of the errors that ``_read`` catches."""
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    metadata: dict[str, Any] = header["__metadata__"]
+    metadata: dict[str, str] = header["__metadata__"]
     if metadata["format"] != FORMAT:
         raise ValueError("it has another format")
     if metadata["version"] != VERSION:
@@ -272,56 +231,52 @@ def _unpack(content: bytes, line: Line) -> Kept | None:
     waveform = load(content)["waveform"]
     if metadata["sha256"] != _digest(metadata["line"], waveform):
         raise ValueError("its checksum does not match")
-    facts = json.loads(metadata["line"])
-    _check(waveform, facts)
-    text = SpokenText(facts["text"], tuple(facts["notes"]))
+    return json.loads(metadata["line"]), waveform
+
+
+def _digest(said: str, waveform: np.ndarray) -> str:
+    digest = hashlib.sha256(said.encode() + b"\0")
+    digest.update(waveform.data)  # without a copy: a line may be hours long
+    return digest.hexdigest()
+
+
+def _facts(spoken: Spoken) -> Facts:
+    report = spoken.report
+    return {
+        "sample_rate": spoken.sample_rate,
+        "engine": spoken.engine,
+        "spans": [
+            [span.text, span.start, span.end, span.trimmed, span.trace and span.trace.to_lists()]
+            for span in spoken.spans
+        ],
+        "words": [astuple(word) for word in spoken.words],
+        "counts": {name: getattr(report, name) for name in COUNTS},
+        "ended": report.ended,
+        "text": report.spoken or shown_text(report.text),
+        "notes": report.notes,
+    }
+
+
+def _unpack(line: Line, facts: Facts, waveform: np.ndarray) -> Spoken:
+    """Return a line from its facts; raises one of the errors that ``_read`` catches for what is no line."""
+    rate, ended, notes = facts["sample_rate"], facts["ended"], tuple(facts["notes"])
+    if waveform.dtype != np.float32 or waveform.ndim != 1 or not np.isfinite(waveform).all():
+        raise ValueError("its samples are not float32 of one channel, or not finite")
+    spans = tuple(
+        PieceSpan(text, start, end, None if trace is None else Trace.from_lists(trace), trimmed)
+        for text, start, end, trimmed, trace in facts["spans"]
+    )
+    if ended not in ENDS or not all(0 <= span.start <= span.end <= len(waveform) for span in spans):
+        raise ValueError("a piece of it is not in its sound, or its end is none")
     report = LineReport(
         line.name,
         str(line.text),
-        facts["frames"],
-        len(waveform) / facts["sample_rate"],
-        facts["ended"],
-        facts["pieces"],
-        text_as_spoken(line, text),
-        facts["takes"],
-        text.notes,
+        seconds=len(waveform) / rate,
+        ended=ended,
+        spoken=text_as_spoken(line, SpokenText(facts["text"])),
+        notes=notes,
         from_before=True,
         readings=line.find_readings(str(line.text)),
+        **facts["counts"],
     )
-    traces = facts.get("traces") or [None] * len(facts["spans"])
-    spans = tuple(_span(*one) for one in zip(facts["spans"], traces, strict=True))
-    words = read_words(facts.get("words", ()))
-    spoken = Spoken(waveform, facts["sample_rate"], report, spans, facts["engine"], words=words)
-    return Kept(spoken, facts["retries"])
-
-
-def _span(place: list[Any], traced: list[Any] | None) -> PieceSpan:
-    if traced is None:
-        return PieceSpan(*place)
-    trimmed, lists = traced
-    if type(trimmed) is not int or not 0 <= trimmed < MOST:
-        raise ValueError("a number of it is out of range")
-    text, start, end = place
-    return PieceSpan(text, start, end, Trace.from_lists(lists), trimmed)
-
-
-def _check(waveform: np.ndarray, facts: dict[str, Any]) -> None:
-    """Raise ValueError for values that no rendering produces, though the checksum is right."""
-    if waveform.dtype != np.float32 or waveform.ndim != 1 or not np.isfinite(waveform).all():
-        raise ValueError("its samples are not float32 of one channel, or not finite")
-    counts = [facts[name] for name in ("sample_rate", "takes")]
-    counts += [facts[name] + 1 for name in ("frames", "pieces", "retries")]
-    counts += [place + 1 for _, *places in facts["spans"] for place in places]
-    if not all(type(count) is int and 0 < count < MOST for count in counts):
-        raise ValueError("a number of it is out of range")
-    if not all(start <= end <= len(waveform) for _, start, end in facts["spans"]):
-        raise ValueError("a piece of it is not in its sound")
-    texts = [facts["engine"], facts["text"], *facts["notes"], *(text for text, _, _ in facts["spans"])]
-    if facts["ended"] not in ENDS or not all(isinstance(text, str) for text in texts):
-        raise ValueError("a word of it is none")
-
-
-def _digest(words: str, waveform: np.ndarray) -> str:
-    digest = hashlib.sha256(words.encode() + b"\0")
-    digest.update(waveform.data)  # without a copy: a line may be hours long
-    return digest.hexdigest()
+    return Spoken(waveform, rate, report, spans, facts["engine"], words=read_words(facts["words"]))

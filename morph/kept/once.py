@@ -20,7 +20,7 @@ from ..speech.lines import Line, Spoken, check_complete, failed_line
 from ..speech.progress import Estimate, OnFrame, in_words
 from ..speech.takes import ENDS
 from ..text.duration import likely_frames
-from .cache import DamagedLine, Kept, LineCache
+from .cache import DamagedLine, LineCache
 from .word_check import RememberedEar, WordCheck
 
 log = logging.getLogger(__name__)
@@ -86,14 +86,18 @@ def speak_lines(
             check = replace(check, recogniser=RememberedEar(check.recogniser, once.cache))
             if not listener.hears_sound:
                 listener = replace(listener, on_line=_hear_early(check, lines, listener))
-        way = _Way(speaks, options, once, listener)
-        spoken, failures = way.speak(lines)
+        spoken, failures = _Run(speaks, options, once, lines, listener).run()
         if len(failures) == len(lines):
             raise failures[0]
         if check is None:
             return spoken
-        unheard = replace(way, listener=Listener(listener.on_frame, listener.on_phase))
-        return check.apply(lines, spoken, lambda again: unheard.speak(again)[0], listener.on_phase)
+        unheard = Listener(listener.on_frame, listener.on_phase)
+        return check.apply(
+            lines,
+            spoken,
+            lambda again: _Run(speaks, options, once, again, unheard).run()[0],
+            listener.on_phase,
+        )
 
 
 def _hear_early(check: WordCheck, lines: Sequence[Line], listener: Listener) -> Callable[[int, Spoken], None]:
@@ -106,80 +110,36 @@ def _hear_early(check: WordCheck, lines: Sequence[Line], listener: Listener) -> 
     return on_line
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A line's place in the cache."""
-
-    cache: LineCache | None
-    key: str | None  # None: not cacheable
-    retries: int
-    found: Spoken | None = None  # the line from an earlier run
-    damage: str = ""  # what is wrong with the cached file, or ""
-
-    def look(self, line: Line) -> _Place:
-        if self.cache is None or self.key is None:
-            return self
-        try:
-            kept = self.cache.find(self.key, line)
-        except DamagedLine as error:
-            return replace(self, damage=str(error))
-        return replace(self, found=kept.spoken) if kept and kept.fits(self.retries) else self
-
-    def keep(self, spoken: Spoken) -> Spoken:
-        """Cache a new line; return it with notes on what went wrong here."""
-        notes = []
-        if self.damage:
-            notes.append(f"The line kept from an earlier run {self.damage}: it was made again.")
-        if self.cache is not None and self.key is not None and spoken.report.ended in ENDS:
-            try:
-                self.cache.keep(self.key, Kept(spoken, self.retries))
-            except OSError as error:
-                log.warning("a line cannot be kept: %s", error)
-                notes.append(f"Lines could not be kept for later: {error.strerror or error}.")
-        return replace(spoken, report=replace(spoken.report, notes=(*spoken.report.notes, *notes)))
-
-
-@dataclass(frozen=True)
-class _Way:
-    speaks: Speaks
-    options: GenerateOptions
-    once: Once
-    listener: Listener
-
-    def speak(self, lines: Sequence[Line]) -> tuple[list[Spoken], list[Exception]]:
-        """Return the spoken lines in the given order, and the errors of failed lines."""
-        places = []
-        for line in lines:
-            self.listener.on_frame(0, 1)  # files take time: a user may cancel here
-            if len(str(line.text)) > LONG_TEXT:
-                hours = in_words(likely_frames(str(line.text)) / FRAME_RATE)
-                self.listener.on_phase(f"LONG TEXT: about {hours} of speech")
-            key = None if self.once.cache is None else self.speaks.key(line, self.options)
-            place = _Place(self.once.cache, key, self.options.retries)
-            places.append(place if self.once.again else place.look(line))
-        return _Run(self, lines, places).run()
-
-
 class _Run:
     """Lines while they are spoken."""
 
-    def __init__(self, way: _Way, lines: Sequence[Line], places: Sequence[_Place]):
-        self._way, self._lines, self._places = way, lines, places
+    def __init__(
+        self, speaks: Speaks, options: GenerateOptions, once: Once, lines: Sequence[Line], listener: Listener
+    ):
+        self._speaks, self._options, self._once = speaks, options, once
+        self._lines, self._listener = lines, listener
         self._bell = Bell()  # set when a line has news
         self._likely = [likely_frames(str(line.text)) for line in lines]
+        self._keys: dict[int, str | None] = {}  # in the cache
+        self._damage: dict[int, str] = {}  # what is wrong with cached files
         self._speeches: dict[int, Speech] = {}  # of lines in work
         self._ready: dict[int, Spoken] = {}
         self._failed: dict[int, Exception] = {}
         self._frames = self._made = 0  # frames of the speeches that have ended, and their number
         self._estimate, self._phase = Estimate(), ""
         # The line that streams now or next; none without a listener.
-        self._turn = 0 if way.listener.hears_sound else len(lines)
+        self._turn = 0 if listener.hears_sound else len(lines)
         self._is_begun = False  # whether it has delivered audio
 
     def run(self) -> tuple[list[Spoken], list[Exception]]:
-        for index, place in enumerate(self._places):
-            if place.found is not None:
-                self._take(index, place.found)
+        """Return the spoken lines in the given order, and the errors of failed lines."""
+        for index, line in enumerate(self._lines):
+            self._listener.on_frame(0, 1)  # files take time: a user may cancel here
+            if len(str(line.text)) > LONG_TEXT:
+                hours = in_words(self._likely[index] / FRAME_RATE)
+                self._listener.on_phase(f"LONG TEXT: about {hours} of speech")
+            if (found := self._find(index, line)) is not None:
+                self._take(index, found)
         try:
             self._begin()
             while True:
@@ -192,18 +152,44 @@ class _Run:
         finally:
             for speech in self._speeches.values():
                 speech.cancel()
-        indices = range(len(self._lines))
-        return [self._ready[one] for one in indices], [
-            self._failed[one] for one in indices if one in self._failed
+        return [self._ready[index] for index in range(len(self._lines))], [
+            self._failed[index] for index in sorted(self._failed)
         ]
+
+    def _find(self, index: int, line: Line) -> Spoken | None:
+        """Return a cached line, or None."""
+        cache = self._once.cache
+        if cache is None:
+            return None
+        key = self._keys[index] = self._speaks.key(line, self._options)
+        if key is None or self._once.again:
+            return None
+        try:
+            return cache.find(key, line, self._options.retries)
+        except DamagedLine as error:
+            self._damage[index] = str(error)
+            return None
+
+    def _keep(self, index: int, spoken: Spoken) -> Spoken:
+        """Cache a new line; return it with notes on what went wrong here."""
+        cache, key, notes = self._once.cache, self._keys.get(index), list(spoken.report.notes)
+        if damage := self._damage.get(index):
+            notes.append(f"The line kept from an earlier run {damage}: it was made again.")
+        if cache is not None and key is not None and spoken.report.ended in ENDS:
+            try:
+                cache.keep(key, spoken, self._options.retries)
+            except OSError as error:
+                log.warning("a line cannot be kept: %s", error)
+                notes.append(f"Lines could not be kept for later: {error.strerror or error}.")
+        return replace(spoken, report=replace(spoken.report, notes=tuple(notes)))
 
     def _begin(self) -> None:
         missing = [index for index in range(len(self._lines)) if index not in self._ready]
-        self._queue(missing, live=self._way.listener.hears_sound)
+        self._queue(missing, live=self._listener.hears_sound)
 
     def _queue(self, indices: Sequence[int], live: bool) -> None:
         """Queue lines: in order if streamed, the first of them ``live``; otherwise the longest first."""
-        hears = self._way.listener.hears_sound
+        hears = self._listener.hears_sound
         deliveries = [
             Delivery(
                 live and index == indices[0],
@@ -214,7 +200,7 @@ class _Run:
             for index in indices
         ]
         lines = [self._lines[index] for index in indices]
-        speeches = self._way.speaks.speak_all(lines, self._way.options, deliveries)
+        speeches = self._speaks.speak_all(lines, self._options, deliveries)
         self._speeches.update(zip(indices, speeches, strict=True))
 
     def _collect(self) -> None:
@@ -241,18 +227,18 @@ class _Run:
                 self._queue([index], live=False)
                 return None
             self._failed[index] = error
-            return failed_line(self._lines[index], self._way.speaks.rate, error)
-        return self._places[index].keep(spoken)
+            return failed_line(self._lines[index], self._speaks.rate, error)
+        return self._keep(index, spoken)
 
     def _take(self, index: int, spoken: Spoken) -> None:
         self._ready[index] = spoken
-        self._way.listener.on_line(index, spoken)
+        self._listener.on_line(index, spoken)
 
     def _hear(self) -> None:
         while self._turn < len(self._lines):
             if self._turn in self._ready:
                 if not self._is_begun:
-                    self._way.listener.on_sound(self._turn, self._ready[self._turn].waveform)
+                    self._listener.on_sound(self._turn, self._ready[self._turn].waveform)
             elif not self._pass_on(self._turn):
                 return
             self._turn, self._is_begun = self._turn + 1, False
@@ -264,7 +250,7 @@ class _Run:
             speech.hear()
         while speech.has_chunk and (chunk := speech.take()) is not None:
             self._is_begun = True
-            self._way.listener.on_sound(index, chunk.samples)
+            self._listener.on_sound(index, chunk.samples)
             if chunk.last:
                 return True
         return False
@@ -276,7 +262,7 @@ class _Run:
             done += own.done
             expected += max(own.done, self._likely[index])
             pieces += own.pieces
-        self._way.listener.on_frame(done, max(1, expected))
+        self._listener.on_frame(done, max(1, expected))
         said = f"speaking {len(self._speeches)} line{'' if len(self._speeches) == 1 else 's'}"
         if self._made:
             said = f"line {len(self._ready)} of {len(self._lines)}"
@@ -284,4 +270,4 @@ class _Run:
             said += f": {left}"
         if (self._speeches or self._made) and said != self._phase:
             self._phase = said
-            self._way.listener.on_phase(said)
+            self._listener.on_phase(said)

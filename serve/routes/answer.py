@@ -8,7 +8,6 @@ import json
 import logging
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -21,7 +20,6 @@ from ...morph.speech.retries import RetryPolicy
 from ...morph.speech.takes import ENDS
 from ..api.errors import ApiError
 from ..api.request import SpeechRequest
-from ..audio.whole import Whole
 from .metrics import Metrics
 from .parts import END, MULTIPART, write_json_part, write_part
 from .speaker import Reading, Speaker
@@ -32,13 +30,6 @@ CLIENT_LEFT = 499  # in the metrics only
 GOODBYE_S = 5.0  # for the client to be told that its time is over
 CUT = ("cap", "loop")  # how a take ends that is not complete
 TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART, "json": "application/json"}
-
-
-@dataclass(frozen=True)
-class _Take:
-    whole: Whole
-    report: LineReport
-    told: dict[str, Any]  # as JSON tells it
 
 
 class SpeechAnswer(Response):
@@ -190,39 +181,29 @@ class SpeechAnswer(Response):
     # A complete sound
 
     async def _send_complete(self, send: Send) -> None:
-        took, asked = await self._take(send), self._asked
-        self._note_sound()
-        self._count(took.whole.samples)
-        content = took.whole.content
-        if asked.way == "multipart":
-            done = write_json_part("speech.audio.done", took.told)
-            await self._start(send)
-            await self._send_bytes(send, write_part(SERVED[asked.audio], content))
-            await self._send_bytes(send, done + END, more=False)
-            return
-        if asked.way == "json":
-            content = self._as_json(took)
-        await self._start(send, **{"content-length": str(len(content)), "x-speech-ended": took.report.ended})
-        await self._send_bytes(send, content, more=False)
-
-    def _as_json(self, took: _Take) -> bytes:
-        """Return a take as JSON; the first fields are those of Kokoro-FastAPI's captioned speech."""
-        audio = base64.b64encode(took.whole.content).decode()
-        kind = SERVED[self._asked.audio]
-        return json.dumps({"audio": audio, "audio_format": kind, **took.told}).encode()
-
-    async def _take(self, send: Send) -> _Take:
         asked = self._asked
         with await self._speaker.speak(asked) as reading:
             while not await reading.wait_end(asked.interval_s or None):
                 frames, expected = reading.frames
                 if frames:  # errors of a line that waits have a status of their own
                     await self._start(send)
-                    told = write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
-                    await self._send_bytes(send, told)
+                    progress = {"frames": frames, "expected": expected}
+                    await self._send_bytes(send, write_json_part("speech.audio.progress", progress))
             whole = await self._speaker.encode(reading, asked.audio)
+            told = self._told(reading) if asked.way in TOLD_AS else {}
+            ended = reading.report.ended
             note_end(self._metrics, reading.report, asked.seed)
-            return _Take(whole, reading.report, self._told(reading) if asked.way in TOLD_AS else {})
+        self._note_sound()
+        self._count(whole.samples)
+        if asked.way == "multipart":
+            done = write_json_part("speech.audio.done", told)
+            await self._start(send)
+            await self._send_bytes(send, write_part(SERVED[asked.audio], whole.content))
+            await self._send_bytes(send, done + END, more=False)
+            return
+        content = as_json(whole.content, SERVED[asked.audio], told) if asked.way == "json" else whole.content
+        await self._start(send, **{"content-length": str(len(content)), "x-speech-ended": ended})
+        await self._send_bytes(send, content, more=False)
 
 
 async def _left(receive: Receive) -> None:
@@ -234,6 +215,11 @@ async def _end(task: asyncio.Future[Any]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait((task,))
+
+
+def as_json(content: bytes, kind: str, told: dict[str, Any]) -> bytes:
+    """Return an answer as JSON; the first fields are those of Kokoro-FastAPI's captioned speech."""
+    return json.dumps({"audio": base64.b64encode(content).decode(), "audio_format": kind, **told}).encode()
 
 
 def note_end(metrics: Metrics, report: LineReport, seed: int) -> None:
