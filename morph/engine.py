@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .codec.upstream import decode_waveforms
+from .codec.complete import decode_waveforms
 from .decode import eager
 from .decode.decoded import Decoded
 from .decode.source import Lines

@@ -1,9 +1,9 @@
-"""Decode a line's codes as they are made, over upstream's own modules: state in place of left context.
+"""Decode one line's codes, at once or as they are made, with upstream's operations: state in place of left context.
 
-Upstream's decoder is causal, so a frame's 1,920 samples are final as soon as its codes are known. The keys and values
-of the transformer's window, and the last inputs of every convolution, are carried from step to step. The samples equal
-those of ``upstream.decode_waveform`` up to rounding, whatever the sizes of the steps (float32: above 100 dB for a
-trained codec).
+The decoder is causal, so a frame's 1,920 samples are final as soon as its codes are known. The keys and values
+of the transformer's window, and the last inputs of every convolution, are carried from step to step. A chunk that is
+decoded at once has upstream's samples, bit for bit; the sizes of steps change rounding alone (float32: above 100 dB
+for a trained codec).
 
 If only the state is wanted (an ICL voice's reference, a chunk's left context), nearly all convolutions are left out:
 through them later samples depend on a few frames only, but through the transformer on all of the chunk.
@@ -11,17 +11,18 @@ through them later samples depend on a few frames only, but through the transfor
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import DynamicCache
+from torch.nn import functional
 
 from ..model.model import Model
-from .packing import CHUNK_FRAMES, CONTEXT_FRAMES, PART_FRAMES, first_needed
+from ..model.rope import RopeTable
+from .layers import CODEBOOK_EPSILON, attend, project_heads, rotate_pairs
+from .packing import CHUNK_FRAMES, CONTEXT_FRAMES, LONGEST_CHUNK, PART_FRAMES, first_needed
 from .weights import context_of, reaches_of
 
 
@@ -31,12 +32,13 @@ class CodecState:
 
     frames: int = 0  # decoded so far, including those of an ICL voice's reference
     recent: torch.Tensor | None = None  # codes of at most the last CONTEXT_FRAMES, ``[n, groups]``
-    cache: DynamicCache | None = None  # of the transformer; None before the first frame
+    position: int = 0  # of the next frame in its chunk, left context included
+    caches: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)  # layers' keys and values
     inputs: list[torch.Tensor] = field(default_factory=list)  # last inputs of padded convolutions, in order
 
     def copy(self) -> CodecState:
-        # Tensors in `inputs` are replaced, never written to; the cache is written to.
-        return CodecState(self.frames, self.recent, copy.deepcopy(self.cache), list(self.inputs))
+        # Tensors are replaced, never written to.
+        return replace(self, caches=list(self.caches), inputs=list(self.inputs))
 
 
 class CodecStream:
@@ -50,6 +52,13 @@ class CodecStream:
         self._decoder = model.codec.decoder
         self._device = model.device
         self._context, self._reaches = context_of(self._decoder), reaches_of(self._decoder)
+        config = self._decoder.config
+        self._rope = RopeTable.build(config, LONGEST_CHUNK, self._device, model.codec.dtype)
+
+    @torch.inference_mode()
+    def decode_chunk(self, codes: torch.Tensor) -> torch.Tensor:
+        """Decode a chunk ``[T, groups]`` with its left context to ``[T * 1920]``, as upstream's decoder does."""
+        return self._run(CodecState(), codes.to(self._device))
 
     @torch.inference_mode()
     def feed(self, state: CodecState, reference: torch.Tensor) -> None:
@@ -89,7 +98,7 @@ class CodecStream:
 
     def _restart(self, state: CodecState) -> None:
         """Begin a chunk: decode the frames of its left context again from an empty state."""
-        state.cache, state.inputs = None, []
+        state.position, state.caches, state.inputs = 0, [], []
         if state.recent is not None:
             self._skip(state, state.recent[: -self._context], is_last=False)
             self._skip(state, state.recent[-self._context :], is_last=True)
@@ -100,7 +109,7 @@ class CodecStream:
         ``is_last``: the convolutions run over these frames, which are as many as later samples depend on.
         """
         if len(codes):
-            one = _Pass(self._decoder, state)
+            one = _Pass(self._decoder, state, self._rope)
             x = one.transform(codes.to(self._device))
             if is_last:
                 one.convolve(x, self._reaches)
@@ -108,24 +117,29 @@ class CodecStream:
     def _step(self, state: CodecState, codes: torch.Tensor) -> torch.Tensor:
         """Decode frames of one chunk: ``[n, groups]`` to ``[n * 1920]``."""
         codes = codes.to(self._device)
-        one = _Pass(self._decoder, state)
-        wave = one.convolve(one.transform(codes)).clamp(min=-1, max=1)[0, 0]
+        wave = self._run(state, codes)
         state.frames += len(codes)
         known = codes if state.recent is None else torch.cat((state.recent, codes))
         state.recent = known[-CONTEXT_FRAMES:]
         return wave
 
+    def _run(self, state: CodecState, codes: torch.Tensor) -> torch.Tensor:
+        one = _Pass(self._decoder, state, self._rope)
+        return one.convolve(one.transform(codes)).clamp(min=-1, max=1)[0, 0]
+
 
 class _Pass:
-    """Upstream's ``Qwen3TTSTokenizerV2Decoder.forward`` over new frames, with the state's inputs instead of padding."""
+    """The decoder over a chunk's next frames, with the state's inputs instead of padding."""
 
-    def __init__(self, decoder: Any, state: CodecState):
-        self.decoder, self.state = decoder, state
+    def __init__(self, decoder: Any, state: CodecState, rope: RopeTable):
+        self.decoder, self.state, self.rope = decoder, state, rope
         self.convolution = 0
 
     def transform(self, codes: torch.Tensor) -> torch.Tensor:
         """Run the layers before the convolutions: ``[n, groups]`` to ``[1, latent, n]``."""
-        latent = self.decoder.quantizer.decode(codes.T[None])
+        quantizer = self.decoder.quantizer
+        first, rest = codes.split((quantizer.n_q_semantic, codes.shape[1] - quantizer.n_q_semantic), dim=1)
+        latent = _dequantise(quantizer.rvq_first, first) + _dequantise(quantizer.rvq_rest, rest)
         return self._transform(self._convolve(self.decoder.pre_conv, latent).transpose(1, 2)).transpose(1, 2)
 
     def convolve(self, x: torch.Tensor, reaches: Sequence[int] | None = None) -> torch.Tensor:
@@ -135,7 +149,7 @@ class _Pass:
         """
         frames = x.shape[2]
         for expand, block in self.decoder.upsample:
-            x = self._refine(block, expand(x))  # kernel = stride: no position sees another
+            x = self._refine(block, expand.conv(x))  # kernel = stride: no position sees another
         start, *blocks, snake, last = self.decoder.decoder
         x = self._convolve(start, x)
         for index, block in enumerate(blocks):
@@ -158,24 +172,79 @@ class _Pass:
         return module.conv(self._before(x, module.padding) if module.padding else x)
 
     def _transform(self, x: torch.Tensor) -> torch.Tensor:
-        """Run the transformer over ``[1, T, latent]``, after the frames in its cache."""
-        transformer, state = self.decoder.pre_transformer, self.state
-        if state.cache is None:
-            state.cache = DynamicCache(config=transformer.config)
-        return transformer(inputs_embeds=x, past_key_values=state.cache, use_cache=True).last_hidden_state
+        """Run the transformer over ``[1, T, latent]``, after the frames in its caches."""
+        transformer, state, new = self.decoder.pre_transformer, self.state, x.shape[1]
+        window = self.decoder.config.sliding_window
+        known = min(state.position, window - 1)
+        seen = None if new == 1 else _seen(known, new, window, x.device)
+        states = transformer.input_proj(x)
+        for index, layer in enumerate(transformer.layers):
+            if index == len(state.caches):
+                empty = states.new_zeros(
+                    1, self.decoder.config.num_key_value_heads, 0, self.rope.cos.shape[1]
+                )
+                state.caches.append((empty, empty))
+            states = self._run_layer(layer, states, index, seen)
+        state.position += new
+        return transformer.output_proj(self._norm(transformer.norm, states))
+
+    def _run_layer(
+        self, layer: Any, states: torch.Tensor, index: int, seen: torch.Tensor | None
+    ) -> torch.Tensor:
+        attention, mlp, caches, begin = layer.self_attn, layer.mlp, self.state.caches, self.state.position
+        queries, keys, values = project_heads(
+            attention, self._norm(layer.input_layernorm, states), self.rope.cos.shape[1]
+        )
+        cos, sin = (table[begin : begin + states.shape[1]] for table in (self.rope.cos, self.rope.sin))
+        keys = torch.cat((caches[index][0], rotate_pairs(keys, cos, sin)), dim=2)
+        values = torch.cat((caches[index][1], values), dim=2)
+        rest = max(0, keys.shape[2] - self.decoder.config.sliding_window + 1)
+        caches[index] = keys[:, :, rest:], values[:, :, rest:]
+        attended = attention.o_proj(attend(rotate_pairs(queries, cos, sin), keys, values, seen))
+        states = states + layer.self_attn_layer_scale.scale * attended
+        normed = self._norm(layer.post_attention_layernorm, states)
+        hidden = mlp.down_proj(functional.silu(mlp.gate_proj(normed)) * mlp.up_proj(normed))
+        return states + layer.mlp_layer_scale.scale * hidden
+
+    def _norm(self, module: Any, states: torch.Tensor) -> torch.Tensor:
+        wide = states.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.decoder.config.rms_norm_eps)
+        return module.weight * wide.to(states.dtype)
 
     def _refine(self, block: Any, x: torch.Tensor) -> torch.Tensor:
         hidden = self._convolve(block.dwconv, x).transpose(1, 2)
-        hidden = block.gamma * block.pwconv2(block.act(block.pwconv1(block.norm(hidden))))
+        hidden = block.gamma * block.pwconv2(functional.gelu(block.pwconv1(block.norm(hidden))))
         return x + hidden.transpose(1, 2)
 
     def _spread(self, parts: Any, x: torch.Tensor) -> torch.Tensor:
         """Run SnakeBeta, a transposed convolution whose outputs see one position before, and residual units."""
         snake, expand, *units = parts
         x = snake(x)
-        samples = x.shape[2] * expand.conv.stride[0]
-        # Upstream cuts the right end, which the next position would add to: here it has been added.
-        x = expand(self._before(x, 1))[..., -samples:]
+        rate = expand.conv.stride[0]
+        samples = x.shape[2] * rate
+        # Without the zeros before a first position, the sums are rounded as upstream's
+        is_first = self.convolution == len(self.state.inputs)
+        joined = self._before(x, 1)
+        # The right end is cut off, as the next position adds to it
+        x = expand.conv(x if is_first else joined)[..., :-rate][..., -samples:]
         for unit in units:
-            x = x + unit.conv2(unit.act2(self._convolve(unit.conv1, unit.act1(x))))
+            x = x + unit.conv2.conv(unit.act2(self._convolve(unit.conv1, unit.act1(x))))
         return x
+
+
+def _seen(known: int, new: int, window: int, device: torch.device) -> torch.Tensor:
+    """Return which of ``known + new`` positions the new ones attend to: bool ``[new, known + new]``."""
+    distance = torch.arange(known, known + new, device=device)[:, None] - torch.arange(
+        known + new, device=device
+    )
+    return (distance >= 0) & (distance < window)
+
+
+def _dequantise(part: Any, codes: torch.Tensor) -> torch.Tensor:
+    """Return the projected sum of the vectors of codes ``[n, groups]``: ``[1, D, n]``."""
+    total = torch.zeros((), device=codes.device)
+    for layer, column in zip(part.vq.layers, codes.T, strict=True):
+        book = layer._codebook
+        usage = book.cluster_usage[column].clamp(min=CODEBOOK_EPSILON)[:, None]
+        total = total + book.embedding_sum[column] / usage
+    return part.output_proj(total.T[None])

@@ -20,6 +20,7 @@ import torch
 
 from ..model.layers import Angles
 from ..model.weights.joined_weights import join
+from .layers import CODEBOOK_EPSILON
 from .packing import CHUNK_FRAMES, CONTEXT_FRAMES
 
 EPSILON = 1e-9  # SnakeBeta's
@@ -217,14 +218,11 @@ def _rates(decoder: Any) -> list[int]:
 
 
 def _codebooks(quantizer: Any, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
-    layers = [layer for part in (quantizer.rvq_first, quantizer.rvq_rest) for layer in part.vq.layers]
-    if any(not isinstance(layer.project_out, torch.nn.Identity) for layer in layers):
-        raise ValueError(
-            "the codec's codebooks have separate projections, which the codec engine does not compute"
-        )
-    books = [layer._codebook for layer in layers]
+    books = [one._codebook for part in (quantizer.rvq_first, quantizer.rvq_rest) for one in part.vq.layers]
     vectors = [
-        (book.embedding_sum.float() / book.cluster_usage.float().clamp(min=book.epsilon)[:, None]).to(dtype)
+        (book.embedding_sum.float() / book.cluster_usage.float().clamp(min=CODEBOOK_EPSILON)[:, None]).to(
+            dtype
+        )
         for book in books
     ]
     return torch.cat(vectors), len(vectors)

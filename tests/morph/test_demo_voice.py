@@ -9,7 +9,7 @@ from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
-from qwen3_tts_morph.morph.codec.upstream import decode_waveforms
+from qwen3_tts_morph.morph.codec.complete import decode_waveforms
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.codec.complete import decode_waveform as whole_line
 from qwen3_tts_morph.morph.codec.packing import CONTEXT_FRAMES, PART_FRAMES, first_needed
 from qwen3_tts_morph.morph.codec.stream import CodecState, CodecStream, _Pass
-from qwen3_tts_morph.morph.codec.upstream import decode_waveform as whole_line
 from qwen3_tts_morph.morph.codec.weights import context_of
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, RAMP, random_codes, signal_to_noise, steps

@@ -9,7 +9,8 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.find import DEMO_VOICE_PATH
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
-from qwen3_tts_morph.morph.codec.upstream import decode_waveform, drop_moved_codebooks, encode_waveform
+from qwen3_tts_morph.morph.codec.complete import decode_waveform, drop_moved_codebooks, encode_waveform
+from qwen3_tts_morph.morph.codec.modules import Codec
 from qwen3_tts_morph.morph.options import LoadOptions
 
 from tests.morph.codec_lines import FRAME, random_codes
@@ -136,3 +137,18 @@ def test_a_tone_has_the_codes_of_every_transformers():
     assert codes.shape == known.shape
     # All are equal on one CPU. On another, a code between two others may fall the other way, and change the next.
     assert (codes == known).mean() > 0.9
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_packs_own_codec_equals_upstreams(load, recording, precision):
+    """The weights of the published files fit it by name; its samples and codes are the same bits."""
+    model = load("tiny", "base", precision)
+    with torch.device("meta"):
+        codec = Codec(model.codec.config)
+    codec.load_state_dict(model.codec.state_dict(), assign=True)
+    own = SimpleNamespace(codec=codec, device=model.device, samples_per_frame=FRAME)
+    codes = random_codes(model, 330)
+    assert np.array_equal(decode_waveform(own, codes), upstream_decode(model, codes))
+    with torch.inference_mode():
+        encoded = codec.encoder.encode(torch.from_numpy(recording).to(codec.dtype))
+    assert torch.equal(encoded, encode_waveform(model, recording))

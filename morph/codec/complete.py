@@ -1,4 +1,4 @@
-"""The 12 Hz codec: codes to waveforms, and reference recordings to codes, through upstream's own modules."""
+"""Complete lines of the 12 Hz codec: codes to waveforms as upstream decodes them, and recordings to codes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from ..model.finite import check_samples
 from ..model.model import Model
 from .packing import cut_chunks
+from .stream import CodecStream
 
 
 @torch.inference_mode()
@@ -30,13 +31,12 @@ def decode_waveform(
     if len(codes) == 0:
         return np.zeros(0, dtype=np.float32)
     whole = codes if reference is None else torch.cat((reference.to(codes.device), codes))
-    rows = whole.T[None].to(model.device)
-    pieces = []
+    codec, pieces = CodecStream(model), []
     for chunk in cut_chunks([len(whole)]):
         if on_chunk is not None:
             on_chunk()
-        piece = model.codec.decoder(rows[..., chunk.start - chunk.context : chunk.start + chunk.frames])
-        pieces.append(piece[0, 0, chunk.context * model.samples_per_frame :])
+        piece = codec.decode_chunk(whole[chunk.start - chunk.context : chunk.start + chunk.frames])
+        pieces.append(piece[chunk.context * model.samples_per_frame :])
     waveform = torch.cat(pieces).float().cpu().numpy()
     check_samples(waveform, model.codec)
     return cut_reference(waveform, codes, reference)
