@@ -35,7 +35,7 @@ class Choice:
     """The engine of one rendering, and why."""
 
     engine: str  # "eager" or "graph"
-    codec: str  # "upstream", the original modules, line by line; or "batch", many lines in one row
+    codec: str  # "upstream", the original arithmetic, line by line; or "batch", many lines in one row
     why: str
 
 
@@ -74,7 +74,7 @@ class Engine:
     def choose(self, model: Model) -> Choice:
         """Choose the engine of a rendering, once for codes, waveforms and report."""
         engine, why = self._pick(model)
-        # Where "auto" takes the graph engine on a CPU, upstream's modules are the faster codec.
+        # Where "auto" takes the graph engine on a CPU, line by line is faster.
         together = engine == "graph" and (model.device.type == "cuda" or self.choice == "graph")
         return Choice(engine, "batch" if together else "upstream", why)
 

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-import transformers
 
 from ..options import GenerateOptions
 from ..setting import settings_of
@@ -42,7 +41,6 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
     if not model.fingerprint:
         raise ValueError(f"model {model.name} was not loaded with load_model: its lines cannot be kept")
     choice, device = synthesizer.engine.choose(model), model.device
-    is_upstreams = choice.engine == "eager" or choice.codec == "upstream"
     written = normalizer_of(model, options).language
     return _digest(
         {
@@ -50,7 +48,7 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             "text": [piece_limit(model, options), written, *(_text_versions() if written else ())],
             # torch computes both engines' sums. numpy only moves and cuts samples.
             "torch": [platform.machine(), torch.__version__],
-            "upstream": _upstream_versions() if is_upstreams else [],
+            "upstream": _upstream_versions() if choice.engine == "eager" else [],
             "device": [device.type, torch.cuda.get_device_name(device) if device.type == "cuda" else ""],
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
@@ -68,8 +66,8 @@ def _text_versions() -> list[Any]:
 
 
 def _upstream_versions() -> list[str | None]:
-    """Return the versions of the packages whose layers the eager engine and codec run."""
-    return [transformers.__version__, *map(installed, QWEN_TTS)]
+    """Return the versions of the packages whose layers the eager engine runs."""
+    return [*map(installed, ("transformers", *QWEN_TTS))]
 
 
 def line_key(common: str, line: Line) -> str:

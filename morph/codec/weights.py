@@ -1,4 +1,4 @@
-"""The weights of the codec's decoder in the layout that ``forward.py`` reads: views of upstream's parameters.
+"""The weights of the codec's decoder in the layout that ``forward.py`` reads: views of the parameters of ``modules``.
 
 Convolutions run over rows ``[T, C]`` (channels innermost), which needs weights ``[out, taps, in]``. Upstream's
 parameters are moved to storage in that order: they stay the same objects with the same shapes and values, and nothing

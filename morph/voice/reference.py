@@ -55,11 +55,18 @@ def prepare_reference(
     mono = _shorten(_trim(mono, sample_rate, notes), sample_rate, refuse_long, notes)
     _judge(mono, sample_rate, notes)
     if sample_rate != target_rate:
-        import librosa  # slow to import, and decoding does not need it
-
-        mono = librosa.resample(mono, orig_sr=sample_rate, target_sr=target_rate)
+        mono = _resample(mono, sample_rate, target_rate)
     mono = np.ascontiguousarray(mono / max(1.0, float(np.abs(mono).max())), dtype=np.float32)
     return Reference(mono, tuple(notes), is_cut_off(mono, target_rate))
+
+
+def _resample(mono: np.ndarray, rate: int, wanted: int) -> np.ndarray:
+    """Resample as librosa does, bit for bit, without importing it: speaker embeddings and codes stay as they were."""
+    import soxr
+
+    samples = math.ceil(mono.size * (wanted / rate))
+    made = soxr.resample(mono, rate, wanted, quality="HQ")[:samples]
+    return np.pad(made, (0, samples - made.size))
 
 
 def check_channels(waveform: np.ndarray, sample_rate: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Choose the batch codec or upstream's own decoder for a model's waveforms."""
+"""Choose the batch codec or upstream's arithmetic for a model's waveforms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Waveforms:
-    """The batch codec of one model, created when needed; upstream's own decoder if it cannot run."""
+    """The batch codec of one model, created when needed; upstream's arithmetic, line by line, if it cannot run."""
 
     def __init__(self, captures: CaptureStream | None = None):
         self._captures = captures

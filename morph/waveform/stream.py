@@ -1,4 +1,4 @@
-"""The codec of a stream: lines' samples as their codes are made, by upstream's modules or in a shared row."""
+"""The codec of a stream: lines' samples as their codes are made, one line at a time or in a shared row."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class _AfterReferences(ABC):
 
 
 class SingleLines(_AfterReferences):
-    """A ``LineCodec`` over upstream's modules, one line at a time."""
+    """A ``LineCodec`` that decodes one line at a time, with upstream's arithmetic."""
 
     def __init__(self, model: Model, references: References):
         super().__init__(references)
@@ -310,7 +310,7 @@ class StreamCodecs:
     def open(self, model: Model, codec: BatchCodec | None, lines: int) -> LineCodec:
         """Return a codec for ``lines`` concurrent lines (more may have begun); valid until the model moves or ``free``.
 
-        ``codec`` lends weights and kernels for a row of many lines; None decodes over upstream's modules.
+        ``codec`` lends weights and kernels for a row of many lines; None decodes one line at a time.
         """
         row = None if codec is None else self._row(codec, lines)
         address = next(model.codec.decoder.parameters()).data_ptr()
