@@ -15,6 +15,7 @@ from .layers import (
     Weights,
     attend,
     attention_projections,
+    head_dim,
     project_heads,
     rotate_pairs,
 )
@@ -36,12 +37,12 @@ class Encoder(nn.Module):
         check_encoder(config)
         self.config, self.groups = config, groups
         width = config.hidden_size
-        self.encoder = nn.ModuleDict({"layers": nn.ModuleList(_convolutions(config))})
+        self.encoder: Any = nn.ModuleDict({"layers": nn.ModuleList(_convolutions(config))})
         layers = [Layer(config) for _ in range(config.num_hidden_layers)]
-        self.encoder_transformer = nn.ModuleDict({"layers": nn.ModuleList(layers)})
+        self.encoder_transformer: Any = nn.ModuleDict({"layers": nn.ModuleList(layers)})
         self.downsample = CausalConv(width, width, 4, 2, bias=False, padding_mode="replicate")
         semantic = config.num_semantic_quantizers
-        self.quantizer = nn.ModuleDict(
+        self.quantizer: Any = nn.ModuleDict(
             {
                 "semantic_residual_vector_quantizer": Codebooks(config, semantic),
                 "acoustic_residual_vector_quantizer": Codebooks(config, config.num_quantizers - semantic),
@@ -78,7 +79,7 @@ class Residual(nn.Module):
         super().__init__()
         inner = width // config.compress
         wide = CausalConv(width, inner, config.residual_kernel_size, dilation=dilation)
-        self.block = nn.ModuleList([nn.ELU(), wide, nn.ELU(), CausalConv(inner, width, 1)])
+        self.block: Any = nn.ModuleList([nn.ELU(), wide, nn.ELU(), CausalConv(inner, width, 1)])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         first, wide, second, point = self.block
@@ -91,14 +92,15 @@ class Layer(nn.Module):
     def __init__(self, config: Any):
         super().__init__()
         width, inner = config.hidden_size, config.intermediate_size
-        self.self_attn = attention_projections(config)
-        self.mlp = nn.ModuleDict(
+        self.self_attn: Any = attention_projections(config)
+        self.mlp: Any = nn.ModuleDict(
             {"fc1": nn.Linear(width, inner, bias=False), "fc2": nn.Linear(inner, width, bias=False)}
         )
         self.input_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
         self.post_attention_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
-        self.self_attn_layer_scale, self.mlp_layer_scale = Weights(scale=(width,)), Weights(scale=(width,))
-        self.head_dim = config.head_dim
+        self.self_attn_layer_scale: Any = Weights(scale=(width,))
+        self.mlp_layer_scale: Any = Weights(scale=(width,))
+        self.head_dim = head_dim(config)
 
     def forward(self, states: torch.Tensor, rope: RopeTable, seen: torch.Tensor) -> torch.Tensor:
         queries, keys, values = project_heads(self.self_attn, self.input_layernorm(states), self.head_dim)
@@ -115,7 +117,7 @@ class Codebooks(nn.Module):
     def __init__(self, config: Any, count: int):
         super().__init__()
         inner, outer = config.vector_quantization_hidden_dimension, config.hidden_size
-        self.layers = nn.ModuleList(nn.ModuleDict({"codebook": Codebook(config)}) for _ in range(count))
+        self.layers: Any = nn.ModuleList(nn.ModuleDict({"codebook": Codebook(config)}) for _ in range(count))
         self.input_proj = nn.Conv1d(outer, inner, 1, bias=False)
         self.output_proj = nn.Conv1d(inner, outer, 1, bias=False)  # unused, but in the files
 
@@ -130,6 +132,9 @@ class Codebooks(nn.Module):
 
 
 class Codebook(nn.Module):
+    cluster_usage: torch.Tensor
+    embed_sum: torch.Tensor
+
     def __init__(self, config: Any):
         super().__init__()
         self.register_buffer("initialized", torch.empty(1))  # unused, but in the files
@@ -137,8 +142,7 @@ class Codebook(nn.Module):
         self.register_buffer("embed_sum", torch.empty(config.codebook_size, config.codebook_dim))
 
     def vectors(self) -> torch.Tensor:
-        usage: torch.Tensor = self.cluster_usage
-        return self.embed_sum / usage.clamp(min=CODEBOOK_EPSILON)[:, None]
+        return self.embed_sum / self.cluster_usage.clamp(min=CODEBOOK_EPSILON)[:, None]
 
 
 def check_encoder(config: Any) -> None:

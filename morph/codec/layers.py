@@ -39,6 +39,9 @@ class TransposedConv(nn.Module):
 class Snake(Weights):
     """SnakeBeta over ``[B, C, T]``: ``x + sin(x e^alpha)^2 / (e^beta + 1e-9)``."""
 
+    alpha: torch.Tensor
+    beta: torch.Tensor
+
     def __init__(self, channels: int):
         super().__init__(alpha=(channels,), beta=(channels,))
 
@@ -47,10 +50,14 @@ class Snake(Weights):
         return x + (1.0 / (beta + 1e-9)) * torch.pow(torch.sin(x * alpha), 2)
 
 
+def head_dim(config: Any) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
 def attention_projections(config: Any) -> nn.ModuleDict:
     """Return the projections of an attention layer without biases."""
-    width = config.hidden_size
-    queries, keys = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+    width, each = config.hidden_size, head_dim(config)
+    queries, keys = config.num_attention_heads * each, config.num_key_value_heads * each
     parts = {
         "q_proj": (width, queries),
         "k_proj": (width, keys),
