@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,9 @@ import torch
 from .codec.complete import decode_waveforms
 from .decode import eager
 from .decode.decoded import Decoded
-from .decode.source import Lines
+from .decode.loop import decode_lines
+from .decode.request import LineRequest
+from .decode.rows import RowPlan, Rows
 from .graph.pool import DecoderPool
 from .model.layers import check_config
 from .model.model import Model
@@ -125,23 +128,37 @@ class Engine:
     def decode(
         self,
         model: Model,
-        lines: Lines,
+        lines: Sequence[LineRequest],
         options: GenerateOptions,
         on_frame: Callable[[int], None] | None = None,
         choice: Choice | None = None,
     ) -> list[Decoded]:
-        """Decode any number of lines to their ends, ``options.batch_size`` concurrently, in the order given.
+        """Decode given lines to their ends, ``options.batch_size`` concurrently, in the order given.
 
         With ``AUTO_ROWS`` all lines are decoded together. A line's seed determines its random stream; the engines'
         generators differ, so the same seed gives other codes on the other one. ``on_frame`` gets the number of lines
-        in every frame; its errors end the decoding. ``choice`` None chooses now.
+        in every frame; its errors end the decoding. ``choice`` None chooses now. Raise NotFinite if the numbers of a
+        line are not finite, ValueError for no lines.
         """
+        if not lines:
+            raise ValueError("there is no line to decode: give one or more")
+        with self.open_rows(model, options, RowPlan.of_lines(lines, options.batch_size), choice) as rows:
+            return decode_lines(model, rows, lines, on_frame)
+
+    @contextmanager
+    def open_rows(
+        self, model: Model, options: GenerateOptions, plan: RowPlan, choice: Choice | None = None
+    ) -> Iterator[Rows]:
+        """Hold the engine, with rows for lines; ``options`` decide SEQ_GROUPS, sampling and tail."""
         with self.exclusive():
             choice = choice or self.choose(model)
             if choice.engine == "graph":
-                decoder = self._graphs.decoder(model, lines, options)
-                return decoder.decode(model, lines, options, on_frame)
-            return eager.decode(model, lines, options, on_frame)
+                opened: AbstractContextManager[Rows]
+                opened = self._graphs.decoder(model, plan).open_rows(model, options, plan)
+            else:
+                opened = eager.open_rows(model, options, plan)
+            with opened as rows:
+                yield rows
 
     def decode_waveforms(
         self,

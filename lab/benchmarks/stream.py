@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.batch.speech import Chunk
-from qwen3_tts_morph.morph.decode.source import LineSource
+from qwen3_tts_morph.morph.decode.rows import Rows
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -192,8 +192,8 @@ def run(synthesizer: Synthesizer, engine: ProbedEngine, case: Case, voice: Voice
     ]
     arrivals: list[Arrivals] = []
 
-    def spread(source: LineSource) -> Arrivals:
-        arrivals.append(Arrivals(source, case.together, case.arriving, case.frames))
+    def spread(rows: Rows) -> Arrivals:
+        arrivals.append(Arrivals(rows, case.together, case.arriving, case.frames))
         return arrivals[0]
 
     engine.spread = spread if case.arriving else None

@@ -1,25 +1,25 @@
 """For the table "stream": where the time to the first samples goes, and lines that arrive while others play.
 
-The product knows nothing of it: requests, sources of lines and codecs are wrapped on their way to the engine. A
-wrapper has what it changes; everything else is the product's own.
+The product knows nothing of it: rows and codecs are wrapped on their way from the engine. A wrapper has what it
+changes; everything else is the product's own.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.source import NOTHING_AHEAD, Lines, LineSource, as_source
-from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.decode.rows import Frame, RowPlan, Rows
+from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.options import GenerateOptions
 
 from .common import Measured
 
@@ -56,21 +56,6 @@ class Marks:
             times[name] = self._events["began"].elapsed_time(event)
         times.pop("began")
         return times
-
-    def watch(self, request: LineRequest) -> LineRequest:
-        """Return the request with marks: an engine asks ``cancelled`` as soon as the prefill is launched."""
-
-        def cancelled() -> bool:
-            self.add("prefill_launched_ms")
-            self.add_device("prefill_done_ms")
-            return request.is_cancelled
-
-        def on_codes(codes: np.ndarray) -> None:
-            self.add("codes_ms")
-            if request.on_codes is not None:
-                request.on_codes(codes)
-
-        return replace(request, cancelled=cancelled, on_codes=on_codes)
 
 
 class Wrapped:
@@ -115,84 +100,99 @@ class MarkedCodec(Wrapped):
         return MarkedWaves(self._inner.launch(codes), self._marks)
 
 
-class WatchedSource(Wrapped):
-    """A ``LineSource`` whose first line is marked."""
+class ProbedRows(Wrapped):
+    """Rows whose state can be set, as a running batch does."""
 
-    def __init__(self, source: LineSource, marks: Marks):
-        super().__init__(source)
-        self._marks, self._first = marks, True
+    @property
+    def late(self) -> bool:
+        """See ``Rows``."""
+        return bool(self._inner.late)
 
-    def take(self) -> LineRequest:
-        """See ``LineSource``."""
-        request: LineRequest = self._inner.take()
-        first, self._first = self._first, False
-        return self._marks.watch(request) if first else request
+    @late.setter
+    def late(self, late: bool) -> None:
+        self._inner.late = late
 
 
-class Arrivals(Wrapped):
-    """A ``LineSource`` whose last lines arrive one at a time, spread evenly over the frames of the first one.
+class WatchedRows(ProbedRows):
+    """Rows whose first line and first codes are marked."""
+
+    def __init__(self, rows: Rows, marks: Marks):
+        super().__init__(rows)
+        self._marks = marks
+
+    def admit(self, lines: Sequence[LineRequest]) -> list[int]:
+        """See ``Rows``."""
+        rows: list[int] = self._inner.admit(lines)
+        self._marks.add("prefill_launched_ms")
+        self._marks.add_device("prefill_done_ms")
+        return rows
+
+    def read(self) -> Frame | None:
+        """See ``Rows``."""
+        frame: Frame | None = self._inner.read()
+        if frame is not None:
+            self._marks.add("codes_ms")
+        return frame
+
+
+class Arrivals(ProbedRows):
+    """Rows that the last lines get one at a time, spread evenly over the frames of the first one.
 
     A line arrives at a random moment within a frame, as a request to a server would. Its prompt is made already, and
     it speaks ``ARRIVAL_FRAMES`` frames.
 
     Args:
-        source: gives all lines; each is one piece.
+        rows: are asked for all lines; each is one piece.
         together: how many begin at once.
         count: how many arrive.
         frames: of the lines that begin at once.
     """
 
-    def __init__(self, source: LineSource, together: int, count: int, frames: int):
-        super().__init__(source)
-        self.late, self.ahead = True, NOTHING_AHEAD
+    def __init__(self, rows: Rows, together: int, count: int, frames: int):
+        super().__init__(rows)
         self.at: list[float] = []  # of each line that arrived while others played: time.perf_counter()
         self._together, self._count, self._frames = together, count, frames
         self._every = max(1, frames // (count + 1))
         self._random = random.Random(0)
-        self._taken = self._made = 0
+        self._taken = self._made = self._running = 0
         self._frame_at = self._frame_s = 0.0
         self._due: float | None = None
 
-    @property
-    def ready(self) -> Sequence[LineRequest]:
-        """See ``LineSource``."""
-        waiting = list(self._inner.ready)
+    def room(self, waiting: int) -> int:
+        """See ``Rows``."""
         if self._taken < self._together:
-            return waiting[: self._together - self._taken]
+            return int(self._inner.room(min(waiting, self._together - self._taken)))
         arrived = self._taken - self._together
-        if self._due is None and self._made >= (arrived + 1) * self._every:
-            self._due = time.perf_counter() + self._random.random() * self._frame_s
-        return waiting[:1] if self._due is not None and time.perf_counter() >= self._due else []
+        if self._due is None and (not self._running or self._made >= (arrived + 1) * self._every):
+            self._due = time.perf_counter() + self._random.random() * self._frame_s * bool(self._running)
+        is_due = self._due is not None and time.perf_counter() >= self._due
+        return int(self._inner.room(1)) if is_due else 0
 
-    def take(self) -> LineRequest:
-        """See ``LineSource``."""
-        request: LineRequest = self._inner.take()
-        self._taken += 1
-        if self._taken == 1:
-            return self._counting(request)
-        if self._taken <= self._together:
-            return request
-        if self._due is not None and self._made < self._frames:
-            self.at.append(self._due)
-        self._due = None
-        return replace(request, guard=Guard(min(ARRIVAL_FRAMES, self._frames), detect_loops=False))
+    def admit(self, lines: Sequence[LineRequest]) -> list[int]:
+        """See ``Rows``."""
+        if self._taken >= self._together:
+            for line in lines:
+                line.guard.max_frames, line.guard.detect_loops = min(ARRIVAL_FRAMES, self._frames), False
+            if self._due is not None and self._made < self._frames:
+                self.at.append(self._due)
+            self._due = None
+        self._taken, self._running = self._taken + len(lines), self._running + len(lines)
+        rows: list[int] = self._inner.admit(lines)
+        return rows
 
-    def wait(self) -> None:
-        """See ``LineSource``: all others have ended, so the next line comes now."""
-        if self._taken < self._together + self._count:
-            self._due = time.perf_counter()
-        else:
-            self._inner.wait()
-
-    def _counting(self, request: LineRequest) -> LineRequest:
-        def on_codes(codes: np.ndarray) -> None:
+    def read(self) -> Frame | None:
+        """See ``Rows``."""
+        frame: Frame | None = self._inner.read()
+        if frame is not None:
             now = time.perf_counter()
             self._frame_s, self._frame_at = now - (self._frame_at or now), now
             self._made += 1
-            if request.on_codes is not None:
-                request.on_codes(codes)
+        return frame
 
-        return replace(request, on_codes=on_codes)
+    def release(self, row: int) -> None:
+        """See ``Rows``."""
+        self._running -= 1
+        self._inner.release(row)
 
 
 class ProbedEngine(Engine):
@@ -200,21 +200,23 @@ class ProbedEngine(Engine):
 
     Attributes:
         marks: of the next decoding, or None.
-        spread: makes the source of the next decoding from the lines, or None.
+        spread: changes the rows of the next decoding, or None.
     """
 
     marks: Marks | None = None
-    spread: Callable[[LineSource], Any] | None = None
+    spread: Callable[[Rows], Arrivals] | None = None
 
-    def decode(self, model: Model, lines: Lines, *more: Any, **named: Any) -> list[Decoded]:
-        """See ``Engine.decode``."""
-        source: Any = lines
+    @contextmanager
+    def open_rows(
+        self, model: Model, options: GenerateOptions, plan: RowPlan, choice: Choice | None = None
+    ) -> Iterator[Any]:
+        """See ``Engine.open_rows``."""
         if self.marks is not None:
             self.marks.add("prompt_ms")
-            source = WatchedSource(as_source(source), self.marks)
-        if self.spread is not None:
-            source = self.spread(as_source(source))
-        return super().decode(model, source, *more, **named)
+        late = plan.late or self.spread is not None
+        with super().open_rows(model, options, replace(plan, late=late), choice) as rows:
+            watched = rows if self.marks is None else WatchedRows(rows, self.marks)
+            yield watched if self.spread is None else self.spread(watched)
 
     def open_codec(self, *asked: Any) -> Any:
         """See ``Engine.open_codec``."""

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import torch
 
-from ..decode.source import NOTHING_AHEAD, Ahead
+from ..decode.rows import NOTHING_AHEAD, Ahead
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
 from ..runtime.collector import older_objects_spared
 from ..runtime.exclusive import check_process

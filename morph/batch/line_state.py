@@ -9,20 +9,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..decode.decoded import ALIGNMENT, BROKEN, Decoded
+from ..decode.decoded import BROKEN, Decoded
 from ..decode.request import LineRequest
-from ..model.finite import NotFinite, of_voice
+from ..model.finite import NotFinite, not_finite, of_voice
 from ..options import END_AT_ONCE, FRAME_RATE
 from ..speech.joined import assemble, note_of, warn_of
 from ..speech.lines import LineReport, Spoken
-from ..speech.piece import Making, Piece
+from ..speech.piece import Piece
 from ..speech.pieces import LinePieces, expected_of, text_as_spoken
-from ..speech.takes import CAP, WORDS, WRONG, Take
+from ..speech.takes import CAP, WRONG, Take
 from ..speech.texts.late_text import LateLine, SentenceLine, TokenLine
 from ..speech.texts.whole_text import WholeLine
 from ..speech.wrong_words import follow_words
 from ..voice.prompt import PromptBuilder
-from ..words.trace import frame_of
 from .codec.line import TurnLine
 from .codec.line_chunks import NO_CODES, LineChunks
 from .codec.pacing import ChunkSizes, Speed
@@ -165,6 +164,13 @@ class LineState(TurnLine):
         return self._text is not None or self.speech.is_cancelled
 
     @property
+    def may_read(self) -> bool:
+        """Whether text can be read now, or as soon as the speech is less far behind."""
+        if (text := self._text) is None or text.done:
+            return False
+        return text.has_news if isinstance(text, LateLine) else not self._is_ahead(text, None)
+
+    @property
     def wants_rows(self) -> bool:
         if self.is_busy or self.takes.again:
             return True
@@ -251,8 +257,8 @@ class LineState(TurnLine):
 
     def _add_pieces(self, begin: int) -> None:
         for piece in self.parts.pieces[begin:]:
-            piece.making.silence = round(piece.pause_s * self.parts.model.sample_rate)
-            self.chunks.add_piece(piece.making)
+            piece.silence = round(piece.pause_s * self.parts.model.sample_rate)
+            self.chunks.add_piece(piece)
         progress = self.speech.progress
         chars = len(str(self.speech.line.text)) if self.waiting.reader is None else 0
         progress.expected = max(progress.expected, self.parts.expected)
@@ -269,49 +275,42 @@ class LineState(TurnLine):
             yield self._request(piece)
 
     def _request(self, piece: Piece) -> tuple[Piece, LineRequest]:
-        takes, progress = self.takes, self.speech.progress
+        takes, is_first = self.takes, self.takes.number == 1
         request = self.parts.request(piece, takes.number)
         takes.decoding += 1
-        text = self._tokens if takes.number == 1 else None
+        text = self._tokens if is_first else None
         if text is not None:
             text.follow(request.guard)
-        elif self.is_live and (most := self.parts.sampling.line_frames) is not None and takes.number == 1:
+        elif self.is_live and (most := self.parts.sampling.line_frames) is not None and is_first:
             request.guard.max_frames = min(request.guard.max_frames, most - takes.coded)
-        codes = piece.making.codes
         words = None
         if self.speech.options.wrong_words == END_AT_ONCE and text is None:
             words = follow_words(self.parts.model, piece.text)
+        return piece, replace(request, text=text, words=words, is_streamed=self.is_live and is_first)
 
-        def note(frame: np.ndarray) -> None:
-            codes.append(frame)
-            progress.done += 1
-            if words is not None and words.take(*frame_of(frame[ALIGNMENT:])) is not None:
-                request.guard.ordered = WORDS
-
-        def end(ended: str) -> None:
-            self._end_piece(piece, ended)
-            if text is not None:
-                text.stop()  # the speech is over, whether or not the text is
-
-        def break_off(error: NotFinite) -> None:
-            end(BROKEN)
-            if self.takes.number == 1:  # otherwise there is an earlier take
-                self.break_off(error)
-
-        cancelled = self._canceller(text)
-        return piece, replace(
-            request, on_codes=note, on_end=end, on_broken=break_off, cancelled=cancelled, text=text
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its pieces are to leave their rows."""
+        text_failed = self._tokens is not None and self.takes.number == 1 and self._tokens.error is not None
+        return (
+            self.speech.is_cancelled or text_failed or (not self.is_live and self._sent.stopped is not None)
         )
 
-    def _end_piece(self, piece: Piece, ended: str) -> None:
+    def leave_row(self, piece: Piece, ended: str) -> None:
+        """Note that a piece has left its row, or the queue for one."""
         takes = self.takes
-        piece.making.ended = ended
+        piece.ended = ended
         takes.decoding -= 1
-        takes.coded += len(piece.making.codes)
-        self.rests.end()
+        takes.coded += len(piece.frames)
+        self.speech.progress.end_take(piece.frames)
+        self.is_resting = False
+        if self._tokens is not None and takes.number == 1:
+            self._tokens.stop()  # the speech is over, whether or not the text is
         if ended == "cancelled" and self.speech.is_cancelled:
             # Now: before the next ``follow`` the piece would be sent as if it had ended by itself.
             self._cancel()
+        if ended == BROKEN and takes.number == 1:  # otherwise there is an earlier take
+            self.break_off(not_finite(self.parts.model.dtype))
         if (takes.number == 1 and self.is_live) or self._sent.stopped or ended in ("cancelled", BROKEN):
             return
         takes.in_codec += 1
@@ -323,20 +322,12 @@ class LineState(TurnLine):
         self.takes.decoding -= 1
         self.takes.again.append(piece)
 
-    def _canceller(self, text: TokenLine | None) -> Callable[[], bool]:
-        speech = self.speech
-        if text is not None:
-            return lambda: speech.is_cancelled or text.error is not None
-        if self.is_live:
-            return lambda: speech.is_cancelled
-        return lambda: speech.is_cancelled or self._sent.stopped is not None
-
     # Takes
 
     def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
         self.takes.in_codec -= 1
         if not self._sent.stopped:
-            self._judge(piece, piece.making.result()[0], wave)
+            self._judge(piece, piece.end_take()[0], wave)
             if self._is_complete and not self.is_busy:
                 self._end_take()
 
@@ -352,7 +343,6 @@ class LineState(TurnLine):
         if piece.take is not None and not take.better_than(piece.take):
             take = replace(piece.take, number=number)
         piece.take = take
-        piece.making = Making()
 
     def _end_take(self) -> None:
         is_late = time.perf_counter() > self.speech.delivery.last_retry_s
@@ -400,7 +390,7 @@ class LineState(TurnLine):
 
     def note_piece(self) -> None:
         piece = self.parts.pieces[len(self._sent.ends)]
-        decoded, wave = piece.making.result()
+        decoded, wave = piece.end_take()
         if self.chunks.is_cut:
             decoded = replace(decoded, ended=CAP)
         if self.speech.delivery.keep:
@@ -408,7 +398,6 @@ class LineState(TurnLine):
         else:
             heard = self.parts.judge(piece, decoded, wave)
             self._sent.note(heard)
-            piece.making = Making()
             return
         assert piece.take is not None
         self._sent.note(piece.take)
@@ -420,8 +409,8 @@ class LineState(TurnLine):
     def _leave_out(self, ended: str) -> None:
         for piece in self.parts.pieces:
             if piece.take is None:
-                piece.making.drop_waiting()
-                made, wave = piece.making.result()
+                piece.drop_waiting()
+                made, wave = piece.end_take()
                 piece.take = Take(replace(made, ended=ended), wave, ended)
 
     # The end
@@ -469,7 +458,7 @@ class LineState(TurnLine):
 
     def resume(self, number: int, shared: Shared) -> LineState:
         self.number, self._shared = number, shared
-        self.rests.end()  # another batch counts its own turns
+        self.is_resting = False
         return self
 
     def abandon(self) -> None:

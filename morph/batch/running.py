@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import torch
+
+from ..decode.loop import PROMPTS_PER_FRAME, Decoding, make_prompts
 from ..decode.request import LineRequest
-from ..decode.source import NOTHING_AHEAD, PROMPTS_PER_FRAME, Ahead
+from ..decode.rows import NOTHING_AHEAD, Ahead, RowPlan
 from ..model.model import Model
 from ..options import FRAME_RATE
 from ..speech.piece import Piece
@@ -60,27 +63,26 @@ class _Ready:
 
 
 class Running:
-    """Decodes the lines of one group, until none is left or another group has its turn; a ``LineSource``.
+    """Decodes the lines of one group, until none is left or another group has its turn.
 
     The caller holds the synthesizer (``Synthesizer.session``). ``first`` decides the group and its options.
     """
 
-    collected = False
-
     def __init__(self, synthesizer: Synthesizer, queue: Queue, first: Waiting, settings: Settings):
         self._synthesizer, self._queue = synthesizer, queue
         self._settings = settings.fit(synthesizer.model, queue.of_group(first.group))
-        self.most = None if self._settings is settings else self._settings.rows
-        self._options, self.rows = first.speech.options, settings.rows
-        self._group, self.ahead = first.group, settings.ahead
+        self._options, self._limit = first.speech.options, settings.rows
+        self._group = first.group
         self._speed = Speed(1 / FRAME_RATE)
         self._lines: dict[int, LineState] = {}
         self._heard: list[LineState] = []  # the streamed ones
         self._ready: list[_Ready] = []
+        self._in_rows: dict[int, tuple[LineState, Piece]] = {}  # by row
         self._count = self._wave = 0
         self._is_idle = False
-        # See ``LineSource``: if nothing streams, all lines are there from the beginning.
-        self.late = first.is_live
+        self._look_at = 0.0  # when ``_follow`` looks again although nothing has changed
+        # Whether lines come while others are decoded. If nothing streams, all are there from the beginning.
+        self._late = first.is_live
 
     def run(self) -> None:
         """Decode until the end. If the engine raises, ``lines`` has the running lines."""
@@ -94,14 +96,62 @@ class Running:
             whole = WholeCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self._check_open))
             builder = engine.prompt_builder(model)
             self._shared = Shared(builder, self._speed, whole, partial(engine.describe, model, choice))
-            if self.ahead.lines:
+            ahead = self._settings.ahead
+            if ahead.lines:
                 engine.prepare_codec(model, choice, self._turns.codec)
-            self.follow()  # first: the engine makes room for the lines that are there
-            engine.decode(model, self, self._options, self._on_frame, choice)
+            self._follow()  # first: the engine makes room for the lines that are there
+            first = [one.request for one in self._ready]
+            plan = RowPlan(self._settings.rows, self._limit, first, self._late, ahead)
+            with engine.open_rows(model, self._options, plan, choice) as rows:
+                self._decoding = Decoding(model, rows)
+                self._turns.use(self._decoding.buffers)
+                self._decode()
             self._turns.send(self._heard)
             self._let_go(always=True)  # without waiting for readers: others need the model
         finally:
             self._queue.end()
+
+    def _decode(self) -> None:
+        decoding = self._decoding
+        while self._goes_on_after_follow():
+            decoding.rows.late = self._late
+            self._enter_rows()
+            if self._queue.bell.is_set:  # a reader may have left since ``_follow``
+                self._drop_cancelled()
+            goes_on = decoding.step()
+            if goes_on:
+                self._meanwhile(decoding.rows.began)
+            while (ended := decoding.read()) is not None:
+                goes_on = True
+                for row, end in ended:
+                    self._end_piece(row, end)
+                if decoding.lines:
+                    self._on_frame(decoding.lines)
+            if not goes_on and self._goes_on_after_follow() and (self._in_rows or not self._ready):
+                self._wait()
+
+    def _goes_on_after_follow(self) -> bool:
+        """Apply what has changed; return whether a line has a row, or may get one."""
+        if self._queue.bell.is_set or time.perf_counter() >= self._look_at:
+            self._follow()
+        return bool(self._in_rows) or not self._is_done
+
+    def _enter_rows(self) -> None:
+        decoding = self._decoding
+        if not self._ready or not (room := decoding.rows.room(len(self._ready))):
+            return
+        entering, self._ready = self._ready[:room], self._ready[room:]
+        rows = decoding.admit([one.request for one in entering])
+        for row, one in zip(rows, entering, strict=True):
+            one.piece.frames.enter(decoding.buffers, row)
+            one.line.speech.progress.follow(one.piece.frames)
+            self._in_rows[row] = one.line, one.piece
+
+    def _end_piece(self, row: int, ended: str) -> None:
+        line, piece = self._in_rows.pop(row)
+        piece.frames.leave(self._decoding.release(row))
+        line.leave_row(piece, ended)
+        self._look_at = 0.0
 
     @property
     def lines(self) -> Sequence[LineState]:
@@ -111,21 +161,15 @@ class Running:
         if self._queue.is_closed:
             raise BatchClosed("the batch was closed while it spoke this line")
 
-    # The lines that the engine decodes: see ``LineSource``
-
     @property
-    def ready(self) -> Sequence[LineRequest]:
-        return [one.request for one in self._ready]
-
-    @property
-    def done(self) -> bool:
+    def _is_done(self) -> bool:
+        """Whether no piece waits for a row, and none will come."""
         return not (self._ready or any(line.wants_rows for line in self._lines.values()) or self._goes_on)
 
-    def take(self) -> LineRequest:
-        return self._ready.pop(0).request
-
-    def follow(self) -> None:
+    def _follow(self) -> None:
         """Apply what has happened since the last frame: readers that left, new text, new lines."""
+        self._queue.bell.wait(0)
+        self._look_at = math.inf
         if self._queue.is_closed:
             for line in self._lines.values():
                 line.speech.finish(
@@ -137,32 +181,51 @@ class Running:
             line.follow()
         self._hear()
         self._make_complete()
-        idle = [*self._let_go(), *self._admit()]
+        idle, opened = self._let_go(), self._admit()
         self._note_standing([line for line in followed if line.may_starve])
-        for line in idle:
+        for line in (*idle, *opened):
             if line.may_ask:
                 for piece, request in line.next_requests():
                     self._add(line, piece, request)
         self._drop_cancelled()
-        self.late = bool(self._heard) or self._queue.has_live
+        self._late = bool(self._heard) or self._queue.has_live
+        # More may join with the next frame than with this one, and a line that decodes nothing may end in any moment.
+        busy = opened or any(line.may_read for line in followed) or any(line.may_ask for line in self._heard)
+        self._look_at = min(self._look_at, 0.0 if busy else self._next_look(followed))
+
+    def _next_look(self, followed: Sequence[LineState]) -> float:
+        """Return when something may change that no other thread tells."""
+        now, whole, looks = time.perf_counter(), self._shared.whole, [math.inf]
+        if whole.is_making or (whole.count and self._heard):
+            return 0.0
+        if whole.count:
+            looks.append(now + self._gather_s - whole.waited_s)
+        if left := self._queue.turn_left_s:
+            looks.append(now + left)
+        if any(line.is_starved for line in followed):
+            looks.append(now + LOOK_S)
+        return min(looks)
 
     def _add(self, line: LineState, piece: Piece, request: LineRequest) -> None:
         """Queue a piece for a row. Of offline pieces that came together, the longest goes first."""
         speech = line.speech
-        if line.is_live and line.takes.number == 1:
-            request = replace(request, on_launch=partial(self._turns.begin_ahead, line, piece))
+        if request.is_streamed:
             key = (speech.delivery.order, 0, line.number, 0)
         else:
             key = (speech.delivery.order, 1, line.wave, -piece.prompt.text_tokens)
         insort(self._ready, _Ready(key, line, piece, request))
 
     def _drop_cancelled(self) -> None:
-        waiting, self._ready = self._ready, []
-        for one in waiting:
-            if one.request.is_cancelled:
-                one.request.end("cancelled")
-            else:
-                self._ready.append(one)
+        for row, (line, _) in list(self._in_rows.items()):
+            if line.is_stopped:
+                self._end_piece(row, "cancelled")
+        if any(one.line.is_stopped for one in self._ready):
+            waiting, self._ready = self._ready, []
+            for one in waiting:
+                if one.line.is_stopped:
+                    one.line.leave_row(one.piece, "cancelled")
+                else:
+                    self._ready.append(one)
 
     @property
     def _goes_on(self) -> bool:
@@ -181,6 +244,15 @@ class Running:
             (whole.run if self._heard else whole.start)(most)
 
     @property
+    def _is_list(self) -> bool:
+        """Whether all lines are there from the beginning, so that none is awaited before the others."""
+        return self._settings.linger_s is None
+
+    @property
+    def _gather_s(self) -> float:
+        return GATHER_LIST_S if self._is_list else GATHER_S
+
+    @property
     def _complete_now(self) -> int:
         """How many offline pieces to decode next: many together, or what takes no longer than readers can wait."""
         whole = self._shared.whole
@@ -189,10 +261,7 @@ class Running:
         if heard := [line for line in self._heard if not line.is_starved]:
             empty_at = min(math.inf if line.ended else line.chunks.empty_at for line in heard)
             return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
-        if self.most is None:
-            gathered = whole.waited_s >= GATHER_S
-        else:
-            gathered = not self._ready and whole.waited_s >= GATHER_LIST_S
+        gathered = whole.waited_s >= self._gather_s and not (self._is_list and self._ready)
         return whole.count if gathered or whole.count >= self._settings.rows else 0
 
     def _hear(self) -> None:
@@ -289,16 +358,18 @@ class Running:
         for line in late:
             line.stand(is_wanted)
 
-    def meanwhile(self) -> None:
-        """Deliver what the codec has decoded before this frame, and build queued prompts."""
+    def _meanwhile(self, began: Sequence[tuple[int, torch.Tensor | None]]) -> None:
+        """Work while the device makes a frame: begin first chunks, deliver what the codec has made, build prompts."""
+        for row, codes in began:
+            self._turns.begin_ahead(*self._in_rows[row], codes)
         if len(self._lines) > FEW:
             self._turns.settle()
-        for one in self._ready[:PROMPTS_PER_FRAME]:
-            one.request.prompt.make_inputs()
-            one.request.prompt.make_text()
+        if self._ready:
+            make_prompts([one.request for one in self._ready[:PROMPTS_PER_FRAME]])
 
-    def wait(self) -> None:
+    def _wait(self) -> None:
         lines = len(self._lines)
+        self._look_at = 0.0
         if self._shared.whole.advance():
             return
         self._turns.send(self._heard, hurry=True)
@@ -330,4 +401,5 @@ class Running:
         self._queue.counts.add_frames(lines, self._speed.frame_s)
         heard = self._heard
         if heard:
-            self._turns.turn(heard, len(self._lines) <= FEW and self._comes)
+            comes = self._queue.bell.is_set and len(self._lines) <= FEW and self._comes
+            self._turns.turn(heard, comes)

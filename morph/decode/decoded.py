@@ -8,6 +8,7 @@ import torch
 
 from ..words.trace import REPORTED, Trace
 
+EOS, WORDS = "eos", "words"
 BROKEN = "broken"  # how a line ends whose numbers are not finite
 # The columns of a frame's report: 16 codes, then whether a number of the line is not finite, then what the alignment
 # head says (``words/trace.py``).
@@ -22,5 +23,5 @@ class Decoded:
     """One line's codes ``[T, 16]`` (int64, on the CPU)."""
 
     codes: torch.Tensor
-    ended: str  # "eos", "cap", "loop", "cancelled" or BROKEN
+    ended: str  # EOS, "cap", "loop", WORDS, "cancelled" or BROKEN
     trace: Trace | None = None  # which text token each frame is on; None without an alignment head

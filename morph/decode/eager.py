@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,11 @@ from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from .decoded import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Decoded
-from .loop import Loop
+from .loop import decode_lines
 from .predictor import Predictor
 from .request import LatePart, LineRequest
-from .rows import Frame
+from .rows import Frame, RowPlan
 from .sampling import check_finite, line_stream, penalize_repetition, sample_tokens
-from .source import Lines, LineSource, as_source, rows_of
 from .talker import Talker
 
 
@@ -65,28 +64,27 @@ class FirstGroup:
         return token
 
 
-@torch.inference_mode()
 def decode(
     model: Model,
-    lines: Lines,
+    lines: Sequence[LineRequest],
     options: GenerateOptions,
     on_frame: Callable[[int], None] | None = None,
     experiment: Experiment | None = None,
 ) -> list[Decoded]:
-    """Decode lines to their ends, each by itself (``EagerRows``), in the order given.
+    """Decode lines to their ends, each by itself, in the order given; see ``Engine.decode``.
 
-    Args:
-        options: SEQ_GROUPS, sampling, tail, and how many lines may have begun.
-        on_frame: called after every frame with the number of lines in it. Its errors end the decoding; nothing of the
-            decoding stays on the model.
-        experiment: replaced parts, for measurements and tests.
-    Raises:
-        NotFinite: if the numbers of a line are not finite, and it has no ``LineRequest.on_broken``.
+    ``experiment``: replaced parts, for measurements and tests.
     """
-    source = as_source(lines)
-    rows = EagerRows(model, options, source, experiment or Experiment())
-    with choose_kernels(options.seq_groups):
-        return Loop(model, source, rows).run(on_frame)
+    with open_rows(model, options, RowPlan.of_lines(lines, options.batch_size), experiment) as rows:
+        return decode_lines(model, rows, lines, on_frame)
+
+
+@contextmanager
+def open_rows(
+    model: Model, options: GenerateOptions, plan: RowPlan, experiment: Experiment | None = None
+) -> Iterator[EagerRows]:
+    with torch.inference_mode(), choose_kernels(options.seq_groups):
+        yield EagerRows(model, options, plan, experiment or Experiment())
 
 
 def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:
@@ -105,40 +103,44 @@ class EagerRows:
     line that waits for text holds up no other.
     """
 
-    def __init__(self, model: Model, options: GenerateOptions, source: LineSource, experiment: Experiment):
-        self._model, self._options, self._source, self._experiment = model, options, source, experiment
-        self._most = rows_of(options.batch_size, source)
+    began: Sequence[tuple[int, torch.Tensor | None]] = ()  # a frame is made when it is read
+
+    def __init__(self, model: Model, options: GenerateOptions, plan: RowPlan, experiment: Experiment):
+        self.count, self.late = plan.rows, plan.late
+        self._model, self._options, self._experiment = model, options, experiment
         self._predictor = Predictor(model.talker.code_predictor, model.tails(options.tail))
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, _Line] = {}  # in the order of admission
         self._stopped: set[int] = set()
-        self._due: list[int] = []  # lines whose frames have not been made in this step
+        self._due: list[int] = []  # rows whose frames have not been made in this step
 
     def room(self, waiting: int) -> int:
-        rows = self._most if self._source.late else min(self._most, 1 + len(self._stopped))
+        rows = self.count if self.late else min(self.count, 1 + len(self._stopped))
         return max(0, min(waiting, rows - len(self._lines)))
 
-    def admit(self, lines: Mapping[int, LineRequest]) -> None:
-        for number, line in lines.items():
-            self._lines[number] = _Line(self._model, line, self._options, self._predictor, self._experiment)
+    def admit(self, lines: Sequence[LineRequest]) -> list[int]:
+        rows = [row for row in range(self.count) if row not in self._lines][: len(lines)]
+        for row, line in zip(rows, lines, strict=True):
+            self._lines[row] = _Line(self._model, line, self._options, self._predictor, self._experiment)
+        return rows
 
-    def add_text(self, line: int, start: int, part: LatePart) -> None:
-        self._lines[line].talker.add_text(part.rows, part.text_tokens)
-        self._lines[line].first.minimum = part.min_frames
+    def add_text(self, row: int, start: int, part: LatePart) -> None:
+        self._lines[row].talker.add_text(part.rows, part.text_tokens)
+        self._lines[row].first.minimum = part.min_frames
 
     def step(self, stopped: Sequence[int]) -> bool:
         self._stopped = set(stopped)
-        self._due = [line for line in self._lines if line not in self._stopped]
+        self._due = [row for row in self._lines if row not in self._stopped]
         return False
 
     def read(self) -> Frame | None:
         if not self._due:
             return None
-        lines, self._due = self._due, []
-        return Frame(np.array(lines), np.stack([self._lines[line].make_frame() for line in lines]))
+        rows, self._due = self._due, []
+        return Frame(np.array(rows), np.stack([self._lines[row].make_frame() for row in rows]))
 
-    def release(self, line: int) -> None:
-        del self._lines[line]
-        self._stopped.discard(line)
+    def release(self, row: int) -> None:
+        del self._lines[row]
+        self._stopped.discard(row)
 
 
 class _Line:

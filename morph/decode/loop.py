@@ -1,9 +1,10 @@
-"""The loop over frames, the same for both engines: admit lines, pass on their codes, and end them."""
+"""Lines in an engine's rows, and the loop that decodes given lines to their ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 import numpy as np
 import torch
@@ -11,130 +12,111 @@ import torch
 from ..model.finite import not_finite
 from ..model.model import Model
 from ..words.trace import Trace
-from .decoded import ALIGNMENT, BROKEN, FLAG, REPORT_WIDTH, Decoded
+from .buffers import RowBuffers
+from .decoded import ALIGNMENT, BROKEN, FLAG, Decoded
 from .request import LateText, LineRequest
-from .rows import Frame, Rows
-from .source import LineSource
+from .rows import Rows
+
+PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many lines takes
 
 
-class Loop:
-    """Decodes the lines of a source in an engine's rows, to their ends. They are numbered in the order of admission."""
+class Decoding:
+    """The lines in an engine's rows: their frames, their late text, and how they end."""
 
-    def __init__(self, model: Model, source: LineSource, rows: Rows):
+    def __init__(self, model: Model, rows: Rows):
         self.rows = rows
-        self._source, self._dtype = source, model.dtype
-        self._eos = int(model.config.talker_config.codec_eos_token_id)
-        self._numbers = count()
-        self._lines: dict[int, LineRequest] = {}  # those in rows
-        self._late: dict[int, _LateLine] = {}  # of these, the ones whose text comes in parts
-        # Of a source that is collected: all frames, and how lines ended.
-        nothing = np.zeros((0, REPORT_WIDTH), dtype=np.int64)
-        self._frames = [Frame(nothing[:, 0], nothing)]
-        self._ends: dict[int, str] = {}
+        self.buffers = RowBuffers(rows.count, int(model.config.talker_config.codec_eos_token_id))
+        self.lines = 0  # in the last frame that was read
+        self._late: dict[int, _LateRow] = {}
 
-    def run(self, on_frame: Callable[[int], None] | None = None) -> list[Decoded]:
-        """Decode all lines; return their codes and ends by number, if the source is collected.
+    def admit(self, requests: Sequence[LineRequest]) -> list[int]:
+        """Put lines into free rows; return the rows."""
+        rows = self.rows.admit(requests)
+        for row, request in zip(rows, requests, strict=True):
+            self.buffers.begin(row, request.guard, request.words)
+            if request.text is not None:
+                self._late[row] = _LateRow(request, request.text)
+        return rows
 
-        ``on_frame`` is called after every frame with the number of lines in it. Raises NotFinite if a line's numbers
-        are not finite, and it has no ``LineRequest.on_broken``.
-        """
-        while self._follow():
-            self._admit()
-            self._end_cancelled()
-            goes_on = self._step()
-            while (frame := self.rows.read()) is not None:
-                goes_on = True
-                if (made := self._take(frame)) and on_frame is not None:
-                    on_frame(made)
-            if not goes_on and self._follow() and (self._lines or not self._source.ready):
-                self._source.wait()
-        return self._collect()
-
-    def _follow(self) -> bool:
-        """Let the source update; return whether a line is left."""
-        self._source.follow()
-        return bool(self._lines) or not self._source.done
-
-    def _admit(self) -> None:
-        if not (waiting := len(self._source.ready)) or not (room := self.rows.room(waiting)):
-            return
-        lines = {next(self._numbers): self._source.take() for _ in range(room)}
-        self._lines.update(lines)
-        for number, line in lines.items():
-            if line.text is not None:
-                self._late[number] = _LateLine(line.text, len(line.prompt.trailing))
-        self.rows.admit(lines)
-
-    def _end_cancelled(self) -> None:
-        for number, line in list(self._lines.items()):
-            if line.cancelled is not None and line.cancelled():
-                self._end(number, "cancelled")
-
-    def _step(self) -> bool:
+    def step(self) -> bool:
         """Launch a frame of the lines whose text has come; return whether the device makes it now."""
+        if not self._late:
+            return self.rows.step(())
         stopped = []
-        for number, late in self._late.items():
+        for row, late in self._late.items():
             if not late.text.ready(late.frames):
-                stopped.append(number)
+                stopped.append(row)
             if (part := late.text.take()) is not None:
-                self.rows.add_text(number, late.written, part)
+                self.rows.add_text(row, late.written, part)
                 late.written += len(part.rows)
+            self.buffers.caps[row] = late.request.guard.max_frames
         launched = self.rows.step(stopped)
-        for number, late in self._late.items():
-            late.frames += number not in stopped
-        if launched:
-            self._source.meanwhile()
+        for row, late in self._late.items():
+            late.frames += row not in stopped
         return launched
 
-    def _take(self, frame: Frame) -> int:
-        """Pass on the codes of a frame, and end lines; return how many lines made it."""
-        if self._source.collected:
-            self._frames.append(frame)
-        lines, report = frame.lines, frame.report
-        if (flags := report[:, FLAG]).any():
-            for number in lines[flags != 0].tolist():
-                self._release(number, BROKEN).break_off(not_finite(self._dtype))
-            lines, report = lines[flags == 0], report[flags == 0]
-        first = report[:, 0].tolist()
-        for number, code, own in zip(lines.tolist(), first, report, strict=True):
-            line = self._lines[number]
-            if code == self._eos:
-                self._end(number, "eos")
-                continue
-            if line.on_codes is not None:
-                line.on_codes(own)
-            if (end := line.guard.add(code)) is not None:
-                self._end(number, end)
-        return len(first) - first.count(self._eos)
+    def read(self) -> list[tuple[int, str]] | None:
+        """Read a frame; return the rows whose lines end with it, and how, or None if there is no frame."""
+        if (frame := self.rows.read()) is None:
+            return None
+        ended = self.buffers.append(frame)
+        self.lines = len(frame.rows) - sum(end in ("eos", BROKEN) for _, end in ended)
+        return ended
 
-    def _end(self, number: int, ended: str) -> None:
-        self._release(number, ended).end(ended)
+    def release(self, row: int) -> np.ndarray:
+        """Free a row; return its frames, int32 ``[T, REPORT_WIDTH]``."""
+        self.rows.release(row)
+        self._late.pop(row, None)
+        return self.buffers.release(row)
 
-    def _release(self, number: int, ended: str) -> LineRequest:
-        """Free the row of a line that has ended; return its request."""
-        self.rows.release(number)
-        self._late.pop(number, None)
-        if self._source.collected:
-            self._ends[number] = ended
-        return self._lines.pop(number)
 
-    def _collect(self) -> list[Decoded]:
-        lines = np.concatenate([frame.lines for frame in self._frames])
-        reports = np.concatenate([frame.report for frame in self._frames])
-        made = ((reports[:, FLAG] == 0) & (reports[:, 0] != self._eos)).nonzero()[0]
-        order = made[np.argsort(lines[made], kind="stable")]
-        parts = np.split(reports[order], np.searchsorted(lines[order], range(1, len(self._ends))))
-        pairs = zip(parts, sorted(self._ends), strict=False)  # one part, and no end, of no lines
-        return [decoded(report, self._ends[number]) for report, number in pairs]
+class _LateRow:
+    def __init__(self, request: LineRequest, text: LateText):
+        self.request, self.text = request, text
+        self.written = len(request.prompt.trailing)  # positions of text
+        self.frames = 0
+
+
+def decode_lines(
+    model: Model, rows: Rows, lines: Sequence[LineRequest], on_frame: Callable[[int], None] | None = None
+) -> list[Decoded]:
+    """Decode given lines to their ends, in their order; ``on_frame`` gets the number of lines in every frame.
+
+    Raises NotFinite if the numbers of a line are not finite.
+    """
+    decoding, waiting = Decoding(model, rows), deque(enumerate(lines))
+    running: dict[int, int] = {}  # lines by row
+    made: dict[int, Decoded] = {}
+    prompts = 0  # of the first waiting lines, that are made
+    while waiting or running:
+        if waiting and (room := rows.room(len(waiting))):
+            taken = [waiting.popleft() for _ in range(room)]
+            prompts = max(0, prompts - room)
+            admitted = decoding.admit([line for _, line in taken])
+            running.update(zip(admitted, (number for number, _ in taken), strict=True))
+        if decoding.step():
+            prompts += make_prompts(
+                [line for _, line in islice(waiting, prompts, prompts + PROMPTS_PER_FRAME)]
+            )
+        while (ended := decoding.read()) is not None:
+            for row, end in ended:
+                if end == BROKEN:
+                    raise not_finite(model.dtype)
+                made[running.pop(row)] = decoded(decoding.release(row), end)
+            if decoding.lines and on_frame is not None:
+                on_frame(decoding.lines)
+    return [made[number] for number in range(len(lines))]
+
+
+def make_prompts(lines: Sequence[LineRequest]) -> int:
+    """Make prompts of queued lines while the device makes a frame; return their number."""
+    for line in lines:
+        line.prompt.make_inputs()
+        line.prompt.make_text()
+    return len(lines)
 
 
 def decoded(report: np.ndarray, ended: str) -> Decoded:
-    """Return a line's result from the reports of its frames, int64 ``[T, REPORT_WIDTH]``."""
-    return Decoded(torch.tensor(report[:, :FLAG]), ended, Trace.from_numbers(report[:, ALIGNMENT:]))
-
-
-class _LateLine:
-    """A line whose text comes in parts, with its ``written`` positions and the number of its frames."""
-
-    def __init__(self, text: LateText, written: int):
-        self.text, self.written, self.frames = text, written, 0
+    """Return a line's result from the reports of its frames, int32 ``[T, REPORT_WIDTH]``."""
+    codes = torch.from_numpy(report[:, :FLAG].astype(np.int64))
+    return Decoded(codes, ended, Trace.from_numbers(report[:, ALIGNMENT:]))

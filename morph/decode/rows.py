@@ -1,45 +1,88 @@
-"""The rows of an engine, in which lines are decoded, as the loop over frames uses them."""
+"""The rows of an engine, in which lines are decoded, as loops over frames use them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import torch
 
-from .request import LatePart, LineRequest
+from ..options import MOST_LINES
+
+if TYPE_CHECKING:
+    from .request import LatePart, LineRequest
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What an engine does before the first line, so that no line waits for it."""
+
+    lines: int = 0  # that may begin together, for capture; 0: as needed
+    positions: int = 0  # of each row's cache at first, for late lines; 0: as needed
+
+
+NOTHING_AHEAD = Ahead()
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """What a decoding needs of an engine's rows.
+
+    ``rows`` lines are decoded together; an engine may have up to ``limit`` rows. ``first`` are the lines that are there
+    already, and ``late`` tells whether others come while they are decoded.
+    """
+
+    rows: int
+    limit: int
+    first: Sequence[LineRequest] = ()
+    late: bool = False
+    ahead: Ahead = NOTHING_AHEAD
+
+    @classmethod
+    def of_lines(cls, lines: Sequence[LineRequest], batch_size: int) -> RowPlan:
+        """Plan for given lines; a ``batch_size`` of AUTO_ROWS decodes all of them together."""
+        rows = max(1, min(len(lines), batch_size or MOST_LINES))
+        return cls(rows, batch_size or rows, lines)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame on the host, of N lines that have not been released since.
+    """A frame on the host, of N rows whose lines have not been released since.
 
     ``report`` (``decoded.py``) has 16 codes, a flag that is not 0 if any of the line's numbers is not finite (then the
     codes mean nothing), and what the alignment head says.
     """
 
-    lines: np.ndarray  # int64 ``[N]``, their numbers
+    rows: np.ndarray  # int64 ``[N]``
     report: np.ndarray  # int64 ``[N, REPORT_WIDTH]``
 
 
 class Rows(Protocol):
-    """The rows of one decoding. Lines are known by number; a line has a row until it is released."""
+    """The rows of one decoding. A line has a row until it is released."""
+
+    count: int
+    # Whether lines come while others are decoded, and should not wait for them. It may change.
+    late: bool
+    # Rows of streamed lines whose first frame the last step launched, with its codes on the device, int64 ``[16]``;
+    # None if other lines begin with it, or if the engine makes it only in ``read``.
+    began: Sequence[tuple[int, torch.Tensor | None]]
 
     def room(self, waiting: int) -> int:
         """Return how many of the ``waiting`` lines can be admitted now."""
 
-    def admit(self, lines: Mapping[int, LineRequest]) -> None:
-        """Put lines into free rows, by number, and run their prompts."""
+    def admit(self, lines: Sequence[LineRequest]) -> list[int]:
+        """Put lines into free rows and run their prompts; return the rows."""
 
-    def add_text(self, line: int, start: int, part: LatePart) -> None:
+    def add_text(self, row: int, start: int, part: LatePart) -> None:
         """Add text that has come after the first ``start`` positions of a line's text."""
 
     def step(self, stopped: Sequence[int]) -> bool:
-        """Launch a frame of all but the stopped lines; return whether the device makes it now, or ``read`` does."""
+        """Launch a frame of all but the stopped rows; return whether the device makes it now, or ``read`` does."""
 
     def read(self) -> Frame | None:
         """Return the oldest frame that was not read, or None if the next step comes first."""
 
-    def release(self, line: int) -> None:
+    def release(self, row: int) -> None:
         """Free the row of a line that has ended, and all of the line's state."""

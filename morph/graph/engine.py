@@ -9,8 +9,8 @@ the eager engine's up to rounding; sampled codes have the same distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
 import numpy as np
@@ -18,10 +18,9 @@ import torch
 
 from ..decode.decoded import FLAG, REPORT_WIDTH, Decoded
 from ..decode.guard import Guard
-from ..decode.loop import Loop
+from ..decode.loop import decode_lines
 from ..decode.request import LatePart, LineRequest
-from ..decode.rows import Frame
-from ..decode.source import Lines, LineSource, as_source
+from ..decode.rows import Frame, RowPlan
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
 from ..frame.noise import GROUPS
 from ..frame.weights import KeptWeights, Weights
@@ -315,32 +314,33 @@ class GraphDecoder:
         """The last frame on the device: int64 ``[B, REPORT_WIDTH]``, see ``decode/decoded.py``."""
         return self._started[1].state.report
 
-    @torch.inference_mode()
     def decode(
         self,
         model: Model,
-        lines: Lines,
+        lines: Sequence[LineRequest],
         options: GenerateOptions,
         on_frame: Callable[[int], None] | None = None,
     ) -> list[Decoded]:
-        """Decode any number of lines to their ends, as ``eager.decode``; they get rows in the order given.
-
-        If ``on_frame`` raises, the decoding ends and the error passes through; the decoder can be used again. Raise
-        ValueError as ``start`` and for no lines, NotFinite as ``eager.decode``.
-        """
-        if isinstance(lines, Sequence) and not lines:
+        """Decode lines to their ends; see ``Engine.decode``. Raise ValueError as ``start`` and for no lines."""
+        if not lines:
             raise ValueError("there is no line to decode: give one or more")
-        source = as_source(lines)
-        if expects_late(source) and self.batch > 1 and self._entrance is None:
+        with self.open_rows(model, options, RowPlan.of_lines(lines, options.batch_size)) as rows:
+            return decode_lines(model, rows, lines, on_frame)
+
+    @contextmanager
+    def open_rows(self, model: Model, options: GenerateOptions, plan: RowPlan) -> Iterator[GraphRows]:
+        """Return rows for lines of this model; the decoder can be used again after an error. Raise as ``start``."""
+        expects_late = plan.late or plan.ahead.lines > 0
+        if expects_late and self.batch > 1 and self._entrance is None:
             self._entrance = GraphDecoder(1, 1, self.frames, self._captures, self._views)
         try:
-            with on_device(model.device):
-                self.start(model, options, expected_context(source), assume=True)
+            with torch.inference_mode(), on_device(model.device):
+                self.start(model, options, expected_context(plan), assume=True)
                 # Larger passes than the prepared ones would save nothing.
-                self._most = LARGEST_CAPTURED_PREFILL if source.ahead.lines else largest_prefill(self.batch)
-                if source.ahead.lines:
-                    self._prepare(source.ahead.lines)
-                return Loop(model, source, GraphRows(self, model, options, source)).run(on_frame)
+                self._most = LARGEST_CAPTURED_PREFILL if plan.ahead.lines else largest_prefill(self.batch)
+                if plan.ahead.lines:
+                    self._prepare(plan.ahead.lines)
+                yield GraphRows(self, model, options, plan.late)
         except NotFinite:  # no mask would hide what is left in the cache
             self.free()
             raise
@@ -405,12 +405,14 @@ class GraphDecoder:
 class GraphRows:
     """The rows of one decoding by a started decoder, with the device a few frames ahead of the host."""
 
-    def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, source: LineSource):
+    def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, late: bool):
         self.decoder, self._table, self._readback = decoder, RowTable(decoder.batch), decoder._new_readback()
-        self._model, self._options, self._source = model, options, source
-        self._lines: dict[int, LineRequest] = {}
-        self._new: dict[int, LineRequest] = {}  # without a frame in flight
-        self._unheard: set[int] = set()  # streamed lines whose first frame is in flight
+        self._model, self._options = model, options
+        self.count, self.late = decoder.batch, late
+        self.began: Sequence[tuple[int, torch.Tensor | None]] = ()
+        self._lines: dict[int, LineRequest] = {}  # by row
+        self._new: list[int] = []  # rows without a frame in flight
+        self._unheard: set[int] = set()  # rows of streamed lines whose first frame is in flight
         self._report = np.zeros((decoder.batch, REPORT_WIDTH))  # of the frame that was read last
         self._ahead = False  # whether the last step launched a frame
         self._split = 0  # positions of the frame whose first part alone has been launched
@@ -418,56 +420,57 @@ class GraphRows:
     def room(self, waiting: int) -> int:
         return self._table.room(waiting)
 
-    def admit(self, lines: Mapping[int, LineRequest]) -> None:
-        requests = list(lines.values())
-        rows = self._table.take(list(lines), [line.prompt.length for line in requests])
-        self._lines |= lines
-        self._new |= lines
-        self.decoder.put(rows, requests)
+    def admit(self, lines: Sequence[LineRequest]) -> list[int]:
+        rows = self._table.take([line.prompt.length for line in lines])
+        self._lines.update(zip(rows, lines, strict=True))
+        self._new += rows
+        self.decoder.put(rows, lines)
+        return rows
 
-    def add_text(self, line: int, start: int, part: LatePart) -> None:
+    def add_text(self, row: int, start: int, part: LatePart) -> None:
         self.decoder._grow(start + len(part.rows) + 1)
         self.decoder._write_texts()
-        self.decoder._started[1].add_text(self._table.row(line), start, part)
+        self.decoder._started[1].add_text(row, start, part)
 
     def step(self, stopped: Sequence[int]) -> bool:
+        self.began = ()
         self._ahead = len(stopped) < self._table.running and self._goes_on
         if not self._ahead:
             return False
-        rows = [self._table.row(line) for line in stopped]
-        self._table.send(rows)
-        began = {line: self._new.pop(line) for line in [*self._new] if line not in stopped}
-        self._unheard.update(line for line, request in began.items() if request.on_launch is not None)
+        self._table.send(stopped)
+        began = [row for row in self._new if row not in stopped] if self._new else []
+        urgent = [row for row in began if self._lines[row].is_streamed]
+        self._unheard.update(urgent)
         positions = self._table.positions
-        if self._codes_are_awaited and not rows and self.decoder._can_split(positions):
+        if self._codes_are_awaited and not stopped and self.decoder._can_split(positions):
             self._split = positions
-        self._launch(positions, rows, began)
+        self._launch(positions, stopped)
         if not self.decoder._views.confirm():  # last: what a first frame waits for has been launched
             self._begin_again(positions)
-            self._launch(positions, rows, began)
+            self._launch(positions, stopped)
         if self._split:  # while the device makes the codes: behind them the first sound would wait for it
             self.decoder._write_texts()
+        if began:
+            self._new = [row for row in self._new if row not in began]
+            alone = len(began) == 1
+            self.began = [(row, self.decoder.report[row, :GROUPS] if alone else None) for row in urgent]
         return True
 
     @property
     def _goes_on(self) -> bool:
         """Whether a line has frames to come beyond those in flight; with none in flight, its guard decides."""
         return not self._readback.waiting or any(
-            self._table.reached(line) - request.prompt.length < request.guard.max_frames
-            for line, request in self._lines.items()
+            self._table.reached(row) - request.prompt.length < request.guard.max_frames
+            for row, request in self._lines.items()
         )
 
-    def _launch(self, positions: int, stopped: Sequence[int], began: Mapping[int, LineRequest]) -> None:
-        """Run a frame, or its first part, copy its report, and call back lines whose first frame it is."""
+    def _launch(self, positions: int, stopped: Sequence[int]) -> None:
+        """Run a frame, or its first part, and copy its report."""
         if self._split:
             self.decoder._codes()
         else:
             self.decoder.frame(positions, stopped)
         self._readback.push()
-        for line, request in began.items():
-            if request.on_launch is not None:
-                alone, row = len(began) == 1, self._table.row(line)
-                request.on_launch(self.decoder.report[row, :GROUPS] if alone else None)
 
     def _begin_again(self, positions: int) -> None:
         """Begin again with the weights as they are now: the model was moved since the last decoding."""
@@ -476,8 +479,8 @@ class GraphRows:
         slots = decoder._started[1]
         text, minimums, spans = slots.text, slots.state.minimums, slots.state.spans  # with what came late
         decoder.start(self._model, self._options, positions)
-        rows = {self._table.row(line): request for line, request in self._lines.items()}
-        decoder.put(sorted(rows), [rows[row] for row in sorted(rows)])
+        rows = sorted(self._lines)
+        decoder.put(rows, [self._lines[row] for row in rows])
         decoder._write_texts()  # first: the first frame would write the prompts' texts over those that came late
         slots = decoder._started[1]
         slots.text[:, : text.shape[1]].copy_(text)
@@ -491,7 +494,7 @@ class GraphRows:
             self._report = self._readback.pop().numpy()
             frame = self._table.receive(self._report)
             if self._unheard:
-                self._unheard.difference_update(frame.lines.tolist())
+                self._unheard.difference_update(frame.rows.tolist())
             return frame
         if self._split:
             self.decoder._advance(self._split)
@@ -515,17 +518,18 @@ class GraphRows:
         # With few lines, and a row free for another, none: each frame then takes a tenth longer.
         if self.decoder._synchronous:
             return 0
-        if not self._source.late:
+        if not self.late:
             return LAG
         return 0 if self._table.running <= min(FEW_LINES, self.decoder.batch - 1) else LATE_LAG
 
-    def release(self, line: int) -> None:
-        row = self._table.release(line)
+    def release(self, row: int) -> None:
+        self._table.release(row)
         if self._report[row, FLAG]:  # cleared when the row gets its next line
             self.decoder._broken.add(row)
-        del self._lines[line]
-        self._new.pop(line, None)
-        self._unheard.discard(line)
+        del self._lines[row]
+        if row in self._new:
+            self._new.remove(row)
+        self._unheard.discard(row)
 
 
 def runs_alone(lines: Sequence[LineRequest]) -> bool:
@@ -579,14 +583,10 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-def expects_late(source: LineSource) -> bool:
-    return source.late or source.ahead.lines > 0
-
-
-def expected_context(source: LineSource) -> int:
+def expected_context(plan: RowPlan) -> int:
     """Return the positions that the longest line present is likely to need; more if late lines are expected."""
-    there = max(map(expected_positions, source.ready), default=0)
-    return max(there, LATE_CONTEXT, source.ahead.positions) if expects_late(source) else there
+    there = max(map(expected_positions, plan.first), default=0)
+    return max(there, LATE_CONTEXT, plan.ahead.positions) if plan.late or plan.ahead.lines else there
 
 
 def expected_positions(line: LineRequest) -> int:

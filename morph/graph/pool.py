@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-
-from ..decode.source import Lines, limit_of, rows_of
+from ..decode.rows import RowPlan
 from ..frame.weights import KeptWeights
 from ..model.model import Model
-from ..options import GenerateOptions
 from ..runtime.capture import CaptureStream
 from ..runtime.fallback import Fallback
 from ..runtime.sizes import power_above
@@ -47,31 +44,24 @@ class DecoderPool:
         """Why frames were not replayed as graphs, or None."""
         return next((one.fallback for one in self._decoders.values() if one.fallback), None)
 
-    def decoder(self, model: Model, lines: Lines, options: GenerateOptions) -> GraphDecoder:
-        """Return the decoder for these lines; its batch size is ``rows_of`` them."""
-        needed = rows_of(options.batch_size, lines)
-        limit = limit_of(options.batch_size, lines)
-        return self._decoder(needed, limit or needed, model.device)
+    def decoder(self, model: Model, plan: RowPlan) -> GraphDecoder:
+        """Return the decoder for planned lines: that of single lines, or the last batch's if its rows fit."""
+        # On a CPU the rows must be equal: an idle row costs time, and there are no graphs to keep.
+        needed, exact = plan.rows, model.device.type == "cpu"
+        single = needed == 1
+        decoder = self._decoders.get(single)
+        most = needed if exact else min(spare_rows(needed), plan.limit)
+        if decoder is None or not needed <= decoder.batch <= most:
+            if decoder is not None:
+                decoder.free()
+            rows = needed if exact else min(rounded_rows(needed), plan.limit)
+            context = SINGLE_LINE_CONTEXT if single else 1
+            decoder = GraphDecoder(rows, context, self.frames, self._captures, self._views)
+            self._decoders[single] = decoder
+        return decoder
 
     def free(self) -> None:
         for decoder in self._decoders.values():
             decoder.free()
         self._decoders.clear()
         self._views.free()
-
-    def _decoder(self, lines: int, batch_size: int, device: torch.device) -> GraphDecoder:
-        """Return the single-line decoder, or the last batch's if its rows fit."""
-        # On a CPU the rows must be equal: an idle row costs time, and there are no graphs to keep.
-        needed = min(lines, batch_size)
-        single = needed == 1
-        decoder = self._decoders.get(single)
-        exact = device.type == "cpu"
-        most = needed if exact else min(spare_rows(needed), batch_size)
-        if decoder is None or not needed <= decoder.batch <= most:
-            if decoder is not None:
-                decoder.free()
-            rows = needed if exact else min(rounded_rows(needed), batch_size)
-            context = SINGLE_LINE_CONTEXT if single else 1
-            decoder = GraphDecoder(rows, context, self.frames, self._captures, self._views)
-            self._decoders[single] = decoder
-        return decoder

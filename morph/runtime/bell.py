@@ -16,6 +16,11 @@ class Bell:
         if self._rings.empty():
             self._rings.put(None)
 
+    @property
+    def is_set(self) -> bool:
+        """Whether ``wait`` returns at once."""
+        return not self._rings.empty()
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait to be woken, and reset; return False if that took over ``timeout`` seconds. For one thread only."""
         try:

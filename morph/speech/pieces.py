@@ -66,7 +66,7 @@ class LinePieces:
 
     def request(self, piece: Piece, take: int = 1) -> LineRequest:
         guard = guard_line(piece.prompt, self.options, self.sampling)
-        return LineRequest(piece.prompt, guard, piece.seed_of(take), sampling=self.sampling)
+        return LineRequest(piece.prompt, guard, piece.seed_of(take), None, self.sampling)
 
     def text_of(self, index: int) -> str:
         """Return the text of a piece as spoken; of late text, what has come so far."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Sized
 
 from ..options import FRAME_RATE
 from ..text.duration import expected_frames
@@ -15,17 +14,33 @@ OnFrame = Callable[[int, int], None]
 """Called with (frames done, frames expected) while lines are made; what it raises ends them all."""
 
 
-@dataclass
 class Progress:
     """Counts frames and passes them to ``report``, with the number expected in all.
 
     ``pieces``: how many the text is cut into, roughly while it is cut; 0 if unknown.
     """
 
-    report: OnFrame | None = None
-    done: int = 0
-    expected: int = 0
-    pieces: int = 0
+    def __init__(self, report: OnFrame | None = None):
+        self.expected = self.pieces = 0
+        self._report, self._done = report, 0
+        self._takes: list[Sized] = []  # whose frames count too
+
+    @property
+    def done(self) -> int:
+        """The frames so far; any thread may ask."""
+        return self._done + sum(map(len, self._takes))
+
+    @done.setter
+    def done(self, frames: int) -> None:
+        self._takes, self._done = [], frames
+
+    def follow(self, frames: Sized) -> None:
+        """Count the frames of a take while it is made."""
+        self._takes.append(frames)
+
+    def end_take(self, frames: Sized) -> None:
+        self._done += len(frames)
+        self._takes = [take for take in self._takes if take is not frames]
 
     def expect(self, tokens: Sequence[int]) -> None:
         """Add texts with these token counts to what is still to be spoken."""
@@ -35,8 +50,8 @@ class Progress:
         """Count finished frames; 0 only gives ``report`` a chance to cancel."""
         self.done += frames
         self.expected = max(self.expected, self.done + 1)
-        if self.report is not None:
-            self.report(self.done, self.expected)
+        if self._report is not None:
+            self._report(self.done, self.expected)
 
 
 class Estimate:

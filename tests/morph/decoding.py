@@ -3,7 +3,9 @@
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode import eager, predictor
+from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.loop import Decoding, decoded
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
@@ -28,6 +30,31 @@ def one_stream(model) -> eager.Experiment:
         return eager.Experiment(stream=torch.default_generator)
     index = torch.cuda.current_device() if model.device.index is None else model.device.index
     return eager.Experiment(stream=torch.cuda.default_generators[index])
+
+
+def decode_coming(opened, model, first, come=lambda decoding: (), on_frame=lambda _: None) -> list[Decoded]:
+    """Decode lines in opened rows; ``come`` is asked before each frame for lines that join.
+
+    A line whose numbers are not finite ends as "broken".
+    """
+    with opened as rows:
+        decoding, waiting, running, made = Decoding(model, rows), list(first), {}, {}
+        count = idle = 0
+        while waiting or running or idle < 2:
+            waiting += come(decoding)
+            if waiting and (room := rows.room(len(waiting))):
+                taken, waiting = waiting[:room], waiting[room:]
+                for row in decoding.admit(taken):
+                    running[row], count = count, count + 1
+            goes_on = decoding.step()
+            while (ended := decoding.read()) is not None:
+                goes_on = True
+                for row, end in ended:
+                    made[running.pop(row)] = decoded(decoding.release(row), end)
+                on_frame(decoding.lines)
+            idle = 0 if goes_on else idle + 1
+            assert idle < 1000
+        return [made[line] for line in range(count)]
 
 
 def prompts_of(model, kind: str = "preset", rows=range(3), recording=None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -13,24 +12,6 @@ from ..speech import Chunk
 from .claims import Claim, Pace
 from .line_chunks import LineChunks
 
-NEVER = 1 << 62  # skips a line while it is in the codec
-
-
-class Rest:
-    """Until when a line is skipped: checking every line between frames takes longer than the work due.
-
-    No chunk of it is due before turn ``until``, unless its player runs dry at ``empty_at``.
-    """
-
-    def __init__(self) -> None:
-        self.until, self.empty_at = 0, 0.0
-
-    def begin(self, until: int, empty_at: float) -> None:
-        self.until, self.empty_at = until, empty_at
-
-    def end(self) -> None:
-        self.until = 0
-
 
 class TurnLine(ABC):
     """A line that ``CodecTurns`` knows by ``number``; ``reference``: int64 ``[R, groups]``, an ICL voice's codes."""
@@ -39,17 +20,12 @@ class TurnLine(ABC):
         self.number, self.chunks, self.reference = number, chunks, reference
         self.begun = False  # whether the codec has a state for the current piece
         self.in_codec = False  # whether the codec decodes it now
-        self.rests = Rest()
+        self.is_resting = False  # until ``CodecTurns`` sees that a chunk may be due
 
     @property
     def may_starve(self) -> bool:
         """Whether it may run out of text later, without notice."""
         return False
-
-    def rest(self, turn: int) -> None:
-        """Skip the line until a chunk can be due: it gets at most one frame per turn."""
-        if not self.may_starve and (missing := self.chunks.missing) is not None:
-            self.rests.begin(turn + missing, self.chunks.empty_at)
 
     @property
     @abstractmethod
@@ -99,7 +75,6 @@ class TurnLine(ABC):
     def take(self, frames: int) -> torch.Tensor:
         """Return the codes ``[n, 16]`` of the next frames, for the codec; ``add`` must follow."""
         self.in_codec = True
-        self.rests.begin(NEVER, math.inf)
         return self.chunks.waiting(frames)
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
@@ -117,7 +92,6 @@ class TurnLine(ABC):
     def leave_codec(self) -> None:
         """Note that the codec is done with the taken codes."""
         self.in_codec = False
-        self.rests.end()
 
     def end_piece(self, now: float) -> bool:
         """End the current piece if no codes of it are left; return whether it has ended."""

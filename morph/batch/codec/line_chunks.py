@@ -13,7 +13,7 @@ from ....postprocess.ends import EndTrim
 from ....postprocess.stream_join import StreamJoin
 from ...options import GenerateOptions
 from ...speech.joined import CROSSFADE_MS
-from ...speech.piece import NO_SAMPLES, Making, concatenate
+from ...speech.piece import NO_SAMPLES, Piece, concatenate
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace
 from .claims import Claim, Pace
@@ -53,7 +53,7 @@ class LineChunks:
         text_of: Callable[[int], str] = lambda _: "",
     ):
         self._sizes, self._sample_rate, self._text_of = sizes, sample_rate, text_of
-        self._pieces: deque[Making] = deque()
+        self._pieces: deque[Piece] = deque()
         fade = round(CROSSFADE_MS / 1000 * sample_rate)
         self._join = StreamJoin(None, fade)
         self._trim = EndTrim(sample_rate) if options.trim_ends else None
@@ -67,7 +67,7 @@ class LineChunks:
         self._after = 0  # and after the last
         self._lead = 0  # like ``_before``, kept after sending
 
-    def add_piece(self, piece: Making) -> None:
+    def add_piece(self, piece: Piece) -> None:
         if self.is_cut:
             return
         if self._before is None:
@@ -90,7 +90,7 @@ class LineChunks:
         self._complete = True
 
     @property
-    def piece(self) -> Making | None:
+    def piece(self) -> Piece | None:
         """The current piece; None if the line has ended or its next piece has not come."""
         return self._pieces[0] if self._pieces else None
 
@@ -109,7 +109,7 @@ class LineChunks:
     @property
     def has_codes(self) -> bool:
         """Whether the current piece has codes, decoded or not, or has ended."""
-        return self.piece is not None and (len(self.piece.codes) > 0 or self.piece.ended is not None)
+        return self.piece is not None and (len(self.piece.frames) > 0 or self.piece.ended is not None)
 
     @property
     def waits_for_sound(self) -> bool:
@@ -123,16 +123,17 @@ class LineChunks:
     def empty_at(self) -> float:
         return self._sizes.empty_at
 
-    @property
-    def missing(self) -> int | None:
-        """The frames that the largest chunk still lacks: nothing is due before, unless a reader runs dry.
+    def missing(self, all_of_largest: bool) -> int | None:
+        """Return the frames that the next chunk still lacks: nothing is due before, unless a reader runs dry.
 
-        None if more may be due at any time: before the first audio, or if the piece has ended or not come.
+        ``all_of_largest``: the next chunk has the largest size, as with many lines. None if more may be due at any
+        time: before the first audio, or if the piece has ended or not come.
         """
         piece = self.piece
         if piece is None or piece.ended is not None or not self.has_begun:
             return None
-        return int(max(0, min(self._sizes.largest, self._left) - piece.waiting))
+        size = self._sizes.largest if all_of_largest else self._sizes.full
+        return int(max(0, min(size, self._left) - piece.waiting))
 
     def due(self, now: float, hurry: bool) -> int:
         """Return how many waiting frames of the current piece to decode now. ``hurry``: no others come soon."""
@@ -154,13 +155,13 @@ class LineChunks:
             return None
         return Claim(line, count, not self.has_begun, is_urgent, self._sizes.empty_at)
 
-    def _waiting(self, piece: Making) -> int:
+    def _waiting(self, piece: Piece) -> int:
         return int(min(piece.waiting, self._left))
 
     def waiting(self, count: int) -> torch.Tensor:
         """Return the codes of the current piece's next frames, ``[count, 16]``."""
         piece = self._pieces[0]
-        return piece.codes.part(piece.decoded, piece.decoded + count)
+        return piece.frames.codes(piece.decoded, piece.decoded + count)
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
         """Accept the samples of codes that ``waiting`` returned; return the chunk for the reader."""
@@ -170,7 +171,7 @@ class LineChunks:
         self._places.add(len(wave))
         begin = piece.decoded
         piece.decoded += codes.shape[0]
-        numbers = piece.codes.reported(begin, piece.decoded)
+        numbers = piece.frames.reported(begin, piece.decoded)
         self._left -= codes.shape[0]
         piece.waves.append(wave)
         parts = [self._pause(piece), self._join.add(wave)]
@@ -200,7 +201,7 @@ class LineChunks:
         parts = [self._pause(piece), self._join.end()]
         return self._chunk(NO_CODES, parts, now) if any(map(len, parts)) or self.ended else None
 
-    def _pause(self, piece: Making) -> np.ndarray:
+    def _pause(self, piece: Piece) -> np.ndarray:
         silence, piece.silence = piece.silence, 0
         return self._join.gap(silence) if silence else NO_SAMPLES
 

@@ -91,6 +91,10 @@ class Speed:
         measured, seconds = self._codec
         return seconds * max(1.0, frames / measured)
 
+    def late_s(self, waiting: int) -> float:
+        """Return the seconds of audio below which a reader runs dry before one more frame than these is decoded."""
+        return MARGIN * (self.frame_s + self.codec_s(waiting + 1))
+
     def keeps_up(self, frames: int) -> bool:
         """Return whether chunks of this many frames take less time than they play."""
         return self.frame_s + self.codec_s(frames) / frames < self.audio_s
@@ -150,8 +154,7 @@ class ChunkSizes:
     def _is_late(self, waiting: int, now: float) -> bool:
         if self._empty_at is None or not self._speed.keeps_up(self.full):
             return False
-        wait = self._speed.frame_s + self._speed.codec_s(waiting + 1)
-        return self._empty_at - now < MARGIN * wait
+        return self._empty_at - now < self._speed.late_s(waiting)
 
     def deliver(self, frames: int, seconds: float, now: float) -> None:
         """Note a chunk of ``seconds`` of audio that a reader can play from now on."""

@@ -11,15 +11,17 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from ...decode.buffers import RowBuffers
 from ...graph.rows import FIRST_AT_ONCE
 from ...model.finite import Computes, NotFinite, check_samples
 from ...runtime.sizes import power_above
 from ...speech.piece import Piece
 from ...waveform.stream import LineCodec, WavesInFlight
-from .claims import Claim, Pace, choose
+from .claims import Claim, choose
 from .line import TurnLine
 from .pacing import Speed
 
+NEVER = 1 << 62
 FEW = 4  # lines: up to so many, chunks have the requested sizes and do not wait for each other
 
 
@@ -28,7 +30,12 @@ class CodecTurns:
 
     def __init__(self, open_codec: Callable[[], LineCodec], module: Computes, speed: Speed):
         self._open_codec, self._module, self._speed = open_codec, module, speed
-        self._count = 0  # of turns
+        self._rows: RowBuffers | None = None
+        # Of the rows of lines that rest: the frames at which a chunk is due, and when their readers run dry.
+        self._due_at, self._dry_at = np.zeros(0, dtype=np.int64), np.zeros(0)
+        self._resting: dict[int, TurnLine] = {}  # by row
+        self._were_few = True
+        self._fullest = 1  # frames; of all chunks that were waited for
         self._ahead_s = 0.0  # spent on the next chunk before its codes came
         self._ahead: set[int] = set()  # lines with a chunk begun before its codes came
         self._turning: Collection[TurnLine] = ()  # the lines of the last turn
@@ -46,15 +53,12 @@ class CodecTurns:
             line.begun = True
 
     def begin_ahead(self, line: TurnLine, piece: Piece, codes: torch.Tensor | None) -> None:
-        """Begin a piece, and its first chunk if its first ``codes`` are one; see ``LineRequest.on_launch``.
+        """Begin a piece, and its first chunk if its first ``codes`` are one; see ``Rows.began``.
 
-        A later piece must wait while codes of the one before wait: the codec has one state per line. If the
-        codes come again, what was begun with the first ones is dropped.
+        A later piece must wait while codes of the one before wait: the codec has one state per line.
         """
-        if line.chunks.piece is not piece.making:
+        if line.chunks.piece is not piece:
             return
-        if line.number in self._ahead:
-            self.end(line)
         is_new = not line.begun
         self.begin(line)
         if self._waits_for_reference(line):
@@ -72,6 +76,14 @@ class CodecTurns:
         self.codec.end(line.number)
         self._ahead.discard(line.number)
         line.begun = False
+        if line.is_resting:
+            self._resting = {row: other for row, other in self._resting.items() if other is not line}
+            line.is_resting = False
+
+    def use(self, rows: RowBuffers) -> None:
+        """Follow the frames of these rows."""
+        self._rows = rows
+        self._due_at, self._dry_at = np.full(len(rows.counts), NEVER), np.full(len(rows.counts), np.inf)
 
     def turn(self, lines: Collection[TurnLine], comes: bool = False) -> None:
         """Deliver what has been decoded and start decoding what is due; called between two frames.
@@ -81,25 +93,63 @@ class CodecTurns:
         waited for. With many, nothing is: the next frame is launched first. ``comes``: another line gets a row before
         the next frame.
         """
-        self._count += 1
         self._turning = lines
-        decodable = self._after_references(lines)
-        if len(lines) <= FEW:
-            is_awaited = comes or any(line.is_awaited for line in lines)
-            self._send(self._pressing(decodable) if is_awaited else decodable)
-            return
-        while self._in_codec and self._in_codec[0].waves.is_ready:
+        now, are_few = time.perf_counter(), len(lines) <= FEW
+        self._wake(now, len(lines), are_few)
+        while not are_few and self._in_codec and self._in_codec[0].waves.is_ready:
             self._pass_on()
-        now = time.perf_counter()
-        awake = self._awake(decodable, now)
-        self._end_pieces(awake, now)
-        ready = [line for line in awake if not line.is_full]
+        awake = [line for line in lines if not line.is_resting]
+        if not awake:
+            return
+        decodable = self._after_references(awake)
+        if are_few:
+            is_awaited = comes or any(line.is_awaited for line in awake)
+            self._send(self._pressing(decodable) if is_awaited else decodable)
+            self._rest(awake, are_few)
+            return
+        self._end_pieces(decodable, now)
+        ready = [line for line in decodable if not line.is_full]
         new = sum(line.chunks.waits_for_sound for line in ready)
         self._measure(new)
-        claims = self._claims(ready, now, self._speed.pace(new, len(lines)))
+        pace = self._speed.pace(new, len(lines))
+        claims = [claim for line in ready if (claim := line.claim(now, pace)) is not None]
+        claimed = {claim.line for claim in claims}
+        self._rest([line for line in ready if line.number not in claimed and not line.in_codec], are_few)
         awaited = self._launch_turn(ready, claims, len(lines))
         while len(lines) <= FIRST_AT_ONCE and awaited in self._in_codec:
             self._pass_on()
+
+    def _rest(self, lines: Collection[TurnLine], are_few: bool) -> None:
+        """Skip lines until a chunk of them may be due: checking each between frames takes longer than the work due."""
+        for line in lines:
+            missing = None if line.may_starve or line.in_codec else line.chunks.missing(not are_few)
+            if missing is None or self._rows is None or line.is_full:
+                continue
+            assert line.chunks.piece is not None
+            if (row := line.chunks.piece.frames.row) is not None:
+                line.is_resting, self._resting[row] = True, line
+                self._due_at[row] = self._rows.counts[row] + missing
+                self._dry_at[row] = line.chunks.empty_at
+                self._fullest = max(self._fullest, line.chunks.next_size)
+
+    def _wake(self, now: float, lines: int, are_few: bool) -> None:
+        """Wake lines of which a chunk may be due; all if there are few now or no longer."""
+        if self._rows is None or not self._resting:
+            self._were_few = are_few
+            return
+        if are_few != self._were_few:
+            self._were_few, due = are_few, list(self._resting)
+        else:
+            is_due = self._rows.counts >= self._due_at
+            if not are_few:
+                is_due |= self._dry_at < now + self._speed.urgent_s(lines)
+            elif self._speed.keeps_up(self._fullest):
+                is_due |= self._dry_at < now + self._speed.late_s(self._fullest)
+            due = is_due.nonzero()[0].tolist()
+        for row in due:
+            self._due_at[row], self._dry_at[row] = NEVER, np.inf
+            if (line := self._resting.pop(row, None)) is not None:
+                line.is_resting = False
 
     # References of ICL voices: a line waits for at most a part of another line's reference.
 
@@ -133,19 +183,6 @@ class CodecTurns:
     def _pressing(self, lines: Collection[TurnLine]) -> list[TurnLine]:
         dry = time.perf_counter() + self._speed.urgent_s(len(lines))
         return [line for line in lines if not line.chunks.has_begun or line.chunks.empty_at < dry]
-
-    def _awake(self, lines: Collection[TurnLine], now: float) -> list[TurnLine]:
-        dry = now + self._speed.urgent_s(len(lines))
-        return [line for line in lines if line.rests.until <= self._count or line.rests.empty_at < dry]
-
-    def _claims(self, lines: Sequence[TurnLine], now: float, pace: Pace) -> list[Claim]:
-        claims = []
-        for line in lines:
-            if (claim := line.claim(now, pace)) is not None:
-                claims.append(claim)
-            elif not line.in_codec:
-                line.rest(self._count)
-        return claims
 
     def send(self, lines: Collection[TurnLine], hurry: bool = False, whole: bool = False) -> None:
         """Decode and deliver due chunks, and wait. ``hurry``: no frames come soon; ``whole``: to full readers too."""

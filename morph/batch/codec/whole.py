@@ -102,7 +102,7 @@ class WholeCodec:
             self._making = _Making(pieces, self._begin_all(pieces))
 
     def _begin_all(self, pieces: Sequence[_Wanted]) -> InFlight:
-        codes = [piece.making.codes.part() for _, piece in pieces]
+        codes = [piece.frames.codes() for _, piece in pieces]
         return self._begin(codes, [line.reference for line, _ in pieces])
 
     def collect(self) -> None:
@@ -167,4 +167,4 @@ class _Making:
 
 
 def _frames(line: Wants, piece: Piece) -> int:
-    return len(piece.making.codes) + (0 if line.reference is None else len(line.reference))
+    return len(piece.frames) + (0 if line.reference is None else len(line.reference))

@@ -12,8 +12,8 @@ from qwen3_tts_morph.morph.batch import speech as speech_module
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
 from qwen3_tts_morph.morph.batch.queue import Busy
+from qwen3_tts_morph.morph.batch.running import Running
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.decode.loop import Loop
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -125,14 +125,14 @@ def test_a_reader_that_leaves_before_a_first_frame_ends_its_own_line_only(
     synthesizer, voice, monkeypatch, caplog, delivery
 ) -> None:
     """After the batch has looked who has left, and before the frame."""
-    admit, leaving = Loop._admit, list[Speech]()
+    enter, leaving = Running._enter_rows, list[Speech]()
 
-    def leave(loop: Loop) -> None:
-        admit(loop)
-        if leaving and loop._lines:
+    def leave(running: Running) -> None:
+        enter(running)
+        if leaving and running._in_rows:
             leaving.pop().cancel()
 
-    monkeypatch.setattr(Loop, "_admit", leave)
+    monkeypatch.setattr(Running, "_enter_rows", leave)
     with Batch(synthesizer, 2) as service:
         with synthesizer.session():  # both begin together
             gone = service.speak(Line("Hello.", voice), SHORT, delivery)

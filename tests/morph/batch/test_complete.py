@@ -135,15 +135,15 @@ class Wanting:
 
 class Codes:
     def __init__(self, frames: int):
-        self._frames = frames
-        self.making = self.codes = self
+        self._count = frames
+        self.frames = self
         self.context = None
 
     def __len__(self) -> int:
-        return self._frames
+        return self._count
 
-    def part(self) -> torch.Tensor:
-        return torch.zeros(self._frames, 16)
+    def codes(self) -> torch.Tensor:
+        return torch.zeros(self._count, 16)
 
 
 @pytest.fixture

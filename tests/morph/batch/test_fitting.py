@@ -22,13 +22,13 @@ LONG = "Nine words are in each of these few sentences. " * 3  # three pieces of 
 @pytest.fixture
 def rows(monkeypatch) -> list[int]:
     seen: list[int] = []
-    decode = Engine.decode
+    open_rows = Engine.open_rows
 
-    def note(self, model, lines, options, *more):
-        seen.append(lines.most or lines.rows or options.batch_size)
-        return decode(self, model, lines, options, *more)
+    def note(self, model, options, plan, *more):
+        seen.append(plan.rows)
+        return open_rows(self, model, options, plan, *more)
 
-    monkeypatch.setattr(Engine, "decode", note)
+    monkeypatch.setattr(Engine, "open_rows", note)
     return seen
 
 

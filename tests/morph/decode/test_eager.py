@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.decode.eager import Experiment, FirstGroup, choose_ke
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.source import GivenLines
+from qwen3_tts_morph.morph.decode.rows import RowPlan
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
@@ -24,7 +24,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from tests.morph.decoding import GREEDY, line_requests
+from tests.morph.decoding import GREEDY, decode_coming, line_requests
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 13]
@@ -69,18 +69,14 @@ def test_lines_end_by_eos_and_by_cap_and_keep_their_frames(load) -> None:
 
 
 def test_a_list_is_decoded_line_by_line_and_streams_take_turns(load) -> None:
-    model, requests = load("tiny", "custom_voice"), []
-    for late, turns in ((False, [0, 0, 0, 1, 1, 1]), (True, [0, 1, 0, 1, 0, 1])):
-        made: list[int] = []
-        prompt = build_prompt(model, TEXTS[2], preset_voice(model, "ryan"))
-        requests = [
-            LineRequest(prompt, Guard(3, False), on_codes=lambda _, made=made, line=line: made.append(line))
-            for line in range(2)
-        ]
-        source, counted = GivenLines(requests), []
-        source.late = late
-        eager.decode(model, source, GenerateOptions(5, Sampling()), counted.append)
-        assert made == turns and sum(counted) == 6
+    model = load("tiny", "custom_voice")
+    prompt = build_prompt(model, TEXTS[2], preset_voice(model, "ryan"))
+    requests = [LineRequest(prompt, Guard(3, False)) for _ in range(2)]
+    for late, turns in ((False, [1, 1, 1, 1, 1, 1]), (True, [2, 2, 2])):
+        counted: list[int] = []
+        opened = eager.open_rows(model, GenerateOptions(5, Sampling()), RowPlan(2, 2, late=late))
+        decode_coming(opened, model, requests, on_frame=counted.append)
+        assert counted == turns
 
 
 def test_a_cancel_ends_within_one_frame_and_leaves_the_model_usable(load) -> None:

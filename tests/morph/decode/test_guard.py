@@ -1,7 +1,13 @@
+"""When lines end without an EOS: at their caps and in loops, in several rows at once."""
+
 import random
 
+import numpy as np
 import pytest
+from qwen3_tts_morph.morph.decode.buffers import RowBuffers
+from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
 from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
+from qwen3_tts_morph.morph.decode.rows import Frame
 from qwen3_tts_morph.morph.text.duration import longest_frames
 
 NEEDED = LOOP_WINDOW + LONGEST_PERIOD
@@ -14,12 +20,20 @@ def speech(frames: int, seed: int = 0) -> list[int]:
     return [codes[place - (rng.random() < 0.3)] for place in range(frames)]
 
 
-def first_end(codes: list[int], max_frames: int = 10_000) -> tuple[int, str] | None:
-    """Return the frame (from 1) at which a guard ends a line, and why."""
-    guard = Guard(max_frames)
-    for code in codes:
-        if end := guard.add(code):
-            return guard.frames, end
+def first_end(
+    codes: list[int], max_frames: int = 10_000, detect_loops: bool = True
+) -> tuple[int, str] | None:
+    """Return the frame (from 1) at which a line ends, and why; other rows have other lines."""
+    buffers, row = RowBuffers(3, eos=-1), 1
+    buffers.begin(row, Guard(max_frames, detect_loops))
+    for other in (0, 2):
+        buffers.begin(other, Guard(10_000))
+    for frame, code in enumerate(codes):
+        report = np.zeros((3, REPORT_WIDTH), dtype=np.int64)
+        report[:, 0] = (code, 10_000 + frame, 20_000 + frame)
+        if ended := dict(buffers.append(Frame(np.array([row, 0, 2]), report))):
+            assert list(ended) == [row] and len(buffers.release(row)) == frame + 1
+            return frame + 1, ended[row]
     return None
 
 
@@ -78,8 +92,7 @@ def test_the_cap_ends_the_line_at_that_frame():
 
 
 def test_loop_detection_can_be_turned_off():
-    guard = Guard(500, detect_loops=False)
-    assert [guard.add(3) for _ in range(500)] == [None] * 499 + ["cap"]
+    assert first_end([3] * 600, 500, detect_loops=False) == (500, "cap")
 
 
 def test_the_cap_is_six_seconds_and_about_one_more_per_token():

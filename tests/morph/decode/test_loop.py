@@ -1,17 +1,15 @@
 """The rules by which lines end, whatever the engine: with rows that give frames as they are written here."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.loop import Loop
+from qwen3_tts_morph.morph.decode.loop import decode_lines
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.rows import Frame
-from qwen3_tts_morph.morph.decode.source import GivenLines
 from qwen3_tts_morph.morph.graph.rows import RowTable
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
@@ -21,17 +19,22 @@ EOS, BROKEN = -1, -2  # as they are written in frames
 class WrittenRows:
     """Rows whose frames are written down, a code for each row; the device is ``ahead`` of the host."""
 
+    late, began = False, ()
+
     def __init__(self, eos: int, frames: Sequence[Sequence[int]], ahead: int = 0):
-        self._table, self._reports = RowTable(len(frames[0])), [written(eos, *codes) for codes in frames]
+        self.count = len(frames[0])
+        self._table, self._reports = RowTable(self.count), [written(eos, *codes) for codes in frames]
         self._ahead, self._sent = ahead, 0
         self.room, self.release = self._table.room, self._table.release
-        self.began: list[int] = []
+        self.taken: list[int] = []
 
-    def admit(self, lines: dict[int, LineRequest]) -> None:
-        self.began += self._table.take(list(lines), [line.prompt.length for line in lines.values()])
+    def admit(self, lines: Sequence[LineRequest]) -> list[int]:
+        rows = self._table.take([line.prompt.length for line in lines])
+        self.taken += rows
+        return rows
 
     def step(self, stopped: Sequence[int]) -> bool:
-        self._table.send([self._table.row(line) for line in stopped])
+        self._table.send(stopped)
         self._sent += 1
         return True
 
@@ -59,7 +62,7 @@ def decode(load):
 
     def run(lines, frames, ahead: int = 0, on_frame=None) -> tuple[list[Decoded], list[int]]:
         rows = WrittenRows(eos, frames, ahead)
-        return Loop(model, GivenLines(lines), rows).run(on_frame), rows.began
+        return decode_lines(model, rows, lines, on_frame), rows.taken
 
     return run
 
@@ -78,34 +81,10 @@ def test_lines_get_rows_in_order_and_end_by_eos_and_by_their_guards(decode):
 
 
 def test_frames_that_the_device_is_ahead_are_never_passed(decode):
-    heard: list[list] = [[], []]
-    lines = [
-        replace(one, on_codes=lambda codes, own=own: own.append(int(codes[0])), on_end=own.append)
-        for one, own in zip(lines_of(2, 2), heard, strict=True)
-    ]
-    frames = [(5, 7), (EOS, 8), (6, 9), (6, 9)]
-    made, _ = decode(lines, frames, ahead=2)
-    assert heard == [[5, "eos"], [7, 8, "cap"]]
+    made, _ = decode(lines_of(2, 2), [(5, 7), (EOS, 8), (6, 9), (6, 9)], ahead=2)
     assert told(made) == [([5], "eos"), ([7, 8], "cap")]
 
 
-def test_numbers_that_are_not_finite_end_their_own_line_and_count_only_while_it_runs(decode):
-    errors: list[ValueError] = []
-    lines = [lines_of(9)[0], *(replace(one, on_broken=errors.append) for one in lines_of(9, 9))]
-    frames = [(EOS, 4, 6), (BROKEN, 4, BROKEN), (BROKEN, EOS, BROKEN)]
-    made, _ = decode(lines, frames, ahead=1)
-    assert told(made) == [([], "eos"), ([4, 4], "eos"), ([6], "broken")]
-    assert len(errors) == 1
-
-
-def test_numbers_that_are_not_finite_end_all_where_the_line_has_no_listener(decode):
+def test_numbers_that_are_not_finite_end_all_lines(decode):
     with pytest.raises(ValueError, match="not finite"):
         decode(lines_of(9, 9), [(4, 4), (4, BROKEN)])
-
-
-def test_frames_of_a_cancelled_line_that_are_in_flight_are_not_kept(decode):
-    asked: list[int] = []
-    lines = lines_of(9, 3)
-    lines[0] = replace(lines[0], cancelled=lambda: asked.append(1) or len(asked) > 2)
-    made, _ = decode(lines, [(5, 1), (6, 2), (7, 3)], ahead=1)
-    assert told(made) == [([5], "cancelled"), ([1, 2, 3], "cap")]

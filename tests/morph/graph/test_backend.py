@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.decode.rows import RowPlan
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
 from qwen3_tts_morph.morph.frame.step import prefill_all
 from qwen3_tts_morph.morph.graph import backend as fused
@@ -173,7 +174,7 @@ def test_failures_are_remembered_after_the_engine_is_freed(model, monkeypatch):
     options = GenerateOptions(5, Sampling(), 1)
     for _ in range(2):
         requests = line_requests(prompts, guards_of(prompts), [1])
-        engines.decoder(model, requests, options).decode(model, requests, options)
+        engines.decoder(model, RowPlan.of_lines(requests, 1)).decode(model, requests, options)
         engines.free()
     assert kernels.calls == 1
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode import eager
-from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
+from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
@@ -231,27 +231,6 @@ def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
     )
 
 
-def test_a_looping_line_is_ended_and_the_other_lines_are_not(load):
-    model = load("tiny", "custom_voice")
-    prompt = prompts_of(model)[0]
-
-    class Looping(Guard):
-        def add(self, code: int) -> str | None:
-            return super().add(7)
-
-    runs = (
-        (seed, graph_lines(model, [prompt], 1, Sampling(), [seed], guards=[Guard(100, False)])[0])
-        for seed in range(100)
-    )
-    seed, alone = next((seed, line) for seed, line in runs if line.ended == "cap")
-    looping, other = graph_lines(
-        model, [prompt] * 2, 1, Sampling(), [seed] * 2, guards=[Looping(2000), Guard(100, False)]
-    )
-    assert looping.ended == "loop" and len(looping.codes) == LOOP_WINDOW + LONGEST_PERIOD
-    assert torch.equal(looping.codes, alone.codes[: len(looping.codes)])
-    assert torch.equal(other.codes, alone.codes)
-
-
 def test_no_lines_are_refused(load):
     with pytest.raises(ValueError, match="no line to decode"):
         GraphDecoder(2).decode(load("tiny", "custom_voice"), [], GenerateOptions())
@@ -269,31 +248,23 @@ def test_prefills_are_cut_into_powers_of_two_that_are_not_too_large():
     assert [largest_prefill(rows) // LARGEST_PREFILL for rows in (1, 64, 128, 256, 512)] == [1, 1, 2, 4, 4]
 
 
-@pytest.mark.parametrize("listener", [False, True], ids=["nobody", "listener"])
-def test_a_first_frame_that_is_heard_is_not_read_late_and_changes_no_code(load, monkeypatch, listener):
+@pytest.mark.parametrize("streamed", [False, True], ids=["offline", "streamed"])
+def test_a_first_frame_that_is_streamed_is_not_read_late_and_changes_no_code(load, monkeypatch, streamed):
     """The third line takes a row that another one has left."""
     model = load("tiny", "custom_voice")
     prompts = prompts_of(model)
     alone = [graph_lines(model, [prompt], 5, Sampling(), [3])[0] for prompt in prompts]
     monkeypatch.setattr(graph, "CapturedGraphs", AsOnGpu)
-    engine, heard = GraphDecoder(2), [[] for _ in prompts]
+    engine, read = GraphDecoder(2), []
     made = note_frames(engine, monkeypatch)
-
-    def listen(line: int):
-        return (lambda _: heard[line].append(len(made))) if listener else None
-
     guards = [Guard(count, False) for count in (4, 9, 6)]
-    lines = [
-        replace(one, on_codes=listen(number), on_launch=(lambda _: None) if listener else None)
-        for number, one in enumerate(line_requests(prompts, guards, [3] * len(prompts)))
-    ]
-    together = engine.decode(model, lines, GenerateOptions(5, Sampling()))
+    lines = [replace(one, is_streamed=streamed) for one in line_requests(prompts, guards, [3] * len(prompts))]
+    options = GenerateOptions(5, Sampling(), 2)
+    together = engine.decode(model, lines, options, lambda _: read.append(len(made)))
     for ours, theirs, guard in zip(together, alone, (4, 9, 6), strict=True):
         assert torch.equal(ours.codes, theirs.codes[:guard])
-    if listener:
-        assert heard[0][0] == heard[1][0] == 1, "frames launched before the first one was read"
-        assert heard[1][1:3] == [2 + LAG, 3 + LAG], "the next ones are read late again"
-        assert heard[2][0] == min(heard[0][-1], heard[1][-1]) + 1, "as soon as a row was free"
+    # Frames launched before each one was read.
+    assert read[:3] == ([1, 2 + LAG, 3 + LAG] if streamed else [1 + LAG, 2 + LAG, 3 + LAG])
 
 
 def test_space_is_reserved_for_what_a_line_is_likely_to_need(load):

@@ -7,9 +7,9 @@ from itertools import cycle
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.loop import Loop
+from qwen3_tts_morph.morph.decode.loop import Decoding
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.source import Ahead, GivenLines
+from qwen3_tts_morph.morph.decode.rows import NOTHING_AHEAD, Ahead, RowPlan
 from qwen3_tts_morph.morph.frame.buffers import SHORT_PROMPTS, Buffers
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import FEW_LINES, FEW_NEWCOMERS, LATE_LAG, GraphDecoder
@@ -20,37 +20,40 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
 from tests.morph import decoding
-from tests.morph.decoding import FILTERED, GREEDY, TEXTS, graph_lines, guards_of, line_requests, prompts_of
+from tests.morph.decoding import (
+    FILTERED,
+    GREEDY,
+    TEXTS,
+    decode_coming,
+    graph_lines,
+    guards_of,
+    line_requests,
+    prompts_of,
+)
 from tests.morph.held import note_buffers
 from tests.morph.recorded import AsOnGpu, Recordings, note_graphs
 
 OPTIONS = GenerateOptions(5, Sampling())
 
 
-class ComingLines(GivenLines):
-    """Lines that come some at a time: the next ones with every second frame."""
+def decode_joining(
+    decoder: GraphDecoder,
+    model,
+    groups: Sequence[Sequence[LineRequest]],
+    options: GenerateOptions = OPTIONS,
+    on_frame=lambda _: None,
+    ahead: Ahead = NOTHING_AHEAD,
+):
+    """Decode groups of lines that come one after another: the next one with every second frame."""
+    later, frames = list(groups[1:]), 0
 
-    late = True
+    def come(decoding: Decoding) -> Sequence[LineRequest]:
+        nonlocal frames
+        frames += 1
+        return later.pop(0) if later and frames % 2 == 0 else ()
 
-    def __init__(self, coming: Sequence[Sequence[LineRequest]]):
-        super().__init__(coming[0])
-        self._coming, self._frames = list(coming[1:]), 0
-
-    @property
-    def done(self) -> bool:
-        return not self.ready and not self._coming
-
-    def follow(self) -> None:
-        pass
-
-    def meanwhile(self) -> None:
-        self._frames += 1
-        if self._frames % 2 == 0:
-            self.wait()
-
-    def wait(self) -> None:
-        if self._coming:
-            self.ready.extend(self._coming.pop(0))
+    plan = RowPlan(decoder.batch, decoder.batch, groups[0], True, ahead)
+    return decode_coming(decoder.open_rows(model, options, plan), model, groups[0], come, on_frame)
 
 
 @pytest.fixture
@@ -118,7 +121,7 @@ def test_lines_that_join_one_by_one_have_the_codes_that_they_have_alone(
     decoder = GraphDecoder(3)
     for _ in range(2):  # the passes are recorded in the first decoding
         requests = requests_of(prompts, frames, samplings)
-        made = decoder.decode(model, ComingLines([[request] for request in requests]), OPTIONS)
+        made = decode_joining(decoder, model, [[request] for request in requests])
         for ours, theirs in zip(made, alone, strict=True):
             assert ours.ended == theirs.ended and torch.equal(ours.codes, theirs.codes)
     assert count(ran, "enter") == 2 * len(prompts)
@@ -132,18 +135,17 @@ def test_a_line_that_is_not_finite_leaves_nothing_for_those_that_join_after_it(l
     prefix = None if long.prefix is None else replace(long.prefix, embeds=long.prefix.embeds * torch.nan)
     nan = replace(long, inputs=long.embeds * torch.nan, prefix=prefix)
     [alone] = graph_lines(model, [short], 5, Sampling(), [1], guards_of([short]))
-    errors: list[ValueError] = []
-    bad = LineRequest(nan, guards_of([nan])[0], on_broken=errors.append)
+    bad = LineRequest(nan, guards_of([nan])[0])
     coming = [[bad, *requests_of([short] * 2, [16] * 2)[1:]], requests_of([short] * 2, [16] * 2)[1:]]
-    made = GraphDecoder(2).decode(model, ComingLines(coming), OPTIONS)
-    assert len(errors) == 1 and made[0].ended == "broken" and count(ran, "enter") == 3
+    made = decode_joining(GraphDecoder(2), model, coming)
+    assert made[0].ended == "broken" and count(ran, "enter") == 3
     for one in made[1:]:
         assert one.ended == alone.ended and torch.equal(one.codes, alone.codes)
 
 
 def listened(prompts, frames: Sequence[int]) -> list[list[LineRequest]]:
-    """Lines that come one by one, each with a listener."""
-    return [[replace(request, on_launch=lambda _: None)] for request in requests_of(prompts, frames)]
+    """Lines that come one by one, and are streamed."""
+    return [[replace(request, is_streamed=True)] for request in requests_of(prompts, frames)]
 
 
 def test_a_line_that_joins_few_others_is_heard_before_the_talker_s_step(load, monkeypatch, ran):
@@ -167,13 +169,13 @@ def test_a_line_that_joins_few_others_is_heard_before_the_talker_s_step(load, mo
     monkeypatch.setattr(Readback, "pop", pop)
     for _ in range(3):  # plain, recorded, replayed
         ran.clear()
-        made = decoder.decode(model, ComingLines(listened(prompts, frames)), OPTIONS)
+        made = decode_joining(decoder, model, listened(prompts, frames))
         for ours, theirs in zip(made, alone, strict=True):
             assert ours.ended == theirs.ended and torch.equal(ours.codes, theirs.codes)
     assert count(ran, "codes") == FEW_LINES, "others play when the next ones come"
     ran.clear()
     together = [line for [line] in listened(prompts, frames)]
-    made = decoder.decode(model, ComingLines([together]), OPTIONS)
+    made = decode_joining(decoder, model, [together])
     assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, alone, strict=True))
     assert count(ran, "codes") == 1, "of lines that begin together none plays"
 
@@ -189,7 +191,7 @@ def test_the_device_is_not_ahead_where_a_line_may_join_few_others(load, monkeypa
     def note(lines: int) -> None:
         ahead.setdefault(lines, set()).add(made[-1].waiting)
 
-    decoder.decode(model, ComingLines(listened(prompts, [30] * 6)), OPTIONS, note)
+    decode_joining(decoder, model, listened(prompts, [30] * 6), on_frame=note)
     few = [lines for lines in ahead if lines < min(rows, FEW_LINES)]
     assert few and all(ahead[lines] == {0} for lines in few)
     assert LATE_LAG in ahead[rows]
@@ -200,7 +202,7 @@ def test_many_lines_that_join_together_have_one_pass(load, ran, lines, alone):
     model = load("tiny", "custom_voice")
     prompts = [*prompts_of(model), *prompts_of(model)][:lines]
     wanted = [graph_lines(model, [prompt], 5, Sampling(), [seed])[0] for seed, prompt in enumerate(prompts)]
-    made = GraphDecoder(4).decode(model, ComingLines([line_requests(prompts)]), OPTIONS)
+    made = decode_joining(GraphDecoder(4), model, [line_requests(prompts)])
     assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
     assert count(ran, "enter") == (lines if alone else 0)
 
@@ -210,7 +212,7 @@ def test_a_long_prompt_is_run_in_the_batch(load, ran):
     model = load("tiny", "custom_voice")
     long = build_prompt(model, 9 * TEXTS[2], preset_voice(model, "ryan"))
     assert long.length > SHORT_PROMPTS[-1]
-    GraphDecoder(3).decode(model, ComingLines([[one] for one in line_requests([long])]), OPTIONS)
+    decode_joining(GraphDecoder(3), model, [[one] for one in line_requests([long])])
     assert count(ran, "enter") == 0 < count(ran, "frame")
 
 
@@ -218,20 +220,8 @@ def test_a_batch_of_lines_that_are_all_there_has_no_decoder_of_one_line(load, mo
     model, decoder, held = load("tiny", "custom_voice"), GraphDecoder(3), note_buffers(monkeypatch)
     decoder.decode(model, line_requests(prompts_of(model)), OPTIONS)
     assert [one.rows for one in held] == [3]
-    decoder.decode(model, ComingLines([line_requests(prompts_of(model))]), OPTIONS)
+    decode_joining(decoder, model, [line_requests(prompts_of(model))])
     assert {one.rows for one in held} == {1, 3}, "lines that come late have one"
-
-
-class JoiningLines(ComingLines):
-    """Lines of which several may join at once, so that what they need is prepared."""
-
-    ahead = Ahead(8)
-
-
-class LongLines(JoiningLines):
-    """Lines that may take up more positions than late lines have otherwise."""
-
-    ahead = Ahead(8, 2 * graph.LATE_CONTEXT)
 
 
 @pytest.fixture
@@ -246,31 +236,17 @@ def graphs(monkeypatch) -> list[Recordings]:
     return note_graphs(monkeypatch)
 
 
-@pytest.fixture
-def prepared(monkeypatch, graphs) -> list[set[int]]:
-    """Of each decoding, the numbers of lines whose passes have been recorded before a line has a row."""
-    sizes: list[set[int]] = []
-    run = Loop.run
-
-    def note(loop: Loop, on_frame):
-        sizes.append(recorded_sizes(graphs))
-        return run(loop, on_frame)
-
-    monkeypatch.setattr(Loop, "run", note)
-    return sizes
-
-
 def recorded_sizes(graphs: Sequence[Recordings]) -> set[int]:
     made = graphs[-1].recordings if graphs else {}
     return {key[1] for key in made if key[0] == "prefill" and made[key] is not None}
 
 
-def test_nothing_is_captured_for_lines_that_do_not_join_others(load, monkeypatch, prepared):
+def test_nothing_is_captured_for_lines_that_do_not_join_others(load, monkeypatch, graphs):
     """A stream's first sample would wait for it."""
-    model = load("tiny", "custom_voice")
+    model, requests = load("tiny", "custom_voice"), line_requests(prompts_of(load("tiny", "custom_voice")))
     monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    GraphDecoder(4).decode(model, ComingLines([line_requests(prompts_of(model))]), OPTIONS)
-    assert prepared == [set()]
+    with GraphDecoder(4).open_rows(model, OPTIONS, RowPlan(4, 4, requests, True)):
+        assert recorded_sizes(graphs) == set()
 
 
 def test_no_pass_is_prepared_that_would_not_be_captured():
@@ -310,18 +286,13 @@ def test_nothing_is_captured_once_lines_are_spoken(load, recording, monkeypatch,
     prompts += prompts_of(model, kind, recording=recording)
     requests = requests_of(prompts, [9, 14, 3, 150, 12, 5, 7, 30, 6, 4, 9, 11])
     groups = [requests[:1], requests[1:2], requests[2:4], requests[4:7], requests[7:]]
-    made: list[int] = []
-    run = Loop.run
+    decoder, made = GraphDecoder(6), []
 
-    def note(loop: Loop, on_frame):
+    def note(lines: int) -> None:
         made.append(Recordings.made)
-        return run(loop, on_frame)
 
-    monkeypatch.setattr(Loop, "run", note)
-    decoder = GraphDecoder(6)
-    monkeypatch.setattr(LongLines, "ahead", Ahead(8, 256))
-    decoder.decode(model, LongLines(groups), OPTIONS)
-    assert made == [Recordings.made] and decoder.context == 256
+    decode_joining(decoder, model, groups, on_frame=note, ahead=Ahead(8, 256))
+    assert {*made} == {Recordings.made} and decoder.context == 256
     assert len(graphs) == 2, "the decoder's, and those of the one that runs prompts"
     assert all(None not in one.recordings.values() for one in graphs), "nothing ran for the first time"
 
@@ -342,8 +313,8 @@ def test_on_cuda_too(checkpoint, recording, monkeypatch, ran, kind, seq_groups):
     decoder = GraphDecoder(4)
     ran.clear()
     for _ in range(3):  # plain, captured, replayed
-        coming = ComingLines([[one] for one in line_requests(prompts, seeds=[7] * 3)])
-        for ours, theirs in zip(decoder.decode(model, coming, options), wanted, strict=True):
+        coming = [[one] for one in line_requests(prompts, seeds=[7] * 3)]
+        for ours, theirs in zip(decode_joining(decoder, model, coming, options), wanted, strict=True):
             assert torch.equal(ours.codes, theirs.codes)
     assert count(ran, "enter") == 3 * len(prompts)
     assert len(made) == 2 and not any(one.fallback for one in made)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph.decode.loop import Decoding
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
@@ -78,20 +78,23 @@ def test_a_line_that_is_heard_gets_its_first_codes_before_the_talkers_step(
         monkeypatch.setattr(
             FrameBackend, name, lambda *args, make=make, name=name: (steps.append(name), make(*args))[1]
         )
+    launched, step = [], Decoding.step
+
+    def note(decoding: Decoding) -> bool:
+        made = step(decoding)
+        began = decoding.rows.began
+        launched.extend((int(decoding.buffers.counts[row]), codes.tolist()) for row, codes in began)
+        return made
+
+    monkeypatch.setattr(Decoding, "step", note)
     for text in [*TEXTS, TEXTS[0]]:
-        prompt, heard, launched = builder.build(text, voices[0]), [], []
+        prompt = builder.build(text, voices[0])
         [wanted] = eager_lines(model, [prompt], seq_groups, Sampling(), SEED, monkeypatch)
+        launched.clear()
         [request] = line_requests([prompt], seeds=SEED)
-        request = replace(
-            request,
-            on_codes=heard.append,
-            on_launch=lambda codes, heard=heard, launched=launched: launched.append(
-                (len(heard), codes.tolist())
-            ),
-        )
+        request = replace(request, is_streamed=True)
         assert_equal(decoder.decode(model, [request], GenerateOptions(seq_groups, Sampling())), [wanted])
-        assert np.array_equal(np.stack(heard)[:, :16], wanted.codes)
-        assert launched == [(0, heard[0][:16].tolist())], "once, before the first codes, which it gets"
+        assert launched == [(0, wanted.codes[0].tolist())], "once, before the first codes are read"
     # The first line's frames run directly and are captured; then come the parts, each directly and captured.
     assert steps == ["decode", "decode", "predict", "advance", "predict", "advance"]
 

@@ -6,7 +6,7 @@ import logging
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.decode.source import NOTHING_AHEAD, Ahead
+from qwen3_tts_morph.morph.decode.rows import NOTHING_AHEAD, Ahead
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice

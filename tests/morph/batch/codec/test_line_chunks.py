@@ -5,15 +5,15 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.codec.line_chunks import LineChunks
 from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
+from qwen3_tts_morph.morph.decode.buffers import LineFrames
 from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH, Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.joined import join_pieces
-from qwen3_tts_morph.morph.speech.piece import Making, Piece
+from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.speech.takes import Take
 
 RATE, FRAME = 24000, 1920
 CODES = torch.zeros(16, dtype=torch.int64)
-REPORT = np.zeros(REPORT_WIDTH, dtype=np.int64)
 
 
 def waves(quiet: int) -> list[np.ndarray]:
@@ -29,7 +29,7 @@ def waves(quiet: int) -> list[np.ndarray]:
 def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions, late: bool) -> np.ndarray:
     """The samples of a line's chunks, with its pieces known at once or one by one."""
     line = LineChunks(ChunkSizes((1, 2), Speed(0.08)), RATE, options)
-    frames = [Making(silence=round(piece.pause_s * RATE)) for piece in pieces]
+    frames = [Piece(silence=round(piece.pause_s * RATE)) for piece in pieces]
     chunks = []
     if not late:
         for piece in frames:
@@ -39,8 +39,7 @@ def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions,
         if late:
             line.add_piece(piece)
         count = len(wave) // FRAME
-        for _ in range(count):
-            piece.codes.append(REPORT)
+        piece.frames = LineFrames(np.zeros((count, REPORT_WIDTH), dtype=np.int32))
         for at in range(0, count, 2):
             portion = wave[at * FRAME : (at + 2) * FRAME]
             chunks.append(line.add(line.waiting(len(portion) // FRAME), portion, 0.0))

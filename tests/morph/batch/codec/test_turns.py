@@ -18,10 +18,13 @@ from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
 from qwen3_tts_morph.morph.batch.codec.turns import FEW, CodecTurns
 from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
+from qwen3_tts_morph.morph.decode.buffers import RowBuffers
 from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.rows import Frame
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.runtime.sizes import power_above
-from qwen3_tts_morph.morph.speech.piece import Making
+from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.waveform.incremental import count_steps
 
 AUDIO_S = 0.08
@@ -115,7 +118,7 @@ class Heard(TurnLine):
         chunks = LineChunks(ChunkSizes(RAMP, speed), round(SAMPLES / AUDIO_S), GenerateOptions())
         codes = torch.zeros(reference, 16, dtype=torch.int64) if reference else None
         super().__init__(number, chunks, codes)
-        self.made, self.device = Making(), device
+        self.made, self.device = Piece(), device
         self.begins, self.frames = begins, frames
         chunks.add_piece(self.made)
         chunks.complete(0.0)
@@ -148,6 +151,11 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
     speed = Speed(AUDIO_S)
     turns = CodecTurns(partial(Codec, device), torch.zeros(0), speed)
     lines = [Heard(number, speed, device, *times) for number, times in enumerate(plan)]
+    buffers = RowBuffers(len(lines), eos=-1)
+    turns.use(buffers)
+    for line in lines:
+        buffers.begin(line.number, Guard(1 << 30, False))
+        line.made.frames.enter(buffers, line.number)
     in_flight: deque[tuple[int, float]] = deque()
     last = max(line.begins + line.frames for line in lines)
     for at in range(last + LAG):
@@ -156,18 +164,19 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
         if at >= LAG:
             made, ready = in_flight.popleft()
             device.wait(ready)
-            _receive(turns, speed, lines, made)
+            _receive(turns, buffers, speed, lines, made)
     turns.send(lines, whole=True)
     return lines
 
 
-def _receive(turns: CodecTurns, speed: Speed, lines: Sequence[Heard], at: int) -> None:
-    for line in lines:
-        if 0 <= at - line.begins < line.frames:
-            line.made.codes.append(np.full(REPORT_WIDTH, at - line.begins))
-            if at - line.begins == line.frames - 1:
-                line.made.ended = "cap"
-                line.rests.end()
+def _receive(turns: CodecTurns, buffers: RowBuffers, speed: Speed, lines: Sequence[Heard], at: int) -> None:
+    own = [line for line in lines if 0 <= at - line.begins < line.frames]
+    report = np.array([[at - line.begins] * 16 + [0] * 4 for line in own]).reshape(-1, REPORT_WIDTH)
+    buffers.append(Frame(np.array([line.number for line in own], dtype=np.int64), report))
+    for line in own:
+        if at - line.begins == line.frames - 1:
+            line.made.frames.leave(buffers.release(line.number))
+            line.made.ended, line.is_resting = "cap", False
     speed.end_frame()
     turns.turn([line for line in lines if line.chunks.has_codes])
 
@@ -223,7 +232,7 @@ def test_lines_rest_until_something_of_them_is_due(monkeypatch, plan, frame_s):
     device = Device(frame_s, 0.00045)
     heard = speak(monkeypatch, device, plan)
     looks.append(0)
-    monkeypatch.setattr(TurnLine, "rest", lambda line, turn: None)
+    monkeypatch.setattr(CodecTurns, "_rest", lambda *_: None)
     restless = Device(frame_s, 0.00045)
     same = speak(monkeypatch, restless, plan)
     assert device.steps == restless.steps
@@ -245,9 +254,13 @@ def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypa
     monkeypatch.setattr(codec_turns, "time", SimpleNamespace(perf_counter=lambda: device.now))
     speed = Speed(AUDIO_S)
     turns, line = CodecTurns(partial(Codec, device), torch.zeros(0), speed), Heard(0, speed, device, 0, 40)
+    buffers = RowBuffers(1, eos=-1)
+    buffers.begin(0, Guard(40, False))
+    turns.use(buffers)
+    line.made.frames.enter(buffers, 0)
 
     def steps_of_a_turn(comes: bool) -> int:
-        line.made.codes.append(np.zeros(REPORT_WIDTH, dtype=np.int64))
+        buffers.append(Frame(np.array([0]), np.zeros((1, REPORT_WIDTH), dtype=np.int64)))
         before = len(device.steps)
         turns.turn([line], comes)
         return len(device.steps) - before

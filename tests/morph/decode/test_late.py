@@ -2,18 +2,18 @@
 
 import random
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.loop import Decoding, decoded
 from qwen3_tts_morph.morph.decode.request import LatePart, LineRequest
-from qwen3_tts_morph.morph.decode.source import Ahead, GivenLines, rows_of
+from qwen3_tts_morph.morph.decode.rows import RowPlan
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
 
-from tests.morph.decoding import assert_equal, prompts_of
+from tests.morph.decoding import assert_equal, decode_coming, prompts_of
 from tests.morph.pairwise import each_value
 
 OPTIONS = GenerateOptions(5, Sampling(), batch_size=3)
@@ -43,38 +43,34 @@ class Arriving:
         return part
 
 
-class Source:
-    """Lines that come one at a time when nothing can go on, and whose texts come by ``schedule``."""
+def decode_late(engine: Engine, model, requests: list[LineRequest], schedule, together: bool = False):
+    """Decode lines that come one at a time when nothing can go on; their texts come by ``schedule``.
 
-    late = collected = True
-    ahead = Ahead()
-    most = None
-    rows = AUTO_ROWS
+    Return them, and how often nothing could go on.
+    """
+    coming, waits = deque(requests), 0
+    texts = [request.text for request in requests if request.text is not None]
+    frames: list[int] = []
 
-    def __init__(self, requests: list[LineRequest], schedule: Callable[[list[Arriving]], None]):
-        self.coming, self.ready = deque(requests), deque()
-        self.texts = [request.text for request in requests if request.text is not None]
-        self.schedule, self.waits = schedule, 0
+    def come(decoding: Decoding) -> list[LineRequest]:
+        nonlocal waits
+        if coming and together:
+            taken = list(coming)
+            coming.clear()
+            return taken
+        if frames:
+            frames.clear()
+            return []
+        waits += 1
+        if not decoding.rows.room(1) or not coming:
+            schedule(texts)
+            return []
+        schedule(texts)
+        return [coming.popleft()]
 
-    @property
-    def done(self) -> bool:
-        return not self.coming and not self.ready
-
-    def take(self) -> LineRequest:
-        return self.ready.popleft()
-
-    def follow(self) -> None:
-        pass
-
-    def meanwhile(self) -> None:
-        pass
-
-    def wait(self) -> None:
-        self.waits += 1
-        assert self.waits < 1000
-        if self.coming:
-            self.ready.append(self.coming.popleft())
-        self.schedule(self.texts)
+    plan = RowPlan(OPTIONS.batch_size, OPTIONS.batch_size, late=True)
+    opened = engine.open_rows(model, OPTIONS, plan)
+    return decode_coming(opened, model, [], come, frames.append), waits
 
 
 def one_at_a_time(texts: list[Arriving]) -> None:
@@ -120,26 +116,24 @@ def test_late_text_gives_the_codes_of_the_same_text_at_once(load, recording, eng
     whole = [Engine(engine).decode(model, [one], OPTIONS)[0] for one in requests_of(prompts, False)]
     if engine == "graph":  # its rows are computed together
         whole = Engine(engine).decode(model, requests_of(prompts, False), OPTIONS)
-    source = Source(requests_of(prompts, True), schedule)
-    assert_equal(Engine(engine).decode(model, source, OPTIONS), whole)
-    assert source.waits
+    made, waits = decode_late(Engine(engine), model, requests_of(prompts, True), schedule)
+    assert_equal(made, whole)
+    assert waits
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_line_whose_text_is_late_holds_up_no_other(load, recording, engine):
     model = load("tiny", "base")
     prompts = prompts_of(model, "x_vector", recording=recording)
-    requests, ends = [requests_of(prompts, True)[0], *requests_of(prompts, False)[1:]], []
-    requests = [
-        replace(one, on_end=lambda _, line=line: ends.append(line)) for line, one in enumerate(requests)
-    ]
+    requests, ran = [requests_of(prompts, True)[0], *requests_of(prompts, False)[1:]], []
 
     def when_the_others_have_ended(texts: list[Arriving]) -> None:
-        if len(ends) == 2:
+        ran.append(1)
+        if len(ran) > 5:
             all_at_once(texts)
 
-    decoded = Engine(engine).decode(model, Source(requests, when_the_others_have_ended), OPTIONS)
-    assert ends[-1] == 0 and len(decoded) == 3 and len(decoded[0].codes)
+    decoded, _ = decode_late(Engine(engine), model, requests, when_the_others_have_ended)
+    assert len(decoded) == 3 and all(len(one.codes) for one in decoded)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -154,37 +148,27 @@ def test_a_line_that_is_stopped_keeps_its_place_in_the_cache(load, recording, en
         whole = [
             Engine(engine).decode(model, [one], OPTIONS)[0] for one in requests_of([long, prompt], False)
         ]
-    source = Source(requests_of([long, prompt], True), one_at_a_time)
-    assert_equal(Engine(engine).decode(model, source, OPTIONS), whole)
+    made, _ = decode_late(Engine(engine), model, requests_of([long, prompt], True), one_at_a_time)
+    assert_equal(made, whole)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_cancelled_line_ends_within_a_frame_and_the_others_go_on(load, engine):
+def test_a_row_that_is_released_leaves_nothing_and_the_others_go_on(load, engine):
     model = load("tiny", "custom_voice")
     prompts = prompts_of(model)
     whole = Engine(engine).decode(model, requests_of(prompts, False), OPTIONS)
-    heard: list = []
-    requests = requests_of(prompts, False)
-    requests[1] = replace(
-        requests[1], on_codes=heard.append, on_end=heard.append, cancelled=lambda: len(heard) >= 2
-    )
-    decoded = Engine(engine).decode(model, requests, OPTIONS)
-    assert decoded[1].ended == heard[-1] == "cancelled" and len(heard) == 3
-    assert torch.equal(decoded[1].codes, whole[1].codes[:2])
-    assert_equal(decoded[::2], whole[::2])
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_lines_that_are_cancelled_before_they_begin(load, engine):
-    model = load("tiny", "custom_voice")
-    requests = [replace(one, cancelled=lambda: True) for one in requests_of(prompts_of(model), False)]
-    decoded = Engine(engine).decode(model, requests, OPTIONS)
-    assert [(one.ended, len(one.codes)) for one in decoded] == [("cancelled", 0)] * 3
-
-
-def test_given_lines_never_wait():
-    with pytest.raises(RuntimeError, match="no other will come"):
-        GivenLines([]).wait()
+    rows_of_three = Engine(engine).open_rows(model, OPTIONS, RowPlan(3, 3, late=True))
+    with rows_of_three as rows:
+        decoding, made = Decoding(model, rows), {}
+        at = decoding.admit(requests_of(prompts, False))
+        while len(made) < 3:
+            decoding.step()
+            while (ended := decoding.read()) is not None:
+                made |= {row: decoded(decoding.release(row), end) for row, end in ended}
+                if at[1] not in made and decoding.buffers.counts[at[1]] == 2:
+                    made[at[1]] = decoded(decoding.release(at[1]), "cancelled")
+    assert torch.equal(made[at[1]].codes, whole[1].codes[:2])
+    assert_equal([made[at[0]], made[at[2]]], whole[::2])
 
 
 @pytest.mark.gpu
@@ -200,9 +184,8 @@ def test_on_a_gpu_late_text_gives_the_codes_of_the_same_text_at_once(load, recor
         batches = [given] if engine == "graph" else [[request] for request in given]
         whole = [line for batch in batches for line in one.decode(model, batch, OPTIONS)]
         for schedule in (one_at_a_time, all_at_once, at_random):
-            source = Source(requests_of(prompts, True), schedule)
-            source.ready, source.coming = source.coming, deque()  # their prompts are read together, as above
-            assert_equal(one.decode(model, source, OPTIONS), whole)
+            made, _ = decode_late(one, model, requests_of(prompts, True), schedule, together=True)
+            assert_equal(made, whole)
         one.free()
     finally:
         model.module.to("cpu")
@@ -216,11 +199,5 @@ def on_cuda(prompt):
 
 def test_rows_are_those_asked_for_or_all_that_are_given():
     requests = [None] * 5
-    assert [rows_of(size, requests) for size in (AUTO_ROWS, 3, 8)] == [5, 3, 5]
-    assert rows_of(AUTO_ROWS, [None] * 600) == MOST_LINES
-    source = Source([], lambda _: None)
-    assert [rows_of(size, source) for size in (AUTO_ROWS, 3)] == [1, 3]
-    source.rows = 4  # as a running batch says: its lines may ask for anything
-    assert [rows_of(size, source) for size in (AUTO_ROWS, 3, 8)] == [4, 4, 4]
-    source.most = 2
-    assert rows_of(8, source) == 2
+    assert [RowPlan.of_lines(requests, size).rows for size in (AUTO_ROWS, 3, 8)] == [5, 3, 5]
+    assert RowPlan.of_lines([None] * 600, AUTO_ROWS).rows == MOST_LINES
