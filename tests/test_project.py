@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import pack
-import run_tests
-from tests import records
+from tests import records, runner
 from tests.comfy import install as comfy
 from tests.environments import OLDEST_TRANSFORMERS_5, TORCH
 
@@ -135,7 +134,7 @@ def test_users_get_the_pack_without_tests_and_laboratory() -> None:
 
 
 def test_tested_versions_are_sorted_and_have_those_that_the_tests_pin() -> None:
-    text = run_tests.TESTED.read_text(encoding="utf-8")
+    text = runner.TESTED.read_text(encoding="utf-8")
     known = json.loads(text)
     assert set(known) == {"transformers", "torch", "ComfyUI", "comfyui-frontend-package"}
     assert text == records.format_tested(known)
@@ -169,7 +168,7 @@ def public_functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def test_no_folder_of_the_product_has_more_than_fourteen_modules() -> None:
-    modules = [path for name in run_tests.TYPED for path in (pack.ROOT / name).rglob("*.py")]
+    modules = [path for name in runner.TYPED for path in (pack.ROOT / name).rglob("*.py")]
     counts = Counter(path.parent for path in modules if path.name != "__init__.py")
     assert not {str(folder): count for folder, count in counts.items() if count > 14}
 

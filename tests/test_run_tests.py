@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import run_tests
-from tests import records
+from tests import records, runner
 
 
 class Steps(list):
@@ -16,10 +15,10 @@ class Steps(list):
     def __init__(self) -> None:
         self.beside: list[bool] = []
 
-    def __call__(self, suite: run_tests.Suite, extra: object) -> run_tests.Outcome:
+    def __call__(self, suite: runner.Suite, extra: object) -> runner.Outcome:
         self.beside.append(suite.beside)
         self.append((suite.name, [str(option) for option in suite.options]))
-        return run_tests.Outcome(suite.name, True, 1.0, passed=3, skipped=Counter(why=1))
+        return runner.Outcome(suite.name, True, 1.0, passed=3, skipped=Counter(why=1))
 
     def options(self) -> list[str]:
         return [option for _, options in self for option in options]
@@ -31,12 +30,12 @@ class Steps(list):
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     found = Steps()
-    monkeypatch.setattr(run_tests, "run_pytest", found)
+    monkeypatch.setattr(runner, "run_pytest", found)
     made = ("make_comfy", "make_ray", "make_transformers_5", "make_newest_transformers", "make_javascript")
     for name in made:
-        monkeypatch.setattr(run_tests, name, lambda: None)
-    monkeypatch.setattr(run_tests, "describe_environment", lambda name, folder: f"{folder.name}: some 1.0")
-    monkeypatch.setattr(run_tests, "bring_chromium", lambda: pytest.fail("the option was not given"))
+        monkeypatch.setattr(runner, name, lambda: None)
+    monkeypatch.setattr(runner, "describe_environment", lambda name, folder: f"{folder.name}: some 1.0")
+    monkeypatch.setattr(runner, "bring_chromium", lambda: pytest.fail("the option was not given"))
     return found
 
 
@@ -44,7 +43,7 @@ PYTEST_GROUPS = ("unit", "tf5", "comfy")
 
 
 def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
-    outcomes = run_tests.run_groups(run_tests.Request(PYTEST_GROUPS))
+    outcomes = runner.run_groups(runner.Request(PYTEST_GROUPS))
     assert all(step.ok for step in outcomes)
     names = [name for name, _ in steps]
     others = ["oldest transformers 5", "newest transformers 5", "kernel tests"]
@@ -56,36 +55,36 @@ def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
 
 
 def test_the_files_and_cases_of_transformers_5_exist() -> None:
-    names = (*run_tests.ON_TRANSFORMERS_5, *run_tests.ON_OLDEST_TRANSFORMERS_5, *run_tests.OURS_ALONE)
-    for path in run_tests.morph_files(names):
+    names = (*runner.ON_TRANSFORMERS_5, *runner.ON_OLDEST_TRANSFORMERS_5, *runner.OURS_ALONE)
+    for path in runner.morph_files(names):
         file, _, case = path.partition("::")
-        assert f"def {case}" in (run_tests.ROOT / file).read_text(encoding="utf-8")
+        assert f"def {case}" in (runner.ROOT / file).read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str | int]:
     """As if a GPU existed; the record is written to a temporary folder."""
     found = {"gpu": "a GPU", "gpu_gb": 24, "torch": "2.9", "transformers": "5.4", "python": "3.12.1"}
-    monkeypatch.setattr(run_tests, "describe_machine", lambda: found)
-    monkeypatch.setattr(run_tests, "GPU_RECORD", tmp_path / "gpu.json")
+    monkeypatch.setattr(runner, "describe_machine", lambda: found)
+    monkeypatch.setattr(runner, "GPU_RECORD", tmp_path / "gpu.json")
     return found
 
 
 def test_gpu_runs_the_marked_cases_and_records_the_commit(steps, machine, monkeypatch, capsys) -> None:
     monkeypatch.delenv("COMFYUI_GPU", raising=False)
-    assert "no run is recorded" in run_tests.last_on_gpu()
-    assert run_tests.run_gpu("abc", []) == 0
+    assert "no run is recorded" in runner.last_on_gpu()
+    assert runner.run_gpu("abc", []) == 0
     assert [name for name, _ in steps] == ["kernels on the GPU", "engine on the GPU"]
     assert all("--all" in options for _, options in steps)
     assert (
         "tests/morph/graph/test_engine.py" in steps[1][1]
         and "tests/morph/text/test_split.py" not in steps[1][1]
     )
-    record = json.loads(run_tests.GPU_RECORD.read_text(encoding="utf-8"))
+    record = json.loads(runner.GPU_RECORD.read_text(encoding="utf-8"))
     assert record["commit"] == "abc" and record["passed"] == 6 and record["skipped"] == 2
     assert machine.items() <= record.items()
     assert "commit abc on a GPU" in capsys.readouterr().out
-    assert "last passed on commit abc" in run_tests.last_on_gpu()
+    assert "last passed on commit abc" in runner.last_on_gpu()
 
 
 TESTED = {"transformers": ["5.4.0", "5.9.0"], "torch": ["2.13.0"], "ComfyUI": ["0.3.75"]}
@@ -101,12 +100,12 @@ def newest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path | None]
     for name in ("newest/frontend-1.60.0", "newest/ComfyUI"):
         (tmp_path / name).mkdir(parents=True)
     say_version(tmp_path / "newest" / "ComfyUI", "0.3.75")
-    monkeypatch.setattr(run_tests, "NEWEST", tmp_path / "newest")
-    monkeypatch.setattr(run_tests, "NEWEST_RECORD", tmp_path / "newest.json")
-    monkeypatch.setattr(run_tests, "TESTED", tmp_path / "tested.json")
-    run_tests.TESTED.write_text(records.format_tested(TESTED), encoding="utf-8")
-    monkeypatch.setattr(run_tests, "make_newest", made.append)
-    monkeypatch.setattr(run_tests, "read_versions", read_versions)
+    monkeypatch.setattr(runner, "NEWEST", tmp_path / "newest")
+    monkeypatch.setattr(runner, "NEWEST_RECORD", tmp_path / "newest.json")
+    monkeypatch.setattr(runner, "TESTED", tmp_path / "tested.json")
+    runner.TESTED.write_text(records.format_tested(TESTED), encoding="utf-8")
+    monkeypatch.setattr(runner, "make_newest", made.append)
+    monkeypatch.setattr(runner, "read_versions", read_versions)
     return made
 
 
@@ -121,7 +120,7 @@ def read_versions(python: str) -> dict[str, str]:
 
 
 def test_the_summary_ends_with_the_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    outcomes = [run_tests.Outcome("unit tests", True, 1.0, 5, 0, Counter({"needs a GPU": 2}))]
-    assert run_tests.summarize([*outcomes, run_tests.Outcome("lint", True, 1.0)])
+    outcomes = [runner.Outcome("unit tests", True, 1.0, 5, 0, Counter({"needs a GPU": 2}))]
+    assert runner.summarize([*outcomes, runner.Outcome("lint", True, 1.0)])
     assert capsys.readouterr().out.splitlines()[-1] == "5 passed, 0 failed, 2 skipped"
-    assert not run_tests.summarize([*outcomes, run_tests.Outcome("lint", False, 1.0, failed=1)])
+    assert not runner.summarize([*outcomes, runner.Outcome("lint", False, 1.0, failed=1)])

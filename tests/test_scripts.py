@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pack
-import run_tests
+from tests import runner
 
 HERE = Path(__file__).resolve().parent / "javascript"
 PAGE = pack.ROOT / "serve" / "page"
@@ -37,12 +37,12 @@ def page_tags() -> dict[str, str]:
 
 
 def test_every_script_is_checked() -> None:
-    """tsc reads these two folders (tsconfig.json), and oxlint all that is in ``run_tests.SCRIPTS``."""
-    folders = {path.parent for name in run_tests.TYPED for path in (pack.ROOT / name).rglob("*.js")}
+    """tsc reads these two folders (tsconfig.json), and oxlint all that is in ``runner.SCRIPTS``."""
+    folders = {path.parent for name in runner.TYPED for path in (pack.ROOT / name).rglob("*.js")}
     folders |= {path.parent for path in (pack.ROOT / "web").rglob("*.js")}
     read = re.findall(r'"\.\./\.\./([\w/]+)/\*\.js"', (HERE / "tsconfig.json").read_text(encoding="utf-8"))
     assert {folder.relative_to(pack.ROOT).as_posix() for folder in folders} == set(read)
-    assert all(name.startswith(run_tests.SCRIPTS) for name in read)
+    assert all(name.startswith(runner.SCRIPTS) for name in read)
 
 
 def test_the_types_of_the_pages_elements_are_those_of_the_page() -> None:
