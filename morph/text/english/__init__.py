@@ -22,16 +22,14 @@ from . import (
     units,
 )
 from .letters import lower_capitals
-from .rules import Rule, apply, keep_stop
+from .rules import Rule, apply, keep_stop, rule
 from .words import DIGITS
 
-NOTE_MARKS = re.compile(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+")  # Wikipedia's, after a sentence or a clause
-WI_FI = re.compile(r"\b[Ww][Ii]-[Ff][Ii]\b")  # the library joins its parts
 DIGIT = re.compile(r"\d")
 
 RULES: tuple[Rule, ...] = (
-    (NOTE_MARKS, ""),
-    (WI_FI, "Wi Fi"),
+    rule(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+", ""),  # Wikipedia's, after a sentence or a clause
+    rule(r"\b[Ww][Ii]-[Ff][Ii]\b", "Wi Fi"),  # the library joins its parts
     *addresses.RULES,
     *relations.BOOKS_IN_WHOLE,
     *short_forms.RULES,

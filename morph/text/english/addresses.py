@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .letters import spell
-from .rules import Rule, alternatives, table
+from .rules import Rule, alternatives, rule, table
 from .short_forms import DIRECTIONS
 from .words import in_pairs
 
@@ -16,11 +16,7 @@ SITE = re.compile(
 PORT = re.compile(
     r"(?<![\w.-])(localhost|(?:\d{1,3}\.){3}\d{1,3}|(?:[\w-]+\.)+[a-z]{2,10}):(\d{2,4})(?!\w)"
 )  # localhost:8080
-UNIX_PATH = re.compile(r"(?<![^\s\"'(\[,:;])~?(?:/[A-Za-z_.][\w.-]*){1,20}/?(?<!\.)(?!\w)")
 WINDOWS_PATH = re.compile(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)")
-UNDERSCORE = re.compile(r"(?<=[A-Za-z\d])_(?=[A-Za-z\d])")
-HANDLE = re.compile(r"(?<![\w.@])@(?=[A-Za-z]\w)")
-HASHTAG = re.compile(r"(?<![\w&#])#(?=[A-Za-z]{2})")
 SIGN_NAMES = table("""
     /: slash, \\: backslash, .: dot, -: dash, _: underscore, ~: tilde, ?: question mark, =: equals, &: and, #: hash
     %: percent, +: plus, :: colon
@@ -32,11 +28,9 @@ FILE = re.compile(
 READ_AS_WORDS = frozenset("com org net gov zip gif json bat log ini wav flac tar yaml toml jpeg".split())  # noqa: SIM905
 PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see"}
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
-KEY = re.compile(r"\b(?i:(ctrl)|(cmd)|(alt)|(shift)) ?\+ ?(?i:(del)\b|(?=\w))")
 KEYS = ("control", "command", "alt", "shift")
 # Without a path: only ends that are no words, since "the end.then" is no page.
 ENDING = re.compile(r"(?<![\w.])\.(com|org|net|NET|edu|gov|pdf|exe|zip|csv|txt|jpg)\b(?!\.\w)")  # a .com site
-STAR = re.compile(r"\b((?i:dial|press) )\*(?!\*)")
 DOMAIN = re.compile(
     r"(?<![\w@./-])((?:[\w-]+\.)+(?:org|net|edu|gov|info|biz|io|ai|app|dev|tv|xyz|de|fr|nl|eu|ch|jp|uk|au|ca))(?![\w/]|\.\w)"
 )
@@ -58,7 +52,6 @@ NEWS_STATES = table("""
     Nev: Nevada, Okla: Oklahoma, Ore: Oregon, Pa: Pennsylvania, Tenn: Tennessee, Tex: Texas, Va: Virginia
     Wash: Washington, Wis: Wisconsin, Wyo: Wyoming
 """)
-NEWS_STATE = re.compile(rf"(?<=[a-z], )({alternatives(NEWS_STATES)})\.(?=,| [a-z]|\Z)")  # Boston, Mass.
 STATE = re.compile(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)")
 # N. Korea, NE winds; British codes after a town: SW1Y 4LB
 PARTS_OF_COUNTRIES = re.compile(
@@ -66,7 +59,6 @@ PARTS_OF_COUNTRIES = re.compile(
     r"Europe|Yemen|Vietnam|Yorkshire|Wales|London|Germany|Bank|Coast|Side)\b)"
 )
 CORNERS = re.compile(r"\b(NE|NW|SE|SW)\b(?= (?:winds?|coast|corner|side|part|of|region|edge|tip|suburbs?)\b)")
-POSTCODE = re.compile(r"\b([A-Z]{1,2})(\d{1,2})([A-Z]?) (\d)([A-Z]{2})\b(?![.\w])")
 OTHER_STATES = re.compile(
     r"(?:(?<=Orleans, )|(?<=Rouge, ))(LA)\b|(?:(?<=Baltimore, )|(?<=Bethesda, ))(MD)\b|"
     r"(?:(?<=Tulsa, )|(?<=Oklahoma City, ))(OK)\b"
@@ -115,20 +107,21 @@ def _postcode(match: re.Match[str]) -> str:
 RULES: tuple[Rule, ...] = (
     (FILE, _file),
     (ENDING, lambda match: f"dot {_file_kind(match[1].lower())}"),
-    (STAR, r"\1star "),
-    (KEY, _key),
+    rule(r"\b((?i:dial|press) )\*(?!\*)", r"\1star "),
+    rule(r"\b(?i:(ctrl)|(cmd)|(alt)|(shift)) ?\+ ?(?i:(del)\b|(?=\w))", _key),
     (PORT, lambda match: f"{match[1]} colon {in_pairs(match[2])}"),
     (SITE, _site),
     (DOMAIN, lambda match: _host(match[1])),
     (PARTS_OF_COUNTRIES, lambda match: DIRECTIONS[match[1]] + " "),
     (CORNERS, lambda match: DIRECTIONS[match[1]].lower()),
     (STATE, lambda match: STATES[match[1]]),
-    (POSTCODE, _postcode),
-    (NEWS_STATE, lambda match: NEWS_STATES[match[1]]),
+    rule(r"\b([A-Z]{1,2})(\d{1,2})([A-Z]?) (\d)([A-Z]{2})\b(?![.\w])", _postcode),
+    # Boston, Mass.
+    rule(rf"(?<=[a-z], )({alternatives(NEWS_STATES)})\.(?=,| [a-z]|\Z)", lambda match: NEWS_STATES[match[1]]),
     (OTHER_STATES, lambda match: "Louisiana" if match[1] else "Maryland" if match[2] else "Oklahoma"),
     (WINDOWS_PATH, lambda match: f"{match[1].upper()} colon {_named(match[2])}"),
-    (UNIX_PATH, lambda match: _named(match[0])),
-    (UNDERSCORE, " underscore "),
-    (HANDLE, "at "),
-    (HASHTAG, "hashtag "),
+    rule(r"(?<![^\s\"'(\[,:;])~?(?:/[A-Za-z_.][\w.-]*){1,20}/?(?<!\.)(?!\w)", lambda match: _named(match[0])),
+    rule(r"(?<=[A-Za-z\d])_(?=[A-Za-z\d])", " underscore "),
+    rule(r"(?<![\w.@])@(?=[A-Za-z]\w)", "at "),
+    rule(r"(?<![\w&#])#(?=[A-Za-z]{2})", "hashtag "),
 )

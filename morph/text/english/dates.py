@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule, table
+from .rules import Rule, rule, table
 from .short_forms import MONTHS
 from .words import TENS, in_pairs, ordinal, plural, small_number, spell_digits
 
@@ -13,23 +13,15 @@ NINE_ELEVEN = re.compile(
     r"(?<![\w./-])9-11(?= (?:attacks?|terror|conspiracy|commission|memorial|hijack))|(?<![\w./])9/11(?![\w/]| of\b)"
 )
 AGES = re.compile(r"\b((?i:under|over))[- ]?([1-9]\d)s\b(?!-)")  # under-18s
-FIRST_DECADE = re.compile(r"(?<![\w.,:$\u00a3\u20ac/'-])'?00'?s\b")  # the '00s
 # the 19th c., on the 2nd fl.
 ORDINAL_NOUNS = table("c: century, cent: century, fl: floor, ed: edition, gen: generation, qtr: quarter")
 ORDINAL_NOUN = re.compile(
     r"(?<=\d(?:st|nd|rd|th)) (?:(c|cent)\.(?=[ ]?[a-z,;:)]| (?:AD|BC|CE|BCE)\b|\s*\Z)|(fl|ed|gen|qtr)\b\.?)"
 )
-DECADE = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9]|20)([1-9])0'?s\b")  # 2010s, 1810s
-HUNDREDS = re.compile(r"(?<![\w.,$\u00a3\u20ac])(1[1-9])00'?s\b")  # the 1900s
 # the 80s
 SHORT_DECADE = re.compile(
     r"(?<![\w.,:$\u00a3\u20ac/-])'?([2-9])0'?s(?!\w|-(?!style|era|inspired|themed))(?! (?:timer|timeout|exposure)\b)"
 )
-SEASON = re.compile(r"(?<![\w./-])((?:19|20)(\d\d))/(\d\d)(?![\w/-]|\.\d)")  # 2019/20
-# 1914-18, 1914-1918
-YEARS = re.compile(r"(?<![\w.,/$\u00a3\u20ac-])(1[1-9]\d\d|20\d\d)-(\d{4}|\d\d)(?![\w/-]|[.,:]\d)")
-PREFIXED_YEAR = re.compile(r"(?<=[a-z])-(?=(?:1[1-9]\d\d|20\d\d)\b(?![-/.]\d))")  # pre-1990
-SHORT_YEAR = re.compile(r"(?<![\w'])'(0\d)(?![\w'])")  # the class of '09
 ERA = re.compile(r"(?:(?<=\d)|(?<=century)) ?(AD|BC|CE|BCE)\b|\b(AD)(?= \d)")
 ERAS = {"AD": "ay dee", "BC": "bee see", "CE": "see ee", "BCE": "bee see ee"}
 BEFORE_DAY = (
@@ -44,7 +36,6 @@ EARLY_DATE = re.compile(r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])/0
 SURE_DATE = re.compile(
     r"(?<![\w.,/$-])(?<!\d )(1[0-2]|[1-9])/(1[3-47-9]|2[1-36-9]|31)(?![\w/-]|\.\d| of\b| ?=)"
 )
-MIDNIGHT = re.compile(r"(?<![\w:.,])(?:00|24):00(?![:\d.]| hours\b)")
 A_DAY = r"(3[01]|[12]\d|[1-9])(?:st|nd|rd|th)?"
 MONTH_DAYS = re.compile(rf"\b({'|'.join(MONTHS)}) {A_DAY} ?- ?{A_DAY}(?![\w:-])")  # June 5-7
 DAYS_MONTH = re.compile(rf"(?<![\w.,/-]){A_DAY} ?[-/] ?{A_DAY} ({'|'.join(MONTHS)})\b")  # 5-7 June
@@ -67,9 +58,6 @@ EUROPEAN_TIME = re.compile(
     r"(?<!on)(?<!in)(?<!and)(?<!for)(?<!or)(?<!to)|percent|per|million|billion|dollars|euros|pounds|times|points?)\b)|"
     r"\b((?i:the|a) )([01]?\d|2[0-3])\.([0-5]\d)(?= (?:train|bus|flight|ferry|show|service|news|from|to)\b)"
 )
-FULL_HOUR = re.compile(r"(?<![\w:.,])(1[3-9]|2[0-3]):00(?![:\d])")  # 18:00
-# Digits of a clock that stops a race (3:43.13), of a soldier's day (0600), and a duration in letters (1h 20m)
-SPLIT_TIME = re.compile(r"(?<![\w:.,])(\d{1,2}):([0-5]\d)\.(\d{1,3})(?![\w:])(?! ?[ap]\.?m\b)")
 # At 0600; 20:00 hrs, 0730 hours, at 1800 hours
 ARMY_TIME = re.compile(
     r"(?i)(\b(?:at|by|before|after|until|till|from) )?(?<![\w:.,$-])([01]\d|2[0-3])(:?)([0-5]\d)"
@@ -79,8 +67,6 @@ DURATION = re.compile(
     r"(?<![\w.,:/-])(?:(\d{1,2}) ?h(?:rs?)?(?: ?([0-5]?\d) ?m(?:ins?)?)\b(?: ?([0-5]?\d) ?s(?:ec)?\b)?|"
     r"(\d{1,2})h(?=[\s.,;!?)]|\Z)|(\d{1,2})m(?:in)?(?: ([0-5]?\d)s\b|(?= ago\b)))"
 )
-HOURS = re.compile(r"(?<![\w:.,])(\d{1,2}):([0-5]\d):([0-5]\d)(?: (?:hours|hrs|h)\b)")
-FRENCH_TIME = re.compile(r"(?<![\w:.,])([01]?\d|2[0-3])h([0-5]\d)\b")
 
 
 def _season(match: re.Match[str]) -> str:
@@ -149,33 +135,37 @@ RULES: tuple[Rule, ...] = (
     (ALWAYS_OPEN, lambda match: "twenty four seven" + (" three sixty five" if match["year"] else "")),
     (NINE_ELEVEN, "nine eleven"),
     (AGES, lambda match: f"{match[1]} {plural(small_number(int(match[2])))}"),
-    (FIRST_DECADE, "two thousands"),
+    rule(r"(?<![\w.,:$\u00a3\u20ac/'-])'?00'?s\b", "two thousands"),  # the '00s
     (ORDINAL_NOUN, lambda match: f" {ORDINAL_NOUNS[match[1] or match[2]]}"),
-    (DECADE, _decade),
-    (HUNDREDS, lambda match: f"{small_number(int(match[1]))} hundreds"),
+    rule(r"(?<![\w.,$\u00a3\u20ac])(1[1-9]|20)([1-9])0'?s\b", _decade),  # 2010s, 1810s
+    # the 1900s
+    rule(r"(?<![\w.,$\u00a3\u20ac])(1[1-9])00'?s\b", lambda match: f"{small_number(int(match[1]))} hundreds"),
     (SHORT_DECADE, lambda match: plural(TENS[int(match[1]) - 2])),
-    (PREFIXED_YEAR, " "),
-    (SHORT_YEAR, lambda match: f"oh {small_number(int(match[1]))}"),
+    rule(r"(?<=[a-z])-(?=(?:1[1-9]\d\d|20\d\d)\b(?![-/.]\d))", " "),  # pre-1990
+    rule(r"(?<![\w'])'(0\d)(?![\w'])", lambda match: f"oh {small_number(int(match[1]))}"),  # the class of '09
     (MONTH_DAYS, lambda match: f"{match[1]} {ordinal(int(match[2]))} to {ordinal(int(match[3]))}"),
     (DAYS_MONTH, lambda match: f"the {ordinal(int(match[1]))} to the {ordinal(int(match[2]))} of {match[3]}"),
     (ERA, lambda match: " " + ERAS[match[1]] if match[1] else ERAS[match[2]]),
     (ISO_DATE, lambda match: f"{MONTHS[int(match[2]) - 1]} {ordinal(int(match[3]))}, {in_pairs(match[1])}"),
-    (SEASON, _season),
-    (YEARS, _years),
+    rule(r"(?<![\w./-])((?:19|20)(\d\d))/(\d\d)(?![\w/-]|\.\d)", _season),  # 2019/20
+    # 1914-18, 1914-1918
+    rule(r"(?<![\w.,/$\u00a3\u20ac-])(1[1-9]\d\d|20\d\d)-(\d{4}|\d\d)(?![\w/-]|[.,:]\d)", _years),
     (SHORT_DATE, lambda match: match[1] + _month_day(match[2], match[3])),
     (
         EARLY_DATE,
         lambda match: f"{_month_day(match[1], match[2])}, two thousand {small_number(int(match[3]))}",
     ),
     (SURE_DATE, lambda match: _month_day(match[1], match[2])),
-    (MIDNIGHT, "midnight"),
-    (SPLIT_TIME, _split_time),
+    rule(r"(?<![\w:.,])(?:00|24):00(?![:\d.]| hours\b)", "midnight"),
+    # Digits of a clock that stops a race (3:43.13), of a soldier's day (0600), and a duration in letters (1h 20m)
+    rule(r"(?<![\w:.,])(\d{1,2}):([0-5]\d)\.(\d{1,3})(?![\w:])(?! ?[ap]\.?m\b)", _split_time),
     (ARMY_TIME, _army_time),
     (DURATION, _short_duration),
-    (HOURS, _short_duration),
-    (FRENCH_TIME, lambda match: f"{match[1]} {_minutes(match[2])}"),
+    rule(r"(?<![\w:.,])(\d{1,2}):([0-5]\d):([0-5]\d)(?: (?:hours|hrs|h)\b)", _short_duration),
+    rule(r"(?<![\w:.,])([01]?\d|2[0-3])h([0-5]\d)\b", lambda match: f"{match[1]} {_minutes(match[2])}"),
     (EUROPEAN_TIME, _european_time),
     (TIME_SPAN, r"\1 to "),
     (OFFICE_HOURS, _office_hours),
-    (FULL_HOUR, lambda match: f"{small_number(int(match[1]))} hundred"),
+    # 18:00
+    rule(r"(?<![\w:.,])(1[3-9]|2[0-3]):00(?![:\d])", lambda match: f"{small_number(int(match[1]))} hundred"),
 )

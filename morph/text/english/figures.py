@@ -6,7 +6,7 @@ import re
 
 from .letters import spell
 from .money import CODES
-from .rules import Rule, table
+from .rules import Rule, rule, table
 from .words import DIGITS, in_pairs, plural, small_number
 
 # 1.000,50: a continental number has a comma or another point after the thousands, or is a price of whole thousands.
@@ -18,7 +18,6 @@ CONTINENTAL = re.compile(
     r"\d{1,3}\.\d{3}\.\d{3}(?:\.\d{3}\.\d{3})?)(?!\w|[.,]\d)"
 )
 DECIMAL_UNITS = "kg|g|mg|km|m|cm|mm|l|L|ml|%|[Ee]uros?|EUR|\u00b0C|kW|kWh|V|GB|MB|percent"
-COMMA_DECIMAL = re.compile(rf"(?<![\w.,])(\d{{1,4}}),(\d{{1,2}})(?= ?(?:{DECIMAL_UNITS})(?!\w))")  # 3,5 kg
 EURO_PRICE = re.compile(r"(?<![\w.,])(\d{1,4}),(\d\d) ?\u20ac(?!\w)")  # 850,00 and the euro's sign
 OTHER_POINTS = str.maketrans(".,", ",.")
 # The library reads five digits one by one. Round numbers, and those before a plural, count something.
@@ -52,22 +51,15 @@ MEASURES = frozenset(
     """.split()  # noqa: SIM905 - as above
 )
 LONGEST_NAME = 40  # characters before a number, as far as such a word is looked for
-VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)")
-NAMED_VERSION = re.compile(r"(?<![\w./@:])([A-Za-z]+)(\d+)\.(\d+)(?![\w/@]|\.\w)")  # Qwen3.5
-ORDINAL_HYPHEN = re.compile(r"(?<=\d(?:st|nd|rd|th))-(?=[A-Za-z\s])")  # 20th-century, 18th- and
-BEFORE_ORDINAL = re.compile(r"(?<=[a-z])(?<!\d[a-z]{2})-(?=\d{1,3}(?:st|nd|rd|th)\b)")  # mid-20th
 # a 1,500-meter race, a 100-year-old tree
 THOUSANDS_HYPHEN = re.compile(
     r"(?<=\d,\d{3})-(?=[a-z])|(?:(?<=[ \"'(]\d{3})|(?<=[ \"'(]\d{4})|(?<=^\d{3})|(?<=^\d{4}))-(?=[a-z]{3,20}-)"
 )
-HASH = re.compile(r"(?<![\w&#])(?:#|\bNo\.? ?#)(?=\d)")  # #1
-DIGIT_CODE = re.compile(r"(?<![\w.,])00([1-9])\b(?![.,:]\d)")  # 007
 # Flights and models by letters: BA117, KC-135, MH370; planes with two numbers: 737-800, A350-1000.
 CODE = re.compile(r"(?<![\w.,/-])([A-Z]{2,3})-?([1-9]\d{2,3})(?![\w-]|[.,/:]\d)")
 NO_CODES = frozenset(
     ("ISO", "SHA", "AES", "AD", "BC", "CE", "AM", "PM", "RFC", "IEC", "DIN", "NO", "RS", *CODES)
 )
-PLANE = re.compile(r"(?<![\w.,/-])(?:(A)(3[1-8]0)|(7[0-8]7))-(8|9|10|1?\d00|\d{3})(?:ER|LR)?(?![\w-]|[.,]\d)")
 JUMBO = re.compile(
     r"\b((?:[Aa]|[Tt]he|[Aa]nother|[a-z]+'s|[Tt]wo|[Tt]hree|[Ff]our|[Ff]ive|new|old) )(7[0-8]7)(s?)"
     r"(?![-.,/]\d|-[a-z]| (?!(?:is|was|has)\b)(?:[a-z]+s|people)\b)(?!\w)"
@@ -93,14 +85,11 @@ NAMED_NUMBER = re.compile(
     r"(?:[A-Z](?= ?\d)|[A-Z]{2}\b)?) ?(?<=[A-Z ])([1-9]\d\d\d?)\b(?![-.,]\d)"
 )
 MODEL = re.compile(r"(?<![\w.,/-])([A-Z])-?([1-9]\d\d)\b(?![-.,/:]\d)")  # A380, I-405
-RESOLUTION = re.compile(r"\b(\d{3,4})([pi])\b")  # 1080p
 ELEMENTS = "Al|Ag|Ar|Au|Ba|Br|Ca|Cl|Cr|Cu|Fe|He|Hg|Li|Mg|Mn|Na|Ne|Ni|Pb|Si|Sn|Ti|Zn|B|C|F|H|I|K|N|O|P|S|U"
 FORMULA = re.compile(
     rf"\b(?!NaN\b)(?=[A-Za-z]{{1,6}}\d|[A-Z][a-z]?[A-Z][a-z]?[A-Z]?\b(?<![A-Z]{{2}})|[A-Z][a-z][A-Z]{{1,2}}\b)(?:(?:{ELEMENTS})\d{{0,2}}){{2,8}}\b(?!\.\d)"
 )
 ELEMENT = re.compile(r"([A-Z][a-z]?)(\d*)")
-TEAM = re.compile(r"\b([1-9]\d)ers\b")  # the 49ers
-RETIREMENT = re.compile(r"\b(401|403|501)\(?([a-z])\)?(?:\((\d)\))?(?!\w)")  # 401(k)
 
 
 def _long_number(match: re.Match[str]) -> str:
@@ -155,24 +144,24 @@ def _retirement(match: re.Match[str]) -> str:
 
 RULES: tuple[Rule, ...] = (
     (THOUSANDS_HYPHEN, " "),
-    (HASH, "number "),
-    (TEAM, lambda match: small_number(int(match[1])).rstrip("e") + "ers"),
-    (RETIREMENT, _retirement),
-    (DIGIT_CODE, lambda match: f"double oh {DIGITS[int(match[1])]}"),
-    (RESOLUTION, lambda match: f"{in_pairs(match[1])} {spell(match[2].upper())}"),
+    rule(r"(?<![\w&#])(?:#|\bNo\.? ?#)(?=\d)", "number "),  # #1
+    rule(r"\b([1-9]\d)ers\b", lambda match: small_number(int(match[1])).rstrip("e") + "ers"),  # the 49ers
+    rule(r"\b(401|403|501)\(?([a-z])\)?(?:\((\d)\))?(?!\w)", _retirement),  # 401(k)
+    rule(r"(?<![\w.,])00([1-9])\b(?![.,:]\d)", lambda match: f"double oh {DIGITS[int(match[1])]}"),  # 007
+    rule(r"\b(\d{3,4})([pi])\b", lambda match: f"{in_pairs(match[1])} {spell(match[2].upper())}"),  # 1080p
     (FORMULA, _formula),
     (CONTINENTAL, lambda match: match[0].removesuffix(",00").translate(OTHER_POINTS)),
     (EURO_PRICE, lambda match: f"\u20ac{match[1]}" + (f".{match[2]}" if int(match[2]) else "")),
-    (COMMA_DECIMAL, r"\1.\2"),
-    (VERSION, _version),
-    (NAMED_VERSION, r"\1 \2 point \3"),
-    (BEFORE_ORDINAL, " "),
-    (ORDINAL_HYPHEN, " "),
+    rule(rf"(?<![\w.,])(\d{{1,4}}),(\d{{1,2}})(?= ?(?:{DECIMAL_UNITS})(?!\w))", r"\1.\2"),  # 3,5 kg
+    rule(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)", _version),
+    rule(r"(?<![\w./@:])([A-Za-z]+)(\d+)\.(\d+)(?![\w/@]|\.\w)", r"\1 \2 point \3"),  # Qwen3.5
+    rule(r"(?<=[a-z])(?<!\d[a-z]{2})-(?=\d{1,3}(?:st|nd|rd|th)\b)", " "),  # mid-20th
+    rule(r"(?<=\d(?:st|nd|rd|th))-(?=[A-Za-z\s])", " "),  # 20th-century, 18th- and
     (SPACED_THOUSANDS, lambda match: match[0].replace(" ", ",")),
     (NOT_FOUND, lambda match: (match[1] or "") + "four oh four"),
     (MODELS, lambda match: f"{spell(match[1])} {plural(in_pairs(match[2]))}"),
     (PLURALS, lambda match: HUNDREDS[match[1]] if match[1] else plural(DIGITS[int(match[2])])),
-    (PLANE, _plane),
+    rule(r"(?<![\w.,/-])(?:(A)(3[1-8]0)|(7[0-8]7))-(8|9|10|1?\d00|\d{3})(?:ER|LR)?(?![\w-]|[.,]\d)", _plane),
     (CODE, lambda match: match[0] if match[1] in NO_CODES else f"{spell(match[1])} {in_pairs(match[2])}"),
     (JUMBO, _jumbo),
     (NAMED_NUMBER, lambda match: f"{match[1].rstrip()} {in_pairs(match[2])}"),

@@ -1,12 +1,12 @@
 """Words in capitals: spoken as words ("Nasa"), spelled ("bee bee see"), or loud."""
-# Every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
 
 from __future__ import annotations
+# Every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
 
 import re
 from collections.abc import Iterable
 
-from .rules import Rule, alternatives, table
+from .rules import Rule, alternatives, rule, table
 from .words import plural
 
 LETTER_NAMES = """
@@ -15,7 +15,6 @@ ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue ar ess tee you 
 LETTERS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", LETTER_NAMES.split(), strict=True))
 WORD = re.compile(r"[A-Za-z]+")
 CAPITALS = re.compile(r"\b([A-Z]+)((?:['\u2019][A-Z]+)+)\b|\b[A-Z]{2,}\b")
-PLURAL = re.compile(r"\b([A-Z]{2,})s\b")  # CEOs, TVs
 VOWELS = frozenset("AEIOUY")
 # "LET US OUT!" the children screamed.
 SHOUT = re.compile(r"\b[A-Z]+(?:'[A-Z]+)?(?:,? [A-Z]+(?:'[A-Z]+)?\b){2,}")
@@ -98,7 +97,6 @@ MIXED = table("""
     PhD: PHD, PhDs: PHDs, BSc: BSC, MSc: MSC, mRNA: MRNA, tRNA: TRNA, iOS: IOS, pH: PH, macOS: Mac OS, IoT: IOT
     mp3: MP3, mp4: MP4, mp3s: MP3s, mp4s: MP4s, SaaS: Sass, YoY: year over year, QoQ: quarter over quarter, TL;DR: TLDR
 """)
-MIXED_WORD = re.compile(rf"(?<![\w.@/-])(?:{alternatives(MIXED)})(?![\w@/])")
 # Beginnings and ends of short words that can be said: ISBN and HDMI cannot.
 BEGINNING = re.compile(
     r"[AEIOUY]|[B-DF-HJ-NP-TV-XZ][AEIOUY]|[BCFGKPSL]L|[BCDFGKPTW]R|[CGPRSTW]H|S[CKMNPQTVW]|[DT]W|[KG]N|PS|QU|TS|CZ"
@@ -108,10 +106,6 @@ ENDING = re.compile(
     r"[CLNRSW]K|L[BCFMP]|M[BNP]|NG|NX|GN|R[BCFGLMNPV]|S[CMP]|W[LN]|TZ)\Z"
 )
 LONGEST_DOUBTED = 5  # letters: longer words in capitals are nearly always words
-DOTTED = re.compile(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}")  # U.S., not the time of a day
-DEGREE = re.compile(r"\b(?:Ph\. ?D|D\.Phil|[BM]\.Sc|Ed\.D|Psy\.D|LL\.[BM])\.")
-JOINED = re.compile(r"\b([A-Z]{1,5})/([A-Z]{1,5})\b")  # TCP/IP
-AND = re.compile(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])")
 
 
 def spell(word: Iterable[str]) -> str:
@@ -213,10 +207,11 @@ def _compound(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    (DOTTED, _spell_dotted),  # The U.S. is big.
-    (DEGREE, _spell_dotted),  # She has a Ph.D. in law.
-    (AND, _compound),
-    (JOINED, _joined),
-    (PLURAL, lambda match: plural(_say_word(match[1], False, match))),
-    (MIXED_WORD, lambda match: MIXED[match[0]]),  # a PhD, the pH
+    rule(r"\b(?![AP]\.M\.)(?:[A-Z]\.){2,}", _spell_dotted),  # The U.S. is big; not the time of a day
+    rule(r"\b(?:Ph\. ?D|D\.Phil|[BM]\.Sc|Ed\.D|Psy\.D|LL\.[BM])\.", _spell_dotted),  # She has a Ph.D. in law.
+    rule(r"\b([A-Z]+)&([A-Z]+)\b|(?<=[A-Za-z])&(?=[A-Za-z])", _compound),
+    rule(r"\b([A-Z]{1,5})/([A-Z]{1,5})\b", _joined),  # TCP/IP
+    rule(r"\b([A-Z]{2,})s\b", lambda match: plural(_say_word(match[1], False, match))),  # CEOs, TVs
+    # a PhD, the pH
+    rule(rf"(?<![\w.@/-])(?:{alternatives(MIXED)})(?![\w@/])", lambda match: MIXED[match[0]]),
 )

@@ -5,32 +5,20 @@ from __future__ import annotations
 import re
 
 from .letters import spell
-from .rules import Rule, table
+from .rules import Rule, rule, table
 from .words import in_pairs
 
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
-ABOUT = re.compile(r"(?<![\w~\u2248])[~\u2248] ?(?=[$\u00a3\u20ac]?\d)")
-SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?)(\d{1,3})(?![\w.]\w|\w)")  # 1.5e-3
-POWER = re.compile(r"(?<=[\w)])\^\(?([+-]?)(\d+|[a-z])\)?")  # 10^6, x^2
 POWERS = {"2": " squared", "3": " cubed"}
 FACTORIAL = re.compile(
     r"(?<![\w.,$\u00a3\u20ac])(\d{1,3}|[nkm])!(?=[)*/]| ?[=+\u00d7\u00f7] ?| [-*/x] \d| is [\d(])"
 )  # 5! = 120
-ROOT = re.compile(r"([\u221a\u221b]) ?\(?(?=[\w(])")
 ROOTS = {"\u221a": "the square root of ", "\u221b": "the cube root of "}
-# One to the other: 5 x 3 = 15 is a product, 4x6 and 4 x 100 m are sizes and relays, 2x is twice.
-PRODUCT = re.compile(rf"(?<![\w.])({NUMBER}) ?[x\u00d7*] ?(?={NUMBER}(?: ?[x\u00d7*] ?{NUMBER})* ?=)")
-SIZE = re.compile(rf"(?<![\w.,])(?!0x)({NUMBER}) ?([xX\u00d7]) ?(?={NUMBER})")
 LENGTHS = "mm|cm|m|km|ft|feet|foot|in|inch|inches|pixels|px"
 MEASURED = re.compile(rf"[\d.,]+(?: ?\u00d7 ?[\d.,]+)?(?: ?(?:{LENGTHS})\b| ?[\"'])")  # 10 \u00d7 15 cm
-# 10 cm \u00d7 15 cm
-SIZE_OF_LENGTHS = re.compile(r"(?:(?<=[cm]m)|(?<=[\d ]m)|(?<=ft)|(?<=in)|(?<=[\"'])) ?[x\u00d7] ?(?=\d)")
 SCREEN = re.compile(r"(?<![\w.,])(\d{3,4}) ?[x\u00d7] ?(\d{3,4})(?![\w.])")  # 1920x1080
-BIG_POWER = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=10(?:\^|\u00b2| squared| cubed| to the))")
-TIMES_A_DAY = re.compile(r"(?<![\w.,])(\d{1,2})x/(?=(?:day|week|month|year)\b)")
 TIMES = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)[x\u00d7](?![\w'/-]| ?[-+=<>^*)])")  # 3x faster
 COMPARED = r"(?:(?<=[\d)%A-Z])|(?<=\b[a-z]))"  # "x > 5", but "a length > 5" has more than 5
-STAR = re.compile(rf"{COMPARED} ?(?<!\*)\*(?!\*) ?(?=[\d(]|[a-z]\b)")
 OPERAND = r"(?<=[\w)%.\u00b0\u221e])"
 NEXT = r"(?=[\w(+\-\u221a\u03c0\u221e$\u00a3\u20ac.])"
 SIGNS = table("""
@@ -47,15 +35,7 @@ ALONE = re.compile(r"(?<![\w<>=-])(>=|<=|[<>\u2265\u2264\u00b1]) ?(?=[$\u00a3\u2
 ALONE_SAID = table("""
     <: less than, >: more than, \u2265: at least, >=: at least, \u2264: at most, <=: at most, \u00b1: plus or minus
 """)
-DIVIDED = re.compile(r"(?<=\d) / (?=\d)")
-MINUS_BETWEEN = re.compile(rf"(?<![\w.,/:-])({NUMBER}|[a-z]) ?- ?(?=(?:{NUMBER}|[a-z]) ?=)")
-SPACED_MINUS = re.compile(r"(?<=[\d)]) - (?=\d)(?=[\d.,]+(?: [-+*/x] [\d.,]+)*(?: ?=| is \d))")
-PER_MILLE = re.compile(r"(?<=\d) ?\u2030")
-EQUALS_THOUSANDS = re.compile(r"(?<=equals )([1-9])(\d{3})\b(?![.,:-]\d)")  # 2^10 = 1024 is no year
-CONSTANT = re.compile("[\u221e\u03c0]")
 CONSTANTS = {"\u221e": "infinity", "\u03c0": "pi"}
-PLUS_NAMES = re.compile(r"(?<!\w)([A-Z])\+\+(?!\w)")
-SHARP = re.compile(r"(?<!\w)([A-GJ])#(?!\w)")
 GRADE = re.compile(r"(?<![\w-])([A-F])([+-])(?=[\s.,;:!?)\"']|\Z)(?! ?[\d=])")
 GRADES = {"+": "plus", "-": "minus"}
 
@@ -79,29 +59,31 @@ def _size(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    (ABOUT, "about "),
+    rule(r"(?<![\w~\u2248])[~\u2248] ?(?=[$\u00a3\u20ac]?\d)", "about "),
     (FACTORIAL, r"\1 factorial"),
-    (PLUS_NAMES, r"\1 plus plus"),  # C++
-    (SHARP, lambda match: f"{spell(match[1])} sharp"),  # C#
+    rule(r"(?<!\w)([A-Z])\+\+(?!\w)", r"\1 plus plus"),  # C++
+    rule(r"(?<!\w)([A-GJ])#(?!\w)", lambda match: f"{spell(match[1])} sharp"),  # C#
     (GRADE, lambda match: f"{match[1]} {GRADES[match[2]]}"),  # an A+
-    (SCIENTIFIC, _scientific),
-    (BIG_POWER, " times "),  # 3 x 10^8
-    (POWER, _power),
-    (ROOT, lambda match: ROOTS[match[1]]),
-    (PRODUCT, r"\1 times "),
+    rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?)(\d{1,3})(?![\w.]\w|\w)", _scientific),  # 1.5e-3
+    rule(r"(?<=\d) ?[x\u00d7] ?(?=10(?:\^|\u00b2| squared| cubed| to the))", " times "),  # 3 x 10^8
+    rule(r"(?<=[\w)])\^\(?([+-]?)(\d+|[a-z])\)?", _power),  # 10^6, x^2
+    rule(r"([\u221a\u221b]) ?\(?(?=[\w(])", lambda match: ROOTS[match[1]]),
+    # One to the other: 5 x 3 = 15 is a product, 4x6 and 4 x 100 m are sizes and relays, 2x is twice.
+    rule(rf"(?<![\w.])({NUMBER}) ?[x\u00d7*] ?(?={NUMBER}(?: ?[x\u00d7*] ?{NUMBER})* ?=)", r"\1 times "),
     (SCREEN, lambda match: f"{in_pairs(match[1])} by {in_pairs(match[2])}"),
-    (SIZE, _size),
-    (SIZE_OF_LENGTHS, " by "),
-    (TIMES_A_DAY, r"\1 times a "),
+    rule(rf"(?<![\w.,])(?!0x)({NUMBER}) ?([xX\u00d7]) ?(?={NUMBER})", _size),
+    # 10 cm \u00d7 15 cm
+    rule(r"(?:(?<=[cm]m)|(?<=[\d ]m)|(?<=ft)|(?<=in)|(?<=[\"'])) ?[x\u00d7] ?(?=\d)", " by "),
+    rule(r"(?<![\w.,])(\d{1,2})x/(?=(?:day|week|month|year)\b)", r"\1 times a "),
     (TIMES, lambda match: f"{match[1]} time{'' if match[1] == '1' else 's'}"),
-    (STAR, " times "),
-    (DIVIDED, " divided by "),
-    (SPACED_MINUS, " minus "),
-    (MINUS_BETWEEN, r"\1 minus "),
+    rule(rf"{COMPARED} ?(?<!\*)\*(?!\*) ?(?=[\d(]|[a-z]\b)", " times "),
+    rule(r"(?<=\d) / (?=\d)", " divided by "),
+    rule(r"(?<=[\d)]) - (?=\d)(?=[\d.,]+(?: [-+*/x] [\d.,]+)*(?: ?=| is \d))", " minus "),
+    rule(rf"(?<![\w.,/:-])({NUMBER}|[a-z]) ?- ?(?=(?:{NUMBER}|[a-z]) ?=)", r"\1 minus "),
     (EQUATION, lambda match: f" {SIGNS[match[2]]} "),
-    (EQUALS_THOUSANDS, r"\1,\2"),
+    rule(r"(?<=equals )([1-9])(\d{3})\b(?![.,:-]\d)", r"\1,\2"),  # 2^10 = 1024 is no year
     (COMPARISON, lambda match: f" {SIGNS[match[1]]} "),
     (ALONE, lambda match: ALONE_SAID[match[1]] + " "),
-    (PER_MILLE, " per mille"),
-    (CONSTANT, lambda match: CONSTANTS[match[0]]),
+    rule(r"(?<=\d) ?\u2030", " per mille"),
+    rule("[\u221e\u03c0]", lambda match: CONSTANTS[match[0]]),
 )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule, Said, alternatives, pairs, table
+from .rules import Rule, Said, alternatives, pairs, rule, table
 
-MINUS = re.compile(r"(?<![\w$\u00a3\u20ac)-])-(?=[$\u00a3\u20ac]\d)")
 AMOUNT = r"\d+(?:,\d{3})*(?:\.\d+)?"
 MILLIONS = table("""
     k: thousand, K: thousand, m: million, M: million, mn: million, mm: million, bn: billion, b: billion, B: billion
@@ -23,8 +22,6 @@ BETWEEN = re.compile(
     r"\b([Bb]etween|[Ff]rom) ([$\u00a3\u20ac])(\d{1,3}(?:\.\d)?) (and|to) "
     r"(?=\2\d{1,3}(?:\.\d)? (?:million|billion|trillion)\b)"
 )
-# $100+ million
-AND_MORE = re.compile(rf"([$\u00a3\u20ac])({AMOUNT})\+(?: (million|billion|trillion)\b)?(?!\d)")
 SUFFIX_RANGE = re.compile(
     rf"(?<![A-Za-z])([$\u00a3\u20ac])({AMOUNT}) ?({SUFFIX})-\1?({AMOUNT}) ?({SUFFIX})(?![\w'])"
 )
@@ -37,13 +34,11 @@ DOLLARS = {
 """).items()
 }
 PRICE = rf"(?P<amount>{AMOUNT})(?: ?(?P<suffix>{SUFFIX})\b| (?P<word>thousand|million|billion|trillion|lakh|crore)\b)?"
-COUNTRY_DOLLARS = re.compile(rf"\b(?P<name>{alternatives(DOLLARS)})\$ ?{PRICE}")
 SIGNS = pairs("""
     \u20b9: rupee/rupees, \u20a9: won, \u20bd: ruble/rubles, \u20ba: lira, \u20aa: shekel/shekels, \u20ab: dong
     \u0e3f: baht, \u20a6: naira, \u20b1: peso/pesos, \u20b4: hryvnia/hryvnias, \u20bf: bitcoin/bitcoins, \u00a5: yen
     \u20b5: cedi/cedis
 """)
-SIGNED = re.compile(rf"(?P<name>[{''.join(SIGNS)}]) ?{PRICE}")
 CODES = pairs("""
     Rs: rupee/rupees, Rs.: rupee/rupees, USD: US dollar/US dollars, EUR: euro/euros, GBP: pound/pounds, JPY: yen
     CHF: Swiss franc/Swiss francs, CAD: Canadian dollar/Canadian dollars, AUD: Australian dollar/Australian dollars
@@ -53,11 +48,7 @@ CODES = pairs("""
     SGD: Singapore dollar/Singapore dollars, RUB: ruble/rubles, HKD: Hong Kong dollar/Hong Kong dollars, ZAR: rand
     BTC: bitcoin/bitcoins, ETH: ether
 """)
-CODED = re.compile(rf"(?<![\w.,]){PRICE} ?(?P<name>{alternatives(CODES)})\b")
-CODE_FIRST = re.compile(rf"(?<!\w)(?P<name>{alternatives(CODES)}) ?{PRICE}")
 CENTS = re.compile(r"(?<![\w.,$])(\d+(?:\.\d+)?) ?\u00a2")
-EURO_BEHIND = re.compile(rf"(?<![\w.,\u20ac])({AMOUNT}) ?\u20ac(?!\w)")  # 1,000 and the euro's sign
-PENCE = re.compile(r"(?<![\w.,$\u00a3])(\d\d?)p\b")  # 75p
 # A price before a noun that it describes: a $20 bill, a sub-$100 phone; "a $5 at" and the like have no noun.
 NAMES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "pence"), "\u20ac": ("euro", "cent")}
 NO_NOUN = (
@@ -81,7 +72,6 @@ JOINED_PRICE = re.compile(
     r"[ -](thousand|million|billion|trillion)\b)?(?:-(?:dollar[ -])?(?=(?!thousand|[mbtr]+illion)[a-z])|"
     r"(?<=-[mbtr]illion)(?= [a-z]))"
 )
-SUB_PRICE = re.compile(r"(?<=[A-Za-z])-(?=[$\u00a3\u20ac]\d)")
 PERIODS = table("""
     mo: month, yr: year, wk: week, hr: hour, h: hour, min: minute, gal: gallon, lb: pound, kg: kilogram, month: month
     year: year, week: week, day: day, hour: hour, minute: minute, second: second, gallon: gallon, night: night
@@ -90,7 +80,6 @@ PERIODS = table("""
     kWh: kilowatt hour, MWh: megawatt hour, seat: seat, ticket: ticket, student: student, game: game
     m\u00b2: square meter
 """)
-PER = re.compile(rf"(?<=[\ds\u20ac])/({alternatives(PERIODS)})\b")  # $15/hour, 60 miles/hour
 BILLIONS = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:[.,]\d+)*) ?(bn|mn|tn|bln|mln|trn)\b")
 # Letters that are also meters: only before what is counted in millions.
 COUNTED_MILLIONS = re.compile(
@@ -101,8 +90,6 @@ COUNTED_MILLIONS = re.compile(
     r"Americans|Britons|Europeans|miles|acres|hectares|years|times|books|tickets|players|men|women|families|animals|"
     r"birds|trees|lives|words|pages|fans)\b)"
 )
-KARAT = re.compile(r"\b(9|10|14|18|22|24)[kK](?= (?:gold|white|rose|yellow|ring|necklace|chain)\b)")
-COUNTED = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?)([kKMB])(?![\w'/-])")
 COUNTED_BEHIND = re.compile(r"\+? (?!this\b|was\b|has\b)(?:[a-z]{3,}s|people)\b")
 
 
@@ -163,25 +150,27 @@ def _counted(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    (COUNTRY_DOLLARS, _in_currency(DOLLARS)),  # US$100
-    (SIGNED, _in_currency(SIGNS)),
-    (CODED, _in_currency(CODES)),  # 5 CHF
-    (CODE_FIRST, _in_currency(CODES)),  # CHF 5
+    rule(rf"\b(?P<name>{alternatives(DOLLARS)})\$ ?{PRICE}", _in_currency(DOLLARS)),  # US$100
+    rule(rf"(?P<name>[{''.join(SIGNS)}]) ?{PRICE}", _in_currency(SIGNS)),
+    rule(rf"(?<![\w.,]){PRICE} ?(?P<name>{alternatives(CODES)})\b", _in_currency(CODES)),  # 5 CHF
+    rule(rf"(?<!\w)(?P<name>{alternatives(CODES)}) ?{PRICE}", _in_currency(CODES)),  # CHF 5
     (CENTS, lambda match: f"{match[1]} {'cent' if match[1] == '1' else 'cents'}"),
-    (PENCE, r"\1 pence"),
-    (EURO_BEHIND, "\u20ac\\1"),
+    rule(r"(?<![\w.,$\u00a3])(\d\d?)p\b", r"\1 pence"),  # 75p
+    rule(rf"(?<![\w.,\u20ac])({AMOUNT}) ?\u20ac(?!\w)", "\u20ac\\1"),  # 1,000 and the euro's sign
     (BETWEEN, r"\1 \3 \4 "),
-    (AND_MORE, _and_more),
+    # $100+ million
+    rule(rf"([$\u00a3\u20ac])({AMOUNT})\+(?: (million|billion|trillion)\b)?(?!\d)", _and_more),
     (SUFFIX_RANGE, _suffix_range),  # $5m-10m
     (MONEY_RANGE, _money_range),
     (ADJECTIVE, _adjective),
     (JOINED_PRICE, _adjective),
-    (SUB_PRICE, " "),
-    (PER, lambda match: f" per {PERIODS[match[1]]}"),
+    rule(r"(?<=[A-Za-z])-(?=[$\u00a3\u20ac]\d)", " "),
+    # $15/hour, 60 miles/hour
+    rule(rf"(?<=[\ds\u20ac])/({alternatives(PERIODS)})\b", lambda match: f" per {PERIODS[match[1]]}"),
     (MONEY, lambda match: _thousands(match[1][0], match[1][1:].rstrip(".,"), match[2])),
-    (MINUS, "minus "),
+    rule(r"(?<![\w$\u00a3\u20ac)-])-(?=[$\u00a3\u20ac]\d)", "minus "),
     (BILLIONS, lambda match: f"{match[1]} {MILLIONS[match[2]]}"),  # 7.8bn people
     (COUNTED_MILLIONS, r"\1 million "),
-    (KARAT, r"\1 karat"),
-    (COUNTED, _counted),
+    rule(r"\b(9|10|14|18|22|24)[kK](?= (?:gold|white|rose|yellow|ring|necklace|chain)\b)", r"\1 karat"),
+    rule(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?)([kKMB])(?![\w'/-])", _counted),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..split import OPENERS
-from .rules import Rule
+from .rules import Rule, rule
 from .words import in_pairs, ordinal, small_number
 
 VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
@@ -20,8 +20,6 @@ PARTS = frozenset(("part", "chapter", "act", "volume", "book", "scene", "appendi
 SMALL_NUMBERED = re.compile(
     r"\b((?i:chapter|part|act|volume|book|section|scene|page|pages|appendix|figure|table)) (v|x|(?!i\b)[ivxl]{2,7})\b"
 )
-# I, II and III; Parts I-III
-LISTED = re.compile(r"\b[IVX]{1,5}(?:(?:, (?:and |or )?| and | or | to |-|/)[IVX]{1,5})+\b")
 LISTED_ONE = re.compile(r"[IVX]+")
 DETERMINERS = frozenset(
     """
@@ -36,29 +34,20 @@ RULERS = (
     "Ptolemy|Mehmed|Baldwin|Haakon|"
     "Carl Gustaf|Juan Carlos|Leo|Julius|Thutmose|Amenhotep|Darius|Justinian|Constantine|Ludwig|Murad|Rama"
 )
-RULER = re.compile(rf"\b((?:(?:King|Queen|Emperor|Tsar) )?(?:{RULERS})) ([IVX]{{1,5}})\b")
 FIRST_NAMES = (
     "John|William|James|Robert|George|Henry|Charles|Thomas|David|Michael|Richard|Joseph|Frank|Samuel|Edward|Walter|"
     "Albert|Thurston|Harold|Arthur|Paul|Daniel|Martin|Harry|Jack|Theodore|Benjamin|Frederick|Cornelius|Oscar"
 )
 # Thurston Howell III
 NAMESAKE = re.compile(rf"\b((?:{FIRST_NAMES}) (?:[A-Z]\. )?[A-Z][a-z]{{2,15}}),? (II|III|IV)\b")
-WORLD_WAR = re.compile(r"\bWW[ -]?(1|2|II?)\b")
 RULED = re.compile(
     r" (?:was|is|never|also|became|had|lost|won|came|built|took|sent|made|wrote|fled|fought|[a-z]{2,12}ed)\b"
 )
 TITLE = re.compile(r"King|Queen|Emperor|Tsar|Pope")
-SUPER_BOWL = re.compile(r"(?<=\bSuper Bowl )[IVXL]{1,8}\b")
-CENTURY = re.compile(r"\b([IVX]{1,5})(?:th)?(?= centur(?:y|ies)\b)")
-# No word and no initial, as IV (a drip), VI (an editor) and XX may be.
-SURE_NUMERAL = re.compile(r"(?<=[A-Za-z] )(?:II|IX|(?!XXX)[IVX]{3,6})\b")
 # IV and VI after a name that no sentence begins with, and before what goes on about it: Rocky IV is a film.
 BEHIND_NAME = re.compile(
     r"(?<![\w'])([A-Z][a-z]{2,15}) (IV|VI|XI|XX|XV|XL)\b(?=(?:'s)?(?:[.,;:!?)\"]|$| (?:is|was|has|had|came|and|of|in|"
     r"on|at|for|with|by|the|will|won|premiered|starts|opens)\b))"
-)
-YEAR_NUMERAL = re.compile(
-    r"\b(?=[MDCLXVI]{4,15}\b)M{1,2}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b"
 )
 # An I before anything else is the speaker.
 BEHIND_NUMERAL = re.compile(
@@ -143,15 +132,18 @@ def _year(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    (YEAR_NUMERAL, _year),  # MCMXCIV
-    (WORLD_WAR, lambda match: f"World War {'two' if match[1] in ('2', 'II') else 'one'}"),
+    # MCMXCIV
+    rule(r"\b(?=[MDCLXVI]{4,15}\b)M{1,2}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b", _year),
+    rule(r"\bWW[ -]?(1|2|II?)\b", lambda match: f"World War {'two' if match[1] in ('2', 'II') else 'one'}"),
     (NAMESAKE, lambda match: f"{match[1]} the {ordinal(value_of(match[2]) or 0)}"),
-    (CENTURY, _century),  # the XIX century
-    (LISTED, _listed),
+    rule(r"\b([IVX]{1,5})(?:th)?(?= centur(?:y|ies)\b)", _century),  # the XIX century
+    # I, II and III; Parts I-III
+    rule(r"\b[IVX]{1,5}(?:(?:, (?:and |or )?| and | or | to |-|/)[IVX]{1,5})+\b", _listed),
     (NUMBERED, _numbered),
     (SMALL_NUMBERED, lambda match: f"{match[1]} {_figure(match[2])}"),  # scene ii, page xii
-    (RULER, _ruler),
-    (SUPER_BOWL, lambda match: _figure(match[0])),
-    (SURE_NUMERAL, lambda match: _figure(match[0])),  # Rocky II
+    rule(rf"\b((?:(?:King|Queen|Emperor|Tsar) )?(?:{RULERS})) ([IVX]{{1,5}})\b", _ruler),
+    rule(r"(?<=\bSuper Bowl )[IVXL]{1,8}\b", lambda match: _figure(match[0])),
+    # Rocky II. No word and no initial, as IV (a drip), VI (an editor) and XX may be.
+    rule(r"(?<=[A-Za-z] )(?:II|IX|(?!XXX)[IVX]{3,6})\b", lambda match: _figure(match[0])),
     (BEHIND_NAME, _behind_name),
 )

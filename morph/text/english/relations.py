@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule, alternatives, table
+from .rules import Rule, alternatives, rule, table
 from .words import in_pairs, ordinal
 
-MIXED_FRACTION = re.compile(r"(?<![\w.,/-])(\d{1,2})-(?=\d{1,2}/\d{1,2}(?![\w/]|[.,]\d))")  # 1-1/2 cups
-FRACTION_END = re.compile(r"(?<![\w./])(\d{1,2}/\d{1,2})(?:rd|th)s?\b")  # 2/3rds
-INCH_FRACTION = re.compile(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])")  # 1/4-inch
-# 120/80
-PRESSURE = re.compile(r"(?<![\w./$\u00a3\u20ac])([89]\d|1\d\d|2[0-4]\d)/([4-9]\d|1[0-3]\d)(?![\w/]|\.\d)")
-METER = re.compile(r"(?<![\w./$])(\d{1,2})/(2|4|8|16)(?= (?:time|signature)\b)")  # 3/4 time
-EYESIGHT = re.compile(r"(?<![\w./$])20/(\d{2,3})(?= (?:vision|eyesight)\b)")  # 20/200 vision
-SHARES = re.compile(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)(?<!10/10)")  # 50/50, 20/20
 # 7/10 in a test, 8/10; 4/5 stars, 4.5/5; got 3/4
 OUT_OF = re.compile(
     r"(?<![\w./$\u00a3\u20ac])(?<!\d )(?:(\d{1,3}(?:\.\d)?)/(10|100)"
@@ -25,8 +17,6 @@ SCORED = (
     r"voted|vote was|votes? of|vote|odds(?: \w+)?|"
     r"won|lost|score was|score is|score of|beats? \w+|defeated \w+|drew|tied|led|leads?|leading|trailed"
 )
-SCORE = re.compile(rf"(?i)\b({SCORED}) (\d{{1,3}})[-:](\d{{1,3}})\b")
-WICKETS = re.compile(r"(?<![\w./$\u00a3\u20ac])([1-9]\d\d)/(\d)(?![\w/]|\.\d)")  # 245/6
 # odds of 5/1, the 10/1 favourite
 SHOT = re.compile(
     r"(?i)(\bodds(?: \w+)? |\bpriced at )?(?<![\w./$])(\d{1,3})/([1-9]\d?)\b"
@@ -47,7 +37,6 @@ SETS = re.compile(
 )
 NUMBER_ROW = re.compile(r"(?<![\w.,:/+-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w/-]|[.,]\d)")  # 4-4-2
 ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9"))
-RATIO = re.compile(r"(?<![\w:.,/])(\d{1,4})( ?):\2(\d{1,3}(?:,\d{3})+|\d{1,7})(?![\w:/]|[.,-]\d)")
 RATIO_WORDS = re.compile(r"(?i)\b(?:ratios?|scale|odds|mix|mixed|diluted|proportions?|outnumbered)\b")
 TIME_WORDS = re.compile(r"(?i) ?(?:[ap]\.?m\b|o'clock)")
 BOOKS = (
@@ -67,7 +56,6 @@ SHORT_BOOKS = table("""
     Jas: James, Rev: Revelation
 """)
 SHORT_BOOK = re.compile(rf"\b({alternatives(SHORT_BOOKS)})\.? (?=\d{{1,3}}:\d)")
-VERSE = re.compile(rf"\b({BOOKS}) (\d{{1,3}}):(\d{{1,3}})(?:-(\d{{1,3}}))?(?![\d:])")
 
 
 def _shares(match: re.Match[str]) -> str:
@@ -127,21 +115,22 @@ def _verse(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    (MIXED_FRACTION, r"\1 "),
-    (FRACTION_END, r"\1"),
-    (INCH_FRACTION, r"\1 "),
-    (METER, r"\1 \2"),
-    (EYESIGHT, r"20 \1"),
-    (SHARES, _shares),
-    (PRESSURE, _pressure),
+    rule(r"(?<![\w.,/-])(\d{1,2})-(?=\d{1,2}/\d{1,2}(?![\w/]|[.,]\d))", r"\1 "),  # 1-1/2 cups
+    rule(r"(?<![\w./])(\d{1,2}/\d{1,2})(?:rd|th)s?\b", r"\1"),  # 2/3rds
+    rule(r"(?<![\d/])(\d{1,2}/\d{1,2})-(?=[a-z])", r"\1 "),  # 1/4-inch
+    rule(r"(?<![\w./$])(\d{1,2})/(2|4|8|16)(?= (?:time|signature)\b)", r"\1 \2"),  # 3/4 time
+    rule(r"(?<![\w./$])20/(\d{2,3})(?= (?:vision|eyesight)\b)", r"20 \1"),  # 20/200 vision
+    rule(r"(?<![\w./$\u00a3\u20ac])(\d\d)/(\d\d)(?![\w/]|\.\d)(?<!10/10)", _shares),  # 50/50, 20/20
+    # 120/80
+    rule(r"(?<![\w./$\u00a3\u20ac])([89]\d|1\d\d|2[0-4]\d)/([4-9]\d|1[0-3]\d)(?![\w/]|\.\d)", _pressure),
     (OUT_OF, _out_of),
     (NUMBERED_BOOK, lambda match: f"{ordinal(int(match[1])).capitalize()} "),  # 1 Corinthians 13:4
-    (VERSE, _verse),
+    rule(rf"\b({BOOKS}) (\d{{1,3}}):(\d{{1,3}})(?:-(\d{{1,3}}))?(?![\d:])", _verse),
     (SETS, _sets),
-    (SCORE, r"\1 \2 to \3"),
+    rule(rf"(?i)\b({SCORED}) (\d{{1,3}})[-:](\d{{1,3}})\b", r"\1 \2 to \3"),
     (SHOT, lambda match: f"{match[1] or ''}{match[2]} to {match[3]}"),
-    (WICKETS, r"\1 for \2"),
-    (RATIO, _ratio),
+    rule(r"(?<![\w./$\u00a3\u20ac])([1-9]\d\d)/(\d)(?![\w/]|\.\d)", r"\1 for \2"),  # 245/6
+    rule(r"(?<![\w:.,/])(\d{1,4})( ?):\2(\d{1,3}(?:,\d{3})+|\d{1,7})(?![\w:/]|[.,-]\d)", _ratio),
     (NUMBER_ROW, lambda match: match[0].replace("-", " ")),
 )
 # Behind prices and dates, which may have hyphens too.

@@ -1,4 +1,4 @@
-"""A rule: a pattern that takes linear time, and its replacement."""
+"""A rule: a pattern that takes linear time, and its replacement. A pattern of more than a line has a name above."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ Said = str | Callable[[re.Match[str]], str]
 Rule = tuple[re.Pattern[str], Said]
 
 LAST_STOP = re.compile(r"[.!?\u3002][\"')\]]*$")
+
+
+def rule(pattern: str, said: Said) -> Rule:
+    return re.compile(pattern), said
 
 
 def apply(rules: Iterable[Rule], sentence: str) -> str:

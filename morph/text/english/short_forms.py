@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule, Said, alternatives, like, table
+from .rules import Rule, Said, alternatives, like, rule, table
 
 MONTHS = tuple(
     "January February March April May June July August September October November December".split()  # noqa: SIM905
@@ -41,7 +41,6 @@ BEFORE_NUMBER = re.compile(
 )
 # Those that are no words, so that they need no dot.
 PLAIN_BEFORE_NUMBERS = "nos|pp|paras?|sect|qty|vols?|figs?|eqs?|ext|apt|rm|hwy|rte|approx|bldg|ste|ver"
-PLAIN_BEFORE_NUMBER = re.compile(rf"(?<![\w.-])(?i:({PLAIN_BEFORE_NUMBERS})) (?=\d)")
 TITLES = table("""
     Prof: Professor, Profs: Professors, Sen: Senator, Sens: Senators, Rep: Representative, Reps: Representatives
     Gov: Governor, Gen: General, Col: Colonel, Capt: Captain, Lt: Lieutenant, Sgt: Sergeant, Maj: Major, Rev: Reverend
@@ -57,7 +56,6 @@ STREETS = table("""
 """)
 # Behind a name: Main St., 5th Ave, 12 Oak Tree Rd. Apt. 4; St. Paul and Dr. Lee have another word in front, or none.
 BEHIND_STREET = r"(?= ?(?:[a-z\d,;:)\"']|[NSEW]\b|(?:Apt|Suite|Ste|Unit|and|near)\b|\Z))"
-STREET = re.compile(rf"(?<=[a-z] )({alternatives(STREETS)})\b(?:\.{BEHIND_STREET}|(?=[.,;]| [a-z\d]|\Z))")
 ADDRESS = re.compile(
     rf"\b(\d+[A-Z]? (?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?"
 )
@@ -83,12 +81,7 @@ ANYWHERE = table("""
 INSIDE = table("""
     temp.: temperature, esp.: especially, cf.: compare, resp.: respectively, ca.: circa, max.: maximum, min.: minimum
 """)
-LIFE = re.compile(r"(?<![\w.])([bd])\. ?(?=(?:1\d|20)\d\d\b)")  # b. 1950
-SHORT_FORM = re.compile(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)")
-NUMBER_OF = re.compile(r"\b([Nn])o\. (?=of\b)")
-SHORT_FORM_INSIDE = re.compile(rf"(?<![\w.])(?<!\d )(?i:({alternatives(INSIDE)}))(?= [a-z\d])")
 SLASHES = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because", "n/a": "not applicable"}
-SLASH = re.compile(r"(?<![\w/.:])(?i:(w/o|c/o|b/c|n/a)\b|(w/)(?=[ \w]))(?!/)")
 
 
 def _whole(words: dict[str, str]) -> Said:
@@ -125,13 +118,16 @@ RULES: tuple[Rule, ...] = (
     (SHORT_MONTH, _calendar(SHORT_MONTHS)),  # Jan. 5th; 5 Jan 2024
     (DIRECTION, lambda match: DIRECTIONS[match[1]] + " "),  # 350 W 42nd St.
     (ADDRESS, lambda match: match[1] + STREETS[match[2]]),  # 12 Main St.
-    (STREET, _street),  # on Main St. and 5th Ave
+    # on Main St. and 5th Ave
+    rule(rf"(?<=[a-z] )({alternatives(STREETS)})\b(?:\.{BEHIND_STREET}|(?=[.,;]| [a-z\d]|\Z))", _street),
     (TITLE, lambda match: TITLES[match[1] or match[2]] + " "),  # Prof. Lee, St. Paul
-    (LIFE, lambda match: "born " if match[1] == "b" else "died "),
+    # b. 1950
+    rule(r"(?<![\w.])([bd])\. ?(?=(?:1\d|20)\d\d\b)", lambda match: "born " if match[1] == "b" else "died "),
     (BEFORE_NUMBER, _before_number),  # No. 5, Eq. 5
-    (PLAIN_BEFORE_NUMBER, _before_number),  # Fig 3
-    (SHORT_FORM, _whole(ANYWHERE)),  # e.g. this, Smith Inc. and others
-    (SHORT_FORM_INSIDE, _whole(INSIDE)),  # esp. here
-    (NUMBER_OF, r"\1umber "),
-    (SLASH, _slash),  # w/ milk, w/o sugar
+    rule(rf"(?<![\w.-])(?i:({PLAIN_BEFORE_NUMBERS})) (?=\d)", _before_number),  # Fig 3
+    # e.g. this, Smith Inc. and others
+    rule(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)", _whole(ANYWHERE)),
+    rule(rf"(?<![\w.])(?<!\d )(?i:({alternatives(INSIDE)}))(?= [a-z\d])", _whole(INSIDE)),  # esp. here
+    rule(r"\b([Nn])o\. (?=of\b)", r"\1umber "),
+    rule(r"(?<![\w/.:])(?i:(w/o|c/o|b/c|n/a)\b|(w/)(?=[ \w]))(?!/)", _slash),  # w/ milk, w/o sugar
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule
+from .rules import Rule, rule
 from .words import in_pairs, spell_digits
 
 # Seven digits alone are a number of a telephone only with a hyphen, and if their exchange is one: 200 or above.
@@ -12,8 +12,6 @@ PHONE = re.compile(
     r"(?<![\w.,$\u00a3\u20ac-])(?:(?:\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-.]|[2-9]\d{2}-)"
     r"\d{4}(?!\.?[\w-])"
 )
-# +1 800 555 0123, +44 7700 900123
-WORLD_PHONE = re.compile(r"(?<![\w+])\+(?:[ .()-]{0,2}\d){8,15}(?!\.?\w|-)")
 TOLL_FREE = re.compile(
     r"(?<![\w.,$\u00a3\u20ac-])(?:1[ -])?8(?:00|88|77|66|55|44|33) \d{3} \d{4}(?!\.?[\w-])"
 )
@@ -28,7 +26,6 @@ THREE = re.compile(r"\b\d{3}\b")
 EMERGENCY = re.compile(
     r"(?<![\w.,/$\u00a3\u20ac-])(?<!Porsche )911\b(?![-.:/]\w| (?:people|[a-z]+s\b(?<!calls)(?<!operators)))"
 )
-EXTENSION = re.compile(r"\b((?i:extension)) (\d{2,5})\b")
 # Four digits and more after these: the code for the gate is 4471.
 SECRET = re.compile(
     r"\b((?i:code|pin|passcode|password|combination)\b(?:[^.,;!?\d\n]{0,30}\b(?:is|was|number|to))?:? ?(?:no\. |#)?)"
@@ -36,17 +33,16 @@ SECRET = re.compile(
 )
 # 020 7946 0018
 LOCAL_PHONE = re.compile(r"(?<![\w.,+/-])(?<!\d )\(?0\d{2,4}\)? \d{3,7}(?: \d{3,4})?\b(?![-.,]?\d)")
-WORD_PHONE = re.compile(r"\b1-(8\d\d)-(?=[A-Z]{4})")  # 1-800-FLOWERS
-SECURITY_NUMBER = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
 RULES: tuple[Rule, ...] = (
-    (WORLD_PHONE, lambda match: "plus " + spell_digits(match[0])),
+    # +1 800 555 0123, +44 7700 900123
+    rule(r"(?<![\w+])\+(?:[ .()-]{0,2}\d){8,15}(?!\.?\w|-)", lambda match: "plus " + spell_digits(match[0])),
     (PHONE, lambda match: spell_digits(match[0])),
     (LOCAL_PHONE, lambda match: spell_digits(match[0])),
-    (WORD_PHONE, lambda match: f"one {in_pairs(match[1])} "),
+    rule(r"\b1-(8\d\d)-(?=[A-Z]{4})", lambda match: f"one {in_pairs(match[1])} "),  # 1-800-FLOWERS
     (TOLL_FREE, lambda match: spell_digits(match[0])),
-    (SECURITY_NUMBER, lambda match: spell_digits(match[0])),
+    rule(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])", lambda match: spell_digits(match[0])),
     (CALLED, lambda match: THREE.sub(lambda one: spell_digits(one[0]), match[0])),
     (EMERGENCY, "nine one one"),
     (SECRET, lambda match: match[1] + spell_digits(match[2])),
-    (EXTENSION, lambda match: f"{match[1]} {spell_digits(match[2])}"),
+    rule(r"\b((?i:extension)) (\d{2,5})\b", lambda match: f"{match[1]} {spell_digits(match[2])}"),
 )

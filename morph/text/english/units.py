@@ -6,7 +6,7 @@ import re
 
 from .money import NO_NOUN
 from .numerals import is_initial
-from .rules import Rule, alternatives, pairs, table
+from .rules import Rule, alternatives, pairs, rule, table
 
 # Singular and plural. Others (percent, degrees, square meters) are the library's.
 UNITS = pairs("""
@@ -71,12 +71,9 @@ UNIT = re.compile(
 JOINED_UNIT = re.compile(
     r"(?<![A-Za-z\d.])(\d+\.\d+|\d{2,4})(?=[VW](?![\w'/-]))|(?<![\w.])(\d)(?=L(?![\w'/-]))"
 )
-DECIMAL_SECONDS = re.compile(r"(?<=\d\.\d)(\d?)s\b")  # 9.58s
 FEET_INCHES = re.compile(
     r"(?<![\w.,])(\d{1,2}) ?(?:ft|feet|foot)\.?,? (\d{1,2}(?:\.\d)?) ?(?:in|inch|inches)\b(?:\.(?= ?[a-z,;]))?"
 )
-WIDE_INCHES = re.compile(r"(?<=\d) in(?= (?:long|wide|tall|high|deep|thick|across|diameter|x)\b)")
-FEET = re.compile(r"(?<!['\"])\b(\d{1,2})'(?: ?(\d{1,2})(\"|''|(?=\s|[.,]|$)))?(?![\w'])")
 # A quotation mark that opens or closes; years such as '90s open nothing.
 QUOTE = re.compile(r"(?P<opens>(?<!\w)'(?!\d\ds\b)(?=\w))|(?<=[\w.,!?])'(?!\w)")
 LONGEST_QUOTE = 80  # characters, as far as its beginning is looked for
@@ -145,26 +142,22 @@ def _is_single(match: re.Match[str]) -> bool:
 INCH_MARK = re.compile(
     rf"((?<![\d/])\d{{1,2}}/\d{{1,2}}|{DETERMINER}\d{{1,3}}(?:\.\d+)?)\"(?= (?!(?:{NO_NOUN})\b)[a-z])"
 )
-LAST_INCHES = re.compile(r"(?<=\d)\"(?=[.,;!?]|\Z)")
 OPENED = re.compile(OPENS)
 FEET_RULES: tuple[Rule, ...] = (
     (INCH_MARK, r"\1 inch"),
-    (LAST_INCHES, _last_inches),
-    (FEET, _feet),  # 6'2"
+    rule(r"(?<=\d)\"(?=[.,;!?]|\Z)", _last_inches),
+    rule(r"(?<!['\"])\b(\d{1,2})'(?: ?(\d{1,2})(\"|''|(?=\s|[.,]|$)))?(?![\w'])", _feet),  # 6'2"
     (FEET_INCHES, _feet_inches),  # 5 ft 4 in
 )
-DOTTED_UNIT = re.compile(r"(?<=\d) ?([mk])\.p\.h\b\.?")  # 60 m.p.h.
-JOINED_POINT = re.compile(r"(?<=\d)-pt\b\.?")  # a 3-pt. lead
-YEAR_OLD = re.compile(r"(?<=\d)[ -]?(?:y/o|yo|y\.o\.)(?!\w)")
 SCALE_OF_DEGREES = re.compile(r"\bdegrees ([FC])\b(?! ?(?:major|minor|sharp|flat))")
 RULES: tuple[Rule, ...] = (
-    (JOINED_POINT, " point"),
-    (YEAR_OLD, " year old"),
-    (DOTTED_UNIT, r" \1ph"),
+    rule(r"(?<=\d)-pt\b\.?", " point"),  # a 3-pt. lead
+    rule(r"(?<=\d)[ -]?(?:y/o|yo|y\.o\.)(?!\w)", " year old"),
+    rule(r"(?<=\d) ?([mk])\.p\.h\b\.?", r" \1ph"),  # 60 m.p.h.
     (SCALE_OF_DEGREES, lambda match: "degrees Fahrenheit" if match[1] == "F" else "degrees Celsius"),
-    (WIDE_INCHES, " inches"),
+    rule(r"(?<=\d) in(?= (?:long|wide|tall|high|deep|thick|across|diameter|x)\b)", " inches"),
     (JOINED_UNIT, lambda match: f"{match[0]} "),
-    (DECIMAL_SECONDS, r"\1 seconds"),
+    rule(r"(?<=\d\.\d)(\d?)s\b", r"\1 seconds"),  # 9.58s
     (UNIT, _unit),
 )
 QUOTES: tuple[Rule, ...] = ((QUOTED, rf"\1{CLOSING}"),)
