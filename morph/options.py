@@ -23,7 +23,7 @@ AUTO_ROWS = 0  # for ``batch_size``
 MOST_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MOST_CHUNK_FRAMES = 300
 ADAPTER_STRENGTHS = (-4.0, 4.0)  # how much of a LoRA is added to a checkpoint (``model/adapter.py``)
-SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/shift.py``)
+SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/blend.py``)
 
 ARGUMENT, REQUEST, BOTH = "argument", "request", "argument request"
 WRONG = "where the model is seen to skip, repeat or invent words"
@@ -255,6 +255,35 @@ class GenerateOptions(Checked):
             raise ValueError(
                 f"chunk_frames is {sizes!r}: choose a tuple of whole numbers from 1 to {MOST_CHUNK_FRAMES}, one or more"
             )
+
+
+@dataclass(frozen=True)
+class FitLimits(Checked):
+    """How far speech is fitted to its caption.
+
+    A speed that the text itself asks for (``[speed 1.1]``) is the speed that the fit begins with. ``max_speed`` keeps
+    the pitch; 1 leaves the speed alone. With ``speak_over`` a caption starts at its time although the one before is
+    too long and still heard.
+    """
+
+    max_speed: float = setting(
+        1.25,
+        "the highest speed of speech that is too long for its caption",
+        1.0,
+        2.0,
+        slider=(1.0, 2.0, 0.01),
+    )
+    overrun: float = setting(
+        0.5,
+        "seconds that speech may go on behind its caption, before the next one",
+        0.0,
+        60.0,
+        " seconds",
+        slider=(0.0, 60.0, 0.05),
+    )
+    speak_over: bool = setting(
+        False, "start every caption at its time, over one that is too long; default: when that one has ended"
+    )
 
 
 @dataclass(frozen=True)

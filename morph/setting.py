@@ -47,7 +47,7 @@ class Setting:
     def limits(self) -> str:
         """The possible values, in words that follow "choose"."""
         if self.choices:
-            return f"one of {', '.join(self.choices)}"
+            return f"one of {', '.join(filter(None, self.choices))}"
         if self.kind is bool:
             return "True or False"
         if self.above and self.high == LARGEST:

@@ -25,15 +25,17 @@ import torch
 from qwen3_tts_morph.morph.batch.batch import Batch, SynthesizerChecks
 from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+from qwen3_tts_morph.morph.kept.once import Listener
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, assemble, read_script
-from qwen3_tts_morph.morph.script.scene import Scene, SceneChunk
+from qwen3_tts_morph.morph.script.scene import ScenePlayer
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.recording import read_recording
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.morph.words.timing import WordTime
 
 from pack import ROOT
 
@@ -97,20 +99,40 @@ def speak_streams(
             yield join_chunks(one.report, [chunk for chunk in chunks if chunk.line == index])
 
 
+class Tape:
+    """A player that keeps what it plays."""
+
+    is_heard = True
+
+    def __init__(self) -> None:
+        self.parts: list[np.ndarray] = []
+
+    def begin(self, name: str, text: str) -> None:
+        pass
+
+    def play(self, samples: np.ndarray) -> None:
+        self.parts.append(samples)
+
+    def show_words(self, line: int, words: Sequence[WordTime]) -> None:
+        pass
+
+
 def speak_scene(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[Heard]:
     """Speak SCRIPT as one sound, with the voices of the first two lines."""
     request = ScriptRequest(SCRIPT, {"Anna": lines[0].voice, "Bob": lines[1].voice})
     parsed, own = read_script(SynthesizerChecks(synthesizer), request, options)
     with stream_lines(synthesizer, own, options, in_turn=True) as stream:
         chunks = list(stream)
-    track = Scene(parsed, request.gap_s, synthesizer.model.sample_rate)
-    parts: list[SceneChunk] = []
-    for index in range(len(own)):
+    tape = Tape()
+    player = ScenePlayer(parsed, request.gap_s, synthesizer.model.sample_rate, tape)
+    listener = player.listen(Listener())
+    for index, one in enumerate(stream.spoken):
         samples = np.concatenate([chunk.samples for chunk in chunks if chunk.line == index])
-        parts += track.add(index, samples)
-    parts += track.end()
+        listener.on_sound(index, samples)
+        listener.on_line(index, one)
     scene = assemble(parsed, own, stream.spoken, request)
-    yield Heard(scene.srt, np.concatenate([part.samples for part in parts]))
+    player.finish(scene.lines)
+    yield Heard(scene.srt, np.concatenate(tape.parts))
     for one in scene.lines:
         yield Heard(describe(one.report), one.waveform)
 

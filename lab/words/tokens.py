@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qwen3_tts_morph.morph.words import said
+from qwen3_tts_morph.morph.words import guard
 
 
 def said_tokens(tokenizer: Any, text: str) -> list[tuple[int, int]]:
@@ -12,4 +12,4 @@ def said_tokens(tokenizer: Any, text: str) -> list[tuple[int, int]]:
 
     ``tokenizer``: of the ``tokenizers`` library, the checkpoint's.
     """
-    return said.said_tokens(text, tokenizer.encode(text, add_special_tokens=False).offsets)
+    return guard.said_tokens(text, tokenizer.encode(text, add_special_tokens=False).offsets)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...postprocess.checks import check_range, check_switch
-from ...postprocess.stretch import HIGHEST_SPEED, check_installed, stretched_length
+from ...postprocess.checks import check_switch
+from ...postprocess.stretch import check_installed, stretched_length
 from ..batch.speaks import Speaks
 from ..kept.once import Listener, Once, speak_lines
-from ..options import GenerateOptions
+from ..options import FitLimits, GenerateOptions
 from ..speech.lines import Line, Spoken
 from ..speech.takes import ERROR
 from ..text.names import name_key
@@ -35,26 +35,6 @@ DOES_NOT_FIT = "does not fit its caption"  # as a recording of it is marked
 
 
 @dataclass(frozen=True)
-class FitLimits:
-    """How far speech is fitted to its caption.
-
-    max_speed: 1..2: the highest speed, at the same pitch; 1 leaves the speed alone. A speed that the text itself asks
-        for (``[speed 1.1]``) is the speed that the fit begins with.
-    overrun_s: 0..60: seconds that speech may go on after its caption's end, before the next caption starts.
-    speak_over: every caption starts at its time, also where the one before is too long and still heard.
-    """
-
-    max_speed: float = 1.25
-    overrun_s: float = 0.5
-    speak_over: bool = False
-
-    def __post_init__(self) -> None:
-        check_range("max_speed", self.max_speed, 1.0, HIGHEST_SPEED)
-        check_range("overrun", self.overrun_s, 0.0, 60.0, "seconds")
-        check_switch("speak_over", self.speak_over)
-
-
-@dataclass(frozen=True)
 class DubRequest:
     """Captions to speak; see ``ScriptRequest`` for what is not named here.
 
@@ -68,7 +48,7 @@ class DubRequest:
     cast: Mapping[str, Voice]
     language: str = "auto"
     seed: int = 0
-    limits: FitLimits = FitLimits()
+    limits: FitLimits = field(default_factory=FitLimits)
     read_sounds: bool = False
     pronunciation: tuple[PronunciationList, ...] = ()
 
@@ -285,13 +265,13 @@ def _earliest(source: DubLine, room: Room, other: Placed) -> int:
 def find_rooms(captions: Sequence[Cue], sample_rate: int, limits: FitLimits) -> list[Room]:
     """Return where the speech of each caption may be.
 
-    It may end ``overrun_s`` after its caption, but not after the start of the next caption that starts when this one
+    It may end ``overrun`` after its caption, but not after the start of the next caption that starts when this one
     has ended. One that starts before that overlaps this one, and is heard together with it.
     """
     starts = np.array([one.start_ms for one in captions])  # ascending
     rooms = []
     for one in captions:
-        end = one.end_ms + 1000 * limits.overrun_s
+        end = one.end_ms + 1000 * limits.overrun
         later = int(np.searchsorted(starts, one.end_ms))
         if later < len(starts):
             end = min(end, max(one.end_ms, float(starts[later])))

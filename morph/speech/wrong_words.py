@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..decode.decoded import Decoded
 from ..model.model import Model
 from ..options import IGNORE, GenerateOptions
-from ..words.guard import WordGuard, find_fault
-from ..words.said import said_tokens
+from ..words.guard import WordGuard, find_fault, said_tokens
 from .word_times import check_word_times
 
 LONGEST_QUOTE = 60  # characters

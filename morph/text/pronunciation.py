@@ -23,6 +23,7 @@ from .split import shorten
 MOST_WORDS = 10_000  # of a list
 LONGEST_WORD, LONGEST_READING = 100, 200  # characters
 MOST_NAMED = 10  # faulty rows in an error
+MOST_REPORTED = 5  # readings in a report
 # What a text may be longer by as it is read: a server that allows a length means about as much speech.
 MOST_GROWTH, ALWAYS_ALLOWED = 4, 2000
 TAKEN = "<>|[]"  # these have a meaning in texts
@@ -135,7 +136,10 @@ def parse_pronunciation(text: str, name: str = "pronunciation") -> Pronunciation
         if not row.strip() or row.lstrip().startswith("#"):
             continue
         try:
-            word, read = _read_row(row)
+            word, equals, read = (side.strip() for side in row.partition("="))
+            if not equals:
+                raise ValueError(f"{shorten(row.strip())!r} has no =: write word = as it is read")
+            check_entry(word, read)
             before, *_, known = words.setdefault(_entry_key(word), (number, word, read))
             if known != read:
                 raise ValueError(f"{word!r} is in line {before} already: keep one of them")
@@ -145,15 +149,6 @@ def parse_pronunciation(text: str, name: str = "pronunciation") -> Pronunciation
         more = [f"and {len(errors) - MOST_NAMED} more"] if len(errors) > MOST_NAMED else []
         raise ValueError("\n".join([f"{name} cannot be read:", *errors[:MOST_NAMED], *more]))
     return PronunciationList(tuple((word, read) for _, word, read in words.values()))
-
-
-def _read_row(row: str) -> tuple[str, str]:
-    word, equals, read = row.partition("=")
-    if not equals:
-        raise ValueError(f"{shorten(row.strip())!r} has no =: write word = as it is read")
-    word, read = word.strip(), read.strip()
-    check_entry(word, read)
-    return word, read
 
 
 def _entry_key(word: str) -> str:
@@ -284,8 +279,8 @@ def mark_notes(text: str) -> list[str]:
     ]
 
 
-def describe_readings(readings: Sequence[Reading], most: int = 5) -> str:
-    """Return the first ``most`` replacements for a report, each word once."""
+def describe_readings(readings: Sequence[Reading]) -> str:
+    """Return the first replacements for a report, each word once."""
     said = list(dict.fromkeys(f"{shorten(one.shown)!r} read as {shorten(one.read)!r}" for one in readings))
-    more = [f"and {len(said) - most} more"] if len(said) > most else []
-    return ", ".join([*said[:most], *more])
+    more = [f"and {len(said) - MOST_REPORTED} more"] if len(said) > MOST_REPORTED else []
+    return ", ".join([*said[:MOST_REPORTED], *more])

@@ -195,16 +195,12 @@ def sentence_marks(text: str, begin: int, span: Span) -> Iterator[Mark]:
     for match in SENTENCE_END.finditer(text, *span):
         is_end = True
         if match["latin"] is not None:
-            begin = _first_letter(text, begin)
+            before = BEGIN.match(text, begin)
+            begin = before.end() if before else begin
             is_end = _ends_sentence(text, match, begin)
         yield Mark(match.start(), match.end(), is_end)
         if is_end:
             begin = match.end()
-
-
-def _first_letter(text: str, begin: int) -> int:
-    before = BEGIN.match(text, begin)
-    return before.end() if before else begin
 
 
 def _ends_sentence(text: str, match: re.Match[str], begin: int) -> bool:

@@ -11,8 +11,8 @@ from ..codec.complete import encode_waveform
 from ..model.model import Model
 from ..model.names import KIND_NAMES
 from ..model.threads import limit_threads
-from .reference import Reference, prepare_reference
-from .voice import Voice, check_speaker, check_transcript, check_voice
+from .reference import prepare_reference
+from .voice import Voice, check_design, check_speaker, check_transcript, check_voice
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,8 @@ def clone_voice(
     for note in reference.notes:
         log.warning("%s: %s", options.name, note)
     with model.exclusive(), limit_threads(model):
-        voice = _embed_speaker(model, reference, options.name)
+        encoded = model.upstream.extract_speaker_embedding(reference.waveform, model.sample_rate)
+        voice = Voice("x_vector", model.size, options.name, encoded.clone().cpu(), notes=reference.notes)
         if not icl:
             return voice
         sound = reference.waveform
@@ -73,11 +74,6 @@ def clone_voice(
     return replace(voice, notes=(*voice.notes, CUT_OFF))
 
 
-def _embed_speaker(model: Model, reference: Reference, name: str) -> Voice:
-    embedding = model.upstream.extract_speaker_embedding(reference.waveform, model.sample_rate).clone().cpu()
-    return Voice("x_vector", model.size, name, speaker_embedding=embedding, notes=reference.notes)
-
-
 def preset_voice(model: Model, speaker: str, instruct: str = "") -> Voice:
     """Return a named speaker of a checkpoint of any type, with an instruction if the checkpoint follows them."""
     name = check_speaker(model, speaker)
@@ -88,8 +84,6 @@ def preset_voice(model: Model, speaker: str, instruct: str = "") -> Voice:
 
 def design_voice(model: Model, description: str) -> Voice:
     """Return a voice made from a description; needs a VoiceDesign checkpoint."""
-    if not description.strip():
-        raise ValueError("description is empty: say what the voice should be like")
-    voice = Voice("design", model.size, name="designed voice", instruct=description.strip())
+    voice = Voice("design", model.size, name="designed voice", instruct=check_design(description))
     check_voice(model, voice)
     return voice

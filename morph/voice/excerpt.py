@@ -64,26 +64,18 @@ def choose(seconds: float, start_s: float = 0.0, end_s: float = 0.0) -> Excerpt:
     return Excerpt(start_s, end_s)
 
 
-@dataclass(frozen=True)
-class AskedPart:
-    """The part of a recording that somebody asks for.
+def cut_part(
+    waveform: np.ndarray, sample_rate: int, start_s: float = 0.0, end_s: float = 0.0, best: bool = False
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the requested part of a recording, ``[C, T]``, and lines for people about it; ValueError if there is none.
 
-    Args:
-        start_s, end_s: where it is, in seconds; 0 and 0: all of it.
-        best: the best part, in place of these.
+    ``start_s`` and ``end_s`` are in seconds; 0 and 0: all of it. ``best``: the best part, in place of these.
     """
-
-    start_s: float = 0.0
-    end_s: float = 0.0
-    best: bool = False
-
-    def cut(self, waveform: np.ndarray, sample_rate: int) -> tuple[np.ndarray, tuple[str, ...]]:
-        """Return the part of a recording, ``[C, T]``, and what is told of it; ValueError if there is none."""
-        if not (self.start_s or self.end_s or self.best):
-            return waveform, ()
-        measured = measure(waveform, sample_rate)
-        part = propose(measured) if self.best else choose(measured.seconds, self.start_s, self.end_s)
-        return part.cut(waveform, sample_rate), tuple(tell(part, measured, waveform, sample_rate))
+    if not (start_s or end_s or best):
+        return waveform, ()
+    measured = measure(waveform, sample_rate)
+    part = propose(measured) if best else choose(measured.seconds, start_s, end_s)
+    return part.cut(waveform, sample_rate), tuple(tell(part, measured, waveform, sample_rate))
 
 
 def tell(part: Excerpt, measured: Measured, waveform: np.ndarray, sample_rate: int) -> list[str]:

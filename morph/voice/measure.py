@@ -72,37 +72,32 @@ class Measured:
         """What would spoil a voice: a name and a sentence for each; none for an ordinary recording."""
         if not self.speech:
             return {"speech": "no speech is found: its level hardly changes, like noise or a tone"}
-        found = {
-            "clipped": (
-                bool(self.clipped),
-                "it is clipped: record it again with less gain, or choose a part without",
-            ),
-            "quiet": (
-                self.level_db < QUIET_SPEECH_DB,
-                "it is quiet: speak closer to the microphone, or raise its gain",
-            ),
-            "noisy": (
-                self.snr_db < NOISY_DB,
-                "it is noisy, and its voice will be: record it in a quiet room",
-            ),
-        }
-        return {name: sentence for name, (is_so, sentence) in found.items() if is_so}
+        found = {}
+        if self.clipped:
+            found["clipped"] = "it is clipped: record it again with less gain, or choose a part without"
+        if self.level_db < QUIET_SPEECH_DB:
+            found["quiet"] = "it is quiet: speak closer to the microphone, or raise its gain"
+        if self.snr_db < NOISY_DB:
+            found["noisy"] = "it is noisy, and its voice will be: record it in a quiet room"
+        return found
 
 
 def measure(waveform: np.ndarray, sample_rate: int) -> Measured:
     """Measure a recording, float ``[T]`` or ``[C, T]``; ValueError if it is shorter than 1 s, or not finite."""
     channels = check_channels(waveform, sample_rate)
     starts = _frame_starts(channels.shape[1], sample_rate)
-    levels = _frame_levels(to_mono(channels, []), starts)
+    powers = np.maximum(block_power(to_mono(channels, []), starts), 10 ** (LOWEST_DB / 10))
+    levels = 10 * np.log10(powers)
     speech = _find_speech(levels)
     inside = _mark(speech, len(levels))
     flat = _find_flat(channels, sample_rate)
-    seconds = channels.shape[1] / sample_rate
+    seconds, pauses = channels.shape[1] / sample_rate, levels[~inside]
+    spoken = levels[inside] if speech else levels
     return Measured(
         seconds,
-        _mean_db(levels[inside] if speech else levels),
-        max(LOWEST_DB, _db(float(np.abs(channels).max()))),
-        _noise(levels, inside),
+        10 * math.log10(float(np.mean(10 ** (spoken / 10)))),
+        max(LOWEST_DB, 20 * math.log10(max(float(np.abs(channels).max()), 1e-9))),
+        float(np.median(pauses)) if pauses.size >= LEAST_NOISE_FRAMES else None,
         float(flat.mean()),
         tuple((start * FRAME_S, min(end * FRAME_S, seconds)) for start, end in speech),
         levels,
@@ -124,10 +119,6 @@ def _frame_starts(samples: int, sample_rate: int) -> np.ndarray:
     size = FRAME_S * sample_rate
     starts = np.round(np.arange(np.ceil(samples / size)) * size).astype(np.int64)
     return np.unique(starts[starts < samples])
-
-
-def _frame_levels(mono: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    return 10 * np.log10(np.maximum(block_power(mono, starts), 10 ** (LOWEST_DB / 10)))
 
 
 def _find_speech(levels: np.ndarray) -> list[tuple[int, int]]:
@@ -157,11 +148,6 @@ def _mark(spans: Iterable[tuple[int, int]], count: int) -> np.ndarray:
     return inside
 
 
-def _noise(levels: np.ndarray, inside: np.ndarray) -> float | None:
-    pauses = levels[~inside]
-    return float(np.median(pauses)) if pauses.size >= LEAST_NOISE_FRAMES else None
-
-
 def _find_flat(channels: np.ndarray, sample_rate: int) -> np.ndarray:
     """Return which samples are in a flat top of any channel, ``[T]``."""
     longest = max(3, round(FLAT_S * sample_rate))
@@ -177,11 +163,3 @@ def _find_flat(channels: np.ndarray, sample_rate: int) -> np.ndarray:
         if len(tops) >= FEWEST_FLAT and channel.max() > 0:
             found |= _mark(tops, found.size)
     return found
-
-
-def _mean_db(levels: np.ndarray) -> float:
-    return 10 * math.log10(float(np.mean(10 ** (levels / 10))))
-
-
-def _db(amplitude: float) -> float:
-    return 20 * math.log10(max(amplitude, 1e-9))

@@ -128,6 +128,13 @@ def check_transcript(transcript: str | None) -> None:
         )
 
 
+def check_design(description: str) -> str:
+    """Return the description of a designed voice without space around it; ValueError for an empty one."""
+    if not description.strip():
+        raise ValueError("description is empty: say what the voice should be like")
+    return description.strip()
+
+
 def _check_length(key: str, text: str, most: int) -> None:
     if len(text) > most:
         raise VoiceTooLong(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 
-from ...postprocess.checks import check_choice, is_whole
+from ..setting import Checked, setting
 from ..text.scripts.cues import FORMATS, UNITS, Cue, TimedWord, to_ms, write_cues
 from ..text.split import Span, pack, parts_between, sentence_ends, split_span
 from .timing import WordTime, shift_words
@@ -18,27 +18,16 @@ PAUSE_S = 1.0  # no caption stays over a silence of this length
 
 
 @dataclass(frozen=True)
-class CaptionOptions:
+class CaptionOptions(Checked):
     """How words become captions.
 
-    Args:
-        format: one of FORMATS.
-        unit: one of UNITS: what a caption has. In WebVTT and ASS the words of a longer one light up as they are heard.
-        most_chars: the longest phrase, 1 to 500 characters; phrases end at punctuation where they can.
-
-    Raises:
-        ValueError: naming the field.
+    ``unit`` is what a caption has; in WebVTT and ASS the words of a longer one light up as they are heard.
+    ``most_chars`` is the longest phrase: phrases end at punctuation where they can.
     """
 
-    format: str = "srt"
-    unit: str = "phrase"
-    most_chars: int = 42
-
-    def __post_init__(self) -> None:
-        check_choice("format", self.format, FORMATS)
-        check_choice("unit", self.unit, UNITS)
-        if not is_whole(self.most_chars, 1, MOST_CHARS):
-            raise ValueError(f"most_chars is {self.most_chars!r}: choose 1 to {MOST_CHARS}")
+    format: str = setting("srt", choices=FORMATS)
+    unit: str = setting("phrase", choices=UNITS)
+    most_chars: int = setting(42, low=1, high=MOST_CHARS)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,14 @@ nothing, have a cost. A line whose cost grows faster than a good line's has gone
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from .written import CHARACTER
 
 KINDS = ("skipped", "repeated", "invented")
 # Costs in frames of full weight, searched on half of the lines of ``python -m lab.words guard FOLDER --lines forced``.
@@ -24,6 +27,8 @@ FINISHED = 0.5  # the least weight of the mark after the last word in a complete
 LEFT = 2  # unseen tokens of the last word
 SEEN = 0.1  # the least weight of a seen token
 HELD = 25  # frames in a row on one token: longer than a token with the pause after it
+SAID = re.compile(r"[^\W_](?:\S*[^\W_])?")  # a word between spaces, without the punctuation around it
+UNSPACED = re.compile(f"[{CHARACTER}]")
 
 
 @dataclass(frozen=True)
@@ -127,3 +132,21 @@ def find_fault(
         if (fault := guard.take(*frame)) is not None:
             return fault
     return guard.end() if ended else None
+
+
+def said_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the first token of each word and the one after its last, from the characters of each token."""
+    # A text with Chinese or Japanese characters has none, as it has no spaces between words.
+    if UNSPACED.search(text):
+        return []
+    heard = [index for index, (begin, end) in enumerate(spans) if text[begin:end].strip()]
+    words, after = [], 0  # the first token that is not before the word
+    for match in SAID.finditer(text):
+        while after < len(heard) and spans[heard[after]][1] <= match.start():
+            after += 1
+        last = after
+        while last < len(heard) and spans[heard[last]][0] < match.end():
+            last += 1
+        if last > after:
+            words.append((heard[after], heard[last - 1] + 1))
+    return words

@@ -190,7 +190,8 @@ def likeness(written: str, spoken: str) -> float:
         scores.append(LIKELY)
     if (letter := NAMES.get(said)) is not None and letter in ours:
         scores.append(POSSIBLE if letter.upper() in written else MAYBE)
-    if said[:1] in (ours[:1], _letter(ours)):
+    # Also the first letter of a word that begins with figures: of 5km, as of a unit.
+    if said[:1] in (ours[:1], next(filter(str.isalpha, ours), "")):
         scores.append(MAYBE)
     return max(scores)
 
@@ -225,8 +226,3 @@ def _number(written: str, ours: str, said: str) -> float:
     if digits and said in LARGE:
         return LIKELY if len(digits) >= LARGE[said] else MAYBE
     return MAYBE if digits and said in VALUES else 0.0
-
-
-def _letter(word: str) -> str:
-    """Return the first letter of a word that begins with figures: of 5km, as of a unit."""
-    return next((char for char in word if char.isalpha()), "")

@@ -2,9 +2,13 @@
 
 A caption is one line of a script (see ``script.py``): ``NAME: text`` with a name of the cast, or text of the character
 NARRATOR. WebVTT's mark ``<v NAME>`` chooses the voice, if the cast has that name, and is never spoken. Tags such as
-``[speed 1.1]`` may stand before its text. Sounds (see ``sounds.py``) are not spoken unless the caller wants it. Dashes
+``[speed 1.1]`` may stand before its text. Sounds are not spoken unless the caller wants it. Dashes
 at the beginning of a caption's lines are left out. A caption of several speakers, by such marks or by names at the
 beginning of its lines, becomes one for each, in turn: they share its time by the lengths of their texts.
+
+``[door slams]`` is a sound wherever it stands. ``(laughs)`` and its full-width forms are one at the beginning or the
+end of a caption, alone on a line, and after a sign; inside a sentence, parentheses hold words of the sentence. What is
+between two notes (``\u266a la la \u266a``, ``# la la #``) or after one that begins a line is music.
 """
 
 from __future__ import annotations
@@ -16,9 +20,32 @@ from dataclasses import dataclass, replace
 from ..encoding import check_encodable
 from ..names import name_key
 from .cues import Cue, read_cues, share_time
-from .script import NARRATOR, RESERVED, ScriptError, ScriptLine, read_lines, report_faults
-from .sounds import BRACKETS, with_sounds, without_sounds
+from .script import KNOWN_TAG, NARRATOR, RESERVED, ScriptError, ScriptLine, read_lines, report_faults
 
+NOTE = "\u2669\u266a\u266b\u266c\U0001f3b5\U0001f3b6"
+BRACKETS = re.compile(r"\[[^\[\]]*\]")
+OPENING, CLOSING = "(\uff08\uff3b\u3010", ")\uff09\uff3d\u3011"
+SOUND = re.compile(f"([{OPENING}][^{OPENING}{CLOSING}]*[{CLOSING}])")
+SENTENCE_ENDS = ".!?\u2026\u3002\uff01\uff1f"
+# The look-ahead keeps a group of notes whole: half of it would pass for a pair.
+_NOTES = rf"[{NOTE}]+(?![{NOTE}])"
+MUSIC = re.compile(
+    rf"""
+      {_NOTES}[^{NOTE}\n]*{_NOTES}                        # a pair on one line
+    | {_NOTES}[^{NOTE}]*{_NOTES}(?=[ \t]*(?:\n|\Z))       # a pair that closes at the end of a later line
+    | {_NOTES}[^{NOTE}\n]*                                # a lone note, and its line
+    | ^[^{NOTE}\n]+{_NOTES}[ \t]*$                        # the last line of what an earlier caption began
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+HASHES = re.compile(
+    r"""
+      \A\s*\#+[^#]+\#+\s*\Z                                              # the whole caption
+    | (?:^|(?<=[:\uff1a\-\u2010-\u2014]))[ \t]*\#+[^#\n]+\#+(?=\s|\Z)     # a pair on one line
+    | ^[ \t]*\#+[ \t][^\n]*                                              # a lone one; #1 and #tag are words
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
 MOST_CAPTIONS = 20_000
 LAST_S = 12 * 3600.0  # no caption ends later: the track is held in memory
 ASS = re.compile(r"^(?:\[(?:Script Info|V4\+? Styles|Events)\]|Dialogue:)", re.MULTILINE | re.IGNORECASE)
@@ -30,6 +57,48 @@ SURE_DASH = re.compile(r"^[-\u2010-\u2014](?!\d)\s*", re.MULTILINE)  # no minus
 SUNG = re.compile(r"#+(?![#\d])")
 CLOSING_HASH = re.compile(r" #+\Z")  # after what is sung
 HEAD = re.compile("([^:\uff1a]*)[:\uff1a](.*)", re.DOTALL)
+
+
+def without_sounds(text: str) -> str:
+    """Return a caption without sounds, unchanged if it has none."""
+    text = BRACKETS.sub(lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else " ", text)
+    return HASHES.sub(" ", MUSIC.sub(_unsung, _without_remarks(text)))
+
+
+def with_sounds(text: str) -> str:
+    """Return a caption whose sounds can be read: brackets become parentheses, which are no tags of scripts."""
+    text = BRACKETS.sub(
+        lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else f"({match[0][1:-1]})", text
+    )
+    return re.sub(f"[{NOTE}]", "", text)
+
+
+def _unsung(match: re.Match[str]) -> str:
+    words = match[0].strip(NOTE + " \t")
+    spoken = match[0][0] not in NOTE and words.endswith(tuple(SENTENCE_ENDS))
+    return words if spoken else " "
+
+
+def _without_remarks(text: str) -> str:
+    # Words and remarks alternate.
+    parts = SOUND.split(text)
+    last = len(parts) - 1
+    kept = [
+        " " if place % 2 and _is_sound(part, parts[place - 1], parts[place + 1], place + 1 == last) else part
+        for place, part in enumerate(parts)
+    ]
+    return "".join(kept)
+
+
+def _is_sound(remark: str, before: str, behind: str, is_last: bool) -> bool:
+    """Return whether a remark between two texts describes a sound; ``(555)`` does not."""
+    if not any(char.isalpha() for char in remark):
+        return False
+    words = before.rstrip()
+    begins = not words or not words[-1].isalnum()
+    ends = is_last and not behind.strip()
+    alone = "\n" in before[len(words) :] and "\n" in behind[: len(behind) - len(behind.lstrip())]
+    return begins or ends or alone
 
 
 @dataclass(frozen=True)

@@ -41,15 +41,18 @@ def test_missing_fields_have_their_defaults(tmp_path, given):
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ('{"longest_piece": 39}', "longest_piece is 39: choose 40 to 10000"),
+        ('{"longest_piece": 39}', "longest_piece is 39: choose a whole number from 40 to 10000"),
         ('{"longest_piece": 10001}', "longest_piece is 10001"),
         ('{"longest_piece": 100.0}', r"longest_piece is 100\.0"),
         ('{"longest_piece": true}', "longest_piece is True"),
         ('{"longest_piece": null}', "longest_piece is None"),
         ('{"longest_piece": NaN}', "morph.json is not JSON"),
-        ('{"normalize": "xx"}', "normalize is 'xx': choose en, de, es, fr, it, pt, ru, or null for none"),
+        (
+            '{"normalize": "xx"}',
+            "normalize is 'xx': choose one of en, de, es, fr, it, pt, ru, or null for none",
+        ),
         ('{"normalize": ["en"]}', "normalize is"),
-        ('{"hold_end": 1}', "hold_end is 1: choose true or false"),
+        ('{"hold_end": 1}', "hold_end is 1: choose True or False"),
         ('{"longest_pieces": 100}', "'longest_pieces' is unknown"),
         ("[]", "contains a list instead of an object"),
         ("{", "morph.json is not JSON"),

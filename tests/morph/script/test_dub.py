@@ -49,7 +49,7 @@ def assembled(
 
 
 def rooms(captions: list[Cue], overrun_s: float) -> list[tuple[float, float]]:
-    found = find_rooms(captions, 1000, FitLimits(overrun_s=overrun_s))
+    found = find_rooms(captions, 1000, FitLimits(overrun=overrun_s))
     return [(room.start / 1000, room.end / 1000) for room in found]
 
 

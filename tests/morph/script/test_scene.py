@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
 from qwen3_tts_morph.morph.kept.word_check import WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import Dialogue, ScriptRequest, assemble, read_script
-from qwen3_tts_morph.morph.script.scene import Scene, ScenePlayer
+from qwen3_tts_morph.morph.script.scene import ScenePlayer
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.words.timing import WordTime
@@ -76,7 +76,7 @@ def speaks(model):
 def play(speaks, script: ScriptRequest, once: Once | None = None, on_frame=None) -> tuple[Dialogue, Tape]:
     parsed, lines = read_script(speaks, script, SHORT)
     tape = Tape()
-    player = ScenePlayer(Scene(parsed, script.gap_s, speaks.rate), tape)
+    player = ScenePlayer(parsed, script.gap_s, speaks.rate, tape)
     listener = player.listen(Listener(on_frame or Listener.on_frame))
     dialogue = assemble(parsed, lines, speak_lines(speaks, lines, SHORT, once, listener), script)
     player.finish(dialogue.lines)
@@ -103,7 +103,7 @@ def test_the_player_gets_the_words_of_lines_at_their_speed_but_not_of_another_ta
     parsed, lines = read_script(speaks, script, SHORT)
     tape = Tape()
     player = ScenePlayer(
-        Scene(parsed, 0, speaks.rate), tape, lambda spoken: [WordTime(spoken.report.text, 1.0, 2.0, 0, 1)]
+        parsed, 0, speaks.rate, tape, lambda spoken: [WordTime(spoken.report.text, 1.0, 2.0, 0, 1)]
     )
     hears = player.listen(Listener())
     spoken = speak_lines(speaks, lines, SHORT)
@@ -119,7 +119,7 @@ def test_a_line_with_speed_is_played_when_it_is_complete(cast) -> None:
     speaks, tape, played = Scripted(), Tape(), []
     script = ScriptRequest("ANNA: [speed 2] Hello.\nBOB: Yes.", cast, gap_s=0)
     parsed, lines = read_script(speaks, script, SHORT)
-    player = ScenePlayer(Scene(parsed, 0, speaks.rate), tape)
+    player = ScenePlayer(parsed, 0, speaks.rate, tape)
     steps = [
         *[lambda: None] * 2,
         lambda: put(speaks.speeches[0], np.zeros(2400), last=True),

@@ -3,8 +3,7 @@
 import pytest
 from kitten_text_processing import normalize_text
 from qwen3_tts_morph.morph.text import normalize
-from qwen3_tts_morph.morph.text.listed import cut_lists, write_amount
-from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.morph.text.normalize import Normalizer, cut_lists, write_amount
 
 
 @pytest.mark.parametrize(

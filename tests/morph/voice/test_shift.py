@@ -6,10 +6,9 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.options import SHIFT_STRENGTHS
 from qwen3_tts_morph.morph.text.pronunciation import PronunciationList
-from qwen3_tts_morph.morph.voice.blend import LEAST_SHARE, MOST_SHARE, blend_voices
+from qwen3_tts_morph.morph.voice.blend import LEAST_SHARE, MOST_SHARE, Shift, blend_voices, shift_voice
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.shift import Shift, shift_voice
 from qwen3_tts_morph.morph.voice.voice import LONGEST_RECIPE, Voice, check_voice
 
 

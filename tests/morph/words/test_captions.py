@@ -168,7 +168,7 @@ def test_without_words_there_are_no_captions(kind) -> None:
     [
         ({"format": "sub"}, "format is 'sub': choose one of srt"),
         ({"unit": "line"}, "unit is 'line': choose one of word"),
-        ({"most_chars": 0}, "most_chars is 0: choose 1 to 500"),
+        ({"most_chars": 0}, "most_chars is 0: choose a whole number from 1 to 500"),
         ({"most_chars": True}, "most_chars is True"),
     ],
 )

@@ -1,7 +1,7 @@
 """Sounds in captions: what describes one, and what is words."""
 
 import pytest
-from qwen3_tts_morph.morph.text.scripts.sounds import with_sounds, without_sounds
+from qwen3_tts_morph.morph.text.scripts.captions import with_sounds, without_sounds
 
 
 def left(text: str) -> str:
