@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .terminal.arguments import BAD_INPUT, Parser, meant
 from .terminal.console import Console, open_missing_streams
 from .terminal.folders import pack_version
-from .terminal.parser import BAD_INPUT, Parser, meant
 
 PROGRAM = "qwen3-tts-morph"
 COMMANDS = {
@@ -96,8 +96,11 @@ def explain(error: Exception) -> tuple[int, str] | None:
         return BAD_INPUT, str(error)
     if isinstance(error, OSError):
         return BAD_INPUT, refused(error)
-    if isinstance(error, (MemoryError, RuntimeError)) and is_out_of_memory(error):
-        return FAILED, NO_MEMORY
+    if isinstance(error, (MemoryError, RuntimeError)):
+        from ..morph.checkpoint.verify import is_out_of_memory
+
+        if isinstance(error, MemoryError) or is_out_of_memory(error):
+            return FAILED, NO_MEMORY
     return None
 
 
@@ -108,12 +111,6 @@ def refused(error: OSError) -> str:
     return (
         f"{error.filename} cannot be read or written ({why}): choose another place, or change its permissions"
     )
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    from ..morph.checkpoint.verify import is_out_of_memory as judge
-
-    return isinstance(error, MemoryError) or judge(error)
 
 
 def lacking(error: ModuleNotFoundError) -> str:

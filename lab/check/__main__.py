@@ -11,6 +11,7 @@ for instead, and the exit code is 1 if there is none.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import logging
 import os
@@ -31,10 +32,10 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.tested import installed
 from qwen3_tts_morph.serve.cli import finish
 from qwen3_tts_morph.serve.terminal import arguments
+from qwen3_tts_morph.serve.terminal.arguments import Parser
 from qwen3_tts_morph.serve.terminal.console import Console
 from qwen3_tts_morph.serve.terminal.engine import load_synthesizer, read_reference
 from qwen3_tts_morph.serve.terminal.folders import pack_version
-from qwen3_tts_morph.serve.terminal.parser import Parser
 from qwen3_tts_morph.serve.terminal.sound import write_whole
 
 from ..processor import processor_name
@@ -59,6 +60,7 @@ LEAST_DB = {"float32": 80.0}
 LEAST_DB_OTHERWISE = 10.0
 FRAMES = 50
 PROGRAM = "python -m lab.check"
+REPORT = "qwen3-tts-morph-check"
 OK, FAILED, NOT_RUN, DIFFERS = "ok", "FAILED", "not run", "differs"
 
 
@@ -102,11 +104,21 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.alignment:
         return
     if options.out is None:
-        file = Path("qwen3-tts-morph-check.md")
-        options.out = arguments.free_output(parser, arguments.writable_file, file, ".json")
+        options.out = free_report(parser)
     if options.out.suffix != ".md":
         parser.error(f"{options.out} does not end in .md: rename it")
     arguments.check_new(parser, (options.out, options.out.with_suffix(".json")), options.overwrite)
+
+
+def free_report(parser: argparse.ArgumentParser) -> Path:
+    """Return a new report's path, numbered from the second on; end with an error if it cannot be written."""
+    numbered = (Path(f"{REPORT}-{number}.md") for number in itertools.count(2))
+    every = itertools.chain([Path(f"{REPORT}.md")], numbered)
+    free = next(one for one in every if not (one.exists() or one.with_suffix(".json").exists()))
+    try:
+        return arguments.writable_file(str(free))
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

@@ -10,10 +10,10 @@ from ...morph.options import RECOGNISERS
 from ...morph.text.files import read_text_file
 from ...morph.voice.voice import Voice
 from ..terminal import arguments
+from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_synthesizer
 from ..terminal.folders import Folders
-from ..terminal.parser import examples
 from ..terminal.sound import explaining, read_recording
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     folders = folders_of(options)
     path = choose_path(options, folders, name)
     waveform, rate = read_recording(options.recording)
-    waveform = cut_part(options, waveform, rate, console)
+    waveform = choose_part(options, waveform, rate, console)
     if options.transcribe:
         from ...morph.hearing.whisper import load_whisper
         from ...morph.voice.transcript import hear_transcript
@@ -112,12 +112,12 @@ def run(options: argparse.Namespace, console: Console) -> None:
     save(clone_voice(model, waveform, rate, clone), path, console)  # its notes are logged
 
 
-def cut_part(options: argparse.Namespace, waveform: np.ndarray, rate: int, console: Console) -> np.ndarray:
+def choose_part(options: argparse.Namespace, waveform: np.ndarray, rate: int, console: Console) -> np.ndarray:
     """Return the part that the options choose, and say which; else all of it, and if less is better."""
-    from ...morph.voice.excerpt import AskedPart, better_part
+    from ...morph.voice.excerpt import better_part, cut_part
     from ...morph.voice.measure import measure
 
-    part, told = AskedPart(options.start or 0, options.end or 0, options.best).cut(waveform, rate)
+    part, told = cut_part(waveform, rate, options.start or 0, options.end or 0, options.best)
     if not told:
         measured = measure(waveform, rate)
         icl = bool(options.transcript or options.transcript_file or options.transcribe)

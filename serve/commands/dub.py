@@ -10,14 +10,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...morph.options import FitLimits
+from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
 from ..scripts.job import outputs, speak_into
 from ..scripts.saved_lines import SavedLines
 from ..terminal import arguments
-from ..terminal.config import CheckpointConfig
+from ..terminal.arguments import examples
 from ..terminal.console import Console
-from ..terminal.engine import read_lists
-from ..terminal.parser import examples
+from ..terminal.engine import CheckpointConfig, read_lists
 from . import script
 
 if TYPE_CHECKING:
@@ -25,26 +26,13 @@ if TYPE_CHECKING:
 
 FILES = (".srt", ".vtt")
 EPILOG = examples("film.srt --speaker michael", "film.srt --cast ANNA=heart --max-speed 1.4 --overrun 0.3")
-HIGHEST_SPEED = 2.0  # that of the engine, here because it is checked before there is one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     captions = arguments.ending_in(FILES, arguments.existing_file, "give captions")
     parser.add_argument("file", type=captions, help="an SRT or WebVTT file; 'NAME: text' says who speaks")
-    parser.add_argument(
-        "--max-speed",
-        type=arguments.number(1, HIGHEST_SPEED),
-        default=1.25,
-        help="the highest speed of speech that is too long for its caption",
-    )
-    parser.add_argument(
-        "--overrun",
-        type=arguments.number(0, 60),
-        default=0.5,
-        help="seconds that speech may go on behind its caption, before the next one",
-    )
-    over = "start every caption at its time, over one that is too long; default: when that one has ended"
-    arguments.add_switch(parser, "--speak-over", over)
+    for one in settings_of(FitLimits).values():
+        arguments.add_setting(parser, one)
     aloud = "read [door slams], (laughs) and what is between notes aloud; default: they are left out"
     arguments.add_switch(parser, "--read-sounds", aloud)
     script.add_shared(parser)
@@ -67,11 +55,12 @@ def run(options: argparse.Namespace, console: Console) -> None:
         SavedLines.open(options.out, options.format, console) as saved,
         opened(options, console, names) as ready,
     ):
-        from ...morph.script.dub import DubRequest, FitLimits, assemble_dub, read_request
+        from ...morph.script.dub import DubRequest, assemble_dub, read_request
 
         limits = FitLimits(options.max_speed, options.overrun, options.speak_over)
-        said = (options.language, options.seed, limits, options.read_sounds, lists)
-        request = DubRequest(text, ready.cast, *said)
+        request = DubRequest(
+            text, ready.cast, options.language, options.seed, limits, options.read_sounds, lists
+        )
         dubbed, silent, lines = read_request(ready.speaks, request, ready.settings)
         # Speed, pitch and level are set when lines are fitted.
         plain = (replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed)

@@ -25,13 +25,11 @@ from ...morph.text.scripts.cues import Cue, write_cues
 from ..scripts.job import Job, outputs, speak_into
 from ..scripts.saved_lines import MANIFEST, SavedLines
 from ..terminal import arguments
-from ..terminal.config import CheckpointConfig
+from ..terminal.arguments import examples
 from ..terminal.console import Console
-from ..terminal.engine import read_lists
-from ..terminal.parser import examples
+from ..terminal.engine import CheckpointConfig, read_lists
 from ..terminal.sound import write_whole
-from ..terminal.words import write_words
-from .speak import add_speech
+from .speak import add_speech, write_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -181,8 +179,8 @@ def read_named_lines(
     listed = parse_named_lines(text, ready.cast, ready.speaks.languages, options)
     check_retiming(listed.script.lines)
     voices = {name: ready.cast[voice] for name, voice in listed.voices.items()}
-    said = (options.language, options.seed, options.gap)
-    return listed.script, lines_of(listed.script, ScriptRequest(text, voices, *said, pronunciation=lists))
+    request = ScriptRequest(text, voices, options.language, options.seed, options.gap, pronunciation=lists)
+    return listed.script, lines_of(listed.script, request)
 
 
 def parse_named_lines(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..logs import start_log
+from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import find_adapters, find_checkpoint, folders_of
-from ..terminal.parser import examples
 
 EPILOG = (
     examples("", "--port 8765 --seq-groups 15", "--host 0.0.0.0 --voices FOLDER")

@@ -13,9 +13,8 @@ from ...morph.options import SHIFT_STRENGTHS
 from ...morph.voice.recording import clone_recording
 from ...morph.voice.voice import Voice
 from ..terminal import arguments
-from ..terminal.config import read_config
 from ..terminal.console import Console
-from ..terminal.engine import find_checkpoint, folders_of, load_synthesizer
+from ..terminal.engine import find_checkpoint, folders_of, load_synthesizer, read_config
 from ..terminal.folders import Folders
 from ..terminal.sound import read_recording
 from .clone import VOICE_FILE, add_overwrite, choose_path, save
@@ -50,8 +49,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     folders, words = folders_of(options), [options.of, *options.toward, *options.away]
     path = choose_path(options, folders, options.name)
     check_known(words, folders.library.sources(), find_checkpoint(options, console))
-    from ...morph.voice.blend import NAMED
-    from ...morph.voice.shift import Shift, shift_voice
+    from ...morph.voice.blend import NAMED, Shift, shift_voice
 
     model = cache(lambda: load_synthesizer(options, console).model)
     base, *others = (find_voice(word, folders, model) for word in words)

@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,19 +16,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ...morph.audio.formats import FILES, PLAIN_STREAMS
 from ...morph.options import LAYOUTS
+from ...morph.text.scripts.cues import FORMATS, UNITS
 from ..terminal import arguments
+from ..terminal.arguments import ending_in, examples
 from ..terminal.console import Console
 from ..terminal.engine import load_voice, make_check, make_settings, read_lists
-from ..terminal.parser import examples
 from ..terminal.player import find_device, playing
-from ..terminal.sound import write_sound
-from ..terminal.words import add_words, write_words
+from ..terminal.sound import write_sound, write_whole
 
 if TYPE_CHECKING:
     from ...morph.kept.word_check import WordCheck
     from ...morph.options import GenerateOptions
     from ...morph.speech.lines import Line, Spoken
     from ...morph.synthesizer import Synthesizer
+    from ...morph.words.captions import LineWords
+
 
 Sink = Callable[[bytes], object]
 STDOUT = "-"
@@ -97,8 +99,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.play and options.format is not None and options.out is None:
         parser.error("--format is that of a file: name one with --out")
     if options.out is None and not options.play:
-        file = Path(f"speech.{options.format or 'wav'}")
-        options.out = arguments.free_output(parser, arguments.sound_file, file)
+        options.out = arguments.free_output(parser, Path(f"speech.{options.format or 'wav'}"))
     elif isinstance(options.out, Path) and options.format not in (None, options.out.suffix[1:].lower()):
         parser.error(f"--format {options.format} and --out {options.out} differ: leave one out")
     written = [path for path in (options.out, options.words) if isinstance(path, Path)]
@@ -123,8 +124,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.words is not None:
         check_word_times(synthesizer.model)
     text = options.text if not options.stdin else stdin_text()
-    said = {"layout": options.layout, "pronunciation": lists}
-    line = Line(text, voice, options.language, options.seed, options.instruct, **said)
+    about = {"layout": options.layout, "pronunciation": lists}
+    line = Line(text, voice, options.language, options.seed, options.instruct, **about)
     settings = make_settings(synthesizer.model, options)
     started = time.perf_counter()
     with open_sink(options, device, synthesizer.model.sample_rate, console) as sink:
@@ -222,3 +223,28 @@ def read_text(source: int) -> Iterator[str]:
         yield decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise ValueError(f"the text on stdin is not UTF-8 ({error.reason}): convert it") from error
+
+
+def add_words(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("words")
+    group.add_argument(
+        "--words",
+        type=ending_in([f".{one}" for one in FORMATS]),
+        metavar="FILE",
+        help="also write when each word is heard, in the sound that is written: .srt, .vtt (words light up), .json, or "
+        ".ass (karaoke); none: no such file",
+    )
+    group.add_argument(
+        "--words-by",
+        choices=UNITS,
+        default="phrase",
+        help="what a caption of that file has; a phrase has at most 42 characters",
+    )
+
+
+def write_words(lines: Sequence[LineWords], options: argparse.Namespace) -> None:
+    """Write the words of lines, at their times in the sound; ValueError if the file cannot be written."""
+    from ...morph.words.captions import CaptionOptions, write_captions
+
+    wanted = CaptionOptions(options.words.suffix[1:].lower(), options.words_by)
+    write_whole(options.words, write_captions(lines, wanted).encode())

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ...morph.options import parse_groups
 from ..terminal import arguments
+from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import load_voice, make_settings, read_lists
-from ..terminal.parser import examples
 from ..terminal.sound import write_sound
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.speech.lines import Line
     from ...morph.study.sweep import sweep, table
 
-    said = (options.language, options.seed, options.instruct)
-    line = Line(options.text, voice, *said, pronunciation=lists)
+    line = Line(options.text, voice, options.language, options.seed, options.instruct, pronunciation=lists)
     with console.progress() as show:
         result = sweep(synthesizer, line, groups, make_settings(synthesizer.model, options), show)
     if options.out is not None:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from ...morph.options import LAYOUTS
 from ..plain_text import one_line
 from ..terminal import arguments
+from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_voice, saved_file
-from ..terminal.parser import examples
 from ..terminal.sound import write_whole
 from . import shift, speak
 from .clone import add_overwrite, choose_path, save, voice_file

@@ -58,7 +58,10 @@ def raw_answer(error: ApiError) -> bytes:
     return "\r\n".join([*head, "", ""]).encode() + body
 
 
-class Stalling(asyncio.Protocol):
+Uvicorns: Any = asyncio.Protocol  # a protocol of uvicorn's is mixed in: its methods are not known here
+
+
+class Stalling(Uvicorns):
     """Mixin for uvicorn's protocols: disconnects a client that stops reading; not even an error can be sent to it."""
 
     stalled_seconds: float
@@ -117,8 +120,7 @@ class Impatient(Stalling):
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request; uvicorn calls this after each answer."""
-        uvicorn: Any = super()
-        uvicorn.on_response_complete()
+        super().on_response_complete()
         self._watch.cancel()
         self._watch = self._wait()
 
@@ -172,8 +174,7 @@ class Impatient(Stalling):
         if self._is_spare:
             self._refuse(full())
         else:
-            uvicorn: Any = super()
-            uvicorn.handle_websocket_upgrade(*event)
+            super().handle_websocket_upgrade(*event)
 
     def send_400_response(self, _: str) -> None:
         """Answer what is not HTTP, unless an answer has begun; uvicorn calls this."""
@@ -212,19 +213,16 @@ class BoundedHeads(Impatient):
 
     def on_headers_complete(self) -> None:
         self._silent_bytes = 0
-        httptools: Any = super()
-        httptools.on_headers_complete()
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._silent_bytes = 0
-        httptools: Any = super()
-        httptools.on_body(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Note that a body is complete, with its trailers."""
         self._silent_bytes = 0
-        httptools: Any = super()
-        httptools.on_message_complete()
+        super().on_message_complete()
 
 
 def _counted(name: str) -> Callable[..., None]:
@@ -281,8 +279,7 @@ class BoundedMessages(Stalling):
     def send_receive_event_to_app(self) -> None:
         """Note that a message is complete; uvicorn calls this."""
         self._silent_bytes = self._frames = 0
-        uvicorn: Any = super()
-        uvicorn.send_receive_event_to_app()
+        super().send_receive_event_to_app()
 
 
 def http_protocol(limits: Limits, most: int) -> type[asyncio.Protocol]:

@@ -72,11 +72,14 @@ def run_ray(arguments: argparse.Namespace) -> None:
         port = bound.getsockname()[1]
     with cluster() as found:
         gpus = 0 if options.device == "cpu" else found
-        placing = Placing(arguments.replicas or max(1, gpus), gpus)
-        words = {**vars(arguments), "replicas": placing.replicas}
-        with deployed(words, options, port, placing), stops() as stopped:
+        arguments.replicas = arguments.replicas or max(1, gpus)
+        if gpus and arguments.replicas > gpus:
+            raise ValueError(
+                f"replicas is {arguments.replicas} and Ray has {gpus} GPUs: each replica needs one"
+            )
+        with deployed(arguments, options, port, gpus), stops() as stopped:
             where = f"{options.access.host} port {port}"
-            log.info("listening on %s, replicas: %d", where, placing.replicas)
+            log.info("listening on %s, replicas: %d", where, arguments.replicas)
             stopped.wait()
 
 
@@ -135,29 +138,17 @@ def prefer_haproxy() -> None:
     os.environ.setdefault(DRAINING, str(SHUTDOWN_S))
 
 
-class Placing:
-    """Where replicas run; without GPUs in the cluster, on CPUs."""
-
-    def __init__(self, replicas: int, gpus: int):
-        self.replicas, self.gpus = replicas, gpus
-        if gpus and replicas > gpus:
-            raise ValueError(f"replicas is {replicas} and Ray has {gpus} GPUs: each replica needs one")
-
-    @property
-    def resources(self) -> dict[str, int]:
-        return {"num_cpus": 1, "num_gpus": 1 if self.gpus else 0}
-
-
 @contextmanager
-def deployed(
-    arguments: dict[str, Any], options: ServerOptions, port: int, placing: Placing
-) -> Iterator[None]:
+def deployed(arguments: argparse.Namespace, options: ServerOptions, port: int, gpus: int) -> Iterator[None]:
     """Start the replicas (ValueError on failure) and the proxies; inside the ``with`` all replicas are warmed up."""
     from ray import serve
 
     root = Path(__file__).resolve().parents[2]
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()}
-    application = make_deployment(options, placing)(serve.ingress(builder(str(root), plain))()).bind()
+    plain = {
+        name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()
+    }
+    deployment = make_deployment(options, arguments.replicas, gpus)
+    application = deployment(serve.ingress(builder(str(root), plain))()).bind()
     host, seconds = options.access.host, options.limits.seconds
     serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds})
     try:
@@ -170,14 +161,14 @@ def deployed(
         serve.delete(NAME)
 
 
-def make_deployment(options: ServerOptions, placing: Placing) -> Any:
+def make_deployment(options: ServerOptions, replicas: int, gpus: int) -> Any:
     from ray import serve
 
     waiting = options.waiting + (options.rows or ROWS)
     return serve.deployment(
         name=NAME,
-        num_replicas=placing.replicas,
-        ray_actor_options=placing.resources,
+        num_replicas=replicas,
+        ray_actor_options={"num_cpus": 1, "num_gpus": 1 if gpus else 0},
         max_ongoing_requests=waiting + MORE_CONNECTIONS,
         graceful_shutdown_timeout_s=SHUTDOWN_S,
         health_check_period_s=LOOKS_EVERY_S,

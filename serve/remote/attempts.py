@@ -80,8 +80,9 @@ class Attempts:
             except Failure as error:
                 if attempt == ATTEMPTS or not self._may_help(job, error):
                     raise
-                if attempt == TOLD_AT and error.remedy.ends_all:
-                    self._say_waiting(error)
+                if attempt == TOLD_AT and error.remedy.ends_all and not self._is_waited_for:
+                    log.warning(WAITING, error, "about a minute")
+                    self._is_waited_for = True
                 wait = wait_s(attempt, error)
             else:
                 self._is_waited_for = False
@@ -95,11 +96,6 @@ class Attempts:
             self._uploads.pop(uploaded_name(job.upload), None)
             return True
         return error.remedy.again
-
-    def _say_waiting(self, error: Failure) -> None:
-        if not self._is_waited_for:
-            log.warning(WAITING, error, "about a minute")
-            self._is_waited_for = True
 
     async def _upload(self, job: Job) -> None:
         if job.upload is None:

@@ -8,7 +8,7 @@ import io
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,7 @@ from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
 from .parts import JSON, read_parts
 from .payload import Job, uploaded_name
 from .servers import Server
-from .told import (
-    MOST_FRAMES,
-    Fields,
-    LineTold,
-    check_rate,
-    header_number,
-    parse,
-    read_report,
-    read_timestamps,
-)
+from .told import HIGHEST_RATE, LOWEST_RATE, NOTHING_TOLD, Event, LineTold, header_number, parse, read
 
 CONNECT_S = 10.0
 SILENT_S = 600.0  # without a byte: a line may be queued at the server
@@ -51,8 +42,7 @@ RATE_HEADER = "x-speech-sample-rate"
 UPDATE = "update the program there, or the pack here"
 FRAMES_OFF = 3  # between the tokens and the length of the sound
 
-CONNECTOR = aiohttp.ClientConnectorError
-UNREACHED = (CONNECTOR, getattr(aiohttp, "ConnectionTimeoutError", CONNECTOR))  # since 3.10
+UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 TO_FLOAT = np.float32(1 / 32768)
 
@@ -72,7 +62,8 @@ class Answer:
 
     waveform: np.ndarray  # float32 ``[T]``
     sample_rate: int
-    told: LineTold = field(default_factory=LineTold)  # our server's report; of others nothing
+    told: LineTold = NOTHING_TOLD  # our server's report
+    words: tuple[WordTime, ...] = ()
 
 
 class Connection:
@@ -147,23 +138,20 @@ class Connection:
         words: tuple[WordTime, ...] = ()
         size = 0
         async for said in _events(answer):
-            event = Fields(said)
-            kind = event.string("type", "")
-            if kind == "speech.audio.delta":
-                pcm = np.frombuffer(base64.b64decode(event.string("audio"), validate=True), "<i2")
+            event = read(Event, said)
+            if event.type == "speech.audio.delta":
+                pcm = np.frombuffer(base64.b64decode(event.audio, validate=True), "<i2")
                 size += pcm.nbytes
                 if size > MOST_BYTES:
                     raise ValueError("the line does not end")
                 parts.append(pcm * TO_FLOAT)
                 await hearer.on_sound(parts[-1])
-            elif kind == "speech.audio.timestamps":
-                after_s = words[-1].end_s if words else 0.0
-                words += read_timestamps(event.values.get("timestamps"), job.text, after_s)
-            elif kind == "speech.audio.done":
-                told = replace(read_report(event.values.get("report")), words=words)
-                return Answer(_join(parts), job.sample_rate, told)
+            elif event.type == "speech.audio.timestamps":
+                words += event.words(job.text, words[-1].end_s if words else 0.0)
+            elif event.type == "speech.audio.done":
+                return Answer(_join(parts), job.sample_rate, event.report, words)
             else:
-                raise of_status(self._server, 500, event.values, {})
+                raise of_status(self._server, 500, said, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
 
     async def _read_parts(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
@@ -174,16 +162,13 @@ class Connection:
                 sound = np.frombuffer(content, "<i2") * TO_FLOAT
                 await hearer.on_sound(sound)
                 continue
-            told = Fields(parse(content))
-            kind = told.string("type", "")
-            if kind == "speech.audio.progress":
-                hearer.on_frames(*(told.whole(name, 0, MOST_FRAMES) for name in ("frames", "expected")))
-            elif kind == "speech.audio.done":
-                words = read_timestamps(told.values.get("timestamps"), job.text)
-                report = replace(read_report(told.values.get("report")), words=words)
-                return Answer(sound, job.sample_rate, report)
+            event = read(Event, said := parse(content))
+            if event.type == "speech.audio.progress":
+                hearer.on_frames(event.frames, event.expected)
+            elif event.type == "speech.audio.done":
+                return Answer(sound, job.sample_rate, event.report, event.words(job.text))
             else:
-                raise of_status(self._server, 500, told.values, {})
+                raise of_status(self._server, 500, said, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
 
     def _check_rate(self, said: str | None, job: Job) -> None:
@@ -301,13 +286,14 @@ def _samples(content: bytes) -> tuple[np.ndarray, int]:
     Raises ValueError for one that is no speech, such as one whose header promises more than any memory has.
     """
     with soundfile.SoundFile(io.BytesIO(content)) as file:
-        rate = check_rate(file.samplerate)
+        if not LOWEST_RATE <= file.samplerate <= HIGHEST_RATE:
+            raise ValueError(f"its rate is {file.samplerate} Hz")
         if file.frames * file.channels > MOST_SAMPLES:
             raise ValueError(f"it has {file.frames} samples")
         samples: np.ndarray = file.read(dtype="float32", always_2d=True)
     if not np.isfinite(samples).all():
         raise ValueError("some of its samples are no numbers")
-    return samples, rate
+    return samples, file.samplerate
 
 
 def _join(parts: list[np.ndarray]) -> np.ndarray:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from ...morph.hearing.whisper import CODES
 from .servers import Server
-from .told import Fields, check_name, check_rate
+from .told import LISTED, Name, Names, Rate, Told, read
 
 SEED = "seed"
 PARTS = "multipart"  # of ``stream_format``
@@ -18,10 +21,7 @@ MOST_LINES = 64  # of a server that does not report its limit
 MOST_AT_ONCE = 10**9
 MOST_WIDTH = 10**6  # numbers of a speaker embedding
 # For servers that do not report their checkpoint's.
-PUBLISHED_LANGUAGES = (
-    *("auto", "chinese", "english", "japanese", "korean", "german"),
-    *("french", "russian", "portuguese", "spanish", "italian"),
-)
+PUBLISHED_LANGUAGES = ("auto", *CODES)
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
 
@@ -64,6 +64,36 @@ class ServerFacts:
         return known[name.strip().lower()]
 
 
+class Status(Told):
+    """The answer of this pack's server to ``/v1/status``."""
+
+    model: Name
+    kind: Name
+    size: Name
+    fingerprint: Name
+    width: Annotated[int, Field(ge=1, le=MOST_WIDTH)]
+    sample_rate: Rate
+    languages: Names = ()
+    fields: Names = ()
+    stream_formats: Names = ()
+    most_lines: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = MOST_LINES
+    follows_instructions: bool = True
+    word_times: bool = False
+
+
+class Named(Told):
+    """A voice or a model in a list."""
+
+    id: Name
+
+
+class Lists(Told):
+    """The answers to ``/v1/audio/voices`` and ``/v1/models``."""
+
+    voices: Annotated[tuple[Name | Named, ...], LISTED] = ()
+    data: Annotated[tuple[Named, ...], LISTED] = ()
+
+
 def read_facts(
     server: Server,
     status: Mapping[str, Any] | None,
@@ -76,59 +106,48 @@ def read_facts(
     ``schema``, the OpenAPI document, tells whether an unknown server accepts a seed. Raises ValueError for answers of
     another shape.
     """
-    listed = Fields(voices or {}).items("voices")
-    names = tuple(sorted(name for name in map(_name, listed) if not name.startswith(OUR_UPLOADS)))
+    listed = read(Lists, {**(models or {}), "voices": (voices or {}).get("voices", [])})
+    ids = [one.id if isinstance(one, Named) else one for one in listed.voices]
+    names = tuple(sorted(name for name in ids if not name.startswith(OUR_UPLOADS)))
     if status is not None and status.get("server") == OURS:
-        return _our_facts(server, names, Fields(status))
-    ids = [Fields(one).name("id") for one in Fields(models or {}).items("data")]
+        return _our_facts(server, names, read(Status, status))
     engine = VLLM_OMNI if "uploaded_voices" in (voices or {}) else OTHER
-    model = ids[0] if ids else ""
+    model = listed.data[0].id if listed.data else ""
     fingerprint = hashlib.sha256(f"{server.url} {engine} {model}".encode()).hexdigest()
     takes_seed = engine == VLLM_OMNI or SEED in speech_fields(schema)
     return ServerFacts(server, engine, model, names, fingerprint=fingerprint, takes_seed=takes_seed)
 
 
-def _our_facts(server: Server, names: tuple[str, ...], status: Fields) -> ServerFacts:
-    rate, fingerprint = check_rate(status.values.get("sample_rate")), status.name("fingerprint")
-    if fingerprint and rate != SAMPLE_RATE:
-        fingerprint += f" {rate} Hz"  # kept lines of two rates do not fit into one track
+def _our_facts(server: Server, names: tuple[str, ...], status: Status) -> ServerFacts:
+    fingerprint = status.fingerprint
+    if fingerprint and status.sample_rate != SAMPLE_RATE:
+        fingerprint += f" {status.sample_rate} Hz"  # kept lines of two rates do not fit into one track
     return ServerFacts(
         server,
         OURS,
-        status.name("model"),
+        status.model,
         names,
-        status.names("languages"),
-        status.name("kind"),
-        status.name("size"),
-        status.whole("width", 1, MOST_WIDTH),
-        rate,
+        status.languages,
+        status.kind,
+        status.size,
+        status.width,
+        status.sample_rate,
         fingerprint,
-        takes_interval="event_interval" in status.names("fields"),
-        sends_parts=PARTS in status.names("stream_formats"),
-        most_lines=status.whole("most_lines", 1, MOST_AT_ONCE, MOST_LINES),
-        follows_instructions=status.truth("follows_instructions", True),
-        tells_words=status.truth("word_times", False),
+        takes_interval="event_interval" in status.fields,
+        sends_parts=PARTS in status.stream_formats,
+        most_lines=status.most_lines,
+        follows_instructions=status.follows_instructions,
+        tells_words=status.word_times,
     )
 
 
 def speech_fields(schema: Any) -> tuple[str, ...]:
     """Return the fields of a speech request in an OpenAPI document, or ()."""
-    request = _inside(
-        schema, "paths", "/v1/audio/speech", "post", "requestBody", "content", "application/json"
-    )
-    listed = _inside(request, "schema")
-    if isinstance(name := _inside(listed, "$ref"), str):
-        listed = _inside(schema, *name.removeprefix("#/").split("/"))
-    fields = _inside(listed, "properties")
-    return tuple(fields) if isinstance(fields, dict) else ()
-
-
-def _inside(value: Any, *keys: str) -> Any:
-    """Return what is inside nested objects; None if a key is missing."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _name(voice: Any) -> str:
-    return Fields(voice).name("id") if isinstance(voice, dict) else check_name(voice, "a voice")
+    try:
+        body = schema["paths"]["/v1/audio/speech"]["post"]["requestBody"]["content"]["application/json"]
+        fields = body["schema"]
+        if "$ref" in fields:
+            fields = schema["components"]["schemas"][fields["$ref"].rpartition("/")[2]]
+        return tuple(fields["properties"])
+    except (KeyError, TypeError, AttributeError):
+        return ()

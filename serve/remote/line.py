@@ -124,7 +124,7 @@ class RemoteLine:
             notes=told.notes,
             readings=readings,
         )
-        words = shown_words(text, readings, told.words)
+        words = shown_words(text, readings, answer.words)
         return Spoken(waveform, rate, report, engine=" · ".join(told.made_by), words=words)
 
 

@@ -1,4 +1,4 @@
-"""Read the parts of our server's answer (``serve/routes/parts.py``), however they are cut into packets."""
+"""Read the parts of our server's answer (``serve/routes/answer.py``), however they are cut into packets."""
 
 from __future__ import annotations
 

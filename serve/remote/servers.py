@@ -86,12 +86,8 @@ def server_at(name: str, addresses: str) -> Server:
             name,
             1 + len(others),
         )
-    return Server(name, plain_address(first), os.environ.get(key_variable(name), "").strip())
-
-
-def plain_address(url: str) -> str:
-    """Return an address without a slash at its end and without ``/v1``."""
-    return url.strip().rstrip("/").removesuffix("/v1").rstrip("/")
+    address = first.strip().rstrip("/").removesuffix("/v1").rstrip("/")
+    return Server(name, address, os.environ.get(key_variable(name), "").strip())
 
 
 def find_server(name: str) -> Server:

@@ -219,10 +219,6 @@ class RemoteSpeaks:
         if is_heard or not self.facts.takes_interval:
             return line.job
         lines = min(self.in_flight, len(self._running) + len(self._waiting))
+        interval_s = min(max(SHORTEST_INTERVAL_S, lines / UNHEARD_EVENTS_A_S), LONGEST_INTERVAL_S)
         complete = self.facts.sends_parts and not later
-        return replace(line.job, interval_s=unheard_interval(lines), complete=complete)
-
-
-def unheard_interval(in_flight: int) -> float:
-    """Return the seconds between two events of an offline line, with ``in_flight`` concurrent lines."""
-    return min(max(SHORTEST_INTERVAL_S, in_flight / UNHEARD_EVENTS_A_S), LONGEST_INTERVAL_S)
+        return replace(line.job, interval_s=interval_s, complete=complete)

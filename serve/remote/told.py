@@ -7,17 +7,17 @@ ValueError that names the field; ``connection.py`` makes it a sentence with the 
 from __future__ import annotations
 
 import json
-import math
 import reprlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ...morph.speech.takes import ENDS, STOPPED
 from ...morph.words.timing import WordTime
+from ...postprocess.checks import check_choice
 from ..plain_text import is_plain, one_line
 
-DEEPEST = 50  # levels of lists and objects; an OpenAPI document has about 15
 LONGEST_NAME = 255  # characters: of voices, languages, checkpoints
 LONGEST_NOTE = 1000
 LONGEST_TEXT = 400_000  # of a line as spoken: figures are longer as words
@@ -28,27 +28,14 @@ MOST_WORDS = LONGEST_TEXT
 MOST_S = 10**6  # of a line, in seconds
 LOWEST_RATE, HIGHEST_RATE = 8000, 192_000  # Hz
 MOST_DIGITS = 12  # of a number in a header
-NEEDED: Any = object()  # the default of a field that must be there
 
 
 def parse(content: bytes) -> Any:
-    """Return JSON; ValueError if it is invalid, or deeper than DEEPEST levels."""
+    """Return JSON; ValueError if it is invalid, or too deep for Python."""
     try:
-        value = json.loads(content)
+        return json.loads(content)
     except RecursionError:
         raise ValueError("it has too many levels") from None
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [inner for one in level for inner in _inside(one)]
-        if not level:
-            return value
-    raise ValueError("it has too many levels")
-
-
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 def header_number(word: str | None) -> int | None:
@@ -58,127 +45,100 @@ def header_number(word: str | None) -> int | None:
     return int(word)
 
 
-def check_name(said: Any, what: str) -> str:
-    """Return a name that is safe in requests; ValueError for another value."""
-    if not isinstance(said, str) or len(said) > LONGEST_NAME or not is_plain(said):
-        raise ValueError(
-            f"{what} is {reprlib.repr(said)}, not a name of at most {LONGEST_NAME} plain characters"
-        )
-    return said
+def _check_plain(name: str) -> str:
+    if not is_plain(name):
+        raise ValueError("a name has no control characters")
+    return name
 
 
-def check_rate(said: Any, what: str = "sample_rate") -> int:
-    return _whole(said, what, LOWEST_RATE, HIGHEST_RATE)
+def _cut(longest: int) -> AfterValidator:
+    """Put words for people on one line, and cut them to a length."""
+    return AfterValidator(lambda said: one_line(said)[:longest])
 
 
-def _whole(said: Any, what: str, low: int, high: int) -> int:
-    is_whole = type(said) is int or (isinstance(said, float) and math.isfinite(said) and said.is_integer())
-    if not is_whole or not low <= said <= high:
-        raise ValueError(f"{what} is {reprlib.repr(said)}, not a whole number from {low} to {high}")
-    return int(said)
+NULL_IS_EMPTY = BeforeValidator(lambda said: "" if said is None else said)
+Name = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_check_plain)]
+LISTED = Field(max_length=MOST_NAMES, strict=False, fail_fast=True)  # a list becomes a tuple
+Names = Annotated[tuple[Name, ...], LISTED]
+Note = Annotated[str, NULL_IS_EMPTY, _cut(LONGEST_NOTE)]
+Text = Annotated[str, NULL_IS_EMPTY, _cut(LONGEST_TEXT)]
+Notes = Annotated[tuple[Note, ...], LISTED]
+Frames = Annotated[int, Field(ge=0, le=MOST_FRAMES)]
+Rate = Annotated[int, Field(ge=LOWEST_RATE, le=HIGHEST_RATE)]
+Seconds = Annotated[float, Field(ge=0, le=MOST_S, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True)
-class Fields:
-    """An object of a server's JSON, checked when fields are read: ValueError if one is missing or invalid."""
+class Told(BaseModel):
+    """An object of a server's JSON. Read it with ``read``; unknown fields are ignored."""
 
-    values: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.values, dict):
-            raise ValueError(f"{reprlib.repr(self.values)} stands where an object should")
-
-    def _get(self, name: str, default: Any) -> Any:
-        if name not in self.values and default is NEEDED:
-            raise ValueError(f"{name} is missing")
-        return self.values.get(name, default)
-
-    def string(self, name: str, default: str = NEEDED) -> str:
-        said = self._get(name, default)
-        if not isinstance(said, str):
-            raise ValueError(f"{name} is {reprlib.repr(said)}, not a text")
-        return said
-
-    def name(self, name: str, default: str = NEEDED) -> str:
-        return check_name(self._get(name, default), name)
-
-    def names(self, name: str) -> tuple[str, ...]:
-        """Return a list of names; () if it is missing."""
-        return tuple(check_name(one, f"{name}[{place}]") for place, one in enumerate(self.items(name)))
-
-    def items(self, name: str) -> list[Any]:
-        """Return a list; [] if it is missing."""
-        said = self._get(name, [])
-        if not isinstance(said, list) or len(said) > MOST_NAMES:
-            raise ValueError(f"{name} is {reprlib.repr(said)}, not a list of at most {MOST_NAMES}")
-        return said
-
-    def whole(self, name: str, low: int, high: int, default: int = NEEDED) -> int:
-        return _whole(self._get(name, default), name, low, high)
-
-    def seconds(self, name: str) -> float:
-        """Return a time within a line's audio."""
-        said = self._get(name, NEEDED)
-        if type(said) not in (int, float) or not 0 <= said <= MOST_S:  # NaN compares false
-            raise ValueError(f"{name} is {reprlib.repr(said)}, not a time in seconds")
-        return float(said)
-
-    def truth(self, name: str, default: bool = NEEDED) -> bool:
-        said = self._get(name, default)
-        if not isinstance(said, bool):
-            raise ValueError(f"{name} is {reprlib.repr(said)}, not true or false")
-        return said
-
-    def words(self, name: str, longest: int = LONGEST_NOTE) -> str:
-        """Return words for people, on one line and cut to a length; "" if they are missing, or null."""
-        said = self._get(name, None)
-        return "" if said is None else one_line(self.string(name))[:longest]
-
-    def all_words(self, name: str) -> tuple[str, ...]:
-        listed = [Fields({name: one}).words(name) for one in self.items(name)]
-        return tuple(filter(None, listed))
+    model_config = ConfigDict(strict=True, frozen=True)
 
 
-@dataclass(frozen=True)
-class LineTold:
-    """A server's report on a line; of another program's server nothing is known."""
-
-    ended: str = ""  # one of ``takes.ENDS`` or ``takes.STOPPED``, or ""
-    frames: int | None = None  # of 80 ms
-    pieces: int = 1
-    spoken: str = ""  # the text as spoken; "" if that is the text itself
-    notes: tuple[str, ...] = ()  # sentences for the user
-    made_by: tuple[str, ...] = ()  # the engine and its settings
-    words: tuple[WordTime, ...] = ()
+AnyTold = TypeVar("AnyTold", bound=Told)
 
 
-def read_report(said: Any) -> LineTold:
-    report = Fields(said)
-    ended = report.string("ended", "")
-    if ended not in ("", *ENDS, *STOPPED):
-        raise ValueError(f"ended is {reprlib.repr(ended)}, not one of {', '.join((*ENDS, *STOPPED))}")
-    return LineTold(
-        ended,
-        report.whole("frames", 0, MOST_FRAMES) if "frames" in report.values else None,
-        report.whole("pieces", 0, MOST_PIECES, 1),
-        report.words("spoken", LONGEST_TEXT),
-        report.all_words("notes"),
-        report.all_words("made_by"),
+def read(kind: type[AnyTold], said: Any) -> AnyTold:
+    """Return an object that a server sent; ValueError with its first wrong field, in one sentence."""
+    try:
+        return kind.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"])) or "the answer"
+    if first["type"] == "missing":
+        raise ValueError(f"{field} is missing")
+    raise ValueError(f"{field} is {reprlib.repr(first['input'])}: {first['msg']}")
+
+
+class LineTold(Told):
+    """A server's report on a line."""
+
+    ended: Annotated[str, AfterValidator(lambda said: check_choice("ended", said, ("", *ENDS, *STOPPED)))] = (
+        ""
     )
+    frames: Frames | None = None  # of 80 ms
+    pieces: Annotated[int, Field(ge=0, le=MOST_PIECES)] = 1
+    spoken: Text = ""  # the text as spoken; "" if that is the text itself
+    notes: Notes = ()  # sentences for the user
+    made_by: Notes = ()  # the engine and its settings
 
 
-def read_timestamps(said: Any, text: str, after_s: float = 0.0) -> tuple[WordTime, ...]:
-    """Return the words of a line, or those after ``after_s``; ValueError for invalid ones."""
-    listed = [] if said is None else said
-    if not isinstance(listed, list) or len(listed) > MOST_WORDS:
-        raise ValueError(f"timestamps is {reprlib.repr(said)}, not a list of at most {MOST_WORDS}")
-    words = []
-    for word in map(Fields, listed):
-        first = word.whole("first_char", 0, len(text))
-        last = word.whole("last_char", first, len(text))
-        start_s, end_s = word.seconds("start_time"), word.seconds("end_time")
-        if not after_s <= start_s <= end_s:
-            raise ValueError(f"a word runs from {start_s} to {end_s} s behind one that ends at {after_s} s")
-        words.append(WordTime(word.words("word", LONGEST_TEXT), start_s, end_s, first, last))
-        after_s = end_s
-    return tuple(words)
+NOTHING_TOLD = LineTold()  # of another program's server
+
+
+class WordTold(Told):
+    """A word of a line, and when it is heard."""
+
+    word: Text
+    start_time: Seconds
+    end_time: Seconds
+    first_char: Annotated[int, Field(ge=0)]
+    last_char: int
+
+
+class Event(Told):
+    """An event of a line, or the JSON of a part; fields that events of its type do not have keep their defaults."""
+
+    type: str = ""
+    audio: str = ""  # base64
+    frames: Frames = 0  # of the progress
+    expected: Frames = 0
+    report: LineTold = NOTHING_TOLD
+    timestamps: Annotated[
+        tuple[WordTold, ...], Field(max_length=MOST_WORDS, strict=False, fail_fast=True)
+    ] = ()
+
+    def words(self, text: str, after_s: float = 0.0) -> tuple[WordTime, ...]:
+        """Return the words of a line's text, or those after ``after_s``; ValueError for impossible ones."""
+        return tuple(_words_of(self.timestamps, text, after_s))
+
+
+def _words_of(told: Iterable[WordTold], text: str, after_s: float) -> Iterable[WordTime]:
+    for one in told:
+        if not after_s <= one.start_time <= one.end_time:
+            raise ValueError(
+                f"a word runs from {one.start_time} to {one.end_time} s behind one that ends at {after_s} s"
+            )
+        if not one.first_char <= one.last_char <= len(text):
+            raise ValueError(f"last_char is {one.last_char}, no place in a text of {len(text)} characters")
+        yield WordTime(one.word, one.start_time, one.end_time, one.first_char, one.last_char)
+        after_s = one.end_time

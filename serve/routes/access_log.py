@@ -49,9 +49,11 @@ class RequestLog:
         finally:
             request_id.reset(before)
             if self._writes:
+                # A client may send line ends and escapes in it.
+                path = scope["path"][:LONGEST_PATH].encode("unicode_escape").decode()
                 log.info(
                     "%s %s %s %s, %.3f s, %s",
-                    *(seen.name, scope.get("method", "WS"), plain_path(scope["path"])),
+                    *(seen.name, scope.get("method", "WS"), path),
                     *(seen.status or CLIENT_LEFT, time.perf_counter() - began, seen.ended),
                 )
 
@@ -89,8 +91,3 @@ def id_of(headers: Headers) -> str:
     """Return the id that a client sent if it is short and plain, else a new one."""
     sent = headers.get(ID_HEADER, "")
     return sent if CLEAN_ID.fullmatch(sent) else f"req_{secrets.token_hex(8)}"
-
-
-def plain_path(path: str) -> str:
-    """Return a path as one short line: a client may send line ends and escapes in it."""
-    return path[:LONGEST_PATH].encode("unicode_escape").decode()

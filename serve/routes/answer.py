@@ -21,15 +21,26 @@ from ...morph.speech.takes import ENDS
 from ..api.errors import ApiError
 from ..api.request import SpeechRequest
 from .metrics import Metrics
-from .parts import END, MULTIPART, write_json_part, write_part
 from .speaker import Reading, Speaker
 
+BOUNDARY = b"morph-tts-part-5f0c1e"
+MULTIPART = f"multipart/mixed; boundary={BOUNDARY.decode()}"
+END = b"--%b--\r\n" % BOUNDARY
 log = logging.getLogger(__name__)
-
 CLIENT_LEFT = 499  # in the metrics only
 GOODBYE_S = 5.0  # for the client to be told that its time is over
 CUT = ("cap", "loop")  # how a take ends that is not complete
 TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART, "json": "application/json"}
+
+
+def write_part(media_type: str, content: bytes) -> bytes:
+    """Return a part with its length, so that no client has to search for its end."""
+    head = f"Content-Type: {media_type}\r\nContent-Length: {len(content)}\r\n\r\n"
+    return b"".join((b"--", BOUNDARY, b"\r\n", head.encode(), content, b"\r\n"))
+
+
+def write_json_part(kind: str, fields: dict[str, Any]) -> bytes:
+    return write_part("application/json", json.dumps({"type": kind, **fields}).encode())
 
 
 class SpeechAnswer(Response):

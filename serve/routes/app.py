@@ -18,11 +18,10 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 
-from ..api.docs_page import render
 from ..api.errors import ApiError
 from ..api.fields import FIELDS, STREAM_FORMATS, RecordingUpload, Speech, Upload
 from ..api.guard import Guard
-from ..api.openapi import BINARY, FAILED, SPOKEN, body_of, describe
+from ..api.openapi import BINARY, FAILED, SPOKEN, body_of, describe, render
 from ..api.options import Limits, ServerOptions
 from ..api.request import OPENAI_MODELS, check_model, read_request
 from ..terminal.folders import pack_version

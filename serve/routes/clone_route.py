@@ -14,7 +14,7 @@ import numpy as np
 
 from ...morph.model.model import Model
 from ...morph.voice.create import CloneOptions, clone_voice
-from ...morph.voice.excerpt import AskedPart
+from ...morph.voice.excerpt import cut_part
 from ...morph.voice.recording import LONGEST_READ_S
 from ...morph.voice.reference import Reference, prepare_reference
 from ...morph.voice.voice import Voice
@@ -64,12 +64,12 @@ class Cloner:
         unusable recording, part or transcript; 503 if lines are spoken all the time.
         """
         model, words = self._speaker.model, asked.transcript.strip()
-        part = AskedPart(asked.start, asked.end, asked.best)
         try:
             options = CloneOptions("icl" if words else "x_vector", words or None, name=name)
             # What needs no model is done before the model is asked for.
             sound, rate = await anyio.to_thread.run_sync(read_sound, content)
-            sound, told = await anyio.to_thread.run_sync(part.cut, sound, rate)
+            part = (asked.start, asked.end, asked.best)
+            sound, told = await anyio.to_thread.run_sync(cut_part, sound, rate, *part)
             reference = await anyio.to_thread.run_sync(
                 prepare_reference, sound, rate, model.sample_rate, bool(words)
             )

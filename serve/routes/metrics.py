@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -38,12 +39,7 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         # Memory, time and open files of this process, where /proc tells them.
         ProcessCollector(registry=registry)
-        if gpu_bytes is not None:
-            memory = Gauge(f"{PREFIX}_gpu_memory_bytes", "Memory taken of the GPU.", registry=registry)
-            memory.set_function(gpu_bytes)
-        registry.register(_Collector(lambda: _service(status())))
-        if slow_moments is not None:
-            registry.register(_Collector(lambda: _slow(slow_moments())))
+        registry.register(_Now(status, gpu_bytes, slow_moments))
         count = partial(Counter, namespace=PREFIX, registry=registry)
         self._requests = count("requests", "Answers by HTTP status; 499: the client left.", ["status"])
         self._audio = count("audio_seconds", "Seconds of sound that were sent.")
@@ -72,27 +68,28 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _Collector(Collector):
-    def __init__(self, read: Callable[[], Iterator[Metric]]):
-        self._read = read
+@dataclass(frozen=True)
+class _Now(Collector):
+    """Reads what the server has now, whenever it is asked for its metrics."""
+
+    status: Callable[[], BatchStatus]
+    gpu_bytes: Callable[[], int] | None
+    slow_moments: Callable[[], Mapping[str, float]] | None
 
     def collect(self) -> Iterator[Metric]:
-        return self._read()
-
-
-def _service(status: BatchStatus) -> Iterator[Metric]:
-    gauges = {
-        "rows": ("Requests that can be spoken at a time.", status.rows),
-        "rows_in_use": ("Requests that are being spoken.", status.speaking),
-        "waiting": ("Requests that wait for a row.", status.waiting),
-        "frame_seconds": ("What a frame of all rows takes.", status.frame_s),
-    }
-    for name, (help_text, value) in gauges.items():
-        yield GaugeMetricFamily(f"{PREFIX}_{name}", help_text, value)
-    yield CounterMetricFamily(f"{PREFIX}_frames", "Frames of 80 ms that were made.", status.frames)
-
-
-def _slow(moments: Mapping[str, float]) -> Iterator[Metric]:
-    for name, value in moments.items():
-        kind = GaugeMetricFamily if "longest" in name else CounterMetricFamily
-        yield kind(f"{PREFIX}_{name}", SLOW_MOMENTS[name], value)
+        status = self.status()
+        for name, about, value in (
+            ("rows", "Requests that can be spoken at a time.", status.rows),
+            ("rows_in_use", "Requests that are being spoken.", status.speaking),
+            ("waiting", "Requests that wait for a row.", status.waiting),
+            ("frame_seconds", "What a frame of all rows takes.", status.frame_s),
+        ):
+            yield GaugeMetricFamily(f"{PREFIX}_{name}", about, value)
+        yield CounterMetricFamily(f"{PREFIX}_frames", "Frames of 80 ms that were made.", status.frames)
+        if self.gpu_bytes is not None:
+            yield GaugeMetricFamily(
+                f"{PREFIX}_gpu_memory_bytes", "Memory taken of the GPU.", self.gpu_bytes()
+            )
+        for name, value in (self.slow_moments() if self.slow_moments else {}).items():
+            kind = GaugeMetricFamily if "longest" in name else CounterMetricFamily
+            yield kind(f"{PREFIX}_{name}", SLOW_MOMENTS[name], value)

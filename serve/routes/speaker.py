@@ -43,7 +43,7 @@ from ..audio.whole import Encoders, StreamEncoder, Whole, encode_whole
 from ..words.finders import FindWords, WordFinders
 from .timestamps import Timestamps
 from .voices import VoiceBook
-from .warming import ahead_of, encode_all, speak_alone, speak_complete, speak_together
+from .warming import WARM_TEXT, ahead_of, encode_all, one_per_row, speak, speak_each
 
 log = logging.getLogger(__name__)
 
@@ -324,18 +324,16 @@ class Speaker:
         voice, usual = self._warm_voice(), self.rules.seq_groups
         others = dict.fromkeys(groups for groups in self._options.warm_groups if groups != usual)
         for seq_groups in (*others, usual):
-            speak_alone(batch, [voice], self._warm_options(seq_groups, WARM_SECONDS))
-        speak_complete(batch, voice, self._warm_options(usual, WARM_SECONDS))
+            speak_each(batch, [voice], self._warm_options(seq_groups, WARM_SECONDS))
+        options = self._warm_options(usual, WARM_SECONDS)
+        speak(batch, [Line(WARM_TEXT, voice)], options, live=False)
         if batch.ahead.lines:  # a CPU captures nothing
-            speak_alone(batch, self._own_voices(), self._warm_options(usual, SHORT_SECONDS))
-            most = self._options.waiting
-            speak_together(batch, voice, self._warm_options(usual, WARM_SECONDS), most)
+            own = [self.voices.find(entry.name) for entry in self.voices.entries()[:WARM_VOICES]]
+            speak_each(batch, own, self._warm_options(usual, SHORT_SECONDS))
+            speak(batch, one_per_row(batch, voice, self._options.waiting), options)
 
     def _warm_options(self, seq_groups: int, seconds: float) -> GenerateOptions:
         return GenerateOptions(seq_groups, replace(self.model.sampling, max_seconds=seconds), retries=0)
-
-    def _own_voices(self) -> list[Voice]:
-        return [self.voices.find(entry.name) for entry in self.voices.entries()[:WARM_VOICES]]
 
     def _tell_ready(self, seconds: float) -> None:
         done = [one.first_times for one in self._engines]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
 import time
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
 
@@ -17,20 +19,54 @@ import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from ...morph.options import LAYOUTS
-from ..api.arriving import ArrivingText
 from ..api.errors import ApiError
 from ..api.fields import SessionConfig
 from ..api.guard import admit, may_pass, slow_down, unauthorized
 from ..api.options import Access
-from ..api.request import SpeechRequest, read_settings
+from ..api.request import SpeechRequest, read_settings, read_silence
 from .answer import GOODBYE_S, check_end, note_end, usage_of
 from .metrics import Metrics
 from .speaker import Reading, Speaker
 
 log = logging.getLogger(__name__)
-
 CONFIG = "session.config"
 NORMAL, INTERNAL, POLICY = 1000, 1011, 1008  # close codes
+
+
+class ArrivingText:
+    """Text added by one thread and read by another; at most ``longest`` characters in all."""
+
+    def __init__(self, longest: int):
+        self._longest = self._left = longest
+        self._open = ""  # after the last bracket that closes: what the next part may complete
+        self._silence = 0.0
+        self._parts: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None: its end
+        self._text: list[str] = []
+
+    def put(self, part: str) -> None:
+        """Add a part; ApiError 413 for too much text, 400 for a wrong pause or too much silence in all."""
+        self._left -= len(part)
+        if self._left < 0:
+            raise ApiError(
+                413, f"the text has more than {self._longest} characters: open a socket for each part", "text"
+            )
+        tail = self._open + part
+        complete = tail.rfind("]") + 1
+        self._silence = read_silence(tail[:complete], "text", self._silence)
+        self._open = tail[complete:]
+        self._text.append(part)
+        self._parts.put(part)
+
+    def __str__(self) -> str:
+        return "".join(self._text)
+
+    def end(self) -> None:
+        """Release the reader: the text is complete, or nobody wants the rest. May be called again."""
+        self._parts.put(None)
+
+    def __iter__(self) -> Iterator[str]:
+        while (part := self._parts.get()) is not None:
+            yield part
 
 
 class _Left(Exception):

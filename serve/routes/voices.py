@@ -14,12 +14,11 @@ from ...morph.model.model import Model
 from ...morph.runtime.recent import Recent
 from ...morph.runtime.whole_file import FileState
 from ...morph.text.names import OF_VOICES, check_name, name_key
-from ...morph.voice.blend import embedding_of
+from ...morph.voice.blend import Shift, embedding_of, shift_voice
 from ...morph.voice.create import design_voice, preset_voice
 from ...morph.voice.file import parse_voice, voice_digest
 from ...morph.voice.library import VoiceLibrary, choose_one, is_recording, load_source, source_states
 from ...morph.voice.recording import clone_recording
-from ...morph.voice.shift import Shift, shift_voice
 from ...morph.voice.voice import Voice, check_voice
 from ..api.errors import ApiError, refusing
 from ..api.fields import VoiceShift

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -32,33 +32,26 @@ def ahead_of(model: Model, rows: int) -> Ahead:
     return Ahead(rows, roomy_context(model, rows, free))
 
 
-def speak_alone(batch: Batch, voices: Sequence[Voice], options: GenerateOptions) -> None:
-    """Speak a line in each voice, one after the other: their prompts and references are cached from then on."""
-    for voice in voices:
-        for _ in batch.speak(Line(WARM_TEXT, voice), options, Delivery(keep=False)):
-            pass
-
-
-def speak_complete(batch: Batch, voice: Voice, options: GenerateOptions) -> None:
-    """Speak an offline line: the codec decodes it in other sizes."""
-    for _ in batch.speak(Line(WARM_TEXT, voice), options, Delivery(live=False, keep=False)):
-        pass
-
-
-def speak_together(batch: Batch, voice: Voice, options: GenerateOptions, most: int) -> None:
-    """Speak one line per row, at most ``most``, concurrently; one of them with late text."""
-    lines = [Line(WARM_TEXT, voice) for _ in range(min(batch.rows, most))]
-    if voice.kind == "x_vector":
-        lines[0] = Line(_words(), voice, layout="token")
-    speeches = [batch.speak(line, options, Delivery(keep=False)) for line in lines]
-    for speech in speeches:
+def speak(batch: Batch, lines: Sequence[Line], options: GenerateOptions, live: bool = True) -> None:
+    """Speak lines together, streamed or offline: the codec decodes offline lines in other sizes."""
+    delivery = Delivery(live=live, keep=False)
+    for speech in [batch.speak(line, options, delivery) for line in lines]:
         for _ in speech:
             pass
 
 
-def _words() -> Iterator[str]:
-    for word in WARM_TEXT.split():
-        yield f"{word} "
+def speak_each(batch: Batch, voices: Sequence[Voice], options: GenerateOptions) -> None:
+    """Speak a line in each voice, one after the other: their prompts and references are cached from then on."""
+    for voice in voices:
+        speak(batch, [Line(WARM_TEXT, voice)], options)
+
+
+def one_per_row(batch: Batch, voice: Voice, most: int) -> list[Line]:
+    """Return a line per row, at most ``most``; one of them with late text."""
+    lines = [Line(WARM_TEXT, voice) for _ in range(min(batch.rows, most))]
+    if voice.kind == "x_vector":
+        lines[0] = Line((f"{word} " for word in WARM_TEXT.split()), voice, layout="token")
+    return lines
 
 
 def encode_all(sample_rate: int) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ...morph.options import GenerateOptions
 from ...morph.voice.cast import Cast
 from ..remote.servers import NAMELESS, find_server, server_at
-from ..terminal.config import CheckpointConfig, read_config
 from ..terminal.console import Console
 from ..terminal.engine import (
+    CheckpointConfig,
     check_request,
     find_adapters,
     find_checkpoint,
@@ -23,6 +23,7 @@ from ..terminal.engine import (
     make_check,
     make_settings,
     read_adapters,
+    read_config,
     read_reference,
 )
 from .cast import make_cast, server_cast

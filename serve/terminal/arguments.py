@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ...morph.audio.formats import FILES
 from ...morph.options import (
@@ -25,8 +27,45 @@ from ...morph.options import (
 from ...morph.runtime.whole_file import name_beside
 from ...morph.setting import Setting, settings_of
 from ...morph.text.pauses import check_spoken
+from ..plain_text import escaped
 
+BAD_INPUT = 2
+LIKENESS = 0.75  # of a mistyped command to the one that is meant
+ONE_WORD = re.compile(r"[A-Za-z_-]+")  # "Yes." is a text
 RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Adds the default to each option that has one, and leaves the examples as they are."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        """Return an option's help; argparse's own formatters of defaults override this too."""
+        text, default = action.help or "", action.default
+        has_none = default is None or default is False or default == [] or default is argparse.SUPPRESS
+        if has_none or "default:" in text or f"default {default}" in text:
+            return text
+        return f"{text}; default: %(default)s"
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports an error without all options before it: ``--help`` has those."""
+
+    def __init__(self, **more: Any):
+        super().__init__(**{"formatter_class": Help} | more)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, escaped(f"{self.prog}: {message}; {self.prog} --help lists the options\n"))
+
+
+def examples(*words: str) -> str:
+    return "\n".join(["examples:", *(f"  %(prog)s {one}".rstrip() for one in words)])
+
+
+def meant(word: str, commands: Iterable[str]) -> str | None:
+    """Return the command of which a first word is a slip; None if it is a text."""
+    if not ONE_WORD.fullmatch(word) or word.startswith("-"):
+        return None
+    return next(iter(difflib.get_close_matches(word.lower(), commands, 1, LIKENESS)), None)
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
@@ -146,19 +185,12 @@ def check_sources(
                 parser.error(f"{path} is read and would be overwritten: choose another place with --out")
 
 
-def free_output(
-    parser: argparse.ArgumentParser, read: Callable[[str], Path], path: Path, *endings: str
-) -> Path:
-    """Return the path given, or a numbered one (speech-2.wav) that is free, also with these endings.
-
-    End with an error if ``read``, the reader of such an argument, refuses it.
-    """
+def free_output(parser: argparse.ArgumentParser, path: Path) -> Path:
+    """Return a sound file's path, or a numbered one (speech-2.wav) that is free; end with an error if unusable."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
-    for free in itertools.chain([path], numbered):
-        if not any(one.exists() for one in (free, *map(free.with_suffix, endings))):
-            break
+    free = next(one for one in itertools.chain([path], numbered) if not one.exists())
     try:
-        return read(str(free))
+        return sound_file(str(free))
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
 

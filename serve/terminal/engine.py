@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,15 @@ from ...morph.checkpoint.find import (
     list_checkpoints,
     resolve_checkpoint,
 )
-from ...morph.model.names import known_language, known_speaker
+from ...morph.checkpoint.json_file import read_object
+from ...morph.checkpoint.profile import read_alignment
+from ...morph.model.names import known_language, known_speaker, list_languages
 from ...morph.options import GenerateOptions, LoadOptions, Sampling, check_strength
 from ...morph.setting import settings_of
 from ...morph.text.pronunciation import PronunciationList, read_pronunciation
 from ...morph.voice.recording import clone_recording
 from ...morph.voice.voice import Voice, check_transcript
-from ...morph.words.head import no_word_times
-from .config import read_config
+from ...morph.words.head import AlignmentHead, TalkerShape, no_word_times
 from .console import Console
 from .folders import Folders
 from .sound import read_recording
@@ -38,8 +39,34 @@ if TYPE_CHECKING:
     from ...morph.model.model import Model
     from ...morph.synthesizer import Synthesizer
 
+
+SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads")  # of the talker
 DEVICES = "choose cpu, cuda, cuda:N or auto"
 UNREAD_SOUNDS = (".m4a", ".aac", ".mp4", ".webm", ".wma")  # recordings that soundfile cannot read
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """A checkpoint that is not loaded: the name of its folder, and fields as in ``Model``."""
+
+    name: str
+    speakers: tuple[str, ...]
+    languages: tuple[str, ...]
+    alignment: AlignmentHead | None = None
+
+
+def read_config(path: Path) -> CheckpointConfig | None:
+    """Return what the config in a checkpoint's folder says; None if it is damaged, which loading it explains."""
+    try:
+        talker = read_object(path / "config.json")["talker_config"]
+        speakers, languages = talker["spk_id"], talker["codec_language_id"]
+        shape = TalkerShape(*(talker[name] for name in SHAPE))
+        alignment = read_alignment(path, shape)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(speakers, dict) or not isinstance(languages, dict):
+        return None
+    return CheckpointConfig(path.resolve().name, tuple(speakers), tuple(list_languages(languages)), alignment)
 
 
 def folders_of(options: argparse.Namespace) -> Folders:

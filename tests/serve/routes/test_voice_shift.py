@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.voice.blend import Shift, shift_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
-from qwen3_tts_morph.morph.voice.shift import Shift, shift_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.errors import ApiError
 from qwen3_tts_morph.serve.api.fields import VoiceShift

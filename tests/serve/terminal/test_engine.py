@@ -11,8 +11,8 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.cli import parse
 from qwen3_tts_morph.serve.terminal import engine
-from qwen3_tts_morph.serve.terminal.config import read_config
 from qwen3_tts_morph.serve.terminal.console import Console
+from qwen3_tts_morph.serve.terminal.engine import read_config
 from qwen3_tts_morph.serve.terminal.folders import OWN
 
 from tests.morph.adapters import write_adapter
