@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from comfy_api.latest import ComfyExtension, io
 
-from .models.load import LoadModel
-from .models.lora import LoadLora
+from .models.load import LoadLora, LoadModel
 from .models.remote import RemoteModel
 from .models.word_check import WordCheckSettings
 from .saving.captions import SaveSubtitles, WordCaptions
 from .saving.save import SaveSpeech, SpeechFromFile
-from .sound.audio import JoinAudio, SmoothNormalize
-from .sound.speed_pitch import SpeedPitch
+from .sound.audio import JoinAudio, SmoothNormalize, SpeedPitch
 from .speaking.cast import Cast, WholeCast
 from .speaking.dub import DubCaptions
 from .speaking.generate import GenerateSpeech
 from .speaking.pronunciation import Pronunciation
 from .speaking.sampling import SamplingSettings
-from .speaking.script import RenderScript
-from .speaking.script_file import ScriptFromFile
+from .speaking.script import RenderScript, ScriptFromFile
 from .speaking.sweep import Sweep
 from .voices.library import LoadVoice, SaveVoice
-from .voices.shift import ShiftVoice
 from .voices.trim import TrimRecording
-from .voices.voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice
+from .voices.voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice, ShiftVoice
 
 NODES: tuple[type[io.ComfyNode], ...] = (
     LoadModel,

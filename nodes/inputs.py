@@ -13,14 +13,7 @@ from ..morph.setting import settings_of
 from ..morph.text.pauses import check_spoken
 from ..morph.text.scripts.script import find_tag
 from ..postprocess.checks import check_choice
-from .sockets import (
-    CastSocket,
-    ModelSocket,
-    PronunciationSocket,
-    SamplingSocket,
-    VoiceSocket,
-    WordCheckSocket,
-)
+from .schema import CastSocket, ModelSocket, PronunciationSocket, SamplingSocket, VoiceSocket, WordCheckSocket
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = ("auto", *CODES)

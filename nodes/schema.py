@@ -1,4 +1,4 @@
-"""The schema of a node: its English texts are in ``locales/en/``, its search words in ``web/js/aliases.json``."""
+"""Socket types, and a node's schema: its texts are in ``locales/en/``, its search words in ``web/js/aliases.json``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from typing import Any
 
 from comfy_api.latest import io
 
-from .sockets import CATEGORY
+CATEGORY = "audio/Qwen3-TTS Morph"
+
+ModelSocket = io.Custom("MORPH_TTS_MODEL")  # memory.ManagedModel, or remote.ServedModel
+VoiceSocket = io.Custom("MORPH_TTS_VOICE")  # morph.voice.Voice
+SamplingSocket = io.Custom("MORPH_TTS_SAMPLING")  # morph.options.Sampling
+WordCheckSocket = io.Custom("MORPH_TTS_WORD_CHECK")  # morph.kept.word_check.WordCheck
+WordsSocket = io.Custom("MORPH_TTS_WORDS")  # sound.words.SpokenWords
+PronunciationSocket = io.Custom("MORPH_TTS_PRONUNCIATION")  # tuple of PronunciationList
+CastSocket = io.Custom("MORPH_TTS_CAST")  # dict: name -> morph.voice.Voice
+
 
 log = logging.getLogger(__name__)
 

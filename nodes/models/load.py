@@ -1,41 +1,44 @@
-"""The Load Model node."""
+"""The nodes Load Model and Load LoRA."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from comfy_api.latest import io
 
+from ...morph.checkpoint.adapter_file import read_adapter
 from ...morph.checkpoint.download import fetch_checkpoint
-from ...morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint, list_checkpoints, resolve_checkpoint
+from ...morph.checkpoint.find import (
+    ADAPTER_FOLDERS,
+    DEMO_VOICE,
+    PUBLISHED,
+    fingerprint,
+    list_adapters,
+    list_checkpoints,
+    resolve_checkpoint,
+)
 from ...morph.checkpoint.load import choose_attention, choose_dtype
-from ...morph.options import LoadOptions
+from ...morph.options import ADAPTER_STRENGTHS, LoadOptions
 from ...morph.setting import settings_of
 from .. import inputs
-from ..folders import checkpoint_roots, download_root
+from ..folders import adapter_roots, checkpoint_roots, download_root
 from ..page.progress import show_progress
-from ..schema import listed, output, schema
-from ..sockets import ModelSocket
-from .devices import (
-    CPU,
-    DEFAULT,
-    check_device_option,
-    device_options,
-    find_devices,
-    resolve_devices,
-)
-from .linked import shown
+from ..schema import ModelSocket, listed, output, schema
+from .devices import CPU, DEFAULT, check_device_option, device_options, find_devices, resolve_devices
+from .linked import check_model, shown
 from .memory import LoadedModel, ManagedModel, load_managed
 from .remote import ServedModel
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import torch
 
+
 NOT_LISTED = f"cannot list the model folders; still offered are {DEMO_VOICE} and the published checkpoints"
+NO_ADAPTER = "(no adapter is there)"
+PLACES = f"models/{ADAPTER_FOLDERS[0]} or models/{ADAPTER_FOLDERS[1]}"
 
 
 class LoadModel(io.ComfyNode):
@@ -86,8 +89,8 @@ class LoadModel(io.ComfyNode):
             return verdict
         devices = find_devices(device or DEFAULT) or find_devices(DEFAULT)
         return inputs.judge(
-            precision=(lambda name: check_precision(name, devices), precision),
-            attention=(lambda name: check_attention(name, precision, devices), attention),
+            precision=(lambda name: check_devices(devices, name), precision),
+            attention=(lambda name: check_devices(devices, precision, name), attention),
         )
 
     @classmethod
@@ -146,22 +149,68 @@ def check_same(path: Path, options: LoadOptions, more: Sequence[LoadedModel]) ->
                 f"more_models has the checkpoint {one.origin.path.name}, and this node {path.name}: choose the same one"
             )
         if one.origin.options != options:
+            theirs, ours = (
+                ", ".join(f"{name} {value}" for name, value in asdict(chosen).items())
+                for chosen in (one.origin.options, options)
+            )
             raise ValueError(
-                f"more_models was loaded with {describe_options(one.origin.options)}, and this node has "
-                f"{describe_options(options)}: choose the same settings"
+                f"more_models was loaded with {theirs}, and this node has {ours}: choose the same settings"
             )
 
 
-def describe_options(options: LoadOptions) -> str:
-    return ", ".join(f"{name} {value}" for name, value in asdict(options).items())
-
-
-def check_precision(precision: str, devices: Sequence[torch.device]) -> None:
+def check_devices(devices: Sequence[torch.device], precision: str, attention: str | None = None) -> None:
+    """Raise ValueError for a precision or, if given, a kind of attention that one of the devices does not have."""
     for device in devices:
-        choose_dtype(precision, device)
-
-
-def check_attention(attention: str, precision: str, devices: Sequence[torch.device]) -> None:
-    if attention != "auto":
-        for device in devices:
+        if attention is None:
+            choose_dtype(precision, device)
+        elif attention != "auto":
             choose_attention(attention, device, choose_dtype(precision, device))
+
+
+class LoadLora(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            "MorphTTSLoadLora",
+            inputs=[
+                ModelSocket.Input("model"),
+                io.Combo.Input(
+                    "adapter",
+                    options=listed(
+                        "cannot list the adapters", lambda: list(list_adapters(adapter_roots())), [NO_ADAPTER]
+                    ),
+                ),
+                inputs.number("strength", 1.0, (*ADAPTER_STRENGTHS, 0.05)),
+            ],
+            outputs=[output(ModelSocket, "adapted_model")],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(cls, adapter: str | None = None) -> bool | str:
+        return inputs.judge(adapter=(find_adapter, adapter))
+
+    @classmethod
+    def fingerprint_inputs(cls, adapter: str | None = None, **_: object) -> list[tuple[str, int, int]]:
+        """Change with the adapter's files, so that ComfyUI loads it again."""
+        return [] if adapter is None else fingerprint(find_adapter(adapter))
+
+    @classmethod
+    def execute(cls, model: ManagedModel | ServedModel, adapter: str, strength: float) -> io.NodeOutput:
+        check_model(model)
+        path = find_adapter(adapter)
+        with show_progress(cls.hidden.unique_id) as progress:
+            progress.say(f"loading {adapter}")
+            return io.NodeOutput(model.with_adapter(read_adapter(path), strength))
+
+
+def find_adapter(name: str) -> Path:
+    """Return an adapter's folder by its label in the list; ValueError for another name."""
+    if name == NO_ADAPTER:
+        raise ValueError(f"adapter is {name!r}: copy the folder that peft wrote into {PLACES} and press R")
+    found = list_adapters(adapter_roots())
+    if not isinstance(name, str) or name not in found:  # ComfyUI's API accepts any JSON value
+        raise ValueError(
+            f"adapter is {name!r}, which is not there: press R to reload the list and choose another"
+        )
+    return found[name]

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NoReturn
 from comfy_api.latest import io
 
 from ...morph.voice.recording import Recording
-from ...morph.voice.voice import Voice
+from ...morph.voice.voice import Voice, check_design
 from ...serve.remote.servers import Server, find_server, listed_servers
 from .. import inputs
 from ..page.progress import Progress, show_progress
-from ..schema import listed, output, schema
-from ..sockets import ModelSocket
+from ..schema import ModelSocket, listed, output, schema
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
@@ -122,6 +121,5 @@ class ServedModel:
 
     def design_voice(self, description: str) -> Voice:
         """Return a voice from a description, which the server reads with each line."""
-        if not description.strip():
-            raise ValueError("description is empty: say what the voice should be like")
-        return Voice("design", self.facts.size, name="designed voice", instruct=description.strip())
+        instruct = check_design(description)
+        return Voice("design", self.facts.size, name="designed voice", instruct=instruct)

@@ -11,8 +11,7 @@ from ...morph.hearing.whisper import Whisper, check_installed, load_whisper
 from ...morph.options import MOST_RETAKES, RECOGNISERS
 from .. import inputs
 from ..page.progress import Progress, show_progress
-from ..schema import output, schema
-from ..sockets import WordCheckSocket
+from ..schema import WordCheckSocket, output, schema
 
 FOLDER = "faster-whisper"  # below models/
 DEFAULT_SIZE = "base"

@@ -12,7 +12,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,17 +36,15 @@ MOST_LISTENERS = 256  # pages
 
 
 class PlayedSpeech:
-    """The samples of one run of one node, written by one thread and read by any number of tasks in ``loop``.
+    """The samples of one run of one node, written by one thread and read by tasks in the loop of ComfyUI's server.
 
     ``node`` is its execution id ("5", or "12:5" in a subgraph), ``prompt`` the run's id, ``client`` the page's.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, node: str, prompt: str, client: str, sample_rate: int
-    ):
+    def __init__(self, server: Any, node: str, prompt: str, client: str, sample_rate: int):
         self.id = secrets.token_hex(16)
         self.node, self.prompt, self.client, self.sample_rate = node, prompt, client, sample_rate
-        self._loop = loop
+        self._server = server
         self._lock = threading.Lock()
         self._bytes = bytearray()
         self._dropped = 0  # bytes before the buffer
@@ -62,6 +60,10 @@ class PlayedSpeech:
             "format": "s16le",
             "ended": self._ended,
         }
+
+    def tell(self, event: str, data: dict[str, Any]) -> None:
+        """Send an event about this stream to its page."""
+        self._server.send_sync(event, {"stream": self.id, **data}, self.client)
 
     @property
     def samples(self) -> int:
@@ -88,7 +90,7 @@ class PlayedSpeech:
                 reader.set()
 
         try:
-            self._loop.call_soon_threadsafe(wake)
+            self._server.loop.call_soon_threadsafe(wake)
         except RuntimeError:  # the server has closed its loop
             log.debug("the server has ended while a node spoke")
 
@@ -143,14 +145,14 @@ class SpeechStore:
         server = self._server
         client, prompt = server.client_id, server.last_prompt_id
         with self._lock:
-            wanted = node is not None and client in self._listening
-        if node is None or not wanted:
+            is_heard = client in self._listening
+        if node is None or not is_heard:
             yield None
             return
-        speech = PlayedSpeech(server.loop, node, prompt, client, sample_rate)
+        speech = PlayedSpeech(server, node, prompt, client, sample_rate)
         with self._lock:
             self._streams[speech.id] = speech
-        self.tell(speech, "morph.speech", speech.describe())
+        speech.tell("morph.speech", speech.describe())
         try:
             yield speech
         finally:
@@ -160,9 +162,6 @@ class SpeechStore:
     def _forget(self, stream: str) -> None:
         with self._lock:
             self._streams.pop(stream, None)
-
-    def tell(self, speech: PlayedSpeech, event: str, data: dict[str, Any]) -> None:
-        self._server.send_sync(event, data, speech.client)
 
 
 APP_KEY = web.AppKey("qwen3_tts_morph.speech", SpeechStore)  # where the server's application keeps it
@@ -174,19 +173,15 @@ def announce(node: str | None, sample_rate: int) -> Iterator[PagePlayer]:
     from server import PromptServer
 
     store = PromptServer.instance.app.get(APP_KEY)  # type: ignore[attr-defined]  # set when ComfyUI starts
-    if store is None:
-        yield PagePlayer(None, None)
-        return
-    with store.announce(node, sample_rate) as speech:
-        yield PagePlayer(store, speech)
+    with store.announce(node, sample_rate) if store else nullcontext() as speech:
+        yield PagePlayer(speech)
 
 
 class PagePlayer:
     """Streams a node's lines to its page; does nothing without a listener."""
 
-    def __init__(self, store: SpeechStore | None, speech: PlayedSpeech | None):
-        self._store, self._speech = store, speech
-        self._lines = 0
+    def __init__(self, speech: PlayedSpeech | None):
+        self._speech, self._lines = speech, 0
 
     @property
     def is_heard(self) -> bool:
@@ -194,20 +189,18 @@ class PagePlayer:
 
     def begin(self, name: str, text: str) -> None:
         """Announce the next line: its character or setting, its words, and its likely seconds."""
-        if self._store is None or self._speech is None:
+        if self._speech is None:
             return
         text = shown_text(text)
-        said = {"stream": self._speech.id, "line": self._lines, "start": self._speech.samples}
+        place = {"line": self._lines, "start": self._speech.samples}
         shown = {"name": name, "text": text, "seconds": likely_frames(text) / FRAME_RATE}
-        self._store.tell(self._speech, "morph.speech.line", said | shown)
+        self._speech.tell("morph.speech.line", place | shown)
         self._lines += 1
 
     def show_words(self, line: int, words: Sequence[WordTime]) -> None:
         """Highlight the words of a line while they play; ``line``: how many began before it."""
-        if self._store is None or self._speech is None or not words:
-            return
-        said = {"stream": self._speech.id, "line": line, "words": show_words(words)}
-        self._store.tell(self._speech, "morph.speech.words", said)
+        if self._speech is not None and words:
+            self._speech.tell("morph.speech.words", {"line": line, "words": show_words(words)})
 
     def play(self, samples: np.ndarray) -> None:
         if self._speech is not None:

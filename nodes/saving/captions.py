@@ -12,8 +12,7 @@ from ...morph.text.scripts.cues import FORMATS, UNITS, read_cues, write_cues
 from ...morph.words.captions import MOST_CHARS, CaptionOptions, write_captions
 from .. import inputs
 from ..folders import output_folder
-from ..schema import output, schema
-from ..sockets import WordsSocket
+from ..schema import WordsSocket, output, schema
 from ..sound.words import SpokenWords, check_words
 from .names import check_name, confine, write_whole
 

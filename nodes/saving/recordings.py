@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...morph.audio.formats import TAGGED
+from ...morph.audio.reader import Content, read_content
 from ...morph.text.pronunciation import shown_text
 from ..page.clips import KEY as CLIPS
 from ..page.clips import Clip, file_name, list_clip
 from ..sound.audio_io import to_waveforms
 from ..sound.facts import Facts, facts_of, to_json
 from .names import confine, file_names, replace_all, write_whole
-from .same_files import is_same
 
 RUN = re.compile(r"(\d{5,})_")  # the number of a run, at the start of its files' names
 LONGEST_TITLE = 200
 MOST_SHOWN = 10  # names of files in a text
+TOLD = ("title", "artist", "comment")  # facts about the speech; see ``Recording.tags``
+OF_THE_ENCODER = "encoder"
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,3 +155,30 @@ def listed(recordings: Sequence[Recording], run: Run) -> dict[str, Any]:
         # A file that was replaced has the same address: browsers would play the old one from their cache.
         row["version"] = str(path.stat().st_mtime_ns)
     return {"text": (run.summary,), "audio": files, CLIPS: rows}
+
+
+def is_same(path: Path, data: bytes) -> bool:
+    """Return whether a file has the sound and the facts of the new file ``data`` of the same kind.
+
+    Bytes do not tell: the workflow inside changes with other lines of a script, and opus files begin with a random
+    number.
+    """
+    import av
+
+    if not path.is_file():
+        return False
+    old = path.read_bytes()
+    if old == data:
+        return True
+    try:
+        before = _compared(old, path.suffix)
+    except (av.FFmpegError, IndexError):  # damaged, or without sound
+        return False
+    return before == _compared(data, path.suffix)
+
+
+def _compared(data: bytes, suffix: str) -> Content:
+    """Return the content with only the names of tags that are not TOLD: whether there is a workflow, not which."""
+    content = read_content(BytesIO(data), suffix)
+    tags = {key: text if key in TOLD else "" for key, text in content.tags.items() if key != OF_THE_ENCODER}
+    return replace(content, tags=tags)

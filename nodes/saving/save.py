@@ -68,9 +68,8 @@ class SaveSpeech(io.ComfyNode):
     ) -> io.NodeOutput:
         inputs.check_filled("audio", audio)
         kind, kbit_s = format[0], bit_rate[0]
-        inputs.check(
-            format=(TAGGED, kind), bit_rate=(check_bit_rate, kbit_s), existing=(EXISTING, existing[0])
-        )
+        inputs.check(format=(TAGGED, kind), existing=(EXISTING, existing[0]))
+        check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
         folder = confine(output_folder(), check_name(name[0]))
         recordings = recordings_of(audio) + recordings_of(track or [], is_track=True)
         for one in recordings:
@@ -82,10 +81,6 @@ class SaveSpeech(io.ComfyNode):
             files[one.file_name(kind)] = encode_tagged(one.waveform, one.sample_rate, kind, kbit_s, said)
         write = replace_run if existing[0] == REPLACE else write_run
         return io.NodeOutput(ui=listed(recordings, write(folder, files)))
-
-
-def check_bit_rate(kbit_s: int) -> None:
-    check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
 
 
 def workflow_of(prompt: object, extra: Mapping[str, object] | None) -> dict[str, str] | None:

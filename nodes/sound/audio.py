@@ -1,11 +1,13 @@
-"""Audio finishing nodes: Smooth and Normalize, Join Audio."""
+"""Audio finishing nodes: Smooth and Normalize, Join Audio, Speed and Pitch."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
 
+from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from .. import inputs
 from ..schema import output, schema
 from .audio_io import to_audio, to_waveforms
@@ -14,7 +16,8 @@ from .facts import facts_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...postprocess import Loudness, LowPass
+    from ...postprocess import Loudness
+
 
 MODES = ("peak", "loudness", "off")
 CUTOFF_HZ = 11000.0  # the default
@@ -59,7 +62,8 @@ class SmoothNormalize(io.ComfyNode):
         level = postprocess.Loudness(lufs, peak_db)
         waveforms, rate = to_waveforms(audio), audio["sample_rate"]
         wanted = postprocess.LowPass(order, cutoff, zero_phase) if low_pass else None
-        left_out = wanted is not None and is_needless(wanted, rate)
+        # Audio may have no frequencies at the default cutoff.
+        left_out = wanted is not None and cutoff == CUTOFF_HZ and not wanted.has_effect(rate)
         filtering = None if left_out else wanted
         facts = facts_of(audio) if len(waveforms) == 1 else ()
         done = []
@@ -69,19 +73,11 @@ class SmoothNormalize(io.ComfyNode):
             if filtering:
                 waveform = postprocess.low_pass(waveform, rate, filtering)
             done.append(to_audio(set_level(waveform, rate, normalize, level), rate, facts))
-        if left_out:
-            return io.NodeOutput(done, ui=ui.PreviewText(say_left_out(rate)))
-        return io.NodeOutput(done)
-
-
-def is_needless(filtering: LowPass, rate: int) -> bool:
-    """Return whether the cutoff is the default and the audio has no frequencies there."""
-    return filtering.cutoff_hz == CUTOFF_HZ and not filtering.has_effect(rate)
-
-
-def say_left_out(rate: int) -> str:
-    end = f"audio of {rate} samples per second ends at {rate / 2:g} Hz"
-    return f"low-pass left out: {end}, and the default cutoff is {CUTOFF_HZ:g} Hz"
+        if not left_out:
+            return io.NodeOutput(done)
+        end = f"audio of {rate} samples per second ends at {rate / 2:g} Hz"
+        said = f"low-pass left out: {end}, and the default cutoff is {CUTOFF_HZ:g} Hz"
+        return io.NodeOutput(done, ui=ui.PreviewText(said))
 
 
 def set_level(waveform: np.ndarray, rate: int, mode: str, level: Loudness) -> np.ndarray:
@@ -124,3 +120,33 @@ class JoinAudio(io.ComfyNode):
         joined, _ = postprocess.join(waveforms, rates[0], postprocess.Spacing(gap[0], crossfade[0]))
         facts = [known for one in audio for known in facts_of(one)]
         return io.NodeOutput(to_audio(joined, rates[0], facts))
+
+
+class SpeedPitch(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            "MorphTTSSpeedPitch",
+            inputs=[
+                io.Audio.Input("audio"),
+                inputs.number("speed", 1.0, (LOWEST_SPEED, HIGHEST_SPEED, 0.01)),
+                inputs.number("pitch", 0.0, (-MOST_SEMITONES, MOST_SEMITONES, 0.1)),
+            ],
+            outputs=[output(io.Audio, "changed", many=True)],
+        )
+
+    @classmethod
+    def execute(cls, audio: dict[str, Any], speed: float, pitch: float) -> io.NodeOutput:
+        from ...postprocess import Stretch, stretch
+
+        by = Stretch(speed, pitch)
+        waveforms, rate = to_waveforms(audio), audio["sample_rate"]
+        facts = facts_of(audio) if len(waveforms) == 1 else ()
+        facts = tuple(replace(one, settings={**one.settings, "changed": [speed, pitch]}) for one in facts)
+        made = [stretch(waveform, rate, by) for waveform in waveforms]
+        lengths = [
+            f"{old.shape[1] / rate:.3f} s became {new.shape[1] / rate:.3f} s"
+            for old, new in zip(waveforms, made, strict=True)
+        ]
+        done = [to_audio(waveform, rate, facts) for waveform in made]
+        return io.NodeOutput(done, ui=ui.PreviewText("\n".join(lengths)))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...morph.options import MOST_SEED, PREDICTED_GROUPS, GenerateOptions
@@ -14,6 +12,7 @@ from ...morph.speech.retries import take_seed
 from ...morph.text.scripts.script import ScriptLine
 from ...morph.voice.file import voice_digest
 from ...postprocess.checks import is_whole
+from ...serve.terminal.folders import pack_version
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Line, Spoken
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 KEY = "morph_speech"  # of an AUDIO; other nodes ignore it, and drop it when they change the sound
 FILE_KEY = "qwen3_tts_morph"  # of the JSON object in a file's comment
 MOST_CHARACTERS = 10_000_000  # of a file's comment
-PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
 @dataclass(frozen=True)
@@ -85,13 +83,6 @@ def describe_seeds(facts: Sequence[Facts], numbers: Sequence[int] = ()) -> str:
         for place, one in zip(numbers, facts, strict=True)
     ]
     return "\n".join(["Seeds:", *rows])
-
-
-def pack_version() -> str:
-    found = re.search(r'^version = "([^"]+)"', PROJECT.read_text(encoding="utf-8"), re.MULTILINE)
-    if found is None:
-        raise ValueError(f"{PROJECT.name} has no version: install the pack again")
-    return found[1]
 
 
 def facts_of(audio: Mapping[str, Any]) -> tuple[Facts, ...]:

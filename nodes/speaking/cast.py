@@ -12,8 +12,7 @@ from .. import inputs
 from ..models.linked import check_cast, check_model, check_voice
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
-from ..schema import output, schema
-from ..sockets import CastSocket, ModelSocket, VoiceSocket
+from ..schema import CastSocket, ModelSocket, VoiceSocket, output, schema
 from .characters import assign_voices, check_character, join_casts, read_names
 
 VOICES = "voices"  # the group of inputs that grows
@@ -96,17 +95,16 @@ def voice_inputs() -> list[io.Input]:
     """
     growing: Any = getattr(io, "Autogrow", None)
     if growing is None:
-        return [fixed_input(number) for number in range(1, MOST_FIXED + 1)]
+        return [
+            VoiceSocket.Input(f"{VOICES}.{SLOT}{number}", optional=number > 1)
+            for number in range(1, MOST_FIXED + 1)
+        ]
     voice = VoiceSocket.Input(
         "voice", tooltip="The voice of the character in the same place among the names."
     )
     names = [f"{SLOT}{number}" for number in range(1, MOST_GROWN + 1)]
     template = growing.TemplateNames(input=voice, names=names, min=1)
     return [growing.Input(VOICES, template=template, tooltip="The characters' voices. Required: the first.")]
-
-
-def fixed_input(number: int) -> io.Input:
-    return VoiceSocket.Input(f"{VOICES}.{SLOT}{number}", optional=number > 1)
 
 
 def connected_voices(inputs_by_name: dict[str, Voice | None]) -> dict[int, Voice]:

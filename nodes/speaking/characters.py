@@ -73,12 +73,9 @@ def saved_states(text: str | None) -> list[tuple[str, tuple[FileState, ...]]]:
     return [
         (name, source_states(path))
         for name, path in voice_library().sources().items()
-        if said is None or any(_may_speak(name_key(part), said) for part in split_mood(name) or (name,))
+        if said is None
+        or any(key == NARRATOR or key in said for key in map(name_key, split_mood(name) or (name,)))
     ]
-
-
-def _may_speak(name: str, script: str) -> bool:
-    return name == NARRATOR or name in script
 
 
 def find_characters(model: AnyModel, cast: Mapping[str, Voice] | None) -> Cast:

@@ -19,8 +19,7 @@ from ..models.linked import check_model, check_word_check
 from ..page.clips import Clip, to_clip
 from ..page.live import PagePlayer, announce
 from ..page.progress import show_progress
-from ..schema import output, schema
-from ..sockets import WordsSocket
+from ..schema import WordsSocket, output, schema
 from ..sound.audio_io import Audio, to_audio
 from ..sound.facts import Facts, describe_seeds, facts_of_line
 from ..sound.words import SpokenWords, words_of
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ...morph.kept.once import Listener, Once
     from ...morph.script.scene import ScenePlayer
     from ...morph.speech.lines import Line, Spoken
+    from ...morph.words.timing import WordTime
 
 
 def check_speaking(given: Mapping[str, Any]) -> None:
@@ -90,10 +90,12 @@ class Stage:
     def speak(self, lines: Sequence[Line], script: Script, gap_s: float = 0.0) -> list[Spoken]:
         """Return the lines of a script; a listener gets them meanwhile."""
         from ...morph.kept.once import speak_lines
-        from ...morph.script.scene import Scene, ScenePlayer
+        from ...morph.script.scene import ScenePlayer
 
-        scene = Scene(script, gap_s, self.speaks.rate)
-        self.player = ScenePlayer(scene, self.page, lambda one: words_of(self.speaks, [one]).lines[0].words)
+        def words(one: Spoken) -> Sequence[WordTime]:
+            return words_of(self.speaks, [one]).lines[0].words
+
+        self.player = ScenePlayer(script, gap_s, self.speaks.rate, self.page, words)
         return speak_lines(self.speaks, lines, self.options, self.once, self.player.listen(self.listener))
 
     def end(

@@ -8,6 +8,7 @@ from typing import Any
 
 from comfy_api.latest import io
 
+from ...morph.options import FitLimits
 from ...morph.runtime.whole_file import FileState
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
@@ -16,8 +17,7 @@ from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.linked import check_cast, check_voice
 from ..page.clips import show
-from ..schema import output
-from ..sockets import VoiceSocket
+from ..schema import VoiceSocket, output
 from ..sound.audio_io import to_audio
 from .characters import find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
@@ -53,8 +53,8 @@ class DubCaptions(SpeakingNode):
                 inputs.seed(),
                 inputs.setting("batch_size"),
                 inputs.language(),
-                inputs.number("max_speed", 1.25, (1.0, 2.0, 0.01)),
-                inputs.number("overrun", 0.5, (0.0, 60.0, 0.05)),
+                inputs.setting("max_speed", FitLimits),
+                inputs.setting("overrun", FitLimits),
                 VoiceSocket.Input("voice", optional=True),
                 inputs.cast(),
                 inputs.sampling(),
@@ -99,15 +99,14 @@ class DubCaptions(SpeakingNode):
         read_sounds: bool = False,
         **given: Any,
     ) -> io.NodeOutput:
-        from ...morph.script.dub import DOES_NOT_FIT, DubRequest, FitLimits, render_dub
+        from ...morph.script.dub import DOES_NOT_FIT, DubRequest, render_dub
 
         inputs.check(overlap=(OVERLAPS, overlap))
         limits = FitLimits(max_speed, overrun, overlap == OVER)
         speakers = with_narrator(cast, voice)
         with cls.stage({**given, "trim_silence": True}, speakers, is_live=False) as stage:
             characters, lists = find_characters(stage.model, speakers), lists_of(given.get("pronunciation"))
-            said = (captions, characters, given["language"], seed, limits, read_sounds, lists)
-            request = DubRequest(*said)
+            request = DubRequest(captions, characters, given["language"], seed, limits, read_sounds, lists)
             dub = render_dub(stage.speaks, request, stage.options, stage.once, stage.listener)
             sources = [replace(one.source.line, speed=one.speed) for one in dub.placed]
             found, spoken = characters.describe_found(), [one.spoken for one in dub.placed]

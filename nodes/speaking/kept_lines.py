@@ -18,14 +18,6 @@ DEFAULT_MB = 2048
 FOLDER = "qwen3_tts_morph"
 
 
-def lines_folder() -> Path:
-    """Return the folder of cached lines, which no route of ComfyUI serves. It may not exist yet.
-
-    It is below ``user/``: ComfyUI empties ``temp/`` when it starts.
-    """
-    return Path(folder_paths.get_system_user_directory(FOLDER), "lines")
-
-
 def most_megabytes() -> int:
     """Return how many MB (10^6 bytes) cached lines may take; ValueError unless the setting is a whole number."""
     said = os.environ.get(SIZE_VARIABLE, "").strip() or str(DEFAULT_MB)
@@ -35,10 +27,12 @@ def most_megabytes() -> int:
 
 
 def kept_lines() -> LineCache:
-    """Return the cache, to look at it and to clear it."""
+    """Return the cache, to look at it and to clear it. Its folder, which no route of ComfyUI serves, may not exist."""
     from ...morph.kept.cache import LineCache
 
-    return LineCache(lines_folder(), max(1, most_megabytes() * 10**6))
+    # Below ``user/``: ComfyUI empties ``temp/`` when it starts.
+    folder = Path(folder_paths.get_system_user_directory(FOLDER), "lines")
+    return LineCache(folder, max(1, most_megabytes() * 10**6))
 
 
 def once_of(given: Mapping[str, Any]) -> Once:

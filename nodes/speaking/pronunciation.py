@@ -11,8 +11,7 @@ from ...morph.text.pronunciation import PronunciationList, parse_pronunciation, 
 from .. import inputs
 from ..folders import NO_FILE, chosen_file, input_files
 from ..models.linked import shown
-from ..schema import output, schema
-from ..sockets import PronunciationSocket
+from ..schema import PronunciationSocket, output, schema
 
 KINDS = (".txt",)
 NO_LIST = "none"

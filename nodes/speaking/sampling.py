@@ -9,8 +9,7 @@ from comfy_api.latest import io
 from ...morph.options import REQUEST, Sampling, TokenSampling
 from ...morph.setting import settings_of
 from .. import inputs
-from ..schema import output, schema
-from ..sockets import SamplingSocket
+from ..schema import SamplingSocket, output, schema
 
 SUBTALKER = "subtalker_"
 TOKEN = [name for name in settings_of(TokenSampling, REQUEST) if name != "do_sample"]

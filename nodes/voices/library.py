@@ -18,8 +18,7 @@ from ..folders import NO_VOICE, VOICE_FOLDER, local_checkpoints, voice_library
 from ..models.linked import check_model, check_voice
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
-from ..schema import listed, output, schema
-from ..sockets import ModelSocket, VoiceSocket
+from ..schema import ModelSocket, VoiceSocket, listed, output, schema
 from .saved_voices import Fingerprint, saved_voices
 
 

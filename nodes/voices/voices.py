@@ -10,14 +10,14 @@ from comfy_api.latest import io, ui
 
 from ...morph.hearing.whisper import check_installed
 from ...morph.model.model import Model
-from ...morph.options import RECOGNISERS
-from ...morph.voice.blend import blend_voices
+from ...morph.options import RECOGNISERS, SHIFT_STRENGTHS
+from ...morph.voice.blend import Shift, blend_voices, shift_voice
 from ...morph.voice.create import CloneOptions, clone_voice
 from ...morph.voice.excerpt import better_part
 from ...morph.voice.measure import measure
 from ...morph.voice.recording import read_recording
 from ...morph.voice.transcript import hear_transcript
-from ...morph.voice.voice import Voice, check_transcript, known_speaker
+from ...morph.voice.voice import Voice, check_design, check_transcript, known_speaker
 from .. import inputs
 from ..folders import local_checkpoints
 from ..models.linked import check_model, check_voice
@@ -25,8 +25,7 @@ from ..models.memory import ManagedModel
 from ..models.remote import ServedModel
 from ..models.word_check import load_recogniser
 from ..page.progress import show_progress
-from ..schema import output, schema
-from ..sockets import ModelSocket, VoiceSocket
+from ..schema import ModelSocket, VoiceSocket, output, schema
 from ..sound.audio_io import to_one_waveform
 
 MODELS = ("MorphTTSLoadModel", "MorphTTSRemoteModel")  # the nodes that give a model
@@ -40,6 +39,8 @@ PACKED = Path(__file__).resolve().parents[2] / "recordings" / "austen.flac"
 # If a checkpoint does not know a speaker, the engine's error lists the ones it has.
 DEMO_SPEAKERS = ("heart", "emma", "michael", "george")
 PUBLISHED_SPEAKERS = ("vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee")
+SIDES = ("toward", "away")
+MORE = (2, 3)  # pairs beside the first
 
 
 class CloneVoice(io.ComfyNode):
@@ -173,17 +174,12 @@ class DesignVoice(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, description: str | None = None) -> bool | str:
-        return inputs.judge(description=(check_description, description))
+        return inputs.judge(description=(check_design, description))
 
     @classmethod
     def execute(cls, model: ManagedModel, description: str) -> io.NodeOutput:
         check_model(model)
         return io.NodeOutput(model.design_voice(description))
-
-
-def check_description(description: str) -> None:
-    if not description.strip():
-        raise ValueError("description is empty: say what the voice should be like")
 
 
 def weight_input(letter: str, optional: bool = False) -> io.Input:
@@ -229,3 +225,38 @@ def mixed(model: ManagedModel | None, mix: Callable[[Model | None], Voice]) -> i
         with model.use() as ready:
             voice = mix(ready.model)
     return io.NodeOutput(voice, ui=ui.PreviewText(voice.recipe or ""))
+
+
+class ShiftVoice(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            "MorphTTSShiftVoice",
+            inputs=[
+                inputs.voice(),
+                VoiceSocket.Input("toward"),
+                VoiceSocket.Input("away"),
+                inputs.number("strength", 1.0, (*SHIFT_STRENGTHS, 0.05)),
+                *(VoiceSocket.Input(f"{side}_{number}", optional=True) for number in MORE for side in SIDES),
+                inputs.model(optional=True),
+            ],
+            outputs=[output(VoiceSocket, "made_voice")],
+        )
+
+    @classmethod
+    def execute(
+        cls, voice: Voice, strength: float, model: ManagedModel | None = None, **given: Voice | None
+    ) -> io.NodeOutput:
+        check_voice(voice)
+        toward, away = (connected(side, given) for side in SIDES)
+        shift = Shift(toward, away, strength)
+        return mixed(model, lambda ready: shift_voice(voice, shift, ready))
+
+
+def connected(side: str, given: dict[str, Any]) -> list[Voice]:
+    """Return the voices of a side, of which the first is required; ValueError for anything else."""
+    more = [f"{side}_{number}" for number in MORE]
+    names = [side, *(name for name in more if given.get(name) is not None)]
+    for name in names:
+        check_voice(given.get(name), name)
+    return [given[name] for name in names]

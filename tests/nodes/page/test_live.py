@@ -122,10 +122,10 @@ def test_the_words_of_a_line_are_told_to_the_page_that_hears_it() -> None:
     async def scenario(store, http, comfy) -> None:
         store.listen(PAGE, True)
         with store.announce("5", 24000) as speech:
-            player = live.PagePlayer(store, speech)
+            player = live.PagePlayer(speech)
             player.show_words(1, (WordTime("Hi,", 0.0, 0.2, 0, 3), WordTime("you.", 0.25, 0.5, 4, 8)))
             player.show_words(2, ())
-        live.PagePlayer(None, None).show_words(0, (WordTime("Hi", 0.0, 0.2, 0, 2),))
+        live.PagePlayer(None).show_words(0, (WordTime("Hi", 0.0, 0.2, 0, 2),))
         told = {"stream": speech.id, "line": 1, "words": (("Hi,", 0.0, 0.2), (" you.", 0.25, 0.5))}
         assert comfy.sent[1:] == [("morph.speech.words", told, PAGE)]
 
@@ -189,7 +189,7 @@ def test_a_very_long_stream_drops_what_was_first(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(live, "MOST_BYTES", 200)
 
     async def scenario(store, http, comfy) -> None:
-        speech = live.PlayedSpeech(comfy.loop, "5", "run", PAGE, 24000)
+        speech = live.PlayedSpeech(comfy, "5", "run", PAGE, 24000)
         wave = sine(150)
         speech.write(wave)
         speech.end()

@@ -20,9 +20,9 @@ from qwen3_tts_morph.postprocess.pcm import to_s16
 
 from tests.nodes.package import load
 
-audio_io, facts, names, recordings, same_files = (
+audio_io, facts, names, recordings = (
     *(load(f"sound.{name}") for name in ("audio_io", "facts")),
-    *(load(f"saving.{name}") for name in ("names", "recordings", "same_files")),
+    *(load(f"saving.{name}") for name in ("names", "recordings")),
 )
 
 RATE = 24000
@@ -258,11 +258,11 @@ def test_other_sound_other_facts_and_a_workflow_less_are_not_the_same(tmp_path: 
     }
     for name, (lines, workflow, wave, same) in others.items():
         [other] = encoded(lines, kind, workflow, wave).values()
-        assert same_files.is_same(path, other) == same, name
+        assert recordings.is_same(path, other) == same, name
     for junk in (b"", b"junk", data[:100]):
         path.write_bytes(junk)
-        assert not same_files.is_same(path, data)
-    assert not same_files.is_same(tmp_path / f"missing.{kind}", data)
+        assert not recordings.is_same(path, data)
+    assert not recordings.is_same(tmp_path / f"missing.{kind}", data)
 
 
 def test_an_older_text_of_the_same_number_is_named_and_stays(tmp_path: Path) -> None:
