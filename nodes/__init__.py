@@ -1,7 +1,5 @@
 """The pack's nodes, in ComfyUI's V3 API."""
 
-from __future__ import annotations
-
 from comfy_api.latest import ComfyExtension, io
 
 from .models.load import LoadLora, LoadModel

@@ -1,7 +1,5 @@
 """The folders in which ComfyUI keeps checkpoints, voices and outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Inputs that several nodes share. ComfyUI builds schemas often, so this module does no heavy work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Socket types, and a node's schema: its texts are in ``locales/en/``, its search words in ``web/js/aliases.json``."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

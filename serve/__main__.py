@@ -1,7 +1,5 @@
 """Run ``python -m serve`` in the pack's folder, or ``python -m qwen3_tts_morph.serve`` if the pack is installed."""
 
-from __future__ import annotations
-
 import sys
 
 if __package__ == "serve":  # in the pack's folder, which has no name as a package yet

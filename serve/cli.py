@@ -5,8 +5,6 @@ to stdout, everything else to stderr. Exit codes: 0; 1 if a check failed or a pa
 with one sentence; 130 when interrupted; 141 when the reader of stdout has left.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

@@ -1,7 +1,5 @@
 """The server's log."""
 
-from __future__ import annotations
-
 import logging
 from contextvars import ContextVar
 from typing import TextIO

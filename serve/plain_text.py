@@ -4,8 +4,6 @@ Control characters can clear a terminal, set its title, or overwrite its text. C
 of writing make a name look like another.
 """
 
-from __future__ import annotations
-
 import re
 
 from ..morph.text.encoding import CONTROL

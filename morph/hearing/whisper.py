@@ -1,7 +1,5 @@
 """Whisper through faster-whisper, an optional package: on the CPU in int8, offline once its model is there."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

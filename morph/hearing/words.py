@@ -1,7 +1,5 @@
 """Wrong words: the edits between a text and its transcript, after Whisper's own normalisation of both."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

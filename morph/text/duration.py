@@ -1,7 +1,5 @@
 """How long a text takes to speak: by its letters, to judge a line's end, and by its tokens, beforehand."""
 
-from __future__ import annotations
-
 # English takes about 1.15 letters and spaces per frame of 80 ms (14 per second), and never less than 0.4 of that
 # time. Characters of Chinese, Japanese and Korean are syllables and count as two letters.
 

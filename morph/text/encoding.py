@@ -1,7 +1,5 @@
 """Characters and halves of characters (lone surrogates) that no name or file can have."""
 
-from __future__ import annotations
-
 import re
 
 # C0 and C1 controls, line separators, directions of writing, and halves of characters, which no file can take.

@@ -1,7 +1,5 @@
 """Users' text files: UTF-8, or UTF-16 or UTF-32 with a byte order mark, of limited size."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names that users type: which are the same, and which are safe file names on every operating system."""
 
-from __future__ import annotations
-
 import logging
 import os
 import unicodedata

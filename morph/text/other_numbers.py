@@ -1,8 +1,7 @@
 """Write out numbers in other languages than English with num2words, if it is installed."""
 
-from __future__ import annotations
-
 # Whole numbers and decimals, with the language's separators, and percent; dates, times and telephone numbers stay.
+
 import re
 from collections.abc import Callable
 from functools import lru_cache

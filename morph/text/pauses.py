@@ -1,7 +1,5 @@
 """Pauses in a text: ``[pause 0.4]`` is 0.4 seconds of silence."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """How texts are prepared for a checkpoint; ``checkpoint/profile.py`` reads it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..setting import Checked, setting

@@ -3,8 +3,6 @@
 NFKC would change the numbers of some signs: 1½ would be 11/2, and 10² 102. So these are written out first.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Split a long text into pieces: at sentence ends, or else at the next best boundary."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The attention head that follows the text while it is spoken: a property of the checkpoint."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -3,8 +3,6 @@
 These times are by the paths alone; those of the complete line (``line_words``) are finer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache

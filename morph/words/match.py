@@ -4,8 +4,6 @@ Texts are written out by rules, by a library that returns text only, and by a se
 Most words are equal. In between, the order decides, and how likely each pair is (figures, letters, signs).
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect_left

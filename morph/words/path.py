@@ -4,8 +4,6 @@ In nearly every frame the head attends to the token being spoken. The path never
 elsewhere does not move it, and repeated words have their place where most of their frames are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Displayed and spoken words of a text with readings: "Nguyen", spoken as "win", has the time of "win"."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

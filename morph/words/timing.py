@@ -4,8 +4,6 @@ A word lasts as long as its letters' tokens: a comma's frames and quiet around i
 that is spoken as several has the time of all of them; one that is not spoken has no length.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ kana and long vowels after it. Dashes that join words and three dots end words t
 belongs to the word before it, an opening bracket or quotation mark to the word after it.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A device that this machine lacks becomes the default one, as in ComfyUI's own nodes, so that workflows run anywhere.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 

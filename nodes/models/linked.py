@@ -1,7 +1,5 @@
 """Check values of links: a caller of ComfyUI's API may send any value where a link belongs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ...morph.voice.voice import Voice

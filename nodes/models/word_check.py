@@ -1,7 +1,5 @@
 """The Word Check node."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import folder_paths

@@ -1,7 +1,5 @@
 """Show the engine's progress in ComfyUI, and pass cancellation on to the engine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 The name in a request is looked up in the library's listing, and is checked if it becomes a new file's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

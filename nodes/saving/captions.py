@@ -1,7 +1,5 @@
 """The nodes that save captions: Save Subtitles, and Word Captions with the times of words."""
 
-from __future__ import annotations
-
 from itertools import count
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Write files that users name: complete or not at all."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Mapping

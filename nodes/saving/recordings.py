@@ -1,7 +1,5 @@
 """Recordings that become files: names, metadata, and how the files of one run are written."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The nodes that save speech to files, and read the facts of such a file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The nodes that give a script's characters their voices: one at a time, or all in one node."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

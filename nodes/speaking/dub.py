@@ -1,7 +1,5 @@
 """The Dub Captions node."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The model and the voice that speak when none is connected."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """The Pronunciation node: how words are read, from a box on the node or a file in the input folder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from comfy_api.latest import io, ui

@@ -1,7 +1,5 @@
 """The Sampling node."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from comfy_api.latest import io

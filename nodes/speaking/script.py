@@ -1,7 +1,5 @@
 """The nodes Render Script and Script From File."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The voice library nodes: Save Voice and Load Voice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The files that Save Voice wrote since ComfyUI started: they do not count as changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

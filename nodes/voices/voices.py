@@ -1,7 +1,5 @@
 """The nodes that create a voice: from a recording, a preset, a description, or other voices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

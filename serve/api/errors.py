@@ -1,7 +1,5 @@
 """Errors of the API, in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

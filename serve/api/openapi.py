@@ -1,7 +1,5 @@
 """The answers and this server's limits in ``/openapi.json``; the rest comes from routes and ``fields``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How the server runs: frozen, validated on construction."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path

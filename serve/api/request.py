@@ -1,7 +1,5 @@
 """Requests as the engine takes them, checked against the checkpoint and the server's limits."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ ComfyUI's own check lets through ``Origin: null``, requests without an Origin (a
 resolve to this computer (DNS rebinding), and everything when the Host is not loopback.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -4,8 +4,6 @@ Uses FFmpeg's ``atempo`` through PyAV, which the server has for its formats: it 
 library of ``postprocess/stretch.py`` needs a whole line (python-stretch 0.3.1).
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

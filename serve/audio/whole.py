@@ -1,7 +1,5 @@
 """Encode answers in threads, beside the event loop's and the model's."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

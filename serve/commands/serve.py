@@ -1,7 +1,5 @@
 """``serve``: start the speech server (``serve/process/server.py``)."""
 
-from __future__ import annotations
-
 import argparse
 
 from ..logs import start_log

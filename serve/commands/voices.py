@@ -1,7 +1,5 @@
 """``voices``: the library of saved voices."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

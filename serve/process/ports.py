@@ -1,7 +1,5 @@
 """Free ports, and the server's listening socket."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket

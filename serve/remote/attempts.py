@@ -1,7 +1,5 @@
 """Retry requests to a server: the first question, voices, and lines."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """HTTP with one server: its facts, uploads, and one attempt at a line. Redirects are not followed."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

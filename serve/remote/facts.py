@@ -1,7 +1,5 @@
 """A server's facts: its engine, its checkpoint, and its abilities."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

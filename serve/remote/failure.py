@@ -1,7 +1,5 @@
 """Errors of a server, and whether a retry may help."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

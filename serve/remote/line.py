@@ -1,7 +1,5 @@
 """A line at a server, from the queue to its end, as its reader sees it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """An event loop in its own thread, for callers that must not block in one, such as ComfyUI's executor."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine

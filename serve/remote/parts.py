@@ -1,7 +1,5 @@
 """Read the parts of our server's answer (``serve/routes/answer.py``), however they are cut into packets."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

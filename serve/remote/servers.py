@@ -1,7 +1,5 @@
 """The speech servers that the owner of this computer has listed. No graph and no request names an address."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """Give each request an id, in its answer and in the log; optionally write a log line for each request."""
 
-from __future__ import annotations
-
 import logging
 import re
 import secrets

@@ -1,7 +1,5 @@
 """The answer to ``POST /v1/audio/speech``: a stream of bytes, events, one file, a file between parts or in JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

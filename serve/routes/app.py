@@ -1,7 +1,5 @@
 """The server's routes."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """``POST /v1/audio/voices/clone``: clone a recording on the batch thread, between two lines."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import AsyncIterator

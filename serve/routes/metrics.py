@@ -1,7 +1,5 @@
 """What the server counts, in Prometheus' text format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial

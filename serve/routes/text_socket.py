@@ -5,8 +5,6 @@ The client sends JSON: ``session.config`` (a request's fields without its text),
 the sound of their words, ``audio.done`` and ``session.done``, or ``error``.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import queue

@@ -1,7 +1,5 @@
 """The times of an answer's words as JSON; the names are those of Kokoro-FastAPI's captioned speech."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The voices that a request may name: the checkpoint's speakers, a folder of saved voices, uploaded ones."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import unicodedata

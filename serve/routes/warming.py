@@ -1,7 +1,5 @@
 """Warm-up: compile, capture and load everything before the first request."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

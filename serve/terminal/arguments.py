@@ -1,7 +1,5 @@
 """Readers of single arguments, and the options that several commands share. Python's own packages only."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import difflib

@@ -1,7 +1,5 @@
 """Output of a command: results on stdout, all else on stderr, sound on stdout if asked, and progress."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """A folder that one run has for itself: two runs would write over each other's manifest."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

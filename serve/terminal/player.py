@@ -1,7 +1,5 @@
 """Play speech while it is generated, by sounddevice (PortAudio)."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import sys

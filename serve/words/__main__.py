@@ -1,7 +1,5 @@
 """Compute word times: one JSON line in, its words out, until stdin ends. See ``WordProcess``."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import signal

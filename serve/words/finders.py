@@ -1,7 +1,5 @@
 """Processes that compute word times, and the threads that wait for them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

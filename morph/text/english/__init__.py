@@ -3,8 +3,6 @@
 The rules are tables of linear-time patterns by topic. Their order matters: each sees the output of those before it.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Paths, web addresses, and names with underscores: their signs are spoken."""
 
-from __future__ import annotations
-
 import re
 
 from .letters import spell

@@ -1,7 +1,5 @@
 """Years, decades, seasons and times of the day."""
 
-from __future__ import annotations
-
 import re
 
 from .rules import Rule, rule, table

@@ -1,7 +1,5 @@
 """Figures that stand alone: long and continental numbers, versions, ordinals, models, formulas."""
 
-from __future__ import annotations
-
 import re
 
 from .letters import spell

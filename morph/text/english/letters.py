@@ -1,8 +1,7 @@
 """Words in capitals: spoken as words ("Nasa"), spelled ("bee bee see"), or loud."""
 
-from __future__ import annotations
-
 # Every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
+
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Signs of arithmetic between numbers and single letters: 5 x 3 = 15, 10^6, x > 5, and the size 4x6."""
 
-from __future__ import annotations
-
 import re
 
 from .letters import spell

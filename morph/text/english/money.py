@@ -1,7 +1,5 @@
 """Prices: currencies that the library does not know, ranges, and prices before a noun ("a twenty dollar bill")."""
 
-from __future__ import annotations
-
 import re
 
 from .rules import Rule, Said, alternatives, pairs, rule, table

@@ -1,7 +1,5 @@
 """Roman numerals, which are figures, ordinals ("Henry the eighth") or letters: a drip is an IV."""
 
-from __future__ import annotations
-
 import re
 
 from ..split import OPENERS

@@ -1,7 +1,5 @@
 """Two numbers with a sign between them: ranges, ratios, scores, Bible verses, and slashes that are no fractions."""
 
-from __future__ import annotations
-
 import re
 
 from .rules import Rule, alternatives, rule, table

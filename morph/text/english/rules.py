@@ -1,7 +1,5 @@
 """A rule: a pattern that takes linear time, and its replacement. A pattern of more than a line has a name above."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 

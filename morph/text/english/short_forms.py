@@ -1,7 +1,5 @@
 """Short forms with dots and slashes: titles, streets, references, units of recipes, days and months."""
 
-from __future__ import annotations
-
 import re
 
 from .rules import Rule, Said, alternatives, like, rule, table

@@ -1,7 +1,5 @@
 """Numbers read digit by digit: telephones, extensions and secret codes."""
 
-from __future__ import annotations
-
 import re
 
 from .rules import Rule, rule

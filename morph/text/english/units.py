@@ -1,7 +1,5 @@
 """Units that the library misses or spells, their dots, feet and inches, and units as adjectives."""
 
-from __future__ import annotations
-
 import re
 
 from .money import NO_NOUN

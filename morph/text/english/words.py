@@ -1,7 +1,5 @@
 """Numbers in words that the library would group differently: years, decades, codes."""
 
-from __future__ import annotations
-
 from .rules import table
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

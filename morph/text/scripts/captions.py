@@ -11,8 +11,6 @@ end of a caption, alone on a line, and after a sign; inside a sentence, parenthe
 between two notes (``\u266a la la \u266a``, ``# la la #``) or after one that begins a line is music.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ WebVTT's ``<v NAME>`` names a cue's speaker. A cue of several speakers becomes o
 time by the lengths of their texts.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Sequence

@@ -25,8 +25,6 @@ set again. Without a value (``[instruct]``) they reset to the caller's default. 
 a text, and inside it (see ``pauses.py``); other tags inside a text are errors. Other brackets are spoken as text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
