@@ -35,7 +35,7 @@ class Take:
 
     def better_than(self, other: Take) -> bool:
         """Return whether it ended better; of equals, the earlier one is kept."""
-        return ENDS.index(self.ended) < ENDS.index(other.ended)
+        return rank(self.ended) < rank(other.ended)
 
     def begin(self, frames: int) -> Take:
         """Return the first frames of the take, 1 or more, as one that ran into its limit."""
@@ -44,6 +44,11 @@ class Take:
         trace = None if decoded.trace is None else decoded.trace.part(0, frames)
         codes = Decoded(decoded.codes[:frames], CAP, trace)
         return replace(self, decoded=codes, waveform=self.waveform[:samples], ended=CAP, wrong="")
+
+
+def rank(ended: str) -> int:
+    """Return how well a take ended, 0 for best."""
+    return ENDS.index(ended) if ended in ENDS else len(ENDS)
 
 
 def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: int) -> str:

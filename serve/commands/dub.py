@@ -65,7 +65,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         # Speed, pitch and level are set when lines are fitted.
         plain = (replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed)
         job = speak_into(saved, ready, (Script(tuple(plain)), lines), options, console)
-        dub = assemble_dub(dubbed, silent, [job.read(index) for index in range(len(lines))], limits)
+        dub = assemble_dub(dubbed, silent, [saved.read(index + 1) for index in range(len(lines))], limits)
         console.note(dub.summary)
         with script.open_track(outputs(options)[0], dub.sample_rate) as file:
             file.add(dub.track)

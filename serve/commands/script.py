@@ -144,8 +144,8 @@ def finish(job: Job, cues: Sequence[Cue], words: Sequence[LineWords], console: C
         write_words(words, job.options)
         if count := sum(not line.words for line in words):
             console.note(
-                f"{count} of {len(words)} lines have no word times: an earlier version of the program spoke them, or "
-                "their files were edited; --again speaks all lines again"
+                f"{count} of {len(words)} lines have no word times, as their files were edited: delete these files to "
+                "have the lines as they were spoken"
             )
     job.write_manifest(complete=True)
     for path in filter(None, (track, srt, vtt, job.options.words)):
@@ -208,9 +208,9 @@ def write_samples(job: Job, path: Path) -> Track:
     rate = job.opened.speaks.rate
     lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.lines) - 1, rate)
     with open_track(path, rate) as track:
-        for index, silence in enumerate([lead, *gaps]):
+        for number, silence in enumerate([lead, *gaps], start=1):
             track.add(np.zeros(silence, np.float32))
-            spoken = job.read(index)
+            spoken = job.saved.read(number)
             track.captions += captions_of(track.samples, spoken, job.options.sentence_subtitles)
             if job.options.words is not None:
                 track.words.append(job.words(spoken, track.samples))

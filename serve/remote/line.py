@@ -11,7 +11,7 @@ from ...morph.options import FRAME_RATE
 from ...morph.runtime.bell import Bell
 from ...morph.speech.lines import LineReport, Spoken
 from ...morph.speech.pieces import text_as_spoken
-from ...morph.speech.takes import ENDS, is_silent
+from ...morph.speech.takes import is_silent
 from ...morph.text.duration import likely_frames
 from ...morph.text.normalize import SpokenText
 from ...morph.text.pauses import without_pauses
@@ -124,9 +124,3 @@ class RemoteLine:
         )
         words = shown_words(text, readings, answer.words)
         return Spoken(waveform, rate, report, engine=" · ".join(told.made_by), words=words)
-
-
-def rank(spoken: Spoken) -> int:
-    """Return how well a take ended, 0 for best."""
-    ended = spoken.report.ended
-    return ENDS.index(ended) if ended in ENDS else len(ENDS)

@@ -19,12 +19,13 @@ from ...morph.options import AUTO_ROWS, GenerateOptions
 from ...morph.speech.lines import Line, Spoken
 from ...morph.speech.report import compose, engines_of
 from ...morph.speech.retries import RetryPolicy, next_seed
+from ...morph.speech.takes import rank
 from ...morph.words.timing import WordTime, retime_words
 from .attempts import Attempts
 from .connection import connect
 from .facts import PUBLISHED_LANGUAGES, ServerFacts
 from .failure import Failure
-from .line import RemoteLine, rank
+from .line import RemoteLine
 from .loop import LoopBell, LoopThread
 from .payload import Job, make_job
 
@@ -203,7 +204,7 @@ class RemoteSpeaks:
                 seed = next_seed(seed, 1)
                 continue
             made = line.spoken(answer, take)
-            kept = made if best is None or rank(made) < rank(best) else best
+            kept = made if best is None or rank(made.report.ended) < rank(best.report.ended) else best
             best = replace(kept, report=replace(kept.report, takes=take))
             if not policy.is_wrong(made.report.ended, made.report.frames):
                 break

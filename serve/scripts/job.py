@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.console import Console
-from .saved_lines import SavedLines, file_key
+from .saved_lines import SavedLines
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Line, Spoken
@@ -33,9 +35,6 @@ class Job:
     options: argparse.Namespace
     lost: dict[int, str] = field(default_factory=dict)  # why lines failed, by their indices
 
-    def read(self, index: int) -> Spoken:
-        return self.saved.lines[index + 1].read()
-
     def words(self, spoken: Spoken, start: int) -> LineWords:
         """Return the times of a line's words in the track, where the line starts at a sample."""
         from ...morph.words.captions import LineWords
@@ -45,7 +44,7 @@ class Job:
 
     def write_manifest(self, complete: bool) -> None:
         track = {"track": outputs(self.options)[0].name} if complete else {}
-        self.saved.write_manifest(self.options.file.name, {"complete": complete, **track})
+        self.saved.write_manifest({"source": self.options.file.name, "complete": complete, **track})
 
     def add(self, index: int, spoken: Spoken, is_checked: bool = True) -> None:
         """Save a line that has ended, once its words are checked."""
@@ -59,16 +58,9 @@ class Job:
             line, finish = self.lines[index], self.script.lines[index]
             taken = replace(line, seed=take_seed(line.seed, spoken.take))
             key = self.opened.speaks.key(taken, self.opened.settings)
-            facts = [
-                key,
-                taken.text,
-                taken.seed,
-                spoken.report.takes,
-                finish.gain_db,
-                finish.speed,
-                finish.pitch,
-            ]
-            self.saved.save(index + 1, file_key(facts), finish_line(spoken, finish), self.options.again)
+            facts = [taken.text, taken.seed, spoken.report.takes, finish.gain_db, finish.speed, finish.pitch]
+            file_key = hashlib.sha256(json.dumps([key, *facts]).encode()).hexdigest()
+            self.saved.save(index + 1, file_key, finish_line(spoken, finish), self.options.again)
 
     def check_lost(self) -> None:
         if not self.lost:
@@ -162,13 +154,13 @@ def show_lines(show: OnFrame, group: range, count: int, done: int, expected: int
 def tell(job: Job, elapsed: float, console: Console) -> None:
     from ...morph.speech.takes import WRONG
 
-    lines = list(job.saved.lines.values())
-    new = [one.spoken for one in lines if not one.spoken.report.from_before]
+    lines = job.saved.lines
+    new = [one for one in lines.values() if not one.report.from_before]
     if len(new) < len(lines):
         console.note(f"{len(lines) - len(new)} of {len(lines)} lines are spoken already")
     if new:
         console.note(job.opened.speaks.describe(new, job.opened.settings, elapsed))
-    wrong = sorted(one.number for one in lines if one.spoken.report.ended in WRONG)
+    wrong = sorted(number for number, one in lines.items() if one.report.ended in WRONG)
     if len(wrong) > sum(one.report.ended in WRONG for one in new):
         numbers = ", ".join(map(str, wrong))
         console.note(f"lines that went wrong, earlier ones included: {numbers}; try [take 2] before them")

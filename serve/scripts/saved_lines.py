@@ -1,4 +1,4 @@
-"""The folder of a script: a sound file for each line, what is reused of earlier runs, and a manifest.
+"""The folder of a script: a sound file for each line, the store of its lines, and a manifest.
 
 Lines are in the store that graphs use too (``morph/kept/cache.py``), as they were spoken. A line's sound file is named
 by its number, its name and the first letters of its key; one that is there stays, so that it may be edited.
@@ -6,11 +6,10 @@ by its number, its name and the first letters of its key; one that is there stay
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,39 +30,19 @@ SHOWN_KEY = 8  # letters of the key in a file's name
 OWN_NAME = re.compile(rf"\d{{4,}}_.+_([0-9a-f]{{{SHOWN_KEY}}})\.(wav|flac)")
 
 
-@dataclass(frozen=True)
-class SavedLine:
-    """A line of a script, numbered from 1; ``spoken`` is without its sound, which is in the file."""
-
-    number: int
-    key: str
-    file: Path
-    spoken: Spoken
-
-    def read(self) -> Spoken:
-        """Return the line with the sound of its file, which may have been edited; ValueError if unreadable."""
-        channels, rate = read_recording(self.file)
-        report = self.spoken.report
-        if rate != self.spoken.sample_rate:
-            raise ValueError(
-                f"{self.file} has {rate} Hz and the track {self.spoken.sample_rate}: delete it, or convert it"
-            )
-        waveform = channels.mean(axis=0)
-        if len(waveform) == round(report.seconds * rate):
-            return replace(self.spoken, waveform=waveform)
-        # It was edited: its pieces are elsewhere.
-        report = replace(report, seconds=len(waveform) / rate)
-        return replace(self.spoken, waveform=waveform, report=report, spans=(), words=())
-
-
 @dataclass
 class SavedLines:
-    """The folder of one script. ``ending`` is for new files: all are exact, and lines are found in either."""
+    """The folder of one script, whose lines are numbered from 1.
+
+    ``ending`` is for new files: all are exact, and lines are found in either.
+    """
 
     folder: Path
     ending: str
-    lines: dict[int, SavedLine] = field(default_factory=dict)  # of this run, by their numbers
-    files: dict[str, Path] = field(default_factory=dict)  # by the letters of the key
+    files: dict[str, Path]  # by the letters of the key that they show
+    keys: dict[int, str] = field(default_factory=dict)  # of this run's lines, by their numbers
+    placed: set[str] = field(default_factory=set)  # all of these keys
+    lines: dict[int, Spoken] = field(default_factory=dict)  # without their sound, which is in the file
 
     @classmethod
     @contextmanager
@@ -77,7 +56,7 @@ class SavedLines:
                     "an earlier version of the program spoke these lines: they are spoken again, and its files stay"
                 )
             found = {name[1]: path for path in folder.iterdir() if (name := OWN_NAME.fullmatch(path.name))}
-            yield cls(folder, ".wav" if audio == "wav" else ".flac", files=found)
+            yield cls(folder, ".wav" if audio == "wav" else ".flac", found)
 
     @property
     def cache(self) -> LineCache:
@@ -85,10 +64,17 @@ class SavedLines:
 
         return LineCache(self.folder / LINES, MOST_BYTES)
 
+    def file(self, number: int) -> Path:
+        return self.files[self.keys[number][:SHOWN_KEY]]
+
     def save(self, number: int, key: str, spoken: Spoken, again: bool) -> None:
         """Give a line its file: a readable one that is there is renamed to its place, unless ``again``."""
-        shown, name = key[:SHOWN_KEY], re.sub(r"[^\w]+", "-", spoken.report.name).strip("-")[:40] or "line"
-        if all(one.key != key for one in self.lines.values()):  # lines of one sound share a file
+        if key not in self.placed:  # lines of one sound share a file
+            self.placed.add(key)
+            shown, name = (
+                key[:SHOWN_KEY],
+                re.sub(r"[^\w]+", "-", spoken.report.name).strip("-")[:40] or "line",
+            )
             there = self.files.get(shown)
             wanted = self.folder / f"{number:04d}_{name}_{shown}{there.suffix if there else self.ending}"
             if there is None or again or not is_readable(there):
@@ -97,19 +83,38 @@ class SavedLines:
                 with explaining(there, "renamed", "choose another folder with --out"):
                     os.replace(there, wanted)
             self.files[shown] = wanted
-        silent = replace(spoken, waveform=spoken.waveform[:0])
-        self.lines[number] = SavedLine(number, key, self.files[shown], silent)
+        self.keys[number], self.lines[number] = key, replace(spoken, waveform=spoken.waveform[:0])
 
-    def write_manifest(self, source: str, more: Mapping[str, Any]) -> None:
+    def read(self, number: int) -> Spoken:
+        """Return a line with the sound of its file, which may have been edited; ValueError if unreadable."""
+        file, spoken = self.file(number), self.lines[number]
+        channels, rate = read_recording(file)
+        if rate != spoken.sample_rate:
+            raise ValueError(
+                f"{file} has {rate} Hz and the track {spoken.sample_rate}: delete it, or convert it"
+            )
+        waveform = channels.mean(axis=0)
+        if len(waveform) == round(spoken.report.seconds * rate):
+            return replace(spoken, waveform=waveform)
+        # It was edited: its pieces are elsewhere.
+        report = replace(spoken.report, seconds=len(waveform) / rate)
+        return replace(spoken, waveform=waveform, report=report, spans=(), words=())
+
+    def write_manifest(self, about: Mapping[str, Any]) -> None:
         """Write the manifest: the script's lines by key in their order, with their files and reports."""
-        lines = [self.lines[number] for number in sorted(self.lines)]
+        numbers = sorted(self.keys)
         known = {
             "format": FORMAT,
             "version": VERSION,
-            "source": source,
-            **more,
-            "lines": [one.key for one in lines],
-            "saved": {one.key: {"file": one.file.name, "report": asdict(one.spoken.report)} for one in lines},
+            **about,
+            "lines": [self.keys[number] for number in numbers],
+            "saved": {
+                self.keys[number]: {
+                    "file": self.file(number).name,
+                    "report": asdict(self.lines[number].report),
+                }
+                for number in numbers
+            },
         }
         content = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
         write_whole(self.folder / MANIFEST, content.encode())
@@ -121,11 +126,6 @@ def is_readable(path: Path) -> bool:
     except ValueError:
         return False
     return True
-
-
-def file_key(facts: Sequence[Any]) -> str:
-    """Return the key of a line's file: of what was spoken, and how it was changed since."""
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def read_version(path: Path) -> Any:
