@@ -326,8 +326,8 @@ class Speaker:
         for seq_groups in (*others, usual):
             speak_each(batch, [voice], self._warm_options(seq_groups, WARM_SECONDS))
         options = self._warm_options(usual, WARM_SECONDS)
-        speak(batch, [Line(WARM_TEXT, voice)], options, live=False)
         if batch.ahead.lines:  # a CPU captures nothing
+            speak(batch, [Line(WARM_TEXT, voice)], options, live=False)
             own = [self.voices.find(entry.name) for entry in self.voices.entries()[:WARM_VOICES]]
             speak_each(batch, own, self._warm_options(usual, SHORT_SECONDS))
             speak(batch, one_per_row(batch, voice, self._options.waiting), options)

@@ -61,7 +61,7 @@ def test_every_setting_and_voice_of_the_server_is_spoken_with_before_it_is_ready
     assert "3 rows of 1024 positions" in ready and "0 graphs captured" in ready
 
 
-def test_on_a_cpu_a_line_is_spoken_as_it_is_heard_and_complete(load, spoken):
+def test_on_a_cpu_one_line_is_spoken(load, spoken):
     model = load("tiny", "custom_voice")
     assert warming.ahead_of(model, 8) is NOTHING_AHEAD
     speaker = Speaker(Synthesizer(model), ServerOptions())
@@ -69,7 +69,7 @@ def test_on_a_cpu_a_line_is_spoken_as_it_is_heard_and_complete(load, spoken):
         speaker.warm()
     finally:
         speaker.close()
-    assert len(spoken) == 2
+    assert len(spoken) == 1
 
 
 def test_metrics_tell_of_slow_moments(client):
