@@ -154,13 +154,13 @@ def show_lines(show: OnFrame, group: range, count: int, done: int, expected: int
 def tell(job: Job, elapsed: float, console: Console) -> None:
     from ...morph.speech.takes import WRONG
 
-    lines = job.saved.lines
+    lines = dict(sorted(job.saved.lines.items()))  # they ended in another order
     new = [one for one in lines.values() if not one.report.from_before]
     if len(new) < len(lines):
         console.note(f"{len(lines) - len(new)} of {len(lines)} lines are spoken already")
     if new:
         console.note(job.opened.speaks.describe(new, job.opened.settings, elapsed))
-    wrong = sorted(number for number, one in lines.items() if one.report.ended in WRONG)
+    wrong = [number for number, one in lines.items() if one.report.ended in WRONG]
     if len(wrong) > sum(one.report.ended in WRONG for one in new):
         numbers = ", ".join(map(str, wrong))
         console.note(f"lines that went wrong, earlier ones included: {numbers}; try [take 2] before them")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.speech.retries import RetryPolicy
 from qwen3_tts_morph.morph.speech.takes import ENDS, Take, is_silent, judge_end
 from qwen3_tts_morph.morph.text.duration import held_frames, shortest_frames
 
@@ -69,3 +70,11 @@ def test_the_better_take_is_kept_and_the_first_of_equal_ones() -> None:
     takes = {end: Take(decoded(1), sound(0.1), end) for end in ENDS}
     assert takes["eos"].better_than(takes["cap"]) and takes["early"].better_than(takes["silent"])
     assert not takes["loop"].better_than(takes["loop"]) and not takes["silent"].better_than(takes["early"])
+
+
+@pytest.mark.parametrize(
+    ("ended", "limit", "wrong"),
+    [("cap", None, True), ("cap", 10, False), ("cap", 11, True), ("loop", 10, True), ("eos", 10, False)],
+)
+def test_a_take_that_reaches_the_users_own_limit_is_not_retried(ended: str, limit: int, wrong: bool) -> None:
+    assert RetryPolicy(1, limit).is_wrong(ended, 10) is wrong

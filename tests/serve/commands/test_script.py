@@ -45,6 +45,8 @@ def test_a_script_becomes_lines_a_track_and_subtitles(run, tiny, file, tmp_path)
     assert done.code == 0 and done.lines == [str(out / f"scene.{end}") for end in ("wav", "srt", "vtt")], (
         done.err
     )
+    told = [name for name in ("1. serena:", "2. ryan:", "3. NARRATOR:", "4. ryan:") if name in done.err]
+    assert len(told) == 4, "the report is in the script's order, though long lines are spoken first"
     names = sorted(path.name for path in out.glob("0*.wav"))
     assert [name.split("_")[:2] for name in names] == [
         ["0001", "serena"],
