@@ -13,11 +13,11 @@ import torch
 from ..batch.key import SOUND_VERSION
 from ..batch.speaks import Speaks
 from ..batch.speech import Delivery, OutOfService, Speech
-from ..options import FRAME_RATE, GenerateOptions
+from ..options import GenerateOptions
 from ..runtime.bell import Bell
 from ..runtime.collector import older_objects_spared
 from ..speech.lines import Line, Spoken, check_complete, failed_line
-from ..speech.progress import Estimate, OnFrame, in_words
+from ..speech.progress import Estimate, OnFrame
 from ..speech.takes import ENDS
 from ..text.duration import likely_frames
 from .cache import DamagedLine, LineCache
@@ -25,7 +25,6 @@ from .word_check import RememberedEar, WordCheck
 
 log = logging.getLogger(__name__)
 
-LONG_TEXT = 100_000  # characters: hours of speech
 LOOKS_EVERY_S = 0.05  # for progress and cancelling; a line's end is noticed at once
 
 
@@ -135,13 +134,11 @@ class _Run:
         """Return the spoken lines in the given order, and the errors of failed lines."""
         for index, line in enumerate(self._lines):
             self._listener.on_frame(0, 1)  # files take time: a user may cancel here
-            if len(str(line.text)) > LONG_TEXT:
-                hours = in_words(self._likely[index] / FRAME_RATE)
-                self._listener.on_phase(f"LONG TEXT: about {hours} of speech")
             if (found := self._find(index, line)) is not None:
                 self._take(index, found)
         try:
-            self._begin()
+            missing = [index for index in range(len(self._lines)) if index not in self._ready]
+            self._queue(missing, live=self._listener.hears_sound)
             while True:
                 self._collect()
                 self._hear()
@@ -152,9 +149,8 @@ class _Run:
         finally:
             for speech in self._speeches.values():
                 speech.cancel()
-        return [self._ready[index] for index in range(len(self._lines))], [
-            self._failed[index] for index in sorted(self._failed)
-        ]
+        ordered = [self._ready[index] for index in range(len(self._lines))]
+        return ordered, [error for _, error in sorted(self._failed.items())]
 
     def _find(self, index: int, line: Line) -> Spoken | None:
         """Return a cached line, or None."""
@@ -182,10 +178,6 @@ class _Run:
                 log.warning("a line cannot be kept: %s", error)
                 notes.append(f"Lines could not be kept for later: {error.strerror or error}.")
         return replace(spoken, report=replace(spoken.report, notes=tuple(notes)))
-
-    def _begin(self) -> None:
-        missing = [index for index in range(len(self._lines)) if index not in self._ready]
-        self._queue(missing, live=self._listener.hears_sound)
 
     def _queue(self, indices: Sequence[int], live: bool) -> None:
         """Queue lines: in order if streamed, the first of them ``live``; otherwise the longest first."""
