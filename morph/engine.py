@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -61,6 +62,8 @@ class Engine:
         self._prompts = SharedParts()
         self._use = Exclusive("the engine")
         self.threads = KeptThreads("speech batch")
+        # One thread for the figures of all lines: they take the GIL from the batch thread.
+        self.texts = ThreadPoolExecutor(1, "speech text")
 
     def exclusive(self) -> Exclusive:
         """Hold the engine exclusively inside the ``with``; other threads wait.

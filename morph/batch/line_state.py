@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,8 +19,8 @@ from ..speech.lines import LineReport, Spoken
 from ..speech.piece import Piece
 from ..speech.pieces import LinePieces, expected_of, text_as_spoken
 from ..speech.takes import CAP, WRONG, Take
-from ..speech.texts.late_text import LateLine, SentenceLine, TokenLine
-from ..speech.texts.whole_text import WholeLine
+from ..speech.text_feed import TextFeed
+from ..speech.token_feed import TokenFeed
 from ..speech.wrong_words import follow_words
 from ..voice.prompt import PromptBuilder
 from .codec.line import TurnLine
@@ -34,7 +35,6 @@ log = logging.getLogger(__name__)
 
 PIECES_AHEAD = 4  # of a line: faster text is not read beyond them
 SHORT = 400  # characters; a shorter text is cut at once
-KINDS = {"sentence": SentenceLine, "token": TokenLine}
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Shared:
     speed: Speed
     whole: WholeCodec
     describe: Callable[[], str]
+    texts: Executor  # writes out figures
 
 
 @dataclass
@@ -96,16 +97,16 @@ class LineState(TurnLine):
         self._sent, self._standing = Sent(), Standing()
         self._text = self._open_text()
         # Kept even if all text comes before the line has a row: the prompt has its first token only.
-        self._tokens = self._text if isinstance(self._text, TokenLine) else None
+        self._tokens = self._text if isinstance(self._text, TokenFeed) else None
         self._begin()
 
-    def _open_text(self) -> LateLine | WholeLine | None:
+    def _open_text(self) -> TextFeed | None:
         """Return the source of pieces; None to add all at once, which is quick for a short text."""
-        line = self.speech.line
-        if self.waiting.reader is not None:
-            return KINDS[line.layout](self.parts, self.waiting.reader)
-        is_at_once = not self.is_live or self._is_short(str(line.text))
-        return None if is_at_once else WholeLine(self.parts, self.speech.bell.set)
+        line, reader = self.speech.line, self.waiting.reader
+        if reader is None and (not self.is_live or self._is_short(str(line.text))):
+            return None
+        feed = TokenFeed if reader is not None and line.layout == "token" else TextFeed
+        return feed(self.parts, self._shared.texts, self.speech.bell.set, reader)
 
     def _begin(self) -> None:
         if self._text is None:
@@ -118,7 +119,7 @@ class LineState(TurnLine):
             return
         self.follow()
         # A last piece holds nothing back for a crossfade.
-        if isinstance(self._text, WholeLine) and self._text.is_read:
+        if self._text is not None and self._text.is_read:
             self.follow(ahead=2)
 
     def _is_short(self, text: str) -> bool:
@@ -168,7 +169,7 @@ class LineState(TurnLine):
         """Whether text can be read now, or as soon as the speech is less far behind."""
         if (text := self._text) is None or text.done:
             return False
-        return text.has_news if isinstance(text, LateLine) else not self._is_ahead(text, None)
+        return text.has_news if text.is_late else not self._is_ahead(text, None)
 
     @property
     def wants_rows(self) -> bool:
@@ -185,9 +186,9 @@ class LineState(TurnLine):
     def lacks_text(self) -> bool:
         """See ``Parked``. The text has been polled."""
         text = self._text
-        return isinstance(text, LateLine) and not (
-            self.is_busy or self.takes.again or self._waiting or text.done or text.has_news
-        )
+        if text is None or not text.is_late:
+            return False
+        return not (self.is_busy or self.takes.again or self._waiting or text.done or text.has_news)
 
     @property
     def _is_at_limit(self) -> bool:
@@ -225,8 +226,8 @@ class LineState(TurnLine):
         if text.done:
             self._end_text(text)
 
-    def _is_ahead(self, text: LateLine | WholeLine, ahead: int | None) -> bool:
-        if isinstance(text, WholeLine):
+    def _is_ahead(self, text: TextFeed, ahead: int | None) -> bool:
+        if not text.is_late:
             return self._waiting >= (ahead or 1)
         return text.is_ahead or self._waiting >= PIECES_AHEAD
 
@@ -240,7 +241,7 @@ class LineState(TurnLine):
         if self._text is not None:
             self._text.stop()
 
-    def _end_text(self, text: LateLine | WholeLine) -> None:
+    def _end_text(self, text: TextFeed) -> None:
         self._text = None
         if text.error is not None and self._sent.stopped is None:
             self._sent.stopped, self._sent.error = "failed", text.error
@@ -364,7 +365,7 @@ class LineState(TurnLine):
 
     @property
     def may_starve(self) -> bool:
-        return isinstance(self._text, LateLine)
+        return self._text is not None and self._text.is_late
 
     @property
     def is_starved(self) -> bool:

@@ -13,7 +13,7 @@ from ..options import GenerateOptions
 from ..runtime.bell import Bell
 from ..speech.lines import LineReport, Spoken
 from ..speech.piece import NO_SAMPLES
-from ..speech.texts.text_reader import TextReader
+from ..speech.text_reader import TextReader
 from .between import Between
 from .speech import Outcome, Speech
 from .turns import Group, Turns

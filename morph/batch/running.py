@@ -95,7 +95,8 @@ class Running:
             )
             whole = WholeCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self._check_open))
             builder = engine.prompt_builder(model)
-            self._shared = Shared(builder, self._speed, whole, partial(engine.describe, model, choice))
+            describe = partial(engine.describe, model, choice)
+            self._shared = Shared(builder, self._speed, whole, describe, engine.texts)
             ahead = self._settings.ahead
             if ahead.lines:
                 engine.prepare_codec(model, choice, self._turns.codec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,15 +14,14 @@ from ..model.model import Model
 from ..options import IGNORE, GenerateOptions, Sampling
 from ..text.duration import expected_frames, held_frames, longest_frames, shortest_frames
 from ..text.normalize import Normalizer, SpokenText
-from ..text.pauses import read_pauses, without_pauses
-from ..text.pronunciation import Reading, mark_notes, shown_text
-from ..text.split import split_text
+from ..text.pronunciation import Reading, shown_text
 from ..voice.prompt import Prompt, PromptBuilder
 from .echo import begins_elsewhere
 from .lines import Line
 from .piece import Piece
 from .retries import RetryPolicy
 from .takes import ECHO, ENDS, WORDS, Take, judge_end
+from .text_cutter import cut_line
 from .wrong_words import wrong_words
 
 
@@ -107,59 +106,6 @@ def expected_of(pieces: Sequence[Piece]) -> int:
     return sum(expected_frames(piece.prompt.text_tokens) for piece in pieces)
 
 
-def cut_line(line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText, list[Piece]]:
-    """Return a complete text as spoken, and its pieces, without prompts."""
-    assert isinstance(line.text, str)
-    read = line.as_read(line.text)
-    paused = read_pauses(read)
-    said = [normalizer.write_out(part, line.language) for part in paused.parts]
-    pieces: list[Piece] = []
-    silence = 0.0
-    for text, pause in zip(said, paused.pauses_s, strict=False):
-        silence += pause
-        own = cut_pieces(line, split_text(text.text, limit), normalizer, len(pieces), silence)
-        silence = 0.0 if own else silence
-        pieces += own
-    end_pieces(pieces, silence + paused.pauses_s[-1])
-    return noted(line.text, join_texts(read, paused.parts, said)), pieces
-
-
-def end_pieces(pieces: Sequence[Piece], after_s: float) -> None:
-    """Note that these are all pieces: later takes' seeds depend on it. ``after_s``: silence after the last."""
-    for piece in pieces:
-        piece.stride = len(pieces)
-    if pieces:
-        pieces[-1].after_s = after_s
-
-
-def noted(text: str, said: SpokenText) -> SpokenText:
-    """Return ``said`` with notes on what looks like ``<shown|read>`` in the original text."""
-    return replace(said, notes=(*said.notes, *mark_notes(text)))
-
-
-def join_texts(text: str, parts: Sequence[str], said: Sequence[SpokenText]) -> SpokenText:
-    """Return the text as spoken from its parts; ``text`` (as read), without pauses, if no part differs."""
-    notes = dict.fromkeys(note for one in said for note in one.notes)
-    alike = all(one.text.split() == part.split() for one, part in zip(said, parts, strict=True))
-    spoken = without_pauses(text) if alike else " ".join(one.text for one in said)
-    return SpokenText(spoken, tuple(notes))
-
-
-def cut_pieces(
-    line: Line, parts: Sequence[str], normalizer: Normalizer, first: int = 0, pause_s: float = 0.0
-) -> list[Piece]:
-    """Return pieces of a line: piece k has the line's seed plus k. Parts without letters and digits are left out.
-
-    ``first``: how many pieces the line has already. ``pause_s``: seconds of silence before the first of these.
-    """
-    texts = [normalizer.close(part) for part in parts if any(char.isalnum() for char in part)]
-    pauses = [pause_s, *[0.0] * len(texts)]
-    return [
-        Piece(part, line.seed + number, first + len(texts), pauses[number - first])
-        for number, part in enumerate(texts, first)
-    ]
-
-
 def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:
     """Return the pieces that can begin before the line's limit, however fast the ones before are spoken."""
     if most is None or len(pieces) == 1:  # nearly all lines: keep the first audio fast
@@ -188,10 +134,8 @@ def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> 
     return Guard(min(sampling.max_frames, longest_frames(prompt.text_tokens)))
 
 
-def normalizer_of(
-    model: Model, options: GenerateOptions, on_sentence: Callable[[], None] | None = None
-) -> Normalizer:
-    return Normalizer(_written_language(model, options), on_sentence)
+def normalizer_of(model: Model, options: GenerateOptions) -> Normalizer:
+    return Normalizer(_written_language(model, options))
 
 
 def _written_language(model: Model, options: GenerateOptions) -> str:

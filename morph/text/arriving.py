@@ -1,11 +1,12 @@
-"""Texts that arrive in parts: complete characters and sentences, however the parts are cut."""
+"""Texts that arrive in parts: complete sentences, however the parts are cut."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
-from .encoding import join_halves
+from .pronunciation import is_mark_begun, join_marks
 from .split import CLOSERS, Mark, sentence_marks
 
 NOTE_BEGUN = r"\[\d{0,3}\Z"  # a note's mark, without its end: it belongs to the sentence before it
@@ -14,26 +15,9 @@ LONGEST_WORD = 32  # of those that decide whether a sentence ends before them
 NEXT_BEGUN = re.compile(rf"\s*(?!{NOTE_BEGUN})\S")
 NEXT_WHOLE = re.compile(rf"\s*(?:\S+\s|\S{{{LONGEST_WORD}}})")
 LONGEST_WAIT = 1000  # characters after a mark: a look at each part of them costs little
+MOST_UNREAD = 20_000  # characters of a text that are not spoken yet; the iterator waits for speech
+MOST_HELD = 8  # sentences within one <shown|read>
 WAITS = 16  # beyond that, a share of them has to come before the next look
-HIGH_HALVES = ("\ud800", "\udbff")  # first halves of characters that UTF-16 writes as two
-
-
-class Characters:
-    """Joins surrogate pairs that come in two parts, as emoji do from a source that counts in UTF-16."""
-
-    def __init__(self) -> None:
-        self._half = ""
-
-    def add(self, part: str) -> str:
-        """Return the complete characters so far; a first half at the end waits for its second."""
-        text, self._half = self._half + part, ""
-        if text and HIGH_HALVES[0] <= text[-1] <= HIGH_HALVES[1]:
-            text, self._half = text[:-1], text[-1]
-        return join_halves(text)
-
-    def end(self) -> str:
-        half, self._half = self._half, ""
-        return half
 
 
 class SentenceEnds:
@@ -115,24 +99,36 @@ def _is_decided(text: str, mark: Mark) -> bool:
 
 
 class Sentences:
-    """Cuts a text into the sentences of ``split_sentences``, each when its end is certain (``SentenceEnds``)."""
+    """Cuts a text into the sentences of ``split_sentences``, each when its end is certain (``SentenceEnds``).
+
+    Sentences that a ``<shown|read>`` joins stay together, and those within a possible one wait for its end.
+    """
+
+    too_long = f"a sentence of the text is longer than {MOST_UNREAD} characters: end it"
 
     def __init__(self) -> None:
         self._ends = SentenceEnds()
+        self._held: list[str] = []
 
     def add(self, part: str) -> list[str]:
         return self._cut(self._ends.add(part))
 
     def end(self) -> list[str]:
-        return self._cut(self._ends.end())
+        found = self._cut(self._ends.end())
+        return [*found, *join_marks(self._held)]
 
     @property
     def unfinished(self) -> int:
         return len(self._ends.text)
 
     def _cut(self, ends: Sequence[int]) -> list[str]:
-        begins = [0, *ends[:-1]]
-        parts = [self._ends.text[begin:end].strip() for begin, end in zip(begins, ends, strict=False)]
+        found: list[str] = []
+        for begin, end in pairwise([0, *ends]):
+            if sentence := self._ends.text[begin:end].strip():
+                self._held.append(sentence)
+                if len(self._held) == MOST_HELD or not is_mark_begun(" ".join(self._held)):
+                    found += join_marks(self._held)
+                    self._held = []
         if ends:
             self._ends.drop(ends[-1])
-        return [part for part in parts if part]
+        return found

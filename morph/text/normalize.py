@@ -11,7 +11,7 @@ import logging
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from . import english, other_numbers
@@ -103,16 +103,7 @@ class Normalizer:
     """Writes out the texts of one rendering."""
 
     language: str  # ``TextProfile.normalize``
-    on_sentence: Callable[[], None] | None = None  # called before each part; may raise to cancel
-
-    def until(self, is_stopped: Callable[[], bool]) -> Normalizer:
-        """Return one that raises InterruptedError between two parts of a sentence if ``is_stopped``."""
-
-        def go_on() -> None:
-            if is_stopped():
-                raise InterruptedError("the line was stopped")
-
-        return replace(self, on_sentence=go_on)
+    on_sentence: Callable[[], object] = lambda: None  # called before each part; may raise to cancel
 
     def is_quick(self, text: str, spoken_in: str = "auto") -> bool:
         """Return whether the library is not needed, which may take seconds for a long sentence full of figures."""
@@ -156,7 +147,7 @@ class Normalizer:
     def _sentence(self, sentence: str, notes: list[str]) -> Iterator[tuple[str, bool]]:
         """Yield a sentence as it is spoken, each part with whether it is the last one."""
         # The library holds the GIL: of a long sentence with figures it gets one part, or item of a list, per call.
-        self._go_on()
+        self.on_sentence()
         sentence = english.before(sentence)
         if not FIGURES.search(sentence):
             yield english.after(sentence), True
@@ -169,12 +160,8 @@ class Normalizer:
             said = english.after(f", {self._read_out(part, notes)}").removeprefix(",").lstrip()
             yield said, number == len(others)
 
-    def _go_on(self) -> None:
-        if self.on_sentence is not None:
-            self.on_sentence()
-
     def _read_out(self, text: str, notes: list[str]) -> str:
-        self._go_on()
+        self.on_sentence()
         if (amount := write_amount(text)) is not None:
             return amount
         read_out = _library()

@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.texts.text_reader import MOST_UNREAD, TextReader
+from qwen3_tts_morph.morph.speech.text_reader import MOST_UNREAD, TextReader
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -192,7 +192,7 @@ def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> Non
     wait_until(lambda: waiting.reader._ended)
     with synthesizer.session():
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
-        shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str)
+        shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str, synthesizer.engine.texts)
         line, counts = LineState(1, waiting, shared), []
         for _ in range(PIECES_AHEAD + 2):
             counts.append(len(line.parts.pieces))
@@ -201,13 +201,11 @@ def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> Non
     waiting.close()
 
 
-def test_a_part_of_any_length_is_taken_in_bounded_ones() -> None:
-    reader = TextReader(["One. " * MOST_UNREAD], Bell())
+def test_a_part_of_any_length_is_read_as_far_as_its_speech_needs() -> None:
+    reader, taken = TextReader(["One. " * MOST_UNREAD], Bell()), 0
     reader.start()
-    taken, ended = "", False
-    while not ended:
+    while not reader.is_over:
         wait_until(lambda: reader.has_news)
-        part, ended, _ = reader.take()
-        assert len(part) <= MOST_UNREAD
-        taken += part
-    assert taken == "One. " * MOST_UNREAD
+        assert len(reader.text) <= 5 * taken + 3 * MOST_UNREAD
+        taken += reader.take() == "One."
+    assert taken == MOST_UNREAD

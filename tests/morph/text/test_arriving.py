@@ -1,11 +1,10 @@
-"""Texts in parts: whole characters and sentences, however they are cut."""
+"""Texts in parts: whole sentences, however they are cut."""
 
 import random
 
 import pytest
 from qwen3_tts_morph.morph.text import arriving
-from qwen3_tts_morph.morph.text.arriving import Characters, Sentences
-from qwen3_tts_morph.morph.text.encoding import join_halves
+from qwen3_tts_morph.morph.text.arriving import Sentences
 from qwen3_tts_morph.morph.text.split import split_sentences
 
 WORDS = [
@@ -90,22 +89,6 @@ def test_sentences_are_those_of_the_whole_text_however_it_is_cut():
 )
 def test_a_sentence_is_given_when_the_next_begins(text, complete):
     assert Sentences().add(text) == complete
-
-
-def test_halves_of_a_character_are_joined_across_parts():
-    text = "a\U0001f600b\U0001f468\u200d\U0001f469"
-    halves = [text.encode("utf-16-le")[at : at + 2] for at in range(0, len(text.encode("utf-16-le")), 2)]
-    characters = Characters()
-    parts = [characters.add(half.decode("utf-16-le", "surrogatepass")) for half in halves]
-    assert "".join(parts) == text and characters.end() == ""
-    assert join_halves("".join(half.decode("utf-16-le", "surrogatepass") for half in halves)) == text
-
-
-def test_a_half_without_its_other_half_stays():
-    characters = Characters()
-    assert characters.add("a\ud83d") == "a"
-    assert characters.add("b") == "\ud83db"
-    assert characters.add("\ud83d") == "" and characters.end() == "\ud83d"
 
 
 @pytest.mark.parametrize(

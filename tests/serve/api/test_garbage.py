@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.speech.pieces import LinePieces
-from qwen3_tts_morph.morph.speech.texts.whole_text import WholeLine
+from qwen3_tts_morph.morph.speech.text_feed import TextFeed
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 from qwen3_tts_morph.serve.routes.answer import SpeechAnswer
 from qwen3_tts_morph.serve.routes.speaker import Reading
@@ -21,7 +21,7 @@ from tests.patience import wait_until
 from tests.serve.conftest import Client, asked, row_is_free
 
 # Of each line; what a batch of them has in common may be left over when it ends.
-OF_A_LINE = (SpeechAnswer, Reading, Speech, LineState, WholeLine, LinePieces, Piece, Prompt, LineRequest)
+OF_A_LINE = (SpeechAnswer, Reading, Speech, LineState, TextFeed, LinePieces, Piece, Prompt, LineRequest)
 
 
 @contextmanager

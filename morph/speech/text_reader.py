@@ -1,0 +1,145 @@
+"""Read a line's text from an iterator in its own thread, so that late text delays nothing else."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+from codecs import getincrementaldecoder
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from ..runtime.bell import Bell
+from ..text.arriving import MOST_UNREAD, Sentences
+from ..text.encoding import check_encodable, is_encodable
+from ..text.pauses import check_spoken
+from ..text.split import check_text
+
+log = logging.getLogger(__name__)
+
+LONGEST_WORD = 1000  # characters: each new part rescans the whole word
+UTF_16 = getincrementaldecoder("utf-16-le")  # joins the halves of a character, also of two parts
+
+
+class Words:
+    """The text from its first word on, for layout "token"."""
+
+    too_long = f"the text begins with more than {MOST_UNREAD - LONGEST_WORD} blanks: send words"
+
+    def __init__(self) -> None:
+        self.unfinished = 0  # blanks
+        self._has_begun = False
+
+    def add(self, part: str) -> list[str]:
+        text = part if self._has_begun else part.lstrip()
+        self._has_begun = self._has_begun or bool(text)
+        self.unfinished = 0 if self._has_begun else self.unfinished + len(part)
+        return [text] if text else []
+
+    def end(self) -> list[str]:
+        return []
+
+
+class TextReader:
+    """One thread that reads one iterator of strings, and closes it; only that thread touches it.
+
+    It finds what can be spoken: complete sentences, or in ``layout`` "token" (see ``Line``) all from the first word.
+    """
+
+    def __init__(self, parts: Iterable[str], bell: Bell, layout: str = "sentence"):
+        self._parts, self._bell = parts, bell
+        self._is_token = layout == "token"
+        self._arriving: Words | Sentences = Words() if self._is_token else Sentences()
+        self._changed = threading.Condition()
+        self._came: list[str] = []
+        self._found: deque[str] = deque()
+        self._unread = 0
+        self._ended = self._closed = False
+        self.error: BaseException | None = None  # of the iterator, or of the text
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._run,), name="speech text", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def text(self) -> str:
+        """All text that has come."""
+        return "".join(self._came)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether ``take`` would return text, or nothing follows."""
+        return bool(self._found) or self._ended
+
+    @property
+    def is_over(self) -> bool:
+        return self._ended and not self._found
+
+    def take(self) -> str | None:
+        """Return the next sentence, or the next words; None if there are none yet, or if the text is over."""
+        with self._changed:
+            if not self._found:
+                return None
+            found = [self._found.popleft() for _ in range(len(self._found) if self._is_token else 1)]
+            text = "".join(found)
+            self._unread -= len(text)
+            self._changed.notify_all()
+            return text
+
+    def close(self) -> None:
+        """Stop reading, without waiting. The iterator is closed at once, or when it gives its next string."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        error, parts = None, None
+        try:
+            parts = iter(self._parts)
+            self._read(parts)
+        except BaseException as raised:
+            error = raised
+        with self._changed:
+            self.error, self._ended = error, True
+        self._bell.set()
+        try:  # after the end was reported, as it may take long
+            if (close := getattr(parts, "close", None)) is not None:
+                close()
+        except Exception:
+            log.info("the iterator of a text could not be closed", exc_info=True)
+
+    def _read(self, parts: Iterator[str]) -> None:
+        decoder = UTF_16("surrogatepass")
+        for part in parts:
+            if not isinstance(part, str):
+                raise TypeError(f"a line's text gave {type(part).__name__}, not a string: give strings")
+            for begin in range(0, max(1, len(part)), MOST_UNREAD):
+                units = part[begin : begin + MOST_UNREAD].encode("utf-16-le", "surrogatepass")
+                if not self._add(decoder.decode(units)):
+                    return
+        if self._add(decoder.decode(b"", final=True)):
+            (check_text if self._is_token else check_spoken)(self.text)
+            self._put(self._arriving.end())
+
+    def _add(self, text: str) -> bool:
+        """Add text once there is room for it; return whether it is still wanted."""
+        with self._changed:
+            while self._unread >= MOST_UNREAD and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return False
+            self._came.append(text)
+        if not is_encodable(text):
+            check_encodable(self.text, "text")
+        self._put(self._arriving.add(text))
+        if self._arriving.unfinished > MOST_UNREAD:
+            raise ValueError(self._arriving.too_long)
+        return True
+
+    def _put(self, found: list[str]) -> None:
+        with self._changed:
+            self._found += found
+            self._unread += sum(map(len, found))
+        if found:
+            self._bell.set()
