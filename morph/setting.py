@@ -10,8 +10,6 @@ Widgets, command-line options, the fields of requests, what remote servers are s
 made from ``options.py``, the table. Imports nothing: the parser of the command line reads it.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, field, fields, replace
 from functools import cache

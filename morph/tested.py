@@ -4,8 +4,6 @@
 ``python run_tests.py --newest`` adds the versions that it ran.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import re

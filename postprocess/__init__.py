@@ -4,8 +4,6 @@ A waveform is a numpy array of float32 or float64, shape [T] or [C, T]. Every fu
 does not change its input; every invalid input raises a ValueError that names it.
 """
 
-from __future__ import annotations
-
 from .checks import Waveform
 from .filters import LowPass, low_pass
 from .join import Spacing, Span, join

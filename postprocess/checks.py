@@ -1,7 +1,5 @@
 """Checks of inputs, shared by all waveform functions, the engine and the nodes."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

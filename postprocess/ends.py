@@ -1,8 +1,6 @@
 """Find the ends of speech and cut the silence around it, offline or streamed."""
 # Levels are of windows of 10 ms: a codec's first samples may click.
 
-from __future__ import annotations
-
 import numpy as np
 
 from .checks import Waveform, check_sample_rate, from_db

@@ -1,7 +1,5 @@
 """A Butterworth low-pass filter, to soften the codec's highest frequencies."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Concatenate waveforms, with gaps or crossfades, and return each one's place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

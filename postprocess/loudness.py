@@ -1,7 +1,5 @@
 """Normalize a waveform to a peak level or to a loudness."""
 
-from __future__ import annotations
-
 import logging
 import math
 from dataclasses import dataclass

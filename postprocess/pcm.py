@@ -1,7 +1,5 @@
 """Samples as the integers of sound files and streams."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

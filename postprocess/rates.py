@@ -1,7 +1,5 @@
 """Resampling."""
 
-from __future__ import annotations
-
 from math import gcd
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trim silence from both ends of a waveform."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

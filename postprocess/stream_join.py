@@ -1,7 +1,5 @@
 """Join pieces of a line while they are made: the samples of ``join``, in any portions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

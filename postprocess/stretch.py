@@ -1,7 +1,5 @@
 """Speed without a change of pitch, and pitch without a change of speed, by Signalsmith Stretch (python-stretch)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of sound formats, of which each front end offers its part. Imports nothing: argument parsers read it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -1,7 +1,5 @@
 """Samples to the bytes of streams and of complete files: plain, by libsndfile, or by FFmpeg (PyAV)."""
 
-from __future__ import annotations
-
 import inspect
 import io
 import os

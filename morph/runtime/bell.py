@@ -1,7 +1,5 @@
 """A wake-up for one waiting thread, which any code may set, even the garbage collector."""
 
-from __future__ import annotations
-
 from queue import Empty, SimpleQueue
 
 

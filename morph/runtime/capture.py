@@ -1,7 +1,5 @@
 """Capture functions in CUDA graphs and replay them; call them directly if that is not possible."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Callable, Hashable

@@ -1,7 +1,5 @@
 """Python's garbage collector during synthesis."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

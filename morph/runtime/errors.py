@@ -1,7 +1,5 @@
 """Errors as text."""
 
-from __future__ import annotations
-
 
 def first_line(error: BaseException) -> str:
     """Return an error in one line, with its type."""

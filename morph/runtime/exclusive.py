@@ -1,7 +1,5 @@
 """A reentrant lock that refuses a forked process."""
 
-from __future__ import annotations
-
 import os
 import threading
 

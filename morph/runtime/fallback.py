@@ -1,7 +1,5 @@
 """Parts that run slower than they could, and the reason."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 # What runs instead of each part.

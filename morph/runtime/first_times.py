@@ -1,7 +1,5 @@
 """Functions that are slow the first times: they run directly, then are captured, then replayed."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Hashable, Iterator

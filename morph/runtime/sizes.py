@@ -1,7 +1,5 @@
 """Powers of two: batch sizes, so that few are captured."""
 
-from __future__ import annotations
-
 
 def power_above(count: int) -> int:
     return 1 << (count - 1).bit_length() if count else 0

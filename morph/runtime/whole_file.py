@@ -1,7 +1,5 @@
 """Files that are read or written completely, or not at all."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import stat

@@ -4,8 +4,6 @@ Under ComfyUI's default allocator (cudaMallocAsync), memory allocated during a c
 Triton's launcher, which asks the driver for every pointer's owner, refuses it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Speak scripts: every line, the joined track, and its subtitles."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

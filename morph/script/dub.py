@@ -5,8 +5,6 @@ caption, up to another. What does not fit then is heard in full all the same, at
 The next caption starts when it has ended, later than its time, and is listed with how much later.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Speed and pitch of lines that were spoken: their samples, the times of their pieces, and their length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

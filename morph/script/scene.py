@@ -1,7 +1,5 @@
 """Play a script while it is made: lines and pauses in order, as one continuous sound."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

@@ -4,8 +4,6 @@ Pieces have exact times. Within a piece, sentences are separated at a pause near
 suggest; without one, both stay in one caption.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise

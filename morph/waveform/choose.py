@@ -1,7 +1,5 @@
 """Choose the batch codec or upstream's arithmetic for a model's waveforms."""
 
-from __future__ import annotations
-
 import logging
 
 from ..model.model import Model

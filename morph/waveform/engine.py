@@ -6,8 +6,6 @@ random weights, which amplify rounding). The eager engine's lines are decoded by
 bit-equal to upstream.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """Cache the codec's states after the references of ICL voices, which are decoded in parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

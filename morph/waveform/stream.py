@@ -1,7 +1,5 @@
 """The codec of a stream: lines' samples as their codes are made, one line at a time or in a shared row."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
