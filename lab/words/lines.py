@@ -13,7 +13,7 @@ import soundfile
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.text.normalize import Normalizer
-from qwen3_tts_morph.morph.text.split import split_text
+from qwen3_tts_morph.morph.text.pieces import split_text
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 

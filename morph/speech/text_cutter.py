@@ -38,11 +38,11 @@ class LineCutter:
                     yield self._piece(normalizer.close(words))
         self.silence += paused.pauses_s[-1]
 
-    def _write_out(self, part: str, normalizer: Normalizer) -> Iterator[SpokenText]:
+    def _write_out(self, part: str, normalizer: Normalizer) -> Iterator[tuple[str, bool]]:
         self._written.append(part)
         for said in normalizer.parts(part, self._line.language):
             self._said.append(said)
-            yield said
+            yield said.text, said.ends
         self._unread -= 1
 
     def _piece(self, words: str) -> Piece:

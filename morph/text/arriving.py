@@ -20,75 +20,63 @@ MOST_HELD = 8  # sentences within one <shown|read>
 WAITS = 16  # beyond that, a share of them has to come before the next look
 
 
-class SentenceEnds:
-    """Finds the sentence ends of a text that arrives in parts, when later text cannot change them.
+class ArrivingSentences:
+    """Cuts a text that arrives in parts into sentences, when later text cannot change their ends.
 
     That is where the next sentence begins, or at a new line: "3." may go on as "3.14", and a quotation with "he
-    said". The work is linear in the length of the text. ``begin`` is the start of the open sentence in ``text``.
+    said". Joined, the sentences are the text. The work is linear in its length. ``rest`` is the open sentence.
     """
 
     def __init__(self) -> None:
-        self.text = ""
-        self.begin = 0
-        self._looked = 0  # no mark before this can end a sentence any more
-        self._seen = 0  # the length of the text when it was looked at last
+        self.rest = ""
+        self.certain = 0  # no mark before this position can end a sentence any more
+        self._seen = 0  # the length of the rest when it was looked at last
 
-    def add(self, part: str) -> list[int]:
-        """Add the next part of the text; return the ends that are now certain, in order."""
-        self.text += part
-        waiting, new = self._seen - self._looked, len(self.text) - self._seen
+    def add(self, part: str) -> list[str]:
+        """Add the next part of the text; return the sentences that are now certain."""
+        self.rest += part
+        waiting, new = self._seen - self.certain, len(self.rest) - self._seen
         # Only a long run of spaces or marks waits so long. A look at all of it for each part would take quadratic time.
         if waiting > LONGEST_WAIT and new * WAITS < waiting:
             return []
         return self._look()
 
-    def close(self) -> list[int]:
-        """Return the ends that are certain if the next sentence begins with a capital letter or a sign."""
-        ends = self._ends_of(f"{self.text} A")
-        if not ends or ends[-1] != len(self.text):
-            return []
-        self._go_on(ends[-1])
-        return ends
+    def close(self) -> list[str]:
+        """Return all sentences if the rest ends one, given that the next begins with a capital letter or a sign."""
+        ends = self._ends_of(f"{self.rest} A")
+        return self._cut(ends) if ends and ends[-1] == len(self.rest) else []
 
-    def end(self) -> list[int]:
-        """Return the remaining ends; the last one is the text's."""
-        ends = self._ends_of(self.text)
-        self._go_on(len(self.text))
-        return [*ends, len(self.text)]
-
-    def drop(self, count: int) -> None:
-        self.text = self.text[count:]
-        self.begin, self._looked, self._seen = self.begin - count, self._looked - count, self._seen - count
-
-    @property
-    def certain(self) -> int:
-        """The position before which no further sentence can end."""
-        return self._looked
+    def end(self) -> list[str]:
+        return self._cut([*self._ends_of(self.rest), len(self.rest)])
 
     def _ends_of(self, text: str) -> list[int]:
-        marks = sentence_marks(text, self.begin, (self._looked, len(text)))
-        return [mark.end for mark in marks if mark.is_end]
+        return [mark.end for mark in sentence_marks(text, 0, (self.certain, len(text))) if mark.is_end]
 
-    def _go_on(self, end: int) -> None:
-        self.begin = self._looked = self._seen = end
+    def _cut(self, ends: Sequence[int]) -> list[str]:
+        found = [self.rest[begin:end] for begin, end in pairwise([0, *ends])]
+        last = ends[-1] if ends else 0
+        self.rest, self.certain, self._seen = (
+            self.rest[last:],
+            max(0, self.certain - last),
+            max(0, self._seen - last),
+        )
+        return found
 
-    def _look(self) -> list[int]:
-        text = self.text
+    def _look(self) -> list[str]:
+        text = self.rest
         ends: list[int] = []
         undecided: list[Mark] = []
-        begun = NOTE_BEGUN_BEHIND_MARK.search(text, self._looked)
+        begun = NOTE_BEGUN_BEHIND_MARK.search(text, self.certain)
         looked = begun.start() if begun else len(text)
-        for mark in sentence_marks(text, self.begin, (self._looked, len(text))):
+        for mark in sentence_marks(text, 0, (self.certain, len(text))):
             if not _is_decided(text, mark):
                 undecided.append(mark)
             elif mark.is_end:
                 ends += [*(one.end for one in undecided if one.is_end), mark.end]
                 undecided = []
-        if ends:
-            self.begin = ends[-1]
         self._seen = len(text)
-        self._looked = min(looked, undecided[0].start) if undecided else looked
-        return ends
+        self.certain = min(looked, undecided[0].start) if undecided else looked
+        return self._cut(ends)
 
 
 def _is_decided(text: str, mark: Mark) -> bool:
@@ -99,7 +87,7 @@ def _is_decided(text: str, mark: Mark) -> bool:
 
 
 class Sentences:
-    """Cuts a text into the sentences of ``split_sentences``, each when its end is certain (``SentenceEnds``).
+    """The stripped sentences of a text that arrives in parts.
 
     Sentences that a ``<shown|read>`` joins stay together, and those within a possible one wait for its end.
     """
@@ -107,28 +95,25 @@ class Sentences:
     too_long = f"a sentence of the text is longer than {MOST_UNREAD} characters: end it"
 
     def __init__(self) -> None:
-        self._ends = SentenceEnds()
+        self._sentences = ArrivingSentences()
         self._held: list[str] = []
 
     def add(self, part: str) -> list[str]:
-        return self._cut(self._ends.add(part))
+        return self._join(self._sentences.add(part))
 
     def end(self) -> list[str]:
-        found = self._cut(self._ends.end())
+        found = self._join(self._sentences.end())
         return [*found, *join_marks(self._held)]
 
     @property
     def unfinished(self) -> int:
-        return len(self._ends.text)
+        return len(self._sentences.rest)
 
-    def _cut(self, ends: Sequence[int]) -> list[str]:
+    def _join(self, sentences: Sequence[str]) -> list[str]:
         found: list[str] = []
-        for begin, end in pairwise([0, *ends]):
-            if sentence := self._ends.text[begin:end].strip():
-                self._held.append(sentence)
-                if len(self._held) == MOST_HELD or not is_mark_begun(" ".join(self._held)):
-                    found += join_marks(self._held)
-                    self._held = []
-        if ends:
-            self._ends.drop(ends[-1])
+        for sentence in filter(None, map(str.strip, sentences)):
+            self._held.append(sentence)
+            if len(self._held) == MOST_HELD or not is_mark_begun(" ".join(self._held)):
+                found += join_marks(self._held)
+                self._held = []
         return found

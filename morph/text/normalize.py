@@ -17,8 +17,9 @@ from functools import lru_cache, partial
 from . import english, other_numbers
 from .english.rules import LAST_STOP, keep_stop
 from .english.words import small_number
+from .pieces import split_text
 from .signs import plain
-from .split import split_sentences, split_text
+from .split import split_sentences
 
 WORD = re.compile(r"\S+")
 NUMBER = r"\d+(?:\.\d+)?"

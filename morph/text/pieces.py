@@ -1,139 +1,138 @@
-"""Cut a text into pieces while it is written out: each is yielded when later text cannot change it."""
+"""Cut a text into pieces, complete or while it is written out: each is yielded when later text cannot change it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
-from .arriving import NEXT_BEGUN, SentenceEnds
-from .normalize import SpokenText
-from .split import (
-    CLAUSE_END,
-    WORD_TO_SPARE,
-    Span,
-    clause_ends,
-    pack,
-    parts_between,
-    split_span,
-    trim,
-    word_ends,
-)
+from .arriving import NEXT_BEGUN, ArrivingSentences
+from .split import CLOSERS
 
-CLAUSES, WORDS, INSIDE_WORDS = 1, 2, 3  # the finer levels of ``split_span``
+CLAUSE_END = re.compile(rf"[,;:—–]{CLOSERS}(?=\s)|[，、；：]{CLOSERS}")
+WORD_END = re.compile(r"(?=\s)")
+WORD_TO_SPARE = 8
+SENTENCE, CLAUSES, WORDS = range(3)  # where a sentence is cut: nowhere, at the ends of clauses, between words
 
 
-def split_arriving(parts: Iterable[SpokenText], max_chars: int) -> Iterator[str]:
-    """Yield the pieces of a text that comes in parts: those of ``split_text`` of the joined text.
+def split_text(text: str, max_chars: int = 400) -> list[str]:
+    """Split ``text`` into pieces of at most ``max_chars`` characters; 0 never splits.
+
+    Pieces take as many sentences as fit (. ! ? … and their Chinese and Japanese forms, or a new line; not after
+    "Dr.", nor after "U.S." unless a word such as "She" follows; closing quotes stay with their sentence). A longer
+    sentence is split at commas, semicolons, colons and dashes, then between words, and as a last resort after
+    ``max_chars`` characters. Only white space at the edges of pieces is dropped.
+    """
+    if not text.strip():
+        raise ValueError("text is empty: type what is to be spoken")
+    if max_chars < 0:
+        raise ValueError(
+            f"max_chars is {max_chars}: give the longest piece in characters, or 0 to never split"
+        )
+    return list(split_arriving([(text, True)], max_chars))
+
+
+def cut_text(text: str, longest: int) -> list[str]:
+    """Return the pieces of ``split_text`` with the white space around them: joined, they are the text."""
+    return list(_pack(_Cutter(longest).cut([(text, True)]), longest))
+
+
+def split_arriving(parts: Iterable[tuple[str, bool]], max_chars: int) -> Iterator[str]:
+    """Yield the pieces (``split_text``) of a text that comes in parts, each with whether a sentence ends with it.
 
     A sentence must not begin with a lower-case letter or a digit, as the normalizer ensures. Only a piece or two are
-    buffered; of a longer part without a comma, ``_even_from`` characters, since its pieces are of similar length.
+    buffered; of a longer part without a comma ``even_from`` characters, since its pieces are of similar length.
     """
-    if not max_chars:
-        text = " ".join(part.text for part in parts if part.text).strip()
-        yield from [text] if text else []
-        return
-    cutter = _Cutter(max_chars)
-    for part in parts:
-        if part.text:
-            yield from cutter.add(part)
-    yield from cutter.end()
-
-
-def _even_from(limit: int) -> int:
-    """Return the length from which the equal parts of a text, plus WORD_TO_SPARE, are as long as the limit."""
-    return limit * -(-limit // WORD_TO_SPARE)
+    limit = max_chars or sys.maxsize
+    for piece in _pack(_Cutter(limit).cut(parts), limit):
+        if words := piece.strip():
+            yield words
 
 
 class _Cutter:
-    """Packs sentences, or parts of long ones, into pieces of at most ``limit`` characters."""
+    """Cuts a text into parts of at most ``limit`` characters: sentences, or parts of long ones."""
+
+    # Parts of a text, here and below, are with the white space around them: joined, they are the text.
 
     def __init__(self, limit: int):
         self._limit = limit
-        self._sentences = SentenceEnds()
-        self._ends: list[int] = []  # of the sentences after ``_from``
-        self._from = 0  # what is before it, is in a piece
-        self._piece: Span | None = None  # the one that may still grow
-        self._level = 0  # 0: a sentence begins; CLAUSES, WORDS: within one that is too long
+        # From this length on, equal parts of a text, plus WORD_TO_SPARE, are as long as the limit.
+        self.even_from = limit * -(-limit // WORD_TO_SPARE)
+        self._given = 0  # characters of the open sentence
+        self._level = SENTENCE  # of the open sentence; another one if it is too long
 
-    def add(self, part: SpokenText) -> Iterator[str]:
-        sentences = self._sentences
-        self._ends += sentences.add(f" {part.text}" if sentences.text else part.text)
-        if part.ends:
-            self._ends += sentences.close()
-        yield from self._pieces()
-        self._drop()
+    def cut(self, parts: Iterable[tuple[str, bool]]) -> Iterator[str]:
+        sentences = ArrivingSentences()
+        for number, (text, ends) in enumerate((text, ends) for text, ends in parts if text):
+            spaced = f" {text}" if number else text
+            for sentence in [*sentences.add(spaced), *(sentences.close() if ends else ())]:
+                yield from self._end(sentence)
+            yield from self._go_on(sentences.rest, sentences.rest[: sentences.certain].rstrip())
+        for sentence in sentences.end():
+            yield from self._end(sentence)
 
-    def end(self) -> Iterator[str]:
-        self._ends += self._sentences.end()
-        yield from self._pieces()
-        if self._piece is not None:
-            yield self._sentences.text[slice(*self._piece)]
+    def _end(self, sentence: str) -> Iterator[str]:
+        rest, level = sentence[self._given :], self._level
+        self._given, self._level = 0, SENTENCE
+        if level == SENTENCE and len(rest.strip()) <= self._limit:
+            yield rest
+            return
+        clauses = _between(rest, (match.end() for match in CLAUSE_END.finditer(rest)))
+        if level == WORDS:
+            yield from _words(next(clauses), self._limit, self._limit)
+        for clause in clauses:
+            yield from _even(clause, self._limit)
 
-    def _pieces(self) -> Iterator[str]:
-        for start, end in self._certain_parts():
-            if self._piece is not None and end - self._piece[0] <= self._limit:
-                self._piece = (self._piece[0], end)
-                continue
-            if self._piece is not None:
-                yield self._sentences.text[slice(*self._piece)]
-            self._piece = (start, end)
-
-    def _drop(self) -> None:
-        begin = self._from if self._piece is None else self._piece[0]
-        count = min(begin, self._sentences.begin)
-        self._sentences.drop(count)
-        self._from -= count
-        if self._piece is not None:
-            self._piece = (self._piece[0] - count, self._piece[1] - count)
-
-    def _certain_parts(self) -> Iterator[Span]:
-        """Yield parts that later text cannot change, each within one piece, as ``split_span`` does."""
-        ends, self._ends = self._ends, []
-        for end in ends:
-            yield from self._end_sentence(end)
-        text = self._sentences.text
-        known = len(text[: self._sentences.certain].rstrip())
-        if not self._level and known - trim(text, (self._from, known))[0] > self._limit:
+    def _go_on(self, text: str, known: str) -> Iterator[str]:
+        """Yield certain parts of the open sentence if it is too long; it is ``known`` that it goes on to there."""
+        if self._level == SENTENCE and len(known.lstrip()) > self._limit:
             self._level = CLAUSES
-        if self._level:
-            yield from self._long_sentence(known)
-
-    def _end_sentence(self, end: int) -> Iterator[Span]:
-        text, limit = self._sentences.text, self._limit
-        span = trim(text, (self._from, end))
-        if self._level == WORDS:
-            cut = next(clause_ends(text, span), span[1])
-            yield from self._words((span[0], cut))
-            span = trim(text, (cut, span[1]))
-        if not self._level:
-            yield from split_span(text, span, limit, CLAUSES) if span[0] < span[1] else ()
-        else:
-            for part in parts_between(text, span, clause_ends(text, span)):
-                yield from split_span(text, part, limit, WORDS)
-        self._from, self._level = end, 0
-
-    def _long_sentence(self, known: int) -> Iterator[Span]:
-        """Yield the certain parts of a sentence that is too long and goes on to ``known``."""
-        text = self._sentences.text
-        while (cut := self._clause_end(known)) is not None:
-            span = trim(text, (self._from, cut))
-            yield from (
-                self._words(span) if self._level == WORDS else split_span(text, span, self._limit, WORDS)
-            )
-            self._from, self._level = cut, CLAUSES
-        span = trim(text, (self._from, known))
-        if span[1] - span[0] > _even_from(self._limit):
+        if self._level == SENTENCE:
+            return
+        while (match := CLAUSE_END.search(known, self._given)) and NEXT_BEGUN.match(text, match.end()):
+            clause = known[self._given : match.end()]
+            is_begun, self._given, self._level = self._level == WORDS, match.end(), CLAUSES
+            yield from _words(clause, self._limit, self._limit) if is_begun else _even(clause, self._limit)
+        rest = known[self._given :]
+        if len(rest.lstrip()) > self.even_from:
             self._level = WORDS
-        if self._level == WORDS and (parts := self._words(span)):
-            yield from parts[:-1]
-            self._from = parts[-1][0]
+        if self._level == WORDS:
+            for part in _words(rest, self._limit, self._limit)[:-1]:
+                self._given += len(part)
+                yield part
 
-    def _clause_end(self, known: int) -> int | None:
-        match = CLAUSE_END.search(self._sentences.text, self._from, known)
-        if match is None or NEXT_BEGUN.match(self._sentences.text, match.end()) is None:
-            return None
-        return match.end()
 
-    def _words(self, span: Span) -> Sequence[Span]:
-        text, limit = self._sentences.text, self._limit
-        words = parts_between(text, span, word_ends(text, span))
-        return pack((one for word in words for one in split_span(text, word, limit, INSIDE_WORDS)), limit)
+def _even(clause: str, limit: int) -> list[str]:
+    """Return a clause, or its parts of similar length if it is too long: a last part of one word sounds cut off."""
+    length = len(clause.strip())
+    if length <= limit:
+        return [clause]
+    count = -(-length // limit)
+    return _words(clause, limit, min(limit, -(-length // count) + WORD_TO_SPARE))
+
+
+def _words(text: str, limit: int, longest: int) -> list[str]:
+    """Return parts of at most ``longest`` characters, cut between words, and within those longer than ``limit``."""
+    words = _between(text, (match.end() for match in WORD_END.finditer(text)))
+    return list(_pack((part for word in words for part in _slices(word, limit)), longest))
+
+
+def _slices(word: str, limit: int) -> Iterator[str]:
+    begin = len(word) - len(word.lstrip())
+    return _between(word, range(begin + limit, len(word), limit))
+
+
+def _between(text: str, cuts: Iterable[int]) -> Iterator[str]:
+    return (text[begin:end] for begin, end in pairwise([0, *cuts, len(text)]))
+
+
+def _pack(parts: Iterable[str], limit: int) -> Iterator[str]:
+    packed = ""
+    for part in parts:
+        if packed and not packed.isspace() and len((packed + part).strip()) > limit:
+            yield packed
+            packed = ""
+        packed += part
+    if packed:
+        yield packed

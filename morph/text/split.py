@@ -1,12 +1,11 @@
-"""Split a long text into pieces: at sentence ends, or else at the next best boundary."""
+"""Find the ends of sentences."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from .encoding import check_encodable
-
-Span = tuple[int, int]
 
 # French puts a space before », German ends with «; Wikipedia puts the numbers of its notes after a sentence.
 CLOSERS = r"""(?:[ \u00a0\u202f]?»|\[\d{1,3}\]|["'”’“‘›«‹)\]}」』）】》〉])*"""
@@ -20,13 +19,10 @@ SENTENCE_END = re.compile(
     rf"|(?<={CHINESE})[!?]+{CLOSERS}(?={CHINESE})"
     r"|\n"
 )
-CLAUSE_END = re.compile(rf"[,;:—–]{CLOSERS}(?=\s)|[，、；：]{CLOSERS}")
-WORD_END = re.compile(r"(?=\s)")
 
 WORD_BEFORE = re.compile(r"[^\W_]+(?:\.[^\W_]+)*\Z")  # not $, which a new line may follow
 LONGEST_WORD = 24
 LONGEST_SPACE = 8  # between a sentence and the word after it, as far as that word is looked at
-WORD_TO_SPARE = 8
 # J  U.S  e.g  z.B  т.д, a letter of "d. h." or "т. е.", and the day in "am 3. Mai". Korean and Chinese one-syllable
 # words are not initials, nor is the Russian word for I.
 INITIALS = re.compile(r"[A-ZÀ-Þa-zА-Яа-ю]|[A-Za-zА-я](?:\.[A-Za-zА-я])+|\d{1,2}")
@@ -112,83 +108,16 @@ def shorten(text: str, most: int = 40) -> str:
 
 def split_sentences(text: str) -> list[str]:
     """Return the stripped sentences of ``text``, with the boundaries of ``split_text``."""
-    span = trim(text, (0, len(text)))
-    return [text[slice(*part)] for part in parts_between(text, span, sentence_ends(text, span))]
+    return [part for one in cut_sentences(text) if (part := one.strip())]
 
 
-def split_text(text: str, max_chars: int = 400) -> list[str]:
-    """Split ``text`` into pieces of at most ``max_chars`` characters; 0 never splits.
-
-    Pieces take as many sentences as fit (. ! ? … and their Chinese and Japanese forms, or a new line; not after
-    "Dr.", nor after "U.S." unless a word such as "She" follows; closing quotes stay with their sentence). A longer
-    sentence is split at commas, semicolons, colons and dashes, then between words, and as a last resort after
-    ``max_chars`` characters. Only white space at the edges of pieces is dropped.
-    """
-    if not text.strip():
-        raise ValueError("text is empty: type what is to be spoken")
-    if max_chars < 0:
-        raise ValueError(
-            f"max_chars is {max_chars}: give the longest piece in characters, or 0 to never split"
-        )
-    span = trim(text, (0, len(text)))
-    if max_chars == 0:
-        return [text[slice(*span)]]
-    return [text[start:end] for start, end in pack(split_span(text, span, max_chars), max_chars)]
+def cut_sentences(text: str) -> list[str]:
+    """Return the sentences of a text with the white space around them: joined, they are the text."""
+    ends = [mark.end for mark in sentence_marks(text, 0, (0, len(text))) if mark.is_end]
+    return [text[begin:end] for begin, end in pairwise([0, *ends, len(text)])]
 
 
-def split_span(text: str, span: Span, limit: int, level: int = 0) -> Iterator[Span]:
-    if span[1] - span[0] <= limit:
-        yield span
-    elif level < len(LEVELS):
-        finer = (
-            one
-            for part in parts_between(text, span, LEVELS[level](text, span))
-            for one in split_span(text, part, limit, level + 1)
-        )
-        # Words are packed right away, into parts of similar length: a last part of one word sounds cut off.
-        yield from finer if level < len(LEVELS) - 1 else pack(finer, _even_limit(span, limit))
-    else:
-        for start in range(span[0], span[1], limit):
-            yield start, min(start + limit, span[1])
-
-
-def _even_limit(span: Span, limit: int) -> int:
-    length = span[1] - span[0]
-    count = -(-length // limit)
-    return min(limit, -(-length // count) + WORD_TO_SPARE)
-
-
-def pack(parts: Iterator[Span], limit: int) -> list[Span]:
-    packed: list[Span] = []
-    for start, end in parts:
-        if packed and end - packed[-1][0] <= limit:
-            packed[-1] = (packed[-1][0], end)
-        else:
-            packed.append((start, end))
-    return packed
-
-
-def parts_between(text: str, span: Span, cuts: Iterator[int]) -> Iterator[Span]:
-    """Yield the parts of ``span`` between ``cuts``, without white space at their edges and without empty parts."""
-    start = span[0]
-    for cut in [*cuts, span[1]]:
-        part = trim(text, (start, cut))
-        if part[0] < part[1]:
-            yield part
-        start = cut
-
-
-def trim(text: str, span: Span) -> Span:
-    piece = text[slice(*span)]
-    start = span[0] + len(piece) - len(piece.lstrip())
-    return start, max(start, span[0] + len(piece.rstrip()))
-
-
-def sentence_ends(text: str, span: Span) -> Iterator[int]:
-    return (mark.end for mark in sentence_marks(text, span[0], span) if mark.is_end)
-
-
-def sentence_marks(text: str, begin: int, span: Span) -> Iterator[Mark]:
+def sentence_marks(text: str, begin: int, span: tuple[int, int]) -> Iterator[Mark]:
     """Yield the marks of a span that may end a sentence; the first one's sentence begins at ``begin``."""
     for match in SENTENCE_END.finditer(text, *span):
         is_end = True
@@ -246,14 +175,3 @@ def _is_last(word: re.Match[str]) -> bool:
     if word[0].isdecimal():
         return before[1].lower() in ENGLISH_BEFORE_NUMBERS
     return before[1].lower() in (AUXILIARIES if word[0] == "I" else BEFORE_LETTERS)
-
-
-def clause_ends(text: str, span: Span) -> Iterator[int]:
-    return (match.end() for match in CLAUSE_END.finditer(text, *span))
-
-
-def word_ends(text: str, span: Span) -> Iterator[int]:
-    return (match.end() for match in WORD_END.finditer(text, *span))
-
-
-LEVELS: tuple[Callable[[str, Span], Iterator[int]], ...] = (sentence_ends, clause_ends, word_ends)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 
 from ..setting import Checked, setting
+from ..text.pieces import cut_text
 from ..text.scripts.cues import FORMATS, UNITS, Cue, TimedWord, to_ms, write_cues
-from ..text.split import Span, pack, parts_between, sentence_ends, split_span
+from ..text.split import cut_sentences
 from .timing import WordTime, shift_words
 
 MOST_CHARS = 500
@@ -82,23 +83,18 @@ def _cut(words: tuple[WordTime, ...], options: CaptionOptions) -> Iterator[tuple
     is_late = (behind.start_s - before.end_s >= PAUSE_S for before, behind in pairwise(words))
     for heard in _grouped(words, accumulate(is_late, initial=0)):
         shown = [word for word, _, _ in timed_words(heard)]
-        span_ends = [end for _, end in _spans("".join(shown), options)]
+        text = "".join(shown)
+        parts = cut_sentences(text) if options.unit == "sentence" else cut_text(text, options.most_chars)
+        ends = list(accumulate(map(len, parts)))
         begins = (end - len(word.text) for end, word in zip(accumulate(map(len, shown)), heard, strict=True))
         # A word that is longer than a caption is in one all the same.
-        yield from _grouped(heard, (bisect_right(span_ends, begin) for begin in begins))
+        yield from _grouped(heard, (bisect_right(ends, begin) for begin in begins))
 
 
 def _grouped(words: Sequence[WordTime], keys: Iterable[int]) -> Iterator[tuple[WordTime, ...]]:
     """Yield the words that have the same key and follow each other."""
     for _, group in groupby(zip(keys, words, strict=False), key=lambda one: one[0]):
         yield tuple(word for _, word in group)
-
-
-def _spans(text: str, options: CaptionOptions) -> Sequence[Span]:
-    whole = (0, len(text))
-    if options.unit == "sentence":
-        return list(parts_between(text, whole, sentence_ends(text, whole)))
-    return pack(split_span(text, whole, options.most_chars), options.most_chars)
 
 
 def _json(lines: Sequence[LineWords], cues: Sequence[Cue]) -> str:

@@ -4,9 +4,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from qwen3_tts_morph.morph.text.normalize import SpokenText
-from qwen3_tts_morph.morph.text.pieces import split_arriving
-from qwen3_tts_morph.morph.text.split import split_text
+from qwen3_tts_morph.morph.text.pieces import split_arriving, split_text
 
 WORDS = ["one", "twenty-two", "three,", "Dr. Four", "five;", "“Six”", "sevenfold" * 6, "3.14", "p.m.", "U.S."]
 ENDS = (".", ".", ".", "!", '."', " Dr.", " B.", " p.m.", "", ",", "…", "?”")
@@ -17,12 +15,12 @@ def sentence(draws: random.Random, words: list[str], longest: int) -> str:
     return f"{made[0].upper()}{made[1:]}{draws.choice(ENDS)}"
 
 
-def in_parts(text: str, draws: random.Random) -> Iterator[SpokenText]:
+def in_parts(text: str, draws: random.Random) -> Iterator[tuple[str, bool]]:
     """Give a sentence in parts that end between words."""
     words, at = text.split(), 0
     while at < len(words):
         count = draws.randrange(1, 12)
-        yield SpokenText(" ".join(words[at : at + count]), ends=at + count >= len(words))
+        yield " ".join(words[at : at + count]), at + count >= len(words)
         at += count
 
 
@@ -34,7 +32,7 @@ def test_sentences_that_come_one_after_another_are_cut_as_their_whole_text(limit
         words = draws.choice([WORDS, WORDS[:2] + WORDS[6:8]])  # also without commas
         texts = [sentence(draws, words, longest) for _ in range(12)]
         whole = split_text(" ".join(texts), limit)
-        assert [*split_arriving(map(SpokenText, texts), limit)] == whole, texts
+        assert [*split_arriving(((text, True) for text in texts), limit)] == whole, texts
         parts = (part for text in texts for part in in_parts(text, draws))
         assert [*split_arriving(parts, limit)] == whole, texts
 
@@ -51,10 +49,10 @@ def test_sentences_that_come_one_after_another_are_cut_as_their_whole_text(limit
 def test_a_piece_does_not_wait_for_the_whole_text(part: str, ends: bool, most: int) -> None:
     taken: list[int] = []
 
-    def arrive() -> Iterator[SpokenText]:
+    def arrive() -> Iterator[tuple[str, bool]]:
         for number in range(500):
             taken.append(number)
-            yield SpokenText(part, ends=ends)
+            yield part, ends
 
     pieces = split_arriving(arrive(), 100)
     next(pieces)
@@ -65,5 +63,5 @@ def test_a_piece_does_not_wait_for_the_whole_text(part: str, ends: bool, most: i
 
 
 def test_a_text_without_words_has_no_pieces() -> None:
-    assert [*split_arriving([SpokenText(""), SpokenText(" ")], 100)] == []
-    assert [*split_arriving([SpokenText("")], 0)] == []
+    assert [*split_arriving([("", True), (" ", True)], 100)] == []
+    assert [*split_arriving([("", True)], 0)] == []

@@ -1,7 +1,8 @@
 import random
 
 import pytest
-from qwen3_tts_morph.morph.text.split import check_text, split_sentences, split_text
+from qwen3_tts_morph.morph.text.pieces import split_text
+from qwen3_tts_morph.morph.text.split import check_text, split_sentences
 
 # Abbreviations in which there is a space, and dots before a lower-case word or a number.
 SHORT_FORMS = [
