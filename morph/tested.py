@@ -7,12 +7,11 @@
 import importlib.metadata
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 FILE = Path(__file__).with_name("tested.json")
 QWEN_TTS = ("qwen-tts", "qwen-tts-hf")
-Look = Callable[[str], "str | None"]
 
 
 def tested() -> dict[str, list[str]]:
@@ -33,17 +32,17 @@ def order(version: str) -> tuple[int, ...]:
     return tuple(map(int, release[0].split("."))) if release else ()
 
 
-def describe_versions(look: Look = installed) -> str:
+def describe_versions() -> str:
     """Return two sentences for an error: installed and tested versions."""
     names = ("transformers", "torch", *QWEN_TTS)
-    here = ", ".join(f"{name} {version}" for name in names if (version := look(name)))
+    here = ", ".join(f"{name} {version}" for name in names if (version := installed(name)))
     known = "; ".join(f"{name} {', '.join(tested()[name])}" for name in ("transformers", "torch"))
     return f"Installed: {here or 'none of them'}. Tested: {known}."
 
 
-def describe_newer(look: Look = installed, more: Mapping[str, str] | None = None) -> str | None:
+def describe_newer(more: Mapping[str, str] | None = None) -> str | None:
     """Return a line that names versions newer than any tested, or None; ``more`` are not packages (ComfyUI)."""
-    here = {name: (more or {}).get(name) or look(name) for name in tested()}
+    here = {name: (more or {}).get(name) or installed(name) for name in tested()}
     newer = [
         f"{name} {here[name]} (tested: up to {known[-1]})"
         for name, known in tested().items()

@@ -6,27 +6,32 @@ from qwen3_tts_morph.morph import tested
 KNOWN = {"transformers": ["4.57.3", "5.24.0"], "torch": ["2.13.0"], "ComfyUI": ["0.3.75", "0.33.0"]}
 
 
-@pytest.fixture(autouse=True)
-def known(monkeypatch):
+@pytest.fixture
+def here(monkeypatch):
+    """The versions that are installed, by name."""
+    found = {}
     monkeypatch.setattr(tested, "tested", lambda: KNOWN)
+    monkeypatch.setattr(tested, "installed", found.get)
+    return found
 
 
 @pytest.mark.parametrize("version", ["5.24.0", "5.9.1", "4.57.0", "5.24.0rc1"])
-def test_nothing_is_said_of_what_is_not_newer(version):
-    assert tested.describe_newer({"transformers": version, "torch": "2.13.0+cpu"}.get) is None
+def test_nothing_is_said_of_what_is_not_newer(version, here):
+    here |= {"transformers": version, "torch": "2.13.0+cpu"}
+    assert tested.describe_newer() is None
 
 
-def test_one_line_names_all_that_is_newer():
-    here = {"transformers": "5.100.0", "torch": "2.14.1+cu130"}
-    said = tested.describe_newer(here.get, {"ComfyUI": "0.34.0"})
+def test_one_line_names_all_that_is_newer(here):
+    here |= {"transformers": "5.100.0", "torch": "2.14.1+cu130"}
+    said = tested.describe_newer({"ComfyUI": "0.34.0"})
     assert said == (
         "newer than what this version was tested with: transformers 5.100.0 (tested: up to 5.24.0), "
         "torch 2.14.1+cu130 (tested: up to 2.13.0), ComfyUI 0.34.0 (tested: up to 0.33.0)"
     )
 
 
-def test_an_error_names_what_is_installed_and_what_was_tested():
-    here = {"transformers": "5.30.0", "qwen-tts-hf": "0.1.1.post1"}
-    assert tested.describe_versions(here.get) == (
+def test_an_error_names_what_is_installed_and_what_was_tested(here):
+    here |= {"transformers": "5.30.0", "qwen-tts-hf": "0.1.1.post1"}
+    assert tested.describe_versions() == (
         "Installed: transformers 5.30.0, qwen-tts-hf 0.1.1.post1. Tested: transformers 4.57.3, 5.24.0; torch 2.13.0."
     )
