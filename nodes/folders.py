@@ -20,9 +20,9 @@ from ..morph.checkpoint.find import (
 from ..morph.checkpoint.json_file import read_object
 from ..morph.text.names import file_names
 from ..morph.voice.library import VoiceLibrary
+from ..serve.terminal.folders import VOICE_FOLDER
 from .inputs import check_word
 
-VOICE_FOLDER = "qwen3-tts-voices"
 # Shown where a list is empty: the page leaves an empty list out of the prompt, and no check could say what to do.
 NO_VOICE = "(no voice is saved)"
 NO_FILE = "(no file is there)"

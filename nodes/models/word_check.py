@@ -7,18 +7,18 @@ from comfy_api.latest import io
 
 from ...morph.hearing.whisper import Whisper, check_installed, load_whisper
 from ...morph.options import MOST_RETAKES, RECOGNISERS
+from ...serve.terminal.folders import RECOGNISER_FOLDER
 from .. import inputs
 from ..page.progress import Progress, show_progress
 from ..schema import WordCheckSocket, output, schema
 
-FOLDER = "faster-whisper"  # below models/
 DEFAULT_SIZE = "base"
 
 
 def load_recogniser(size: str, progress: Progress) -> Whisper:
     """Return a recogniser of ComfyUI's model folder; errors as ``load_whisper``."""
     progress.say(f"loading faster-whisper {size}")
-    return load_whisper(size, Path(folder_paths.models_dir, FOLDER))
+    return load_whisper(size, Path(folder_paths.models_dir, RECOGNISER_FOLDER))
 
 
 class WordCheckSettings(io.ComfyNode):

@@ -11,8 +11,9 @@ from ...morph.voice.file import holds_voice
 from ...morph.voice.fits import Needs
 from ...morph.voice.library import is_recording, load_source, save_list, save_source, source_states
 from ...morph.voice.voice import Voice
+from ...serve.terminal.folders import VOICE_FOLDER
 from .. import inputs
-from ..folders import NO_VOICE, VOICE_FOLDER, local_checkpoints, voice_library
+from ..folders import NO_VOICE, local_checkpoints, voice_library
 from ..models.linked import check_model, check_voice
 from ..models.memory import ManagedModel
 from ..models.remote import ServedModel

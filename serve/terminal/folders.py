@@ -19,8 +19,8 @@ PACK = Path(__file__).resolve().parents[2]
 VARIABLE = "COMFYUI_DIR"
 EXTRA = "extra_model_paths.yaml"  # in ComfyUI's folder
 OWN = ".qwen3-tts-morph"  # in the user's home
-VOICE_FOLDER = "qwen3-tts-voices"  # as nodes/folders.py
-RECOGNISER_FOLDER = "faster-whisper"  # as nodes/models/word_check.py
+VOICE_FOLDER = "qwen3-tts-voices"  # in ComfyUI's models
+RECOGNISER_FOLDER = "faster-whisper"  # there too
 
 
 @dataclass(frozen=True)
