@@ -21,7 +21,7 @@ import torch
 from ..model.layers import Angles
 from ..model.weights.joined_weights import join
 from .layers import CODEBOOK_EPSILON
-from .packing import CHUNK_FRAMES, CONTEXT_FRAMES
+from .packing import LONGEST_CHUNK
 
 EPSILON = 1e-9  # SnakeBeta's
 
@@ -128,24 +128,26 @@ class CodecWeights:
     def of(cls, decoder: Any) -> CodecWeights:
         """View a ``Qwen3TTSTokenizerV2Decoder``; ValueError for one that the codec engine does not implement."""
         check_decoder(decoder)
-        dtype = decoder.pre_conv.conv.weight.dtype
         with torch.inference_mode(False), torch.no_grad():
-            codebooks, count = _codebooks(decoder.quantizer, dtype)
+            codebooks, count = _codebooks(decoder.quantizer)
             start, *blocks, last_snake, last = decoder.decoder
-            enter, viewed = _blocks(blocks, last_snake, start.conv.bias, dtype)
+            enter, viewed = _blocks(blocks, last_snake, start.conv.bias)
             return cls(
                 codebooks=codebooks,
                 offsets=torch.arange(count, device=codebooks.device) * (len(codebooks) // count),
                 first_groups=decoder.quantizer.n_q_semantic,
-                quantised=_joint_projection(decoder.quantizer, dtype),
-                pre_conv=_conv(decoder.pre_conv, dtype),
-                transformer=_transformer(decoder.pre_transformer, dtype),
-                upsample=tuple(_upsample(expand, block, dtype) for expand, block in decoder.upsample),
-                start=arrange(start.conv.weight, (0, 2, 1), dtype),
+                quantised=_joint_projection(decoder.quantizer),
+                pre_conv=(
+                    arrange(decoder.pre_conv.conv.weight, (0, 2, 1)),
+                    decoder.pre_conv.conv.bias.detach(),
+                ),
+                transformer=_transformer(decoder.pre_transformer),
+                upsample=tuple(_upsample(expand, block) for expand, block in decoder.upsample),
+                start=arrange(start.conv.weight, (0, 2, 1)),
                 enter=enter,
                 blocks=viewed,
                 finish=(
-                    arrange(last.conv.weight, (0, 2, 1), torch.float32)[0],
+                    last.conv.weight.detach().float()[0].t().contiguous(),
                     last.conv.bias.detach().float(),
                 ),
                 samples_per_frame=int(decoder.total_upsample),
@@ -165,11 +167,9 @@ def check_decoder(decoder: Any) -> None:
         )
 
 
-def arrange(weight: torch.nn.Parameter, order: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def arrange(weight: torch.nn.Parameter, order: tuple[int, ...]) -> torch.Tensor:
     """Return a contiguous view of the weight with permuted axes; moves the parameter's storage if necessary."""
     view = weight.detach().permute(order)
-    if weight.dtype != dtype:
-        return view.to(dtype).contiguous()
     if not view.is_contiguous():
         view = view.contiguous()
         weight.data = view.permute([order.index(axis) for axis in range(len(order))])
@@ -217,41 +217,33 @@ def _rates(decoder: Any) -> list[int]:
     return [rate := rate * block.block[1].conv.stride[0] for block in decoder.decoder[1:-2]]
 
 
-def _codebooks(quantizer: Any, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
+def _codebooks(quantizer: Any) -> tuple[torch.Tensor, int]:
     books = [one._codebook for part in (quantizer.rvq_first, quantizer.rvq_rest) for one in part.vq.layers]
     vectors = [
-        (book.embedding_sum.float() / book.cluster_usage.float().clamp(min=CODEBOOK_EPSILON)[:, None]).to(
-            dtype
-        )
+        book.embedding_sum.float() / book.cluster_usage.float().clamp(min=CODEBOOK_EPSILON)[:, None]
         for book in books
     ]
-    return torch.cat(vectors), len(vectors)
+    return torch.cat(vectors).to(books[0].embedding_sum.dtype), len(books)
 
 
-def _joint_projection(quantizer: Any, dtype: torch.dtype) -> torch.Tensor:
+def _joint_projection(quantizer: Any) -> torch.Tensor:
     """Concatenate both output projections: their results are added, so one GEMM over both inputs computes the sum."""
     parts = (quantizer.rvq_first.output_proj, quantizer.rvq_rest.output_proj)
-    return torch.cat([part.weight.detach()[..., 0] for part in parts], dim=1).to(dtype)
+    return torch.cat([part.weight.detach()[..., 0] for part in parts], dim=1)
 
 
-def _pair(module: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    return module.weight.detach().to(dtype), module.bias.detach().to(dtype)
+def _pair(module: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return module.weight.detach(), module.bias.detach()
 
 
-def _conv(module: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    return arrange(module.conv.weight, (0, 2, 1), dtype), module.conv.bias.detach().to(dtype)
-
-
-def _transformer(module: Any, dtype: torch.dtype) -> Transformer:
+def _transformer(module: Any) -> Transformer:
     config = module.config
-    longest = CHUNK_FRAMES + 2 * CONTEXT_FRAMES
-    device = module.input_proj.weight.device
     return Transformer(
-        project=_pair(module.input_proj, dtype),
-        layers=tuple(_attention(layer, dtype) for layer in module.layers),
-        norm=module.norm.weight.detach().to(dtype),
-        restore=_pair(module.output_proj, dtype),
-        angles=Angles.table(config, longest, device),
+        project=_pair(module.input_proj),
+        layers=tuple(map(_attention, module.layers)),
+        norm=module.norm.weight.detach(),
+        restore=_pair(module.output_proj),
+        angles=Angles.table(config, LONGEST_CHUNK, module.input_proj.weight.device),
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
         window=config.sliding_window,
@@ -259,65 +251,56 @@ def _transformer(module: Any, dtype: torch.dtype) -> Transformer:
     )
 
 
-def _attention(layer: Any, dtype: torch.dtype) -> Attention:
+def _attention(layer: Any) -> Attention:
     attention, mlp = layer.self_attn, layer.mlp
     return Attention(
-        input_norm=layer.input_layernorm.weight.detach().to(dtype),
-        qkv=join([attention.q_proj, attention.k_proj, attention.v_proj]).to(dtype),
-        out=attention.o_proj.weight.detach().to(dtype),
-        out_scale=layer.self_attn_layer_scale.scale.detach().to(dtype),
-        post_norm=layer.post_attention_layernorm.weight.detach().to(dtype),
-        gate_up=join([mlp.gate_proj, mlp.up_proj]).to(dtype),
-        down=mlp.down_proj.weight.detach().to(dtype),
-        down_scale=layer.mlp_layer_scale.scale.detach().to(dtype),
+        input_norm=layer.input_layernorm.weight.detach(),
+        qkv=join([attention.q_proj, attention.k_proj, attention.v_proj]),
+        out=attention.o_proj.weight.detach(),
+        out_scale=layer.self_attn_layer_scale.scale.detach(),
+        post_norm=layer.post_attention_layernorm.weight.detach(),
+        gate_up=join([mlp.gate_proj, mlp.up_proj]),
+        down=mlp.down_proj.weight.detach(),
+        down_scale=layer.mlp_layer_scale.scale.detach(),
     )
 
 
-def _upsample(expand: Any, block: Any, dtype: torch.dtype) -> Upsample:
-    conv = expand.conv
-    if conv.kernel_size != conv.stride:
-        raise ValueError("the codec's first upsampling overlaps")
-    factor = conv.stride[0]
-    depthwise = block.dwconv.conv
+def _upsample(expand: Any, block: Any) -> Upsample:
+    factor = expand.conv.stride[0]
     return Upsample(
         expand=(
-            arrange(conv.weight, (2, 1, 0), dtype).flatten(0, 1),
-            conv.bias.detach().to(dtype).repeat(factor),
+            arrange(expand.conv.weight, (2, 1, 0)).flatten(0, 1),
+            expand.conv.bias.detach().repeat(factor),
         ),
         factor=factor,
-        depthwise=(depthwise.weight.detach().to(dtype), depthwise.bias.detach().to(dtype)),
-        norm=_pair(block.norm, dtype),
-        inner=_pair(block.pwconv1, dtype),
-        outer=_pair(block.pwconv2, dtype),
-        gamma=block.gamma.detach().to(dtype),
+        depthwise=_pair(block.dwconv.conv),
+        norm=_pair(block.norm),
+        inner=_pair(block.pwconv1),
+        outer=_pair(block.pwconv2),
+        gamma=block.gamma.detach(),
     )
 
 
-def _blocks(
-    blocks: list[Any], last: Any, bias: torch.Tensor, dtype: torch.dtype
-) -> tuple[Snake, tuple[Block, ...]]:
+def _blocks(blocks: list[Any], last: Any, bias: torch.Tensor) -> tuple[Snake, tuple[Block, ...]]:
     enter = Snake.of(blocks[0].block[0], bias.detach().float())
     following = [block.block[0] for block in blocks[1:]] + [last]
-    return enter, tuple(_block(block, after, dtype) for block, after in zip(blocks, following, strict=True))
+    return enter, tuple(map(_block, blocks, following))
 
 
-def _block(module: Any, after: Any, dtype: torch.dtype) -> Block:
+def _block(module: Any, after: Any) -> Block:
     _, upsample, *residual = module.block
-    conv = upsample.conv
-    rate = conv.stride[0]
-    if conv.kernel_size[0] != 2 * rate:
-        raise ValueError("the codec's upsampling has a kernel that is not twice its rate")
-    taps = arrange(conv.weight, (2, 1, 0), dtype)
-    pending = conv.bias.detach().float()
+    rate = upsample.conv.stride[0]
+    taps = arrange(upsample.conv.weight, (2, 1, 0))
+    pending = upsample.conv.bias.detach().float()
     units = []
     for unit in residual:
         units.append(
             Unit(
                 first=Snake.of(unit.act1, pending),
-                conv=arrange(unit.conv1.conv.weight, (0, 2, 1), dtype),
+                conv=arrange(unit.conv1.conv.weight, (0, 2, 1)),
                 dilation=unit.conv1.dilation,
                 second=Snake.of(unit.act2, unit.conv1.conv.bias.detach().float()),
-                point=unit.conv2.conv.weight.detach()[..., 0].to(dtype),
+                point=unit.conv2.conv.weight.detach()[..., 0],
             )
         )
         pending = pending + unit.conv2.conv.bias.detach().float()
