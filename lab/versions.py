@@ -17,7 +17,7 @@ import torch
 from qwen3_tts_morph.morph.batch import key
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.text_cutter import cut_line
+from qwen3_tts_morph.morph.speech.pieces import cut_line
 from qwen3_tts_morph.morph.text.normalize import Normalizer
 from qwen3_tts_morph.morph.voice.voice import Voice
 

@@ -229,7 +229,8 @@ class LineState(TurnLine):
     def _is_ahead(self, text: TextFeed, ahead: int | None) -> bool:
         if not text.is_late:
             return self._waiting >= (ahead or 1)
-        return text.is_ahead or self._waiting >= PIECES_AHEAD
+        is_ahead = self._tokens is not None and self._tokens.is_ahead
+        return is_ahead or self._waiting >= PIECES_AHEAD
 
     def _cancel(self) -> None:
         self._sent.stopped = self._sent.stopped or "cancelled"
@@ -369,7 +370,7 @@ class LineState(TurnLine):
 
     @property
     def is_starved(self) -> bool:
-        return self._text is not None and self._text.starved
+        return self._tokens is not None and self._tokens.starved
 
     @property
     def is_full(self) -> bool:

@@ -9,8 +9,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 
 from .piece import Piece
-from .pieces import LinePieces
-from .text_cutter import LineCutter, end_pieces
+from .pieces import LineCutter, LinePieces, end_pieces
 from .text_reader import TextReader
 
 MOST_STEPS = 100  # without a piece, as of a text without words: then other lines go on
@@ -46,16 +45,6 @@ class TextFeed:
     @property
     def done(self) -> bool:
         return self._done.is_set()
-
-    @property
-    def starved(self) -> bool:
-        """Whether the current piece waits for text."""
-        return False
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether enough text has come for now, however many pieces wait."""
-        return False
 
     @property
     def is_late(self) -> bool:
@@ -135,10 +124,7 @@ class TextFeed:
         if self._reader is not None:
             self._reader.close()
             self._parts.line = replace(self._line, text=self._reader.text)
-        try:
-            self._end(str(self._parts.line.text))
-        except ValueError as problem:  # the text is too long as it is read: see ``read_text``
-            self.error = error or problem
+        self._end(str(self._parts.line.text))
 
     def _end(self, text: str) -> None:
         parts, is_whole = self._parts, self._cuts is None

@@ -43,10 +43,12 @@ class TokenFeed(TextFeed):
 
     @property
     def starved(self) -> bool:
+        """Whether the piece waits for text."""
         return self._starved and not self.done
 
     @property
     def is_ahead(self) -> bool:
+        """Whether enough text has come for now."""
         return not self._starved and self._count > self._frame + TOKENS_AHEAD
 
     def follow(self, guard: Guard) -> None:
