@@ -34,6 +34,7 @@ class Job:
     saved: SavedLines
     options: argparse.Namespace
     lost: dict[int, str] = field(default_factory=dict)  # why lines failed, by their indices
+    ended: set[int] = field(default_factory=set)  # indices of lines that are stored
 
     def words(self, spoken: Spoken, start: int) -> LineWords:
         """Return the times of a line's words in the track, where the line starts at a sample."""
@@ -54,7 +55,9 @@ class Job:
 
         if spoken.report.ended == ERROR:
             self.lost[index] = spoken.report.error
-        elif is_checked:
+            return
+        self.ended.add(index)
+        if is_checked:
             line, finish = self.lines[index], self.script.lines[index]
             taken = replace(line, seed=take_seed(line.seed, spoken.take))
             key = self.opened.speaks.key(taken, self.opened.settings)
@@ -117,7 +120,7 @@ def speak_all(job: Job, console: Console) -> None:
                 speak_group(job, range(begin, min(begin + TOGETHER, len(job.lines))), show)
                 job.write_manifest(complete=False)
     except KeyboardInterrupt:
-        console.note(f"interrupted with {len(job.saved.lines)} of {len(job.lines)} lines: {go_on}")
+        console.note(f"interrupted with {len(job.ended)} of {len(job.lines)} lines: {go_on}")
         raise
     except OutOfService as error:
         raise ValueError(f"{error}; {go_on}") from error

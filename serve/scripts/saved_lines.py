@@ -68,7 +68,7 @@ class SavedLines:
         return self.files[self.keys[number][:SHOWN_KEY]]
 
     def save(self, number: int, key: str, spoken: Spoken, again: bool) -> None:
-        """Give a line its file: a readable one that is there is renamed to its place, unless ``again``."""
+        """Give a line its file: one that is there gets its new place, and is kept if it is readable, but ``again``."""
         if key not in self.placed:  # lines of one sound share a file
             self.placed.add(key)
             shown, name = (
@@ -77,11 +77,11 @@ class SavedLines:
             )
             there = self.files.get(shown)
             wanted = self.folder / f"{number:04d}_{name}_{shown}{there.suffix if there else self.ending}"
-            if there is None or again or not is_readable(there):
-                write_sound(wanted, spoken.waveform, spoken.sample_rate)
-            else:
+            if there is not None:
                 with explaining(there, "renamed", "choose another folder with --out"):
                     os.replace(there, wanted)
+            if again or not is_readable(wanted):
+                write_sound(wanted, spoken.waveform, spoken.sample_rate)
             self.files[shown] = wanted
         self.keys[number], self.lines[number] = key, replace(spoken, waveform=spoken.waveform[:0])
 
