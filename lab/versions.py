@@ -19,6 +19,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import cut_line
 from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.morph.text.other_numbers import LANGUAGES
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from pack import ROOT
@@ -35,6 +36,7 @@ CASES = (
     Case("S=5", "eager", FIVE, ("complete",), 1),
 )
 TOGETHER = 60  # examples in one text, which is cut
+NUMBERS = "12, 1998. 21,5 (3rd) 100000; A4, 0.75!"
 LIMITS = (0, 120)  # of a piece, in characters
 NEAR, NEAR_RATIO = 5e-4, 0.02  # of the level of 80 ms: rounding is far below
 
@@ -55,11 +57,12 @@ def texts_now() -> dict[str, str]:
     """Return a digest of the pieces of each example of writing out."""
     rows = EXAMPLES.read_text(encoding="utf-8").splitlines()
     texts = [row.partition(" -> ")[0] for row in rows if " -> " in row]
-    return {text: pieces_of(text) for text in [*texts, " ".join(texts[:TOGETHER])]}
+    english = {text: pieces_of(text) for text in [*texts, " ".join(texts[:TOGETHER])]}
+    return english | {language: pieces_of(NUMBERS, language) for language in LANGUAGES}
 
 
-def pieces_of(text: str) -> str:
-    line, normalizer = Line(text, Voice("design", "0b6", instruct="calm")), Normalizer("en")
+def pieces_of(text: str, language: str = "en") -> str:
+    line, normalizer = Line(text, Voice("design", "0b6", instruct="calm")), Normalizer(language)
     cut = [cut_line(line, normalizer, limit)[1] for limit in LIMITS]
     said = [[(piece.text, piece.seed, piece.pause_s, piece.after_s) for piece in one] for one in cut]
     return sha256(repr(said).encode()).hexdigest()[:12]

@@ -13,6 +13,8 @@ def test_speech_that_changes_has_another_version(name: str) -> None:
     recorded_on = json.loads(versions.FILE.read_text(encoding="utf-8"))["recorded on"]
     if name == "SOUND_VERSION" and recorded_on != versions.here():
         pytest.skip(f"recorded on {recorded_on}: sums round differently on {versions.here()}")
+    if name == "TEXT_VERSION":
+        pytest.importorskip("num2words", reason="not run: num2words is not installed")
     assert versions.find_change(name) == ""
 
 

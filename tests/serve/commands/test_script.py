@@ -87,7 +87,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(run, tiny, file, tmp_path, 
     with monkeypatch.context() as patch:
         interrupt_after(2, patch)
         done = run("script", file, "--batch-size", "1", *tiny)
-    assert done.code == 130 and not done.out and "interrupted with 2 of 4 lines" in done.err
+    assert done.code == 130 and not done.out and "interrupted with 3 of 4 lines" in done.err
     assert not manifest(tmp_path / "scene")["complete"]
     spoken.clear()
     assert run("script", file, "--batch-size", "1", *tiny).code == whole.code == 0
