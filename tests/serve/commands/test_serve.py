@@ -5,6 +5,7 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -117,13 +118,20 @@ def test_options_that_ray_cannot_have_are_refused(run, monkeypatch, words, said)
     assert done.code == 2 and said in done.err
 
 
-def test_each_replica_needs_a_gpu_where_there_are_some() -> None:
-    from qwen3_tts_morph.serve.process.ray_server import Placing
+@pytest.mark.parametrize(("gpus", "replicas"), [(0, 1), (2, 2)])
+def test_each_replica_has_a_gpu_where_there_are_some(run, monkeypatch, gpus, replicas) -> None:
+    from qwen3_tts_morph.serve.process import ray_server
 
-    assert Placing(2, 0).resources == {"num_cpus": 1, "num_gpus": 0}
-    assert Placing(2, 2).resources == {"num_cpus": 1, "num_gpus": 1}
-    with pytest.raises(ValueError, match="replicas is 3 and Ray has 2 GPUs"):
-        Placing(3, 2)
+    def deploy(arguments, options, port, found):
+        raise ValueError(f"{arguments.replicas} replicas, {found} GPUs")
+
+    monkeypatch.setattr(ray_server, "check_ray", lambda: None)
+    monkeypatch.setattr(ray_server, "cluster", lambda: nullcontext(gpus))
+    monkeypatch.setattr(ray_server, "deployed", deploy)
+    assert f"{replicas} replicas, {gpus} GPUs" in run("serve", "--ray", "--port", "0").err
+    if gpus:
+        done = run("serve", "--ray", "--port", "0", "--replicas", "3")
+        assert done.code == 2 and "replicas is 3 and Ray has 2 GPUs: each replica needs one" in done.err
 
 
 def test_a_pack_without_the_server_says_so(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
