@@ -374,7 +374,8 @@ class LineState(TurnLine):
 
     @property
     def is_full(self) -> bool:
-        return self.speech.is_full
+        speech = self.speech
+        return speech.queued > 0 and speech.is_full
 
     def break_off(self, error: NotFinite) -> None:
         if self.is_done or self._sent.stopped:
@@ -386,7 +387,7 @@ class LineState(TurnLine):
         self.chunks.cancel()
 
     def put(self, chunk: Chunk) -> None:
-        self._sent.frames += chunk.frames
+        self._sent.frames += len(chunk.codes)
         self._sent.samples += len(chunk.samples)
         self.speech.put(chunk)
 

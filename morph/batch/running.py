@@ -191,7 +191,8 @@ class Running:
         self._drop_cancelled()
         self._late = bool(self._heard) or self._queue.has_live
         # More may join with the next frame than with this one, and a line that decodes nothing may end in any moment.
-        busy = opened or any(line.may_read for line in followed) or any(line.may_ask for line in self._heard)
+        busy = bool(opened) or any(line.may_read for line in followed)
+        busy = busy or bool([1 for line in self._heard if not line.takes.decoding])
         self._look_at = min(self._look_at, 0.0 if busy else self._next_look(followed))
 
     def _next_look(self, followed: Sequence[LineState]) -> float:
@@ -260,7 +261,7 @@ class Running:
         if not whole.count or whole.is_making:  # a reader would wait for all in flight
             return 0
         if heard := [line for line in self._heard if not line.is_starved]:
-            empty_at = min(math.inf if line.ended else line.chunks.empty_at for line in heard)
+            empty_at = min(math.inf if line.ended else line.chunks.sizes.empty_at for line in heard)
             return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
         gathered = whole.waited_s >= self._gather_s and not (self._is_list and self._ready)
         return whole.count if gathered or whole.count >= self._settings.rows else 0
@@ -363,7 +364,7 @@ class Running:
         """Work while the device makes a frame: begin first chunks, deliver what the codec has made, build prompts."""
         for row, codes in began:
             self._turns.begin_ahead(*self._in_rows[row], codes)
-        if len(self._lines) > FEW:
+        if len(self._heard) > FEW:
             self._turns.settle()
         if self._ready:
             make_prompts([one.request for one in self._ready[:PROMPTS_PER_FRAME]])

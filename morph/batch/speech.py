@@ -106,30 +106,6 @@ class Outcome:
     spans: tuple[PieceSpan, ...] = ()  # of an offline line, wanted or not
 
 
-class ChunkQueue:
-    """Chunks that wait for their reader; ``frames`` counts their frames, ``has_begun`` is set by the first."""
-
-    def __init__(self) -> None:
-        self._chunks: deque[Chunk] = deque()
-        self.frames, self.has_begun = 0, False
-
-    def __len__(self) -> int:
-        return len(self._chunks)
-
-    def put(self, chunk: Chunk) -> None:
-        self._chunks.append(chunk)
-        self.frames, self.has_begun = self.frames + chunk.frames, True
-
-    def take(self) -> Chunk:
-        chunk = self._chunks.popleft()
-        self.frames -= chunk.frames
-        return chunk
-
-    def clear(self) -> None:
-        self._chunks.clear()
-        self.frames = 0
-
-
 class Speech:
     """One line in work: an iterator over its chunks, for one reader. Any thread may hold it."""
 
@@ -142,9 +118,11 @@ class Speech:
         self.is_coded = False  # whether it needs no row, because all codes are decoded
         self.progress = Progress()  # frames
         self._changed = threading.Condition()
-        self._chunks = ChunkQueue()
+        self._chunks: deque[Chunk] = deque()
+        self.queued = 0  # frames of the chunks that wait for the reader
+        self.has_begun = False  # whether there was a chunk
         self._outcome: Outcome | None = None
-        self._on_change = delivery.on_change or _nothing
+        self._on_change = delivery.on_change
 
     @property
     def is_live(self) -> bool:
@@ -187,9 +165,11 @@ class Speech:
             if not self._chunks:
                 self.check()
                 return None
-            chunk = self._chunks.take()
-            # After ``take``: the backend checks at once whether the reader has enough, and only then.
-            self.bell.set()
+            chunk = self._chunks.popleft()
+            was_full = self.is_full
+            self.queued -= len(chunk.codes)
+            if was_full and not self.is_full:  # its codes wait until then
+                self.bell.set()
             return chunk
 
     def hear(self) -> None:
@@ -202,6 +182,7 @@ class Speech:
         with self._changed:
             self.is_cancelled = True
             self._chunks.clear()
+            self.queued = 0
             self._changed.notify_all()
         self.bell.set()
 
@@ -256,16 +237,8 @@ class Speech:
     # The backend's side
 
     @property
-    def queued(self) -> int:
-        return self._chunks.frames
-
-    @property
-    def has_begun(self) -> bool:
-        return self._chunks.has_begun
-
-    @property
     def is_full(self) -> bool:
-        return self._chunks.frames >= QUEUED_FRAMES and not self.is_cancelled
+        return self.queued >= QUEUED_FRAMES and not self.is_cancelled
 
     def note_coded(self, is_coded: bool) -> None:
         """Note that all codes of an offline line are there, or that it needs a row again."""
@@ -276,19 +249,21 @@ class Speech:
         with self._changed:
             if self.is_cancelled:
                 return
-            self._chunks.put(chunk)
+            self._chunks.append(chunk)
+            self.queued, self.has_begun = self.queued + len(chunk.codes), True
             self._changed.notify_all()
-        self._tell()
+        if self._on_change is not None:
+            self._tell(self._on_change)
 
-    def _tell(self) -> None:
+    def _tell(self, on_change: Callable[[], None]) -> None:
         """Call ``on_change``; what it raises ends this line only."""
         try:
-            self._on_change()
+            on_change()
         except Exception as error:
             log.warning(
                 "on_change of the line %.40r raised: the line is ended", self.line.text, exc_info=error
             )
-            self._on_change = _nothing
+            self._on_change = None
             self.cancel()
             self.finish(Outcome(error=error))
 
@@ -298,12 +273,9 @@ class Speech:
                 return
             self._outcome = outcome
             self._changed.notify_all()
-        self._tell()
-        self._on_change = _nothing
+        on_change, self._on_change = self._on_change, None
+        if on_change is not None:
+            self._tell(on_change)
 
     def fail(self, error: BaseException) -> None:
         self.finish(Outcome(error=error))
-
-
-def _nothing() -> None:
-    """Tell nobody."""

@@ -13,7 +13,7 @@ from ..model.finite import not_finite
 from ..model.model import Model
 from ..words.trace import Trace
 from .buffers import RowBuffers
-from .decoded import ALIGNMENT, BROKEN, FLAG, Decoded
+from .decoded import ALIGNMENT, BROKEN, EOS, FLAG, Decoded
 from .request import LateText, LineRequest
 from .rows import Rows
 
@@ -60,7 +60,7 @@ class Decoding:
         if (frame := self.rows.read()) is None:
             return None
         ended = self.buffers.append(frame)
-        self.lines = len(frame.rows) - sum(end in ("eos", BROKEN) for _, end in ended)
+        self.lines = len(frame.rows) - (len([1 for _, end in ended if end in (EOS, BROKEN)]) if ended else 0)
         return ended
 
     def release(self, row: int) -> np.ndarray:

@@ -19,14 +19,10 @@ class Readback:
         shape = (LAG + 1, *source.shape)
         self._copies = torch.empty(shape, dtype=source.dtype, pin_memory=on_cuda)
         self._events = [torch.cuda.Event() for _ in range(LAG + 1)] if on_cuda else []
-        self._pushed = self._popped = 0
-
-    @property
-    def waiting(self) -> int:
-        return self._pushed - self._popped
+        self.reset()
 
     def reset(self) -> None:
-        self._pushed = self._popped = 0
+        self._pushed = self._popped = self.waiting = 0
 
     def push(self) -> None:
         """Copy the source once the device has done all work so far; raise RuntimeError if the ring is full."""
@@ -36,7 +32,7 @@ class Readback:
         self._copies[slot].copy_(self.source, non_blocking=True)
         if self._events:
             self._events[slot].record()
-        self._pushed += 1
+        self._pushed, self.waiting = self._pushed + 1, self.waiting + 1
 
     def pop(self) -> torch.Tensor:
         """Wait for the oldest report and return a CPU copy of it; raise RuntimeError if there is none."""
@@ -45,5 +41,5 @@ class Readback:
         slot = self._popped % (LAG + 1)
         if self._events:
             self._events[slot].synchronize()
-        self._popped += 1
+        self._popped, self.waiting = self._popped + 1, self.waiting - 1
         return self._copies[slot].clone()

@@ -61,5 +61,5 @@ class Piece:
 
 def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:
     """Return the waves joined, float32 ``[T]``; T may be 0. A single one is not copied."""
-    parts = [wave for wave in waves if len(wave)]
+    parts = list(filter(len, waves))
     return parts[0] if len(parts) == 1 else np.concatenate([NO_SAMPLES, *parts])

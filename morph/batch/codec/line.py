@@ -35,7 +35,7 @@ class TurnLine(ABC):
     @property
     def is_awaited(self) -> bool:
         """Whether its first audio is due soon."""
-        return not (self.chunks.has_begun or self.is_starved or self.ended)
+        return not (self.chunks.sizes.has_begun or self.chunks.ended or self.is_starved)
 
     @property
     @abstractmethod
@@ -54,48 +54,38 @@ class TurnLine(ABC):
     def note_piece(self) -> None:
         """Note that a piece has been delivered to its end."""
 
-    @property
-    def ended(self) -> bool:
-        return self.chunks.ended
-
     def claim(self, now: float, pace: Pace) -> Claim | None:
-        if self.in_codec or self.ended:
+        if self.in_codec or self.chunks.ended:
             return None
         if self.is_starved:
             return self.claim_all(now)
-        return self.chunks.claim(now, pace, self.number)
+        count, is_urgent = self.chunks.claim(now, pace)
+        sizes = self.chunks.sizes
+        return Claim(self.number, count, not sizes.has_begun, is_urgent, sizes.empty_at) if count else None
 
     def claim_all(self, now: float, hurry: bool = False) -> Claim | None:
         """Return what is due by the requested sizes, or None. ``hurry``: no other frames come soon."""
-        if self.in_codec or self.ended:
+        if self.in_codec or self.chunks.ended:
             return None
         count = self.chunks.due(now, hurry or self.is_starved)
-        return Claim(self.number, count, not self.chunks.has_begun, is_urgent=True) if count else None
-
-    def take(self, frames: int) -> torch.Tensor:
-        """Return the codes ``[n, 16]`` of the next frames, for the codec; ``add`` must follow."""
-        self.in_codec = True
-        return self.chunks.waiting(frames)
+        return Claim(self.number, count, not self.chunks.sizes.has_begun, is_urgent=True) if count else None
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> bool:
         """Deliver the samples of taken codes; return whether the current piece has ended with them."""
-        self.leave_codec()
-        if self.ended:  # meanwhile
-            return False
+        self.in_codec = False
         piece = self.chunks.piece
+        if piece is None or self.chunks.ended:  # meanwhile
+            return False
         self.put(self.chunks.add(codes, wave, now))
         if self.chunks.piece is piece:
             return False
         self.note_piece()
         return True
 
-    def leave_codec(self) -> None:
-        """Note that the codec is done with the taken codes."""
-        self.in_codec = False
-
     def end_piece(self, now: float) -> bool:
         """End the current piece if no codes of it are left; return whether it has ended."""
-        if self.ended or self.in_codec or not self.chunks.piece_is_done:
+        piece = self.chunks.piece
+        if piece is None or piece.ended is None or self.in_codec or piece.waiting:
             return False
         if (chunk := self.chunks.end_piece(now)) is not None:
             self.put(chunk)

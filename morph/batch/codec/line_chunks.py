@@ -16,7 +16,7 @@ from ...speech.joined import CROSSFADE_MS
 from ...speech.piece import NO_SAMPLES, Piece, concatenate
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace
-from .claims import Claim, Pace
+from .claims import Pace
 from .pacing import ChunkSizes
 
 NO_CODES = torch.zeros(0, CODE_GROUPS, dtype=torch.int64)
@@ -27,15 +27,12 @@ class PiecePlaces:
 
     def __init__(self, fade: int):
         self.index, self.start = -1, 0
-        self._fade, self._length = fade, 0
+        self._fade, self.length = fade, 0  # ``length``: of the piece's samples so far
 
     def begin(self, silence: int) -> None:
-        fade = 0 if silence or self.index < 0 else min(self._fade, self._length // 2)
-        self.start += self._length + silence - fade
-        self.index, self._length = self.index + 1, 0
-
-    def add(self, samples: int) -> None:
-        self._length += samples
+        fade = 0 if silence or self.index < 0 else min(self._fade, self.length // 2)
+        self.start += self.length + silence - fade
+        self.index, self.length = self.index + 1, 0
 
 
 class LineChunks:
@@ -52,12 +49,14 @@ class LineChunks:
         most: int | None = None,
         text_of: Callable[[int], str] = lambda _: "",
     ):
-        self._sizes, self._sample_rate, self._text_of = sizes, sample_rate, text_of
-        self._pieces: deque[Piece] = deque()
+        self.sizes, self._sample_rate, self._text_of = sizes, sample_rate, text_of
+        self.piece: Piece | None = None  # the current one; None if the next one has not come
+        self._later: deque[Piece] = deque()
         fade = round(CROSSFADE_MS / 1000 * sample_rate)
         self._join = StreamJoin(None, fade)
         self._trim = EndTrim(sample_rate) if options.trim_ends else None
         self._complete = False
+        self.ended = False
         self._left: float = math.inf if most is None else most  # frames until the line's limit
         self.is_cut = False  # whether the line ended at its limit
         self._start = 0
@@ -73,38 +72,29 @@ class LineChunks:
         if self._before is None:
             self._before, piece.silence = piece.silence, 0
             self._lead = self._before
-        self._pieces.append(piece)
+        if self.piece is None:
+            self.piece = piece
+        else:
+            self._later.append(piece)
+
+    def _next_piece(self) -> None:
+        self.piece = self._later.popleft() if self._later else None
+        self.ended = self._complete and self.piece is None
 
     def complete(self, now: float, silence: int = 0) -> Chunk | None:
         """Note that no piece follows; return the line's last chunk if all have ended. ``silence``: samples after it."""
         if not self._left:
             return None
-        self._complete, self._after = True, silence
-        samples = self._join.limit(len(self._pieces))
+        self._complete, self._after, self.ended = True, silence, self.piece is None
+        samples = self._join.limit(len(self._later) + (self.piece is not None))
         return self._chunk(NO_CODES, [samples], now) if self.ended else None
 
     def cancel(self) -> None:
-        for piece in self._pieces:
-            piece.drop_waiting()
-        self._pieces.clear()
-        self._complete = True
-
-    @property
-    def piece(self) -> Piece | None:
-        """The current piece; None if the line has ended or its next piece has not come."""
-        return self._pieces[0] if self._pieces else None
-
-    @property
-    def ended(self) -> bool:
-        return self._complete and not self._pieces
-
-    @property
-    def piece_is_done(self) -> bool:
-        return self.piece is not None and self.piece.ended is not None and not self.piece.waiting
-
-    @property
-    def has_begun(self) -> bool:
-        return self._sizes.has_begun
+        for piece in (self.piece, *self._later):
+            if piece is not None:
+                piece.drop_waiting()
+        self._later.clear()
+        self.piece, self._complete, self.ended = None, True, True
 
     @property
     def has_codes(self) -> bool:
@@ -113,15 +103,7 @@ class LineChunks:
 
     @property
     def waits_for_sound(self) -> bool:
-        return not self.has_begun and self.piece is not None and self.piece.waiting > 0
-
-    @property
-    def next_size(self) -> int:
-        return self._sizes.full
-
-    @property
-    def empty_at(self) -> float:
-        return self._sizes.empty_at
+        return not self.sizes.has_begun and self.piece is not None and self.piece.waiting > 0
 
     def missing(self, all_of_largest: bool) -> int | None:
         """Return the frames that the next chunk still lacks: nothing is due before, unless a reader runs dry.
@@ -129,63 +111,62 @@ class LineChunks:
         ``all_of_largest``: the next chunk has the largest size, as with many lines. None if more may be due at any
         time: before the first audio, or if the piece has ended or not come.
         """
-        piece = self.piece
-        if piece is None or piece.ended is not None or not self.has_begun:
+        piece, sizes = self.piece, self.sizes
+        if piece is None or piece.ended is not None or not sizes.has_begun:
             return None
-        size = self._sizes.largest if all_of_largest else self._sizes.full
+        size = sizes.largest if all_of_largest else sizes.full
         return int(max(0, min(size, self._left) - piece.waiting))
 
     def due(self, now: float, hurry: bool) -> int:
         """Return how many waiting frames of the current piece to decode now. ``hurry``: no others come soon."""
         if (piece := self.piece) is None:
             return 0
-        waiting = self._waiting(piece)
+        waiting = int(min(piece.waiting, self._left))
         hurry = hurry or piece.ended is not None or waiting == self._left
-        return min(waiting, self._sizes.full) if hurry else self._sizes.due(waiting, now)
+        return min(waiting, self.sizes.full) if hurry else self.sizes.due(waiting, now)
 
-    def claim(self, now: float, pace: Pace, line: int) -> Claim | None:
-        """Return what to decode of the current piece when many lines share the codec, or None. ``line``: its number."""
-        if (piece := self.piece) is None or not (waiting := self._waiting(piece)):
-            return None
+    def claim(self, now: float, pace: Pace) -> tuple[int, bool]:
+        """Return how many frames to decode when many lines share the codec, and whether they are urgent."""
+        if (piece := self.piece) is None or not (waiting := int(min(piece.waiting, self._left))):
+            return 0, False
         if piece.ended is not None or waiting == self._left:
-            count, is_urgent = min(waiting, self._sizes.largest), True
-        else:
-            count, is_urgent = self._sizes.patient(waiting, now, pace)
-        if not count:
-            return None
-        return Claim(line, count, not self.has_begun, is_urgent, self._sizes.empty_at)
-
-    def _waiting(self, piece: Piece) -> int:
-        return int(min(piece.waiting, self._left))
+            return min(waiting, self.sizes.largest), True
+        return self.sizes.patient(waiting, now, pace)
 
     def waiting(self, count: int) -> torch.Tensor:
         """Return the codes of the current piece's next frames, ``[count, 16]``."""
-        piece = self._pieces[0]
-        return piece.frames.codes(piece.decoded, piece.decoded + count)
+        assert self.piece is not None
+        return self.piece.frames.codes(self.piece.decoded, self.piece.decoded + count)
 
     def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
         """Accept the samples of codes that ``waiting`` returned; return the chunk for the reader."""
-        piece = self._pieces[0]
-        if not piece.decoded:
-            self._places.begin(piece.silence)
-        self._places.add(len(wave))
-        begin = piece.decoded
-        piece.decoded += codes.shape[0]
+        assert self.piece is not None
+        piece, begin, parts = self.piece, self.piece.decoded, []
+        if not begin:
+            parts = [self._begin(piece)]
+        self._places.length += len(wave)
+        piece.decoded += len(codes)
         numbers = piece.frames.reported(begin, piece.decoded)
-        self._left -= codes.shape[0]
+        self._left -= len(codes)
         piece.waves.append(wave)
-        parts = [self._pause(piece), self._join.add(wave)]
-        if self.piece_is_done:  # its end comes with its last frames
+        parts.append(self._join.add(wave))
+        if piece.ended is not None and not piece.waiting:  # its end comes with its last frames
             parts.append(self._join.end())
-            self._pieces.popleft()
+            self._next_piece()
         if not self._left:
             parts += self._cut()
-        return self._chunk(codes, parts, now, None if numbers is None else (begin, numbers))
+        return self._chunk(codes, parts, now, begin, numbers)
+
+    def _begin(self, piece: Piece) -> np.ndarray:
+        """Begin a piece; return the pause before it."""
+        silence, piece.silence = piece.silence, 0
+        self._places.begin(silence)
+        return self._join.gap(silence) if silence else NO_SAMPLES
 
     def _cut(self) -> list[np.ndarray]:
         """End the line at its limit; return the samples held back. No silence follows."""
         self._after = 0
-        self.is_cut = bool(self._pieces) or not self._complete
+        self.is_cut = self.piece is not None or not self._complete
         if self.piece is not None and self.piece.decoded:
             parts = [self._join.limit(1), self._join.end()]
         else:
@@ -195,38 +176,35 @@ class LineChunks:
 
     def end_piece(self, now: float) -> Chunk | None:
         """End a piece whose end came after its last frames; return a chunk unless it would be empty."""
-        piece = self._pieces.popleft()
-        if not piece.decoded:
-            self._places.begin(piece.silence)
-        parts = [self._pause(piece), self._join.end()]
+        assert self.piece is not None
+        parts = [NO_SAMPLES if self.piece.decoded else self._begin(self.piece), self._join.end()]
+        self._next_piece()
         return self._chunk(NO_CODES, parts, now) if any(map(len, parts)) or self.ended else None
-
-    def _pause(self, piece: Piece) -> np.ndarray:
-        silence, piece.silence = piece.silence, 0
-        return self._join.gap(silence) if silence else NO_SAMPLES
 
     def _chunk(
         self,
         codes: torch.Tensor,
         parts: list[np.ndarray],
         now: float,
-        reported: tuple[int, np.ndarray] | None = None,
+        begin: int = 0,
+        numbers: np.ndarray | None = None,
     ) -> Chunk:
-        """Return a chunk; ``reported``: its first frame's index in the piece, and the numbers of its frames."""
-        samples = self._finish(concatenate(parts))
-        words = None if reported is None else self._words(*reported)
+        """Return a chunk; ``begin`` is its first frame in the piece, ``numbers`` what the alignment head says."""
+        words, places = None, self._places
+        if numbers is not None:
+            start = self._lead + places.start - (0 if self._trim is None else self._trim.start)
+            words = ChunkTrace(numbers, places.index, begin, start, self._text_of(places.index))
+        is_plain = self._trim is None and not self._before and not self.ended
+        samples = concatenate(parts) if is_plain else self._finish(parts)
         chunk = Chunk(codes, samples, self._start, self.ended, words=words)
         self._start += len(samples)
-        self._sizes.deliver(codes.shape[0], len(samples) / self._sample_rate, now)
+        self.sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
         return chunk
 
-    def _words(self, frame: int, numbers: np.ndarray) -> ChunkTrace:
-        place, trimmed = self._places, 0 if self._trim is None else self._trim.start
-        begin = self._lead + place.start - trimmed
-        return ChunkTrace(numbers, place.index, frame, begin, self._text_of(place.index))
-
-    def _finish(self, samples: np.ndarray) -> np.ndarray:
-        parts = [samples if self._trim is None else self._trim.add(samples)]
+    def _finish(self, parts: list[np.ndarray]) -> np.ndarray:
+        """Join samples, with trimmed ends, and the silence at the line's beginning and end."""
+        if self._trim is not None:
+            parts = [self._trim.add(concatenate(parts))]
         if self._before:
             parts.insert(0, np.zeros(self._before, dtype=np.float32))
             self._before = 0

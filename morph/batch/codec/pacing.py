@@ -34,8 +34,9 @@ class Speed:
     def end_frame(self) -> None:
         now = time.perf_counter()
         if self._came is not None:
-            self.add_frame(max(0.0, now - self._came - self._excluded))
-            self.turn_s = _mean(self.turn_s, now - self._came)
+            between = now - self._came
+            self.frame_s = _mean(self.frame_s, max(0.0, between - self._excluded))
+            self.turn_s = _mean(self.turn_s, between)
         self._came, self._excluded = now, 0.0
 
     def exclude(self, seconds: float) -> None:
@@ -44,9 +45,6 @@ class Speed:
 
     def rest(self) -> None:
         self._came = None
-
-    def add_frame(self, seconds: float) -> None:
-        self.frame_s = _mean(self.frame_s, seconds)
 
     def add_codec(self, frames: int, seconds: float) -> None:
         """Note the seconds of decoding the chunks of all lines, the longest of which has ``frames``."""
@@ -64,6 +62,8 @@ class Speed:
         if not self._steps or not lines:
             return 0.0
         size = power_above(lines)
+        if size in self._steps:
+            return self._steps[size]
         near = min(self._steps, key=lambda other: abs(math.log2(other / size)))
         return self._steps[near] * max(1.0, size / near)
 
@@ -115,31 +115,19 @@ class ChunkSizes:
         self._sizes, self._speed, self._held_s = sizes, speed, held_s
         self.largest, self._smallest = max(sizes), min(sizes)
         self._step = 0
-        self._empty_at: float | None = None  # when a reader has played everything
-
-    @property
-    def full(self) -> int:
-        """The frames of the next chunk, if there is time for it."""
-        return self._sizes[min(self._step, len(self._sizes) - 1)]
-
-    @property
-    def has_begun(self) -> bool:
-        return self._empty_at is not None
-
-    @property
-    def empty_at(self) -> float:
-        """When a reader has played everything; 0 before the first audio."""
-        return self._empty_at or 0.0
+        self.full = sizes[0]  # frames of the next chunk, if there is time for it
+        self.has_begun = False
+        self.empty_at = 0.0  # when a reader has played everything; 0 before the first audio
 
     def patient(self, waiting: int, now: float, pace: Pace) -> tuple[int, bool]:
         """Return how many waiting frames could be decoded now, and whether they are urgent.
 
         For many lines: after the first chunk, only chunks of the largest size, or urgent smaller ones.
         """
-        if self._empty_at is None:
+        if not self.has_begun:
             first = max(self.full, min(pace.first, self.largest))
             return (first if waiting >= first else 0), True
-        left = self._empty_at - now
+        left = self.empty_at - now
         if left >= pace.urgent_s:
             return (self.largest if waiting >= self.largest else 0), False
         least = min(pace.least, self.largest) if left >= pace.dry_s else 1
@@ -152,14 +140,15 @@ class ChunkSizes:
         return waiting if waiting >= self._smallest and self._is_late(waiting, now) else 0
 
     def _is_late(self, waiting: int, now: float) -> bool:
-        if self._empty_at is None or not self._speed.keeps_up(self.full):
+        if not self.has_begun or not self._speed.keeps_up(self.full):
             return False
-        return self._empty_at - now < self._speed.late_s(waiting)
+        return self.empty_at - now < self._speed.late_s(waiting)
 
     def deliver(self, frames: int, seconds: float, now: float) -> None:
         """Note a chunk of ``seconds`` of audio that a reader can play from now on."""
         if frames >= self.full:
             self._step += 1
+            self.full = self._sizes[min(self._step, len(self._sizes) - 1)]
         if seconds:
-            begun = now - self._held_s if self._empty_at is None else max(now, self._empty_at)
-            self._empty_at = begun + seconds
+            begun = max(now, self.empty_at) if self.has_begun else now - self._held_s
+            self.has_begun, self.empty_at = True, begun + seconds

@@ -65,7 +65,7 @@ class CodecTurns:
             if codes is None or not self._is_alone(line):  # other lines begin with it, or are spoken
                 return
             self._feed(line)
-        if is_new and codes is not None and line.chunks.next_size == 1:
+        if is_new and codes is not None and line.chunks.sizes.full == 1:
             began = time.perf_counter()
             self.codec.begin_ahead(line.number, codes)
             self._ahead.add(line.number)
@@ -109,7 +109,7 @@ class CodecTurns:
             return
         self._end_pieces(decodable, now)
         ready = [line for line in decodable if not line.is_full]
-        new = sum(line.chunks.waits_for_sound for line in ready)
+        new = len([1 for line in ready if not line.chunks.sizes.has_begun and line.chunks.waits_for_sound])
         self._measure(new)
         pace = self._speed.pace(new, len(lines))
         claims = [claim for line in ready if (claim := line.claim(now, pace)) is not None]
@@ -129,8 +129,8 @@ class CodecTurns:
             if (row := line.chunks.piece.frames.row) is not None:
                 line.is_resting, self._resting[row] = True, line
                 self._due_at[row] = self._rows.counts[row] + missing
-                self._dry_at[row] = line.chunks.empty_at
-                self._fullest = max(self._fullest, line.chunks.next_size)
+                self._dry_at[row] = line.chunks.sizes.empty_at
+                self._fullest = max(self._fullest, line.chunks.sizes.full)
 
     def _wake(self, now: float, lines: int, are_few: bool) -> None:
         """Wake lines of which a chunk may be due; all if there are few now or no longer."""
@@ -155,7 +155,7 @@ class CodecTurns:
 
     def _after_references(self, lines: Collection[TurnLine]) -> Collection[TurnLine]:
         """Decode a part of the first missing reference; return the lines that wait for none."""
-        waiting = [line for line in lines if self._waits_for_reference(line)]
+        waiting = [line for line in lines if line.reference is not None and self._waits_for_reference(line)]
         if not waiting:
             return lines
         self._feed(waiting[0])
@@ -163,7 +163,7 @@ class CodecTurns:
         return [line for line in lines if line not in waiting]
 
     def _waits_for_reference(self, line: TurnLine) -> bool:
-        if line.reference is None or line.ended or line.chunks.piece is None:
+        if line.reference is None or line.chunks.piece is None:
             return False
         if line.chunks.piece.waiting:
             self.begin(line)
@@ -178,11 +178,12 @@ class CodecTurns:
         self._speed.exclude(time.perf_counter() - began)
 
     def _is_alone(self, line: TurnLine) -> bool:
-        return all(other is line or other.ended for other in self._turning)
+        return all(other is line or other.chunks.ended for other in self._turning)
 
     def _pressing(self, lines: Collection[TurnLine]) -> list[TurnLine]:
         dry = time.perf_counter() + self._speed.urgent_s(len(lines))
-        return [line for line in lines if not line.chunks.has_begun or line.chunks.empty_at < dry]
+        sizes = [(line, line.chunks.sizes) for line in lines]
+        return [line for line, own in sizes if not own.has_begun or own.empty_at < dry]
 
     def send(self, lines: Collection[TurnLine], hurry: bool = False, whole: bool = False) -> None:
         """Decode and deliver due chunks, and wait. ``hurry``: no frames come soon; ``whole``: to full readers too."""
@@ -243,11 +244,13 @@ class CodecTurns:
             return None
         by_number = {line.number: line for line in lines}
         chosen = [by_number[claim.line] for claim in claims]
-        for line in chosen:
-            self.begin(line)
+        codes = {}
+        for line, claim in zip(chosen, claims, strict=True):
+            if not line.begun:
+                self.begin(line)
             self._ahead.discard(line.number)
+            line.in_codec, codes[line.number] = True, line.chunks.waiting(claim.frames)
         began = time.perf_counter()
-        codes = {line.number: line.take(claim.frames) for line, claim in zip(chosen, claims, strict=True)}
         self._in_codec.append(_InCodec(chosen, codes, self.codec.launch(codes), began))
         return self._in_codec[-1]
 
@@ -256,7 +259,7 @@ class CodecTurns:
         waves, now = made.waves.wait(), time.perf_counter()
         took, self._ahead_s = now - made.began + self._ahead_s, 0.0
         seconds = took if made.waves.seconds is None else made.waves.seconds
-        self._speed.add_codec(max(codes.shape[0] for codes in made.codes.values()), took)
+        self._speed.add_codec(max(map(len, made.codes.values())), took)
         self._speed.add_step(power_above(len(made.lines)), seconds)
         self._speed.exclude(seconds)
         for line in made.lines:
@@ -268,13 +271,15 @@ class CodecTurns:
         try:
             check_samples(wave, self._module)
         except NotFinite as error:
-            line.leave_codec()
+            line.in_codec = False
             line.break_off(error)
             return True
         return line.add(codes, wave, now)
 
     def _end_pieces(self, lines: Collection[TurnLine], now: float) -> bool:
-        ended = [line for line in lines if line.end_piece(now)]
+        with_piece = [(line, line.chunks.piece) for line in lines]
+        coded = [line for line, piece in with_piece if piece is not None and piece.ended is not None]
+        ended = [line for line in coded if line.end_piece(now)]
         for line in ended:
             self.end(line)
         return bool(ended)

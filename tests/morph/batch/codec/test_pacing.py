@@ -14,7 +14,7 @@ def play(frame_s: float, codec_s: float, fixed_s: float, frames: int) -> tuple[l
     now, waiting, chunks, dry, buffered_until = 0.0, 0, [], 0, None
     for _ in range(frames):
         now += frame_s
-        speed.add_frame(frame_s)
+        speed.frame_s = frame_s
         waiting += 1
         while count := sizes.due(waiting, now):
             took = fixed_s + count * codec_s
@@ -43,7 +43,7 @@ def test_a_device_just_faster_than_real_time_never_lets_its_reader_run_dry(frame
 def test_no_chunk_is_smaller_than_the_smallest_asked_for():
     speed = Speed(AUDIO_S)
     sizes = ChunkSizes((3, 9), speed)
-    speed.add_frame(0.05)
+    speed.frame_s = 0.05
     speed.add_codec(3, 0.01)
     sizes.deliver(3, 3 * AUDIO_S, 0.0)
     assert [sizes.due(waiting, 0.239) for waiting in (1, 2, 3, 8, 9, 20)] == [0, 0, 3, 8, 9, 9]
