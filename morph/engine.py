@@ -17,7 +17,6 @@ from .decode.loop import decode_lines
 from .decode.request import LineRequest
 from .decode.rows import RowPlan, Rows
 from .graph.pool import DecoderPool
-from .model.layers import check_config
 from .model.model import Model
 from .model.threads import is_small_on_cpu
 from .options import GenerateOptions, LoadOptions
@@ -88,17 +87,10 @@ class Engine:
         if self.choice != "auto":
             return self.choice, "as chosen"
         if model.device.type == "cuda":
-            why = "CUDA"
-        elif is_small_on_cpu(model):
-            why = "faster for a small model on a CPU"
-        else:
-            return "eager", "no CUDA"
-        try:
-            check_config(model.config.talker_config)
-            check_config(model.config.talker_config.code_predictor_config)
-        except ValueError as error:
-            return "eager", str(error)
-        return "graph", why
+            return "graph", "CUDA"
+        if is_small_on_cpu(model):
+            return "graph", "faster for a small model on a CPU"
+        return "eager", "no CUDA"
 
     def fallbacks(self, model: Model, choice: Choice) -> list[Fallback]:
         """Return every part that runs slower than it could, in the order of reports."""

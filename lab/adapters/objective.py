@@ -16,11 +16,11 @@ def losses(
     """Return the mean losses of group 0 with the end, and of groups 1-15.
 
     Args:
-        talker: upstream's.
+        talker: the model's.
         batch: lines.
         frames: indices into the batch's frames, those that the code predictor learns; None: all.
     """
-    hidden = talker.model(inputs_embeds=batch.inputs, use_cache=False).last_hidden_state
+    hidden = talker.model(batch.inputs)
     first = cross_entropy(
         talker.codec_head(hidden).flatten(0, 1).float(), batch.targets.flatten(), ignore_index=NOTHING
     )
@@ -34,12 +34,10 @@ def losses(
 def predict_groups(talker: Any, hidden: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
     """Return the predictor's logits ``[K, 15, V]`` for the talker's states ``[K, H]`` before frames ``[K, 16]``.
 
-    Upstream's ``forward_sub_talker_finetune`` without its loss, which compares each group with the one after it.
+    As upstream's ``forward_sub_talker_finetune``, whose loss compares each group with the one after it.
     """
     predictor = talker.code_predictor
-    tables = [talker.get_input_embeddings(), *predictor.get_input_embeddings()]
+    tables = [talker.model.codec_embedding, *predictor.model.codec_embedding]
     known = [table(codes[:, group]) for group, table in enumerate(tables[:-1])]
-    logits: torch.Tensor = predictor.forward_finetune(
-        inputs_embeds=torch.stack((hidden, *known), dim=1)
-    ).logits
-    return logits
+    states = predictor.model(predictor.small_to_mtp_projection(torch.stack((hidden, *known), dim=1)))
+    return torch.stack([head(states[:, group]) for group, head in enumerate(predictor.lm_head, 1)], dim=1)

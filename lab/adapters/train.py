@@ -90,7 +90,7 @@ class Trainer:
             r=options.rank, lora_alpha=options.alpha, target_modules=LAYERS[options.layers], bias="none"
         )
         self.model, self.options = model, options
-        self.adapted: Any = get_peft_model(model.upstream, config)
+        self.adapted: Any = get_peft_model(model.network, config)
         self.weights = {name: one for name, one in self.adapted.named_parameters() if one.requires_grad}
         self.optimizer = torch.optim.AdamW(self.weights.values(), lr=options.rate, weight_decay=0.0)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, options.rate_at)

@@ -22,7 +22,8 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.decode.eager import Experiment, decode
@@ -33,6 +34,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
+from ..upstream import upstream_of
 from .common import (
     ENGINES,
     Measured,
@@ -73,9 +75,14 @@ class Bench:
         self.engines = {name: Measured(name) for name in usable_engines(ENGINES[:2], model)}
         self.sampling = replace(model.sampling, max_new_tokens=frames + 1)
 
+    @cached_property
+    def theirs(self) -> Any:
+        """Upstream's model over the same tensors."""
+        return upstream_of(self.model)
+
     @property
     def has_rivals(self) -> bool:
-        """Whether to time upstream and peers; not with INT8, where upstream's loop would run our INT8 layers."""
+        """Whether to time upstream and peers; not with INT8, which upstream has not."""
         return self.model.weights == "full"
 
     def eager(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
@@ -100,7 +107,7 @@ class Bench:
         """Decode with upstream's own ``talker.generate`` on the same prompt; codes ``[T, 16]``."""
         torch.manual_seed(0)
         sampling = sampling or self.sampling
-        return generate(self.model, [self.prompt], sampling.max_frames, sampling)[0]
+        return generate(self.model, self.theirs, [self.prompt], sampling.max_frames, sampling)[0]
 
     def predictor_ms(self, seq_groups: int | None, runs: int = 20) -> float:
         """Milliseconds for groups 1-15 of one frame; None times upstream's ``code_predictor.generate``."""
@@ -113,7 +120,7 @@ class Bench:
             predictor.decode_frame(hidden, embedding, seq_groups or 0, sampling, None)
 
         def upstream() -> None:
-            self.model.talker.code_predictor.generate(
+            self.theirs.talker.code_predictor.generate(
                 inputs_embeds=torch.cat((hidden, embedding), dim=1),
                 max_new_tokens=PREDICTED_GROUPS,
                 do_sample=True,

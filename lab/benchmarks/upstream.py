@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.decode.decoded import SPECIAL_CODES
@@ -12,8 +13,13 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt
 from torch.nn.functional import pad
 
 
-def generate(model: Model, prompts: Sequence[Prompt], most: int, sampling: Sampling) -> torch.Tensor:
-    """Return codes ``[B, T, 16]`` on the CPU, at most ``most`` frames; after a line's EOS they are padding."""
+def generate(
+    model: Model, upstream: Any, prompts: Sequence[Prompt], most: int, sampling: Sampling
+) -> torch.Tensor:
+    """Return codes ``[B, T, 16]`` on the CPU, at most ``most`` frames; after a line's EOS they are padding.
+
+    ``upstream`` is ``lab.upstream.upstream_of(model)``.
+    """
     config = model.config.talker_config
     lengths, longest = [prompt.length for prompt in prompts], max(prompt.length for prompt in prompts)
     real = [[column >= longest - length for column in range(longest)] for length in lengths]
@@ -25,7 +31,7 @@ def generate(model: Model, prompts: Sequence[Prompt], most: int, sampling: Sampl
     ]
     first, eos = config.vocab_size - SPECIAL_CODES, config.codec_eos_token_id
     talker, sub = sampling.talker, sampling.subtalker
-    result = model.talker.generate(
+    result = upstream.talker.generate(
         inputs_embeds=torch.stack(embeds),
         attention_mask=torch.tensor(real, device=model.device).long(),
         trailing_text_hidden=torch.stack(texts),

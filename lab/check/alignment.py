@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.decode.follower import turn
 from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.model.modules import rotate
 from qwen3_tts_morph.morph.model.rope import RopeTable
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -123,20 +123,11 @@ def _states(model: Model, inputs: torch.Tensor) -> list[torch.Tensor]:
     """Return the states that each layer gets in a pass over ``inputs`` ``[N, H]``: ``[N, H]`` each."""
     states: list[torch.Tensor] = []
 
-    def note(_: object, given: tuple[torch.Tensor, ...], named: Mapping[str, torch.Tensor]) -> None:
-        states.append((given[0] if given else named["hidden_states"])[0])
-
-    positions = torch.arange(len(inputs), device=model.device)
     with ExitStack() as hooks:
         for layer in model.talker.model.layers:
-            hooks.callback(layer.register_forward_pre_hook(note, with_kwargs=True).remove)
-        model.talker.model(
-            inputs_embeds=inputs[None],
-            attention_mask=torch.ones(1, len(inputs), dtype=torch.long, device=model.device),
-            position_ids=positions.expand(3, 1, -1),
-            cache_position=positions,
-            use_cache=False,
-        )
+            note = layer.register_forward_pre_hook(lambda _, given: states.append(given[0][0]))
+            hooks.callback(note.remove)
+        model.talker.model(inputs[None])
     return states
 
 
@@ -147,7 +138,7 @@ def _heads(layer: Any, states: torch.Tensor, rope: RopeTable) -> tuple[torch.Ten
         norm(project(normed).unflatten(-1, (-1, own.head_dim))).float().transpose(0, 1)
         for project, norm in ((own.q_proj, own.q_norm), (own.k_proj, own.k_norm))
     )
-    return turn(queries, rope.cos, rope.sin), turn(keys, rope.cos, rope.sin)
+    return rotate(queries, rope.cos, rope.sin), rotate(keys, rope.cos, rope.sin)
 
 
 def through(tokens: np.ndarray, count: int) -> float:

@@ -21,9 +21,9 @@ from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sam
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
-from qwen3_tts_morph.morph.voice.voice import Voice
 
 from ..streams import render_lines, stream_line
+from ..upstream import upstream_of, wrap
 
 GREEDY = TokenSampling(do_sample=False)
 
@@ -75,16 +75,13 @@ def upstream_codes(model: Model, line: Line, sampling: Sampling) -> torch.Tensor
         caught.extend(item["audio_codes"] for item in items)
         return [np.zeros(1, dtype=np.float32) for _ in items], model.sample_rate
 
-    qwen_tts = import_qwen_tts()
-    with _opened(model, keep, line.voice):
-        wrapper = qwen_tts.Qwen3TTSModel(
-            model.upstream,
-            lambda text, return_tensors, padding: model.tokenizer(
-                [text], return_tensors=return_tensors, padding=padding
-            ),
-            model.upstream.generate_config,
-        )
-        _generate(wrapper, line, upstream_settings(sampling))
+    upstream = upstream_of(model)
+    upstream.speech_tokenizer = SimpleNamespace(decode=keep)
+    if (
+        line.voice.kind == "preset"
+    ):  # upstream refuses those of fine-tuned Base checkpoints by their type alone
+        upstream.tts_model_type = "custom_voice"
+    _generate(wrap(model, upstream), line, upstream_settings(sampling))
     skip = 0 if line.voice.ref_codes is None else len(line.voice.ref_codes)
     return caught[0][skip:].cpu()
 
@@ -105,22 +102,6 @@ def _generate(wrapper: Any, line: Line, settings: dict[str, Any]) -> None:
             ref_text=voice.transcript,
         )
         wrapper.generate_voice_clone(text, line.language, voice_clone_prompt=[item], **settings)
-
-
-@contextmanager
-def _opened(model: Model, decode: Any, voice: Voice) -> Iterator[None]:
-    """Let upstream's codec keep the codes, and upstream speak with any checkpoint's speakers, inside the ``with``.
-
-    Upstream refuses the speakers of fine-tuned Base checkpoints by their type alone.
-    """
-    upstream = model.upstream
-    codec, kind = upstream.speech_tokenizer, upstream.tts_model_type
-    upstream.speech_tokenizer = SimpleNamespace(decode=decode)
-    upstream.tts_model_type = "custom_voice" if voice.kind == "preset" else kind
-    try:
-        yield
-    finally:
-        upstream.speech_tokenizer, upstream.tts_model_type = codec, kind
 
 
 def upstream_settings(sampling: Sampling) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def make_examples(
             hidden = recording.hidden[rows, None].to(model.device)
             codes = recording.codes[rows].to(model.device)
             if take > 0:
-                first = model.talker.get_input_embeddings()(codes[:, :1])
+                first = model.talker.model.codec_embedding(codes[:, :1])
                 sampled = predictor.decode_frame(hidden, first, PREDICTED_GROUPS, sampling, random)
                 codes = torch.cat((codes[:, :1], sampled), dim=1)
             parts.append(_examine(model, predictor, hidden, codes, seq_groups))

@@ -1,6 +1,6 @@
 """Speak lines, and keep what one attention head of the talker saw in each frame.
 
-The engine speaks; then the finished sequence runs once through upstream's talker, whose eager attention gives the whole
+The engine speaks; then the finished sequence runs once through the talker, whose attention weights give the whole
 rows of weights. Lines are kept in a folder, one file each, and are not made again.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from qwen3_tts_morph.morph.codec.complete import decode_waveform
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.model.modules import Turn, attention_weights
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line
@@ -160,27 +161,16 @@ def attend(model: Model, prompt: Prompt, codes: torch.Tensor, head: Head) -> np.
         codes: of its frames, int64 ``[F, 16]``, 1 or more.
         head: whose weights.
     """
-    seen: list[torch.Tensor] = []
-    attention = model.talker.model.layers[head.layer].self_attn
-    hook = attention.register_forward_hook(lambda module, given, out: seen.append(out[1][0, head.head]))
+    inputs: list[tuple[torch.Tensor, Turn]] = []
+    attention: Any = model.talker.model.layers[head.layer].self_attn
+    hook = attention.register_forward_pre_hook(lambda module, given: inputs.append(given[:2]))
     try:
-        with eager_attention(model):
-            talker_states(model, prompt, codes)
+        talker_states(model, prompt, codes)
     finally:
         hook.remove()
+    queries, keys, _ = attention.project(*inputs[0])
+    own = queries[:, head.head, None], keys[:, head.head // (queries.shape[1] // keys.shape[1]), None]
     start, count = prompt.text_span
-    seen_text = seen[0][prompt.length - 1 :, start : start + count].float().cpu()
+    seen_text = attention_weights(*own)[0, 0][prompt.length - 1 :, start : start + count].float().cpu()
     unseen = count - seen_text.shape[1]  # of a trailing text, behind the line's last frame
     return torch.nn.functional.pad(seen_text, (0, unseen)).numpy()
-
-
-@contextmanager
-def eager_attention(model: Model) -> Iterator[None]:
-    """Let upstream's talker compute its attention in the open, for the length of the ``with``."""
-    config = model.talker.model.config
-    before = config._attn_implementation
-    config._attn_implementation = "eager"
-    try:
-        yield
-    finally:
-        config._attn_implementation = before

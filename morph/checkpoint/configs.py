@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...postprocess.checks import is_whole
+from ..model.rope import inverse_frequencies, require_default_rope
 from ..options import PREDICTED_GROUPS
 
 MOST_PARTS = 1024  # layers, heads, groups: building more would take minutes, even on the meta device
@@ -48,19 +49,33 @@ def check_sizes(config: dict[str, Any], where: str = "config.json") -> None:
             raise ValueError(f"{name} in {where} is {value}: it must be 0 to {MOST_PARTS}")
 
 
-def check_types(given: dict[str, Any], default: Any, where: str = "config.json", name: str = "") -> None:
-    """Raise ValueError, naming the field, for a value whose type differs from upstream's ``default`` config.
+def check_types(given: Mapping[str, Any], defaults: Mapping[str, Any], where: str, name: str = "") -> None:
+    """Raise ValueError, naming the field, for a value whose type differs from the default's (``fields.py``).
 
     ``name`` is the dotted name of ``given`` inside the file ``where``.
     """
     for key, value in given.items():
-        expected, field = getattr(default, key, None), f"{name}.{key}" if name else key
-        if hasattr(expected, "to_dict"):
+        expected, field = defaults.get(key), f"{name}.{key}" if name else key
+        if isinstance(expected, dict):
             if not isinstance(value, dict):
                 raise ValueError(f"{field} in {where} is a {type(value).__name__}: it must be an object")
             check_types(value, expected, where, field)
         elif expected is not None and value is not None and _kind(expected) != _kind(value):
             raise ValueError(f"{field} in {where} is {value!r}: it must be a {_kind(expected)}")
+
+
+def check_layers(config: Any) -> None:
+    """Raise ValueError for decoder layers that upstream's classes allow and no published checkpoint has."""
+    if config.hidden_act != "silu" or config.attention_bias:
+        raise ValueError(
+            f"config.json has hidden_act {config.hidden_act!r} and attention_bias {config.attention_bias}: only silu "
+            "without biases is supported"
+        )
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    if kinds or config.use_sliding_window:
+        raise ValueError("config.json has layers of sliding attention: only full_attention is supported")
+    require_default_rope(config)
+    inverse_frequencies(config)
 
 
 def check_rope(given: dict[str, Any]) -> None:
@@ -89,7 +104,7 @@ def check_tables(given: dict[str, Any]) -> None:
 
 
 def check_kind(config: Any) -> None:
-    """Raise ValueError if a ``Qwen3TTSConfig`` has no valid model type and size."""
+    """Raise ValueError if a config has no valid model type and size."""
     if config.tts_model_type not in KINDS:
         raise ValueError(
             f"tts_model_type in config.json is {config.tts_model_type!r}: it must be one of {', '.join(KINDS)}"
@@ -99,7 +114,7 @@ def check_kind(config: Any) -> None:
 
 
 def check_ids(config: Any) -> None:
-    """Raise ValueError, naming the field, if an id in a ``Qwen3TTSConfig`` is outside its vocabulary."""
+    """Raise ValueError, naming the field, if an id in a config is outside its vocabulary."""
     talker = config.talker_config
     for name in TEXT_IDS:
         _check_id(name, getattr(config, name), talker.text_vocab_size)
@@ -114,7 +129,7 @@ def check_ids(config: Any) -> None:
 
 
 def check_groups(config: Any, codec: Any) -> None:
-    """Raise ValueError if upstream's configs of talker and codec do not match each other, or this pack."""
+    """Raise ValueError if the configs of talker and codec do not match each other, or this pack."""
     talker, decoder, groups = config.talker_config, codec.decoder_config, PREDICTED_GROUPS + 1
     predictor = talker.code_predictor_config
     counts = {

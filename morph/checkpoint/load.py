@@ -5,26 +5,41 @@ from __future__ import annotations
 import importlib.util
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
+from safetensors import safe_open
 
+from ..codec.modules import Codec
 from ..model.model import Model
-from ..model.rope import inverse_frequencies
 from ..model.tail import describe_tails
+from ..model.tokens import TextIds
 from ..model.weights.int8 import quantize_talker
 from ..model.weights.joined_weights import view_heads
-from ..options import LoadOptions
+from ..options import LoadOptions, Sampling
 from ..words.head import TalkerShape
-from .find import check_complete, fingerprint_digest
+from .configs import check_groups
+from .fields import CODEC as FIELDS
+from .fields import fill_in
+from .find import check_complete, fingerprint_digest, weight_files
 from .json_file import read_object
 from .profile import read_alignment, read_profile
-from .qwen_tts import default_rope_registered, import_qwen_tts, registries_restored
 from .tail_file import FILE, load_tails
-from .verify import blame, check_checkpoint, check_tokenizer
+from .tokenizer_file import read_tokenizer
+from .verify import (
+    CODEC,
+    blame,
+    build_network,
+    check_small_files,
+    check_tokenizer,
+    check_weights,
+    read_config,
+    read_generation,
+)
 
 log = logging.getLogger(__name__)
 
-TOKENIZER_12HZ = "qwen3_tts_tokenizer_12hz"
+CODEC_TYPE = "qwen3_tts_tokenizer_12hz"
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -74,18 +89,25 @@ def check_frame_rate(path: Path) -> None:
     """Raise ValueError for a checkpoint of the 25 Hz family, which has a different codec and groups."""
     with blame(path):
         config = read_object(path / "config.json")
-    if config.get("tokenizer_type") != TOKENIZER_12HZ:
+    if config.get("tokenizer_type") != CODEC_TYPE:
         raise ValueError(
             f"checkpoint {path.name} uses {config.get('tokenizer_type')}: only 12 Hz models are supported"
         )
 
 
-def restore_frequencies(module: torch.nn.Module) -> None:
-    """Recompute RoPE frequencies that are zero after loading: transformers 5 may not fill buffers that no file has."""
-    for part in module.modules():
-        buffer = getattr(part, "inv_freq", None)
-        if isinstance(buffer, torch.Tensor) and not buffer.any():
-            buffer.copy_(inverse_frequencies(part.config, "cpu"))
+def assign_weights(folder: Path, module: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Replace a module's tensors on the meta device by those of a folder's weight files, in ``dtype``.
+
+    Tensors that have it already stay mapped to the file: they take no other memory.
+    """
+    needed = module.state_dict()
+    state: dict[str, torch.Tensor] = {}
+    for file in weight_files(folder):
+        with safe_open(file, framework="pt") as weights:
+            for name in needed.keys() & weights.keys():
+                tensor = weights.get_tensor(name)
+                state[name] = tensor.to(dtype) if tensor.is_floating_point() else tensor
+    module.load_state_dict(state, assign=True)
 
 
 def talker_shape(model: Model) -> TalkerShape:
@@ -115,17 +137,11 @@ def load_model(
     profile = read_profile(path)
     # Before the files are read: one that is replaced meanwhile is not missed
     fingerprint = fingerprint_digest(path)
-    qwen_tts = import_qwen_tts()
     # Parameters must not be inference tensors: those could not be moved between devices later.
-    with torch.inference_mode(False), default_rope_registered(), registries_restored():
+    with torch.inference_mode(False):
         with blame(path):
-            check_checkpoint(path)
-            upstream = qwen_tts.Qwen3TTSModel.from_pretrained(
-                str(path), dtype=dtype, attn_implementation=attention
-            )
-            model = Model(upstream, path.name)
-            check_tokenizer(model.tokenizer, model.config)
-            restore_frequencies(model.module)
+            model = _read_model(path, dtype)
+        model.talker.config.attention = model.talker.code_predictor.config.attention = attention
         model.profile, model.fingerprint = profile, fingerprint
         model.alignment = read_alignment(path, talker_shape(model))
         if options.weights == "int8":
@@ -138,3 +154,24 @@ def load_model(
             model.add_tails(load_tails(path / FILE, path, heads))
     log.info("%s: %s", path.name, describe_tails(model.tails()))
     return model
+
+
+def _read_model(path: Path, dtype: torch.dtype) -> Model:
+    check_small_files(path)
+    network, config = build_network(path)
+    sampling = Sampling.from_config(read_generation(path))
+    texts = TextIds(read_tokenizer(path))
+    check_tokenizer(texts, config)
+    assign_weights(path, network, dtype)
+    codec = _read_codec(path / CODEC, config, dtype)
+    return Model(path.name, config, network, codec, texts, sampling)
+
+
+def _read_codec(folder: Path, config: SimpleNamespace, dtype: torch.dtype) -> Codec:
+    codec_config = fill_in(read_config(folder, FIELDS, CODEC_TYPE, f"{CODEC}/"), FIELDS)
+    with torch.device("meta"):
+        codec = Codec(codec_config)
+    check_weights(folder, codec, f"{CODEC}/")
+    check_groups(config, codec_config)
+    assign_weights(folder, codec, dtype)
+    return codec

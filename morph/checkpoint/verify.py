@@ -1,33 +1,34 @@
 """Compare a checkpoint's configs with its weight files before a model is loaded from them.
 
-transformers fills missing tensors with random numbers, different ones at every load: the checkpoint would speak
-wrongly. So models are first built on torch's meta device, without memory, and their tensors' names and shapes are
-compared with the files' headers. That also finds absurd sizes before they allocate gigabytes.
+Models are built on torch's meta device, without memory, and their tensors' names and shapes are compared with the
+files' headers: that finds damaged files, and absurd sizes before they allocate gigabytes.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
+from ..model.modules import Network
+from ..model.tokens import TextIds
 from ..tested import describe_versions
-from .adapt.no_generation_config import GENERATION
-from .configs import check_groups, check_ids, check_kind, check_rope, check_sizes, check_tables, check_types
-from .find import INDEX, MERGE, SINGLE, weight_files
+from .configs import check_ids, check_kind, check_layers, check_rope, check_sizes, check_tables, check_types
+from .fields import MODEL, fill_in
+from .find import MERGE, MODEL_TYPE, weight_files
 from .json_file import read_object
-from .qwen_tts import default_rope_registered, import_qwen_tts
 
 log = logging.getLogger(__name__)
 
-CODEC = "speech_tokenizer"
+CODEC, GENERATION = "speech_tokenizer", "generation_config.json"
 FULL = ("not enough memory", "can't allocate memory", "out of memory")  # torch's messages on the CPU
 # Not int8 or float8: such a tensor needs a scale, which is stored elsewhere.
 FLOATS = ("F64", "F32", "F16", "BF16")
@@ -86,59 +87,64 @@ def _cause(error: Exception) -> str:
     return first if isinstance(error, ValueError) and first else f"{type(error).__name__}: {first}"
 
 
-def check_checkpoint(path: Path) -> None:
-    """Compare a complete checkpoint folder's configs with each other and with its weights' headers, in half a second.
+def build_network(path: Path) -> tuple[Network, SimpleNamespace]:
+    """Check a checkpoint's own config and weights; return its network on the meta device, and the config.
 
     Raises ValueError, naming the field or the tensor. A config that cannot be built may raise any other exception.
     """
-    package = import_qwen_tts()
-    core, models = package.core, package.core.models
-    config = _check_part(path, models.Qwen3TTSConfig, models.Qwen3TTSForConditionalGeneration)
-    codec = _check_part(path, core.Qwen3TTSTokenizerV2Config, core.Qwen3TTSTokenizerV2Model, f"{CODEC}/")
+    given = read_config(path, MODEL, MODEL_TYPE)
+    check_rope(given)
+    check_tables(given)
+    config = fill_in(given, MODEL)
     check_kind(config)
+    check_layers(config.talker_config)
+    check_layers(config.talker_config.code_predictor_config)
+    with torch.device("meta"):
+        network = Network(config)
+    check_weights(path, network)
     check_ids(config)
-    check_groups(config, codec)
+    return network, config
+
+
+def check_small_files(path: Path) -> None:
+    """Raise ValueError if a small file that is read later is not JSON."""
     for name in ("tokenizer_config.json", f"{CODEC}/preprocessor_config.json"):
         read_object(path / name)
-    if (path / GENERATION).is_file():
-        read_object(path / GENERATION)
-    else:
-        log.warning("%s has no %s: the sampling is that of the published checkpoints", path.name, GENERATION)
     if not (path / "tokenizer.json").is_file() and not read_object(path / "vocab.json"):
         raise ValueError("vocab.json is empty")
 
 
-def _check_part(path: Path, config_class: Any, model_class: Any, where: str = "") -> Any:
-    """Check the talker's or the codec's config and weights; return upstream's config object."""
-    folder, name = path / where, f"{where}config.json"
-    given = read_object(folder / "config.json")
-    if weight_files(folder) != [folder / SINGLE] and "metadata" not in read_object(folder / INDEX):
-        raise ValueError(
-            f'{where}{INDEX} has no metadata: write "metadata": {{}} into it, as transformers needs it'
-        )
+def read_generation(path: Path) -> dict[str, Any]:
+    """Return the object in GENERATION, which trainers leave out; without it that of the published checkpoints."""
+    if (path / GENERATION).is_file():
+        return read_object(path / GENERATION)
+    log.warning("%s has no %s: the sampling is that of the published checkpoints", path.name, GENERATION)
+    return {"max_new_tokens": 8192}
+
+
+def read_config(folder: Path, defaults: Mapping[str, Any], kind: str, where: str = "") -> dict[str, Any]:
+    """Return a folder's config.json, whose values have the types of ``defaults``."""
+    given, name = read_object(folder / "config.json"), f"{where}config.json"
+    if given.get("model_type") != kind:
+        raise ValueError(f"model_type in {name} is {given.get('model_type')!r}: it must be {kind}")
+    if given.get("quantization_config"):
+        raise ValueError(f"{name} has a quantization_config: quantised checkpoints cannot be loaded")
     check_sizes(given, name)
-    with default_rope_registered():
-        check_types(given, config_class(), name)
-        check_rope(given)
-        check_tables(given)
-        config = config_class.from_pretrained(str(folder))
-        with torch.device("meta"):
-            model = model_class(config)
-    check_weights(folder, model, where)
-    return config
+    check_types(given, defaults, name)
+    return given
 
 
-def check_tokenizer(tokenizer: Any, config: Any) -> None:
-    """Raise ValueError if transformers' tokenizer has other ids than upstream's ``Qwen3TTSConfig``."""
+def check_tokenizer(texts: TextIds, config: Any) -> None:
+    """Raise ValueError if a tokenizer has other ids than the config."""
     size = config.talker_config.text_vocab_size
-    highest = max(tokenizer.get_vocab().values(), default=-1)
+    highest = max(texts.backend.get_vocab().values(), default=-1)
     if highest >= size:
         raise ValueError(f"the tokenizer has the id {highest} and text_vocab_size in config.json is {size}")
     for token, expected in (
         ("<|im_start|>", config.im_start_token_id),
         ("<|im_end|>", config.im_end_token_id),
     ):
-        if tokenizer.encode(token, add_special_tokens=False) != [expected]:
+        if texts.controls.get(token) != expected:
             raise ValueError(f"the tokenizer does not know {token} as {expected}, the id in config.json")
 
 

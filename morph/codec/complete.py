@@ -68,22 +68,6 @@ def cut_reference(waveform: np.ndarray, codes: torch.Tensor, reference: torch.Te
 @torch.inference_mode()
 def encode_waveform(model: Model, waveform: np.ndarray) -> torch.Tensor:
     """Encode a mono 24 kHz waveform (float32 ``[T]``) to codes ``[frames, 16]``, int64, on the CPU."""
-    drop_moved_codebooks(model)
-    features = model.feature_extractor(
-        raw_audio=[waveform], sampling_rate=model.sample_rate, return_tensors="pt"
-    )
     codec = model.codec
-    codes = codec.encode(
-        features["input_values"].squeeze(1).to(codec.device, codec.dtype),
-        features["padding_mask"].squeeze(1).to(codec.device),
-        return_dict=True,
-    ).audio_codes[0]
+    codes: torch.Tensor = codec.encoder.encode(torch.from_numpy(waveform).to(codec.device, codec.dtype))
     return codes.cpu()
-
-
-def drop_moved_codebooks(model: Model) -> None:
-    """Drop the codebooks that Mimi cached on a device that the codec has left."""
-    for module in model.codec.encoder.modules():
-        cached = getattr(module, "_embed", None)
-        if isinstance(cached, torch.Tensor) and cached.device != module.embed_sum.device:
-            module._embed = None

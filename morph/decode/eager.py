@@ -1,4 +1,4 @@
-"""The eager engine: prompts to codes over upstream's own layers, on any device, bit-equal to upstream at 15 groups."""
+"""The eager engine: prompts to codes on any device, bit-equal to upstream at 15 groups."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class _Line:
 
     def _make_codes(self, token: torch.Tensor) -> torch.Tensor:
         """Return the codes ``[1, 16]`` of a frame from its group 0, and begin the next one."""
-        embedding = self._model.talker.get_input_embeddings()(token[:, None])
+        embedding = self._model.talker.model.codec_embedding(token[:, None])
         rest = self._predictor.decode_frame(
             self._hidden, embedding, self._seq_groups, self._sampling, self._stream
         )

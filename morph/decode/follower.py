@@ -1,20 +1,20 @@
-"""Ask the alignment head of upstream's talker, beside its own layers."""
+"""Ask the alignment head of the eager engine's talker, beside its own layers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from ..model.alignment import token_on
 from ..model.model import Model
+from ..model.modules import rotate
 from ..voice.prompt import Prompt
 from ..words.head import AlignmentHead
 
 
 class Follower:
-    """Asks the alignment head of upstream's talker about one line.
+    """Asks the alignment head of the talker about one line.
 
     ``states`` ``[1, T, H]`` are the last inputs of the head's layer; ``spans`` as of ``alignment.Watch``.
     """
@@ -22,20 +22,7 @@ class Follower:
     def __init__(self, model: Model, head: AlignmentHead, prompt: Prompt):
         self.head, self.spans = head, torch.tensor([prompt.text_span], device=model.device)
         self.states: torch.Tensor | None = None
-        self._layer = model.talker.model.layers[head.layer]
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Record the inputs of the layer during the ``with``."""
-
-        def note(_: object, given: tuple[torch.Tensor, ...], named: Mapping[str, torch.Tensor]) -> None:
-            self.states = given[0] if given else named["hidden_states"]
-
-        handle = self._layer.register_forward_pre_hook(note, with_kwargs=True)
-        try:
-            yield
-        finally:
-            handle.remove()
+        self._layer: Any = model.talker.model.layers[head.layer]
 
     def ask(self, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         """Return what the head says of the line's newest position, int64 ``[1, 3]`` (see ``words.trace``).
@@ -47,12 +34,6 @@ class Follower:
         states = attention.q_proj(self._layer.input_layernorm(self.states[:, -1])).unflatten(
             -1, (-1, cos.shape[1])
         )
-        query = turn(attention.q_norm(states[:, self.head.head]), cos, sin)
+        query = rotate(attention.q_norm(states[:, self.head.head]), cos, sin)
         own = keys[:, self.head.head // (states.shape[1] // keys.shape[1])]
         return token_on(query, own, self.spans, own.new_ones(own.shape[:2], dtype=torch.bool))
-
-
-def turn(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Apply RoPE, as upstream does: all ``[..., D]``."""
-    first, second = heads.chunk(2, dim=-1)
-    return heads * cos + torch.cat((-second, first), dim=-1) * sin

@@ -1,17 +1,15 @@
-"""A key/value cache with the one method that upstream's attention calls."""
+"""The key/value cache of the eager engine."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 
 
 class KeyValueCache:
-    """Keys and values of every layer, ``[B, kv_heads, T, head_dim]``, in place of a transformers ``Cache``.
+    """Keys and values of every layer, ``[B, kv_heads, T, head_dim]``.
 
     Grows by concatenation, like transformers' ``DynamicCache``, and has the same memory layout, so that the same
-    kernels return the same bits. It makes a third of the calls per layer: at batch 1, call overhead dominates a frame.
+    kernels return the same bits.
     """
 
     def __init__(self, layers: int):
@@ -19,7 +17,7 @@ class KeyValueCache:
         self.values: list[torch.Tensor | None] = [None] * layers
 
     def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer: int, _: dict[str, Any] | None = None
+        self, keys: torch.Tensor, values: torch.Tensor, layer: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append a layer's new keys and values to its old ones; return all."""
         old_keys, old_values = self.keys[layer], self.values[layer]

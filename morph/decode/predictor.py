@@ -1,20 +1,20 @@
 """The hybrid crossbar decoder: a frame's groups 1-15 from the talker's hidden state and group 0.
 
-``seq_groups`` of the 15 groups run sequentially, over upstream's own layers with the morph cache (RoPE and positions
-computed once, no mask built). The rest are predicted together from the last hidden state, by one einsum over a slice of
-the stacked heads. 15 equals upstream's ``code_predictor.generate`` bit for bit, sampling included. Below 15 the tail is
-an approximation: its hidden state has not seen the last sequential token, its heads were trained on later positions,
-and its groups are sampled independently. A trained tail (``tail.py``) corrects the first two.
+``seq_groups`` of the 15 groups run sequentially, with the morph cache (RoPE and positions computed once). The rest are
+predicted together from the last hidden state, by one einsum over a slice of the stacked heads. 15 equals upstream's
+``code_predictor.generate`` bit for bit, sampling included. Below 15 the tail is an approximation: its hidden state has
+not seen the last sequential token, its heads were trained on later positions, and its groups are sampled independently.
+A trained tail (``tail.py``) corrects the first two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
 from ..model.crossbar import tail_logits
+from ..model.modules import CodePredictor
 from ..model.rope import RopeTable
 from ..model.tail import Tail
 from ..model.weights.joined_weights import view_heads
@@ -26,18 +26,17 @@ POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in
 
 
 class Predictor:
-    """Decodes frames with one upstream ``code_predictor``, which must not move to another device meanwhile.
+    """Decodes frames with one code predictor, which must not move to another device meanwhile.
 
     Create one per decoding: it looks up the stacked heads and the RoPE table once, not every frame, and would keep
     tensors on the old device. ``tails`` are by SEQ_GROUPS; without one, the tail comes from the stock heads.
     """
 
-    def __init__(self, code_predictor: Any, tails: Mapping[int, Tail] | None = None):
+    def __init__(self, code_predictor: CodePredictor, tails: Mapping[int, Tail] | None = None):
         self.module = code_predictor
         self.tails = tails or {}
         self.heads = view_heads(code_predictor.lm_head)
         self.rope = RopeTable.build(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
-        self.attention = str(code_predictor.config._attn_implementation)
 
     def decode_frame(
         self,
@@ -86,24 +85,7 @@ class Predictor:
 
     def _run(self, inputs: torch.Tensor, start: int, cache: KeyValueCache | None) -> torch.Tensor:
         """Run the layers over ``inputs`` ``[B, T, H_talker]`` at positions ``start ..``; return ``[B, T, H]``."""
-        states = self.module.small_to_mtp_projection(inputs)
-        end = start + states.shape[1]
-        angles = (self.rope.cos[None, start:end], self.rope.sin[None, start:end])
-        mask = self._causal_mask(states, start)
-        for layer in self.module.model.layers:
-            states = layer(states, attention_mask=mask, past_key_values=cache, position_embeddings=angles)[0]
-        return self.module.model.norm(states)
-
-    def _causal_mask(self, states: torch.Tensor, start: int) -> torch.Tensor | None:
-        """Return a mask ``[1, 1, T, start + T]`` if the attention is not causal by itself, else None.
-
-        FlashAttention always is. SDPA is causal only at the start of a frame: after cached positions it would align the
-        triangle with the first of them. Eager attention never is.
-        """
-        length = states.shape[1]
-        causal = self.attention.startswith("flash") or (start == 0 and self.attention == "sdpa")
-        if length == 1 or causal:
-            return None
-        hidden = torch.finfo(states.dtype).min
-        blocked = torch.full((length, start + length), hidden, device=states.device, dtype=states.dtype)
-        return blocked.triu(start + 1)[None, None]
+        end = start + inputs.shape[1]
+        turn = self.rope.cos[start:end], self.rope.sin[start:end]
+        states: torch.Tensor = self.module.model(self.module.small_to_mtp_projection(inputs), turn, cache)
+        return states

@@ -1,12 +1,9 @@
-"""Run upstream's talker over a line: one prefill, then one step per frame over its own layers.
+"""Run the talker over a line: one prefill, then one step per frame.
 
-Bit-equal to upstream's ``talker.generate``, with the RoPE table computed once and a cache that makes fewer calls.
-Nothing is stored on the upstream model (its ``rope_deltas`` are not used).
+Bit-equal to upstream's ``talker.generate``. Nothing is stored on the model.
 """
 
 from __future__ import annotations
-
-from contextlib import nullcontext
 
 import torch
 
@@ -32,46 +29,25 @@ class Talker:
 
     def prefill(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the prompt; return the last hidden state ``[1, 1, H]`` and group 0's logits ``[1, V]``."""
-        with nullcontext() if self._follower is None else self._follower.watching():
-            return self._run_prompt()
-
-    def _run_prompt(self) -> tuple[torch.Tensor, torch.Tensor]:
-        from transformers import DynamicCache
-
-        cache, positions = DynamicCache(), torch.arange(self._prompt.length, device=self.model.device)
-        out = self.model.talker.model(
-            inputs_embeds=self._prompt.embeds[None],
-            attention_mask=torch.ones_like(positions)[None],
-            position_ids=positions.expand(3, 1, -1),
-            past_key_values=cache,
-            use_cache=True,
-            cache_position=positions,
-        )
-        for index, layer in enumerate(cache.layers):
-            self._cache.keys[index], self._cache.values[index] = layer.keys, layer.values
-        states = out.last_hidden_state
-        # Over all positions, as upstream does: a GEMM of another shape may round differently.
-        return states[:, -1:], self.model.talker.codec_head(states)[:, -1]
+        return self._run(self._prompt.embeds[None], 0)
 
     def step(self, codes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Take a finished frame ``[1, 16]``; return the next hidden state ``[1, 1, H]`` and logits ``[1, V]``."""
         in_text = self.step_number < len(self._text)
         text = self._text[self.step_number, None] if in_text else self._prompt.pad
         states = (embed_frames(self.model, codes, self._tables) + text)[:, None]
-        cos, sin = self._angles(self._prompt.length + self.step_number)
-        angles = (
-            cos[None].expand(3, -1, -1, -1),
-            sin[None].expand(3, -1, -1, -1),
-        )  # of mrope, equal for speech
+        self.step_number += 1
+        return self._run(states, self._prompt.length + self.step_number - 1)
+
+    def _run(self, states: torch.Tensor, start: int) -> tuple[torch.Tensor, torch.Tensor]:
+        turn = self._angles(start, start + states.shape[1])
         for index, layer in enumerate(self.model.talker.model.layers):
             if self._follower is not None and index == self._follower.head.layer:
                 self._follower.states = states
-            states = layer(
-                states, attention_mask=None, past_key_values=self._cache, position_embeddings=angles
-            )[0]
-        self.step_number += 1
+            states = layer(states, turn, self._cache)
         states = self.model.talker.model.norm(states)
-        return states, self.model.talker.codec_head(states)[:, -1]
+        # Over all positions, as upstream does: a GEMM of another shape may round differently.
+        return states[:, -1:], self.model.talker.codec_head(states)[:, -1]
 
     def add_text(self, rows: torch.Tensor, tokens: int) -> None:
         """Append late text ``[N, H]``; ``tokens`` counts all of the line's text so far."""
@@ -85,14 +61,12 @@ class Talker:
             return None
         keys = self._cache.keys[self._follower.head.layer]
         assert keys is not None
-        cos, sin = self._angles(self._prompt.length + self.step_number - 1)
-        return self._follower.ask(keys, cos[0], sin[0])
+        position = self._prompt.length + self.step_number
+        return self._follower.ask(keys, *self._angles(position - 1, position))
 
-    def _angles(self, position: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a position's cosines and sines, ``[1, 1, head_dim]``."""
+    def _angles(self, start: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return cosines and sines of positions, ``[T, head_dim]``."""
         model = self.model
-        if self._rope is None or not self._rope.fits(position + 1, model.device, model.dtype):
-            self._rope = RopeTable.build(
-                model.talker.config, position + TABLE_STEP, model.device, model.dtype
-            )
-        return self._rope.cos[None, position, None], self._rope.sin[None, position, None]
+        if self._rope is None or not self._rope.fits(end, model.device, model.dtype):
+            self._rope = RopeTable.build(model.talker.config, end + TABLE_STEP, model.device, model.dtype)
+        return self._rope.cos[start:end], self._rope.sin[start:end]

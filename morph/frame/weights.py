@@ -39,7 +39,7 @@ class Weights:
         return cls(
             talker=LayerStack.of(talker.model),
             predictor=LayerStack.of(predictor.model),
-            first_table=talker.get_input_embeddings().weight.detach(),
+            first_table=talker.model.codec_embedding.weight.detach(),
             first_head=talker.codec_head.weight.detach(),
             tables=model.code_tables(),
             heads=view_heads(predictor.lm_head),

@@ -21,7 +21,7 @@ from .weights.int8 import Int8Linear
 
 log = logging.getLogger(__name__)
 
-# The module that was trained: upstream's model, its talker, or the talker's layers.
+# The module that was trained: the network, its talker, or the talker's layers.
 PREFIXES = ("", "talker.", "talker.model.")
 PREDICTOR = "talker.code_predictor."
 # Weights that are joined (``joined_weights``): all of them are copied if one is changed.
@@ -85,13 +85,13 @@ def merge(model: Model, adapter: Adapter, strength: float, read_weight: ReadWeig
                 "choose precision bf16 or fp32"
             )
         for name in _joined_with(model, changed):
-            changed[name] = _own(model.upstream.get_submodule(name))
+            changed[name] = _own(model.network.get_submodule(name))
         return _with_layers(model, changed, Applied(adapter.name, adapter.digest, float(strength)))
 
 
 def find_layers(model: Model, adapter: Adapter) -> dict[str, LowRank]:
-    """Return an adapter's parts by upstream's layer names; raise ValueError naming a layer that does not fit."""
-    layers = dict(model.upstream.named_modules())
+    """Return an adapter's parts by the network's layer names; raise ValueError naming a layer that does not fit."""
+    layers = dict(model.network.named_modules())
     for prefix in PREFIXES:
         if all(f"{prefix}{name}" in layers for name in adapter.parts):
             break
@@ -136,7 +136,7 @@ def _is_finite(layer: Any) -> bool:
 def _merged_layer(
     model: Model, name: str, part: LowRank, strength: float, read_weight: ReadWeight
 ) -> torch.nn.Module:
-    layer: Any = model.upstream.get_submodule(name)
+    layer: Any = model.network.get_submodule(name)
     if not isinstance(layer, Int8Linear):
         return _linear(part.added_to(layer.weight, strength), layer.bias)
     full = part.added_to(read_weight(name).to(model.dtype), strength)
@@ -164,9 +164,8 @@ def _joined_with(model: Model, names: Iterable[str]) -> list[str]:
     for name in names:
         parent, _, last = name.rpartition(".")
         if parent.endswith(HEADS):
-            found |= dict.fromkeys(
-                f"{parent}.{index}" for index in range(len(model.upstream.get_submodule(parent)))
-            )
+            heads = model.talker.code_predictor.lm_head
+            found |= dict.fromkeys(f"{parent}.{index}" for index in range(len(heads)))
         for group in JOINED:
             if last in group:
                 found |= dict.fromkeys(f"{parent}.{one}" for one in group)
@@ -174,7 +173,7 @@ def _joined_with(model: Model, names: Iterable[str]) -> list[str]:
 
 
 def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: Applied) -> Model:
-    upstream = _replaced(model.upstream, changed)
+    network: Any = _replaced(model.network, changed)
     tails = dict(model.module.tails.items())
     if tails and any(name.startswith(PREDICTOR) for name in changed):
         log.info(
@@ -183,7 +182,7 @@ def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: 
             applied.name,
         )
         tails = {}
-    other = model.with_upstream(upstream, tails)
+    other = model.with_network(network, tails)
     other.adapters = (*model.adapters, applied)
     if model.fingerprint:
         said = f"{model.fingerprint} {applied.digest} {applied.strength!r}"

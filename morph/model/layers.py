@@ -1,6 +1,6 @@
-"""The decoder layers of talker and predictor, as functions over views of upstream's weights.
+"""The decoder layers of talker and predictor, as functions over views of the modules' weights.
 
-The arithmetic is that of upstream's modules with fewer launches: one GEMM for q, k and v, one for gate and up; norm
+The arithmetic is that of ``modules.py`` with fewer launches: one GEMM for q, k and v, one for gate and up; norm
 and RoPE on queries and keys together, in float32. There is no host sync and no data-dependent shape, so a pass over
 static buffers can be captured in a CUDA graph.
 """
@@ -14,12 +14,11 @@ import torch
 from torch.nn import functional
 
 from .alignment import Watch
+from .modules import SHARES_KEYS
 from .rope import RopeTable
 from .static_cache import FillView, SpanView, StepView
 from .weights.joined_weights import join, view_weight
 from .weights.linear import Weight, linear
-
-TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 View: TypeAlias = "FillView | SpanView | StepView"
 
@@ -50,9 +49,8 @@ class LayerStack:
 
     @classmethod
     def of(cls, module: Any) -> LayerStack:
-        """View a ``Qwen3TTSTalkerModel`` or ``Qwen3TTSTalkerCodePredictorModel``, joining its weights if necessary."""
+        """View the weights of the talker's or the predictor's decoder, joining them if necessary."""
         config = module.config
-        check_config(config)
         attentions = [layer.self_attn for layer in module.layers]
         norms = join([norm for one in attentions for norm in (one.q_norm, one.k_norm)])
         head_dim = attentions[0].head_dim
@@ -71,18 +69,6 @@ class LayerStack:
         queries = self.qk_norms[:, :1].expand(-1, self.heads, -1)
         keys = self.qk_norms[:, 1:].expand(-1, self.kv_heads, -1)
         return torch.cat((queries, keys), dim=1).float()
-
-
-def check_config(config: Any) -> None:
-    """Raise ValueError for configs that upstream's classes allow but no published checkpoint uses."""
-    if config.hidden_act != "silu" or getattr(config, "attention_bias", False):
-        raise ValueError(
-            f"the checkpoint's config has hidden_act {config.hidden_act!r} and attention_bias "
-            f"{config.attention_bias}: the graph engine computes silu without biases; choose the eager engine"
-        )
-    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
-    if kinds:
-        raise ValueError(f"the checkpoint's config has layers of {sorted(kinds)}: choose the eager engine")
 
 
 def _view_layer(layer: Any) -> Layer:
@@ -154,7 +140,7 @@ def attend(
 
 def _shares_keys(queries: torch.Tensor) -> bool:
     """Return whether SDPA reads shared keys without copies of them: in FlashAttention only."""
-    return queries.is_cuda and queries.element_size() == 2 and TORCH >= (2, 5)
+    return queries.is_cuda and queries.element_size() == 2 and SHARES_KEYS
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from ..runtime.exclusive import Exclusive
 from ..setting import settings_of
 from ..text.profile import TextProfile
 from ..words.head import AlignmentHead
+from .modules import Network
 from .names import KIND_NAMES, SIZE_NAMES, list_languages
 from .tail import Tail
 from .tokens import TextIds
@@ -24,8 +26,7 @@ from .weights.joined_weights import stack
 class Qwen3TTS(torch.nn.Module):
     """Talker, codec and trained tails in one module, so that they move between devices together.
 
-    Upstream keeps the codec outside the talker's module tree. A plain module also has no read-only ``device``, which
-    ComfyUI's model management could not set; its log shows this class's name.
+    ComfyUI's model management sets its ``device``, and its log shows this class's name.
     """
 
     def __init__(self, talker: torch.nn.Module, codec: torch.nn.Module):
@@ -50,25 +51,29 @@ class Applied:
 
 
 class Model:
-    """A loaded Qwen3-TTS checkpoint (``qwen_tts.Qwen3TTSModel``); ``name`` is for reports."""
+    """A loaded Qwen3-TTS checkpoint; ``name`` is for reports.
 
-    def __init__(self, upstream: Any, name: str):
-        self.upstream = upstream.model
-        self.tokenizer = upstream.processor.tokenizer
-        self.texts = TextIds(self.tokenizer)
-        self.name = name
-        self.config = self.upstream.config
-        self.talker = self.upstream.talker
-        self.feature_extractor = self.upstream.speech_tokenizer.feature_extractor
-        self.codec = self.upstream.speech_tokenizer.model
-        self.module = Qwen3TTS(self.upstream, self.codec)
+    ``config`` has the attributes of config.json, those of the talker in ``config.talker_config``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: SimpleNamespace,
+        network: Network,
+        codec: Any,
+        texts: TextIds,
+        sampling: Sampling,
+    ):
+        self.name, self.config, self.texts, self.sampling = name, config, texts, sampling
+        self.network, self.talker, self.codec = network, network.talker, codec
+        self.module = Qwen3TTS(network, codec)
         self.module.eval().requires_grad_(False)
-        self.sampling = Sampling.from_config(self.upstream.generate_config)
         self.profile = TextProfile()
         self.alignment: AlignmentHead | None = None  # the head that follows the text, if one is known
         self.languages = list_languages(self.config.talker_config.codec_language_id)
-        self.sample_rate = int(self.codec.get_output_sample_rate())  # of the codec's sound, in Hz (24000)
-        self._place = self.talker.get_text_embeddings()  # its weight has the talker's device and dtype
+        self.sample_rate = int(self.codec.config.output_sample_rate)  # of the codec's sound, in Hz (24000)
+        self._place = self.talker.model.text_embedding  # its weight has the talker's device and dtype
         self.fingerprint = ""  # of its files; "" if it was not loaded from files
         self.adapters: tuple[Applied, ...] = ()  # merged into its weights
         self._first: Model | None = None
@@ -108,7 +113,7 @@ class Model:
 
     @property
     def can_clone(self) -> bool:
-        return self.upstream.speaker_encoder is not None
+        return self.network.speaker_encoder is not None
 
     @property
     def follows_instructions(self) -> bool:
@@ -140,13 +145,13 @@ class Model:
 
     @property
     def attention(self) -> str:
-        """transformers' name of the talker's attention."""
-        return str(self.talker.config._attn_implementation)
+        """How the eager engine computes attention: "sdpa", "flash_attention_2" or "eager"."""
+        return str(self.talker.config.attention)
 
     @property
     def samples_per_frame(self) -> int:
         """Samples per frame of 16 codes (1920)."""
-        return int(self.codec.get_decode_upsample_rate())
+        return int(self.codec.config.decode_upsample_rate)
 
     @property
     def frame_rate(self) -> float:
@@ -158,12 +163,12 @@ class Model:
         """The model without adapters whose weights this one shares, or itself."""
         return self._first or self
 
-    def with_upstream(self, upstream: Any, tails: Mapping[str, torch.nn.Module]) -> Model:
+    def with_network(self, network: Network, tails: Mapping[str, torch.nn.Module]) -> Model:
         """Return a model with another talker and other tails, but the same tokenizer, codec, settings and lock."""
         other = copy.copy(self)
-        other.upstream, other.talker, other._first = upstream, upstream.talker, self.first
-        other._place = other.talker.get_text_embeddings()
-        other.module = Qwen3TTS(upstream, self.codec)
+        other.network, other.talker, other._first = network, network.talker, self.first
+        other._place = other.talker.model.text_embedding
+        other.module = Qwen3TTS(network, self.codec)
         other.module.tails.update(tails)
         other.module.eval().requires_grad_(False)
         return other

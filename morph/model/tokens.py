@@ -6,17 +6,24 @@ import re
 import unicodedata
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+
+from tokenizers import Encoding, Tokenizer
 
 TURN_BEGIN, TURN_END = "<|im_start|>", "<|im_end|>"
 ROLE, ROLE_IDS = "assistant", 2  # and the number of its ids, with the newline after it
 
 
 class TextIds:
-    """Tokenizes the texts of one checkpoint, with a transformers tokenizer that gets no more tokens."""
+    """Tokenizes the texts of one checkpoint, with a tokenizer that gets no more tokens."""
 
-    def __init__(self, tokenizer: Any):
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer):
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True  # as text
+        added = tokenizer.get_added_tokens_decoder()
+        self.backend = tokenizer
+        self.controls = {token.content: index for index, token in added.items()}
+        self.added = [token.content for token in added.values() if not token.special]
 
     def line(self, text: str) -> list[int]:
         """Return the ids of a text to speak, and of the beginning of its answer."""
@@ -30,7 +37,7 @@ class TextIds:
     def plain(self, text: str) -> list[int]:
         """Return the ids of a text; ``<|im_end|>`` and the like are treated as ordinary characters."""
         # Fast tokenizers split special tokens, but not other added ones (``<think>``): cut after their first character.
-        return [token for _, piece in self._cut(text) for token in self._ids(piece)]
+        return [token for _, piece in self._cut(text) for token in self._encode(piece).ids]
 
     def _cut(self, text: str) -> list[tuple[int, str]]:
         starts = self._added_start.finditer(text) if self.added else ()
@@ -40,9 +47,8 @@ class TextIds:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the span of characters of each token of a text to speak, with the space before a word.
 
-        Several tokens of one character have the same span. Raise ValueError for a tokenizer that is not a fast one.
+        Several tokens of one character have the same span.
         """
-        self.check_spans()
         turn = f"{ROLE}\n{text}"
         spans = [
             (begin + start, begin + end)
@@ -52,22 +58,10 @@ class TextIds:
         before = len(turn) - len(text)
         return [(max(0, start - before), max(0, end - before)) for start, end in spans[ROLE_IDS:]]
 
-    def check_spans(self) -> None:
-        if self.backend is None:
-            raise ValueError(
-                "the checkpoint's tokenizer is not a fast one, which the times of words need: download the checkpoint "
-                "again, or do without them"
-            )
-
     def control(self, token: str) -> int:
-        known: dict[str, int] = self.tokenizer.get_added_vocab()
-        if token not in known:
+        if token not in self.controls:
             raise ValueError(f"the checkpoint's tokenizer lacks the control token {token}: download it again")
-        return known[token]
-
-    @cached_property
-    def added(self) -> list[str]:
-        return [str(token) for token in self.tokenizer.added_tokens_decoder.values() if not token.special]
+        return self.controls[token]
 
     @cached_property
     def _added_start(self) -> re.Pattern[str]:
@@ -85,26 +79,7 @@ class TextIds:
     def _answer(self) -> list[int]:
         return [self._begin, *self.plain(f"{ROLE}\n")]
 
-    @cached_property
-    def backend(self) -> Any:
-        """The tokenizer of the ``tokenizers`` library, or None for one in Python."""
-        return getattr(self.tokenizer, "backend_tokenizer", None)
-
-    def _ids(self, text: str) -> list[int]:
-        if self.backend is None:
-            ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)[
-                "input_ids"
-            ]
-            return ids
-        return list(self._encode(text).ids)
-
-    def _encode(self, text: str) -> Any:
-        # As transformers, without its checks and copies, which take 0.2 ms per text. It resets these before its calls.
-        if self.backend.truncation is not None:
-            self.backend.no_truncation()
-        if self.backend.padding is not None:
-            self.backend.no_padding()
-        self.backend.encode_special_tokens = True
+    def _encode(self, text: str) -> Encoding:
         return self.backend.encode(text, add_special_tokens=False)
 
 
@@ -112,15 +87,10 @@ class ArrivingIds:
     """The ids (``TextIds.plain``) of a text that comes in parts, each when later text cannot change it.
 
     A tokenizer cuts a text into words first. So only the last word can change, and white space at the end, letters
-    that accents may follow, and the beginning of an added token. Raise ValueError for a tokenizer that is not a fast
-    one.
+    that accents may follow, and the beginning of an added token.
     """
 
     def __init__(self, texts: TextIds):
-        if texts.backend is None:
-            raise ValueError(
-                "the checkpoint's tokenizer is not a fast one, which layout token needs: choose layout sentence"
-            )
         self._texts, self._backend = texts, texts.backend
         self.text = ""  # normalised text of the ids so far
         self._held = ""  # normalised rest, from the beginning of a word

@@ -20,7 +20,6 @@ from .lines import PieceSpan, Spoken
 def check_word_times(model: Model) -> None:
     if model.alignment is None:
         raise ValueError(no_word_times(model.name))
-    model.texts.check_spans()
 
 
 def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:

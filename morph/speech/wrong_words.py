@@ -50,7 +50,7 @@ def follow_words(model: Model, text: str) -> WordGuard | None:
 
 def _find_words(model: Model, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Return each token's characters, and each word's tokens."""
-    spans = [] if model.texts.backend is None else model.texts.spans(text)
+    spans = model.texts.spans(text)
     return spans, said_tokens(text, spans)
 
 

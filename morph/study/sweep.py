@@ -177,7 +177,7 @@ def measure_distances(
 
 def embed_inputs(model: Model, codes: torch.Tensor) -> torch.Tensor:
     """Return the embeddings of groups 0-14 of frames ``[N, 16]``, the ``inputs`` of ``Predictor.teacher_force``."""
-    first = model.talker.get_input_embeddings()(codes[:, :1])
+    first = model.talker.model.codec_embedding(codes[:, :1])
     groups = torch.arange(PREDICTED_GROUPS - 1, device=codes.device)
     return torch.cat((first, model.code_tables()[groups, codes[:, 1:-1]]), dim=1)
 

@@ -161,7 +161,7 @@ def embedding_of(voice: Voice, model: Model | None) -> torch.Tensor:
         raise _needs_model(voice)
     check_voice(model, voice)
     row = model.config.talker_config.spk_id[voice.speaker]
-    return model.talker.get_input_embeddings().weight[row].detach().clone().cpu()
+    return model.talker.model.codec_embedding.weight[row].detach().clone().cpu()
 
 
 @dataclass(frozen=True)

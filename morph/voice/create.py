@@ -49,7 +49,8 @@ def clone_voice(
     ValueError for an unusable recording (in ICL mode also one above 30 s), or a checkpoint without speaker encoder.
     """
     options = options or CloneOptions()
-    if not model.can_clone:
+    encoder = model.network.speaker_encoder
+    if encoder is None:
         kind = KIND_NAMES.get(model.type, model.type)
         raise ValueError(
             f"{model.name} is a {kind} checkpoint and cannot clone voices: load a Base checkpoint"
@@ -59,8 +60,8 @@ def clone_voice(
     for note in reference.notes:
         log.warning("%s: %s", options.name, note)
     with model.exclusive(), limit_threads(model):
-        encoded = model.upstream.extract_speaker_embedding(reference.waveform, model.sample_rate)
-        voice = Voice("x_vector", model.size, options.name, encoded.clone().cpu(), notes=reference.notes)
+        embedding = encoder.embed(reference.waveform).clone().cpu()
+        voice = Voice("x_vector", model.size, options.name, embedding, notes=reference.notes)
         if not icl:
             return voice
         sound = reference.waveform

@@ -147,7 +147,7 @@ class SharedParts(Recent[Hashable, tuple[Voice | None, Any]]):
 
     def use_model(self, model: Model) -> None:
         """Set the model of the parts; those of another model or device are released."""
-        table = model.talker.get_text_embeddings().weight
+        table = model.talker.model.text_embedding.weight
         self.use((model.device, table.dtype, table.data_ptr(), id(model.module)))
 
     def part(self, key: Hashable, voice: Voice | None, make: Callable[[], Shared]) -> Shared:
@@ -338,12 +338,12 @@ def check_context(model: Model, tokens: int) -> None:
 def _project(model: Model, ids: torch.Tensor) -> torch.Tensor:
     """Return the talker embeddings ``[1, N, H]`` of text token ids ``[1, N]``."""
     talker = model.talker
-    return talker.text_projection(talker.get_text_embeddings()(ids))
+    return talker.text_projection(talker.model.text_embedding(ids))
 
 
 def _codes(model: Model, *ids: int) -> torch.Tensor:
     """Return the embeddings ``[1, N, H]`` of group 0 ids."""
-    return model.talker.get_input_embeddings()(torch.tensor([ids], device=model.device))
+    return model.talker.model.codec_embedding(torch.tensor([ids], device=model.device))
 
 
 def _project_specials(model: Model) -> _Specials:
@@ -388,7 +388,7 @@ def check_language(model: Model, language: str) -> str:
 
 def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:
     """Return the talker's input for finished frames ``[T, 16]``, the sum of each frame's embeddings: ``[T, H]``."""
-    first = model.talker.get_input_embeddings()(codes[:, :1])
+    first = model.talker.model.codec_embedding(codes[:, :1])
     groups = torch.arange(len(tables), device=codes.device)
     rest = tables[groups, codes[:, 1:]]
     return torch.cat((first, rest), dim=1).sum(1)

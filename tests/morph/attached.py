@@ -7,19 +7,21 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.decode.predictor import Predictor
+from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import TokenSampling
 
 
 @contextmanager
-def attached(model: Any, seq_groups: int) -> Iterator[Predictor]:
+def attached(upstream: Any, model: Model, seq_groups: int) -> Iterator[Predictor]:
     """Let upstream's ``generate`` predict codes through ``Predictor`` until the ``with`` ends.
 
     Args:
-        model: upstream's ``Qwen3TTSForConditionalGeneration``.
+        upstream: its ``Qwen3TTSForConditionalGeneration``.
+        model: whose predictor is called.
         seq_groups: 1..15.
     """
-    code_predictor = model.talker.code_predictor
-    predictor = Predictor(code_predictor)
+    code_predictor = upstream.talker.code_predictor
+    predictor = Predictor(model.talker.code_predictor)
 
     def generate(
         inputs_embeds: torch.Tensor,

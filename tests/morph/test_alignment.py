@@ -14,6 +14,7 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt, embed_frames
 from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.trace import NO_TOKEN, Trace
 
+from lab.upstream import upstream_of
 from tests.morph import decoding
 from tests.morph.decoding import CHECKPOINT_OF, GREEDY, SEEDS, guards_of, line_requests, prompts_of
 from tests.morph.pairwise import each_value
@@ -45,17 +46,10 @@ def sequence(model: Model, prompt: Prompt, codes: torch.Tensor) -> torch.Tensor:
 @torch.inference_mode()
 def attentions(model: Model, prompt: Prompt, codes: torch.Tensor) -> Sequence[torch.Tensor]:
     """Return the attention of each layer as upstream computes it: ``[1, heads, P + T - 1, P + T - 1]``."""
+    talker = upstream_of(model).talker.model
+    talker.config._attn_implementation = "eager"
     inputs = sequence(model, prompt, codes)[None]
-    positions = torch.arange(inputs.shape[1])
-    out = model.talker.model(
-        inputs_embeds=inputs,
-        attention_mask=torch.ones(1, len(positions), dtype=torch.long),
-        position_ids=positions.expand(3, 1, -1),
-        cache_position=positions,
-        output_attentions=True,
-        use_cache=False,
-    )
-    return out.attentions
+    return talker(inputs_embeds=inputs, output_attentions=True, use_cache=False).attentions
 
 
 def attention(model: Model, prompt: Prompt, codes: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 
 from lab.benchmarks.upstream import generate
+from lab.upstream import upstream_of
 from tests.morph.decoding import line_requests, prompts_of
 
 DEVICES = [
@@ -32,7 +33,8 @@ SAMPLING = Sampling(TokenSampling(temperature=0.5), TokenSampling(temperature=0.
 
 def upstream_codes(model, prompt) -> torch.Tensor:
     torch.manual_seed(0)
-    batches = [generate(model, [prompt] * ROWS, FRAMES, SAMPLING) for _ in range(0, LINES, ROWS)]
+    upstream = upstream_of(model)
+    batches = [generate(model, upstream, [prompt] * ROWS, FRAMES, SAMPLING) for _ in range(0, LINES, ROWS)]
     return torch.cat(batches)[:, FRAMES - 1]
 
 

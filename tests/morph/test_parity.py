@@ -14,6 +14,7 @@ from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.check.parity import upstream_settings
+from lab.upstream import upstream_of, wrap
 from tests.morph.attached import attached
 from tests.morph.decoding import line_requests, one_stream
 from tests.morph.pairwise import pairwise
@@ -33,23 +34,7 @@ FILTERED = Sampling(
 )
 
 
-def upstream_wrapper(model):
-    """Return upstream's public class around the loaded model, with a codec decoder that records the codes."""
-    qwen_tts = import_qwen_tts()
-    wrapper = qwen_tts.Qwen3TTSModel(model.upstream, processor_of(model), model.upstream.generate_config)
-    return wrapper
-
-
-def processor_of(model):
-    """Return upstream's processor; the wrapper only calls it with ``text``."""
-    return lambda text, return_tensors, padding: model.tokenizer(
-        [text], return_tensors=return_tensors, padding=padding
-    )
-
-
-def upstream_codes(
-    model, texts, voice: Voice, language: str, sampling: Sampling, monkeypatch, seq_groups=None
-):
+def upstream_codes(model, texts, voice: Voice, language: str, sampling: Sampling, upstream=None):
     """Return the codes of upstream's ``generate_*`` (reference codes cut off) and the random state afterwards."""
     caught = []
     silence = np.zeros(1920, dtype=np.float32)
@@ -58,8 +43,9 @@ def upstream_codes(
         caught.extend(item["audio_codes"] for item in items)
         return [silence for _ in items], 24000
 
-    monkeypatch.setattr(model.upstream, "speech_tokenizer", SimpleNamespace(decode=decode))
-    wrapper = upstream_wrapper(model)
+    upstream = upstream or upstream_of(model)
+    upstream.speech_tokenizer = SimpleNamespace(decode=decode)
+    wrapper = wrap(model, upstream)
     torch.manual_seed(1234)
     for text in texts:
         speak(wrapper, text, voice, language, upstream_settings(sampling))
@@ -122,10 +108,10 @@ CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector":
         {"sampled": SAMPLED, "greedy": GREEDY, "filtered": FILTERED},
     ),
 )
-def test_codes_equal_upstream(load, monkeypatch, recording, shape, precision, sampling):
+def test_codes_equal_upstream(load, recording, shape, precision, sampling):
     model = load(shape, "custom_voice", precision)
     voice = make_voice(model, "preset", recording)
-    theirs = upstream_codes(model, TEXTS, voice, "english", sampling, monkeypatch)
+    theirs = upstream_codes(model, TEXTS, voice, "english", sampling)
     assert sum(map(len, theirs[0])) > 3
     assert_equal(our_codes(model, TEXTS, voice, "english", sampling), theirs)
 
@@ -140,32 +126,33 @@ def test_codes_equal_upstream(load, monkeypatch, recording, shape, precision, sa
         pytest.param("german", "design", marks=pytest.mark.slow),
     ],
 )
-def test_each_voice_kind_equals_upstream(load, monkeypatch, recording, kind, language):
+def test_each_voice_kind_equals_upstream(load, recording, kind, language):
     model = load("tiny-1.7B", CHECKPOINT_OF[kind])
     voice = make_voice(model, kind, recording)
-    theirs = upstream_codes(model, TEXTS, voice, language, SAMPLED, monkeypatch)
+    theirs = upstream_codes(model, TEXTS, voice, language, SAMPLED)
     assert_equal(our_codes(model, TEXTS, voice, language, SAMPLED), theirs)
 
 
-def test_instruction_and_dialect_equal_upstream(load, monkeypatch, recording):
+def test_instruction_and_dialect_equal_upstream(load, recording):
     model = load("tiny-1.7B", "custom_voice")
     voice = preset_voice(model, "Eric", "whispering")  # eric speaks Sichuan dialect with language auto
-    theirs = upstream_codes(model, TEXTS, voice, "auto", SAMPLED, monkeypatch)
+    theirs = upstream_codes(model, TEXTS, voice, "auto", SAMPLED)
     assert_equal(our_codes(model, TEXTS, voice, "auto", SAMPLED), theirs)
 
 
-def test_eager_attention_equals_upstream(load, monkeypatch, recording):
+def test_eager_attention_equals_upstream(load, recording):
     model = load("tiny", "custom_voice", "fp32", "eager")
     voice = make_voice(model, "preset", recording)
-    theirs = upstream_codes(model, TEXTS, voice, "english", SAMPLED, monkeypatch)
+    theirs = upstream_codes(model, TEXTS, voice, "english", SAMPLED)
     assert_equal(our_codes(model, TEXTS, voice, "english", SAMPLED), theirs)
 
 
 @pytest.mark.parametrize("seq_groups", [15, 5, 1])
-def test_attached_upstream_equals_our_engine(load, monkeypatch, recording, seq_groups):
+def test_attached_upstream_equals_our_engine(load, recording, seq_groups):
     """The same predictor inside upstream's own generate() and in our loop; at 15 that equals upstream itself."""
     model = load("tiny-1.7B", "base")
     voice = make_voice(model, "x_vector", recording)
-    with attached(model.upstream, seq_groups):
-        theirs = upstream_codes(model, TEXTS, voice, "english", SAMPLED, monkeypatch)
+    upstream = upstream_of(model)
+    with attached(upstream, model, seq_groups):
+        theirs = upstream_codes(model, TEXTS, voice, "english", SAMPLED, upstream)
     assert_equal(our_codes(model, TEXTS, voice, "english", SAMPLED, seq_groups), theirs)

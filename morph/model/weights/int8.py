@@ -122,7 +122,7 @@ class Int8Linear(torch.nn.Module):
 
 @torch.no_grad()
 def quantize_talker(talker: Any) -> None:
-    """Quantise upstream's talker and its code predictor in place, layer by layer; each full layer is freed at once."""
+    """Quantise the talker and its code predictor in place, layer by layer; each full layer is freed at once."""
     predictor = talker.code_predictor
     for layer in [*talker.model.layers, *predictor.model.layers]:
         for part, names in ((layer.self_attn, ATTENTION), (layer.mlp, MLP)):

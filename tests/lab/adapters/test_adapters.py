@@ -101,8 +101,8 @@ def test_the_talker_gets_what_it_gets_when_it_speaks(model, voice, monkeypatch) 
     assert len(codes) == FRAMES and len(one.inputs) == one.start + 1 + FRAMES
     batch = stack([one], model.config.talker_config.codec_eos_token_id, model.device)
     with torch.no_grad():
-        states = model.talker.model(inputs_embeds=batch.inputs, use_cache=False).last_hidden_state[0]
-        first = model.talker.codec_head(states)[batch.places, : model.talker.code_predictor.vocab_size]
+        states = model.talker.model(batch.inputs)[0]
+        first = model.talker.codec_head(states)[batch.places, : model.talker.code_predictor.config.vocab_size]
         rest = predict_groups(model.talker, states[batch.places], batch.codes)
     assert first.argmax(-1).tolist() == codes[:, 0].tolist()
     assert rest.argmax(-1).tolist() == codes[:, 1:].tolist()

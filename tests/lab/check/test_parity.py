@@ -34,12 +34,10 @@ def make_line(model, kind: str, recording) -> Line:
         ("icl", "tiny", "base"),
     ],
 )
-def test_our_codes_equal_upstreams_and_the_model_is_left_as_it_was(load, recording, kind, shape, trained_as):
+def test_our_codes_equal_upstreams(load, recording, kind, shape, trained_as):
     model = load(shape, trained_as)
-    before = model.upstream.speech_tokenizer, model.upstream.tts_model_type
     found = parity.compare_with_upstream(Synthesizer(model), make_line(model, kind, recording), FRAMES)
     assert found.same and found.frames >= 2
-    assert (model.upstream.speech_tokenizer, model.upstream.tts_model_type) == before
 
 
 def test_engines_are_compared_on_their_codes(load, recording):

@@ -70,9 +70,7 @@ def test_distances_equal_a_plain_computation(model, recording, teacher):
     module = model.talker.code_predictor
     found = measure({}, teacher, examples, 13)
     inputs = torch.cat((kept.hidden[:, None], embed_inputs(model, kept.codes)), dim=1)
-    states = module.model(
-        inputs_embeds=module.small_to_mtp_projection(inputs), use_cache=False
-    ).last_hidden_state[:, 1:]
+    states = module.model(module.small_to_mtp_projection(inputs))[:, 1:]
     for index, group in enumerate((13, 14)):
         head = module.lm_head[group]
         exact, drawn = (sampled_distribution(head(states[:, at]), sampling) for at in (group, 12))

@@ -33,7 +33,7 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     path = Path(sys.argv[1])
-    model = load_model(path, LoadOptions("fp32", "sdpa")).upstream
+    model = load_model(path, LoadOptions("fp32", "sdpa")).network
     config = LoraConfig(
         r=4,
         lora_alpha=8,
@@ -64,7 +64,7 @@ def main() -> None:
     )
     ours = adapt(
         load_model(path, LoadOptions("fp32", "sdpa")), read_adapter(DATA), 1.0, path
-    ).upstream.state_dict()
+    ).network.state_dict()
     differ = [name for name, weight in after.items() if not torch.equal(weight, ours[name])]
     print(len(changed), "layers:", *changed, "; ours differ in", len(differ), "of", len(after), "weights")
 

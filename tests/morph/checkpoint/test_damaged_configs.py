@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.checkpoint import load
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.checkpoint.verify import blame, is_out_of_memory
 
 from tests.morph.checkpoint.test_verify import change_config
@@ -101,7 +101,6 @@ DAMAGED: list[tuple[str, Damage]] = [
     *(field(CODEC, f"{D}.upsample_rates", value) for value in ("x", [8, 5, 4, "3"], [10**9] * 4)),
     field(CODEC, f"{D}.sliding_window", 0),
     field(CODEC, f"{E}.num_quantizers", 10**8),
-    field(FEATURES, "feature_extractor_type", "Nothing"),
     text("merges.txt", "\ufffd"),
 ]
 
@@ -124,7 +123,7 @@ def test_an_error_of_code_names_the_versions(mine, monkeypatch, kind):
     def fail(*_: object, **__: object) -> None:
         raise kind("property 'upsample' has no setter")
 
-    monkeypatch.setattr(import_qwen_tts().Qwen3TTSModel, "from_pretrained", fail)
+    monkeypatch.setattr(load, "read_tokenizer", fail)
     with pytest.raises(
         ValueError, match=r"no setter.*Installed: transformers \d.*Tested: transformers 4\.57\.3,"
     ) as error:
@@ -144,7 +143,7 @@ def test_full_memory_is_not_blamed_on_the_checkpoint(checkpoint, monkeypatch, er
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(import_qwen_tts().Qwen3TTSModel, "from_pretrained", fail)
+    monkeypatch.setattr(load, "read_tokenizer", fail)
     with pytest.raises(type(error)) as raised:
         load_model(checkpoint())
     assert raised.value is error and is_out_of_memory(error)

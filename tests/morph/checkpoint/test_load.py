@@ -49,7 +49,7 @@ def test_every_weight_is_the_files(checkpoint):
     """Before transformers 5.15 upstream's initialisation overwrote what had been loaded; nothing said so."""
     path = checkpoint("tiny", "base")
     model = load_model(path, LoadOptions("fp32", "sdpa"))
-    for part, folder in ((model.upstream, path), (model.codec, path / "speech_tokenizer")):
+    for part, folder in ((model.network, path), (model.codec, path / "speech_tokenizer")):
         saved = load_file(folder / "model.safetensors")
         state = part.state_dict()
         wrong = [name for name, tensor in saved.items() if not torch.equal(state[name], tensor)]
@@ -97,7 +97,7 @@ def test_with_move_talker_and_codec_go_together(checkpoint):
 def test_attention_reaches_talker_and_predictor(checkpoint, attention):
     model = load_model(checkpoint(), LoadOptions("fp32", attention))
     assert model.attention == attention
-    assert model.talker.code_predictor.config._attn_implementation == attention
+    assert model.talker.code_predictor.config.attention == attention
 
 
 @pytest.mark.parametrize(

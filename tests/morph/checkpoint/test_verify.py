@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import torch
 from qwen3_tts_morph.morph import tested
-from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+from qwen3_tts_morph.morph.checkpoint import verify
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
-from qwen3_tts_morph.morph.checkpoint.verify import check_checkpoint
 from safetensors.torch import load_file, save_file
 
 DOWN = "talker.model.layers.0.mlp.down_proj.weight"
@@ -59,12 +58,8 @@ def refused(path: Path, *words: str) -> None:
 )
 def test_every_kind_of_checkpoint_is_accepted(checkpoint, shape, kind, caplog):
     with caplog.at_level(logging.INFO):
-        check_checkpoint(checkpoint(shape, kind))
+        load_model(checkpoint(shape, kind))
     assert ": not needed: " not in caplog.text
-
-
-def test_the_demo_voice_is_accepted():
-    check_checkpoint(demo_voice())
 
 
 @pytest.mark.parametrize(
@@ -151,6 +146,17 @@ def test_a_layer_too_many_or_too_few_is_refused(mine, file, field, words, more):
             "talker_config.num_code_groups in config.json is 8: it must be 16",
         ),
         ("talker_config.vocab_size", 5, "needs [5, "),
+        ("talker_config.hidden_act", "gelu", "config.json has hidden_act 'gelu' and attention_bias False"),
+        (
+            "talker_config.code_predictor_config.attention_bias",
+            True,
+            "attention_bias True: only silu without",
+        ),
+        (
+            "talker_config.code_predictor_config.layer_types",
+            ["sliding_attention"],
+            "layers of sliding attention: only full_attention",
+        ),
         ("talker_config.text_vocab_size", 10**12, "needs [1000000000000, "),
         ("talker_config.hidden_size", 2**20, "talker.code_predictor.small_to_mtp_projection.weight"),
         ("talker_config.intermediate_size", 33, "needs ["),
@@ -217,16 +223,16 @@ def test_weights_in_several_files_are_accepted(mine):
         )
     index = mine / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": shards}), encoding="utf-8")
-    assert torch.equal(load_model(mine).upstream.state_dict()[names[0]], tensors[names[0]])
+    assert torch.equal(load_model(mine).network.state_dict()[names[0]], tensors[names[0]])
     save_file({names[0]: tensors[names[0]]}, mine / "model-1.safetensors", {"format": "pt"})
     refused(mine, "weights that the files lack: ", "talker.")
 
 
 def test_nothing_is_built_from_a_damaged_config(mine, monkeypatch):
     def build(*_: Any, **__: Any) -> None:
-        pytest.fail("upstream was asked to load it")
+        pytest.fail("a network was built")
 
-    monkeypatch.setattr(import_qwen_tts().Qwen3TTSModel, "from_pretrained", build)
+    monkeypatch.setattr(verify, "Network", build)
     change_config(mine / "config.json", LAYERS, 10**9)
     refused(mine, f"{LAYERS} in config.json is 1000000000: it must be 0 to 1024")
 

@@ -8,11 +8,10 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import DEMO_VOICE_PATH
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
-from qwen3_tts_morph.morph.codec.complete import decode_waveform, drop_moved_codebooks, encode_waveform
-from qwen3_tts_morph.morph.codec.modules import Codec
+from qwen3_tts_morph.morph.codec.complete import decode_waveform, encode_waveform
 from qwen3_tts_morph.morph.options import LoadOptions
 
+from lab.upstream import codec_of, upstream_of, wrap
 from tests.morph.codec_lines import FRAME, random_codes
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -24,7 +23,7 @@ def model(load):
 
 
 def upstream_decode(model, codes) -> np.ndarray:
-    return model.upstream.speech_tokenizer.decode([{"audio_codes": codes}])[0][0]
+    return codec_of(model).decode([{"audio_codes": codes}])[0][0]
 
 
 @pytest.mark.parametrize("frames", [1, 10, 300, 330])
@@ -50,15 +49,13 @@ def test_no_codes_are_no_sound(model):
 
 # Upstream cuts at a rounded-down share, which after 15 frames of 22 is one sample early; here the cut is exact.
 @pytest.mark.parametrize(("reference", "frames"), [(5, 12), (15, 7), (290, 20), (310, 10)])
-def test_a_reference_is_cut_off_exactly(model, reference, frames, monkeypatch):
+def test_a_reference_is_cut_off_exactly(model, reference, frames):
     heard = random_codes(model, reference, seed=1)
     codes = random_codes(model, frames)
-    monkeypatch.setattr(model.upstream, "generate", lambda **_: ([codes], None))
-    wrapper = import_qwen_tts().Qwen3TTSModel(
-        model.upstream,
-        lambda text, return_tensors, padding: model.tokenizer([text], return_tensors=return_tensors),
-        model.upstream.generate_config,
-    )
+    upstream = upstream_of(model)
+    upstream.speech_tokenizer = codec_of(model)
+    upstream.generate = lambda **_: ([codes], None)
+    wrapper = wrap(model, upstream)
     prompt = SimpleNamespace(
         ref_code=heard,
         ref_spk_embedding=torch.zeros(model.width),
@@ -94,37 +91,17 @@ def test_on_chunk_is_called_before_each_chunk_and_may_cancel(model):
     assert decode_waveform(model, random_codes(model, 10)).shape == (10 * FRAME,)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("samples", [48000, 24000 + 777])
-def test_encoding_equals_upstream(model, recording, samples):
+def test_encoding_equals_upstream(load, recording, samples, precision):
+    model = load("tiny", "base", precision)
     waveform = recording[:samples]
-    theirs = model.upstream.speech_tokenizer.encode(waveform, sr=24000).audio_codes[0]
+    theirs = codec_of(model).encode(waveform, sr=24000).audio_codes[0]
     ours = encode_waveform(model, waveform)
     assert ours.dtype == torch.int64 and ours.device.type == "cpu"
     assert ours.shape == (-(-samples // FRAME), 16)
     assert len(ours.unique()) > 10
     assert torch.equal(ours, theirs.cpu())
-
-
-def codebooks(model) -> list:
-    return [module for module in model.codec.encoder.modules() if hasattr(module, "embed_sum")]
-
-
-def test_only_codebooks_on_another_device_are_discarded(model, recording):
-    encode_waveform(model, recording)
-    moved, *stayed = codebooks(model)
-    kept = [module._embed for module in stayed]
-    assert any(embed is not None for embed in kept), "nothing is remembered any more: drop the workaround"
-    moved._embed = torch.empty_like(moved.embed_sum, device="meta")
-    drop_moved_codebooks(model)
-    assert moved._embed is None
-    assert all(module._embed is embed for module, embed in zip(stayed, kept, strict=True))
-
-
-def test_encoding_after_a_move_computes_the_codebooks_again(model, recording):
-    before = encode_waveform(model, recording)
-    for module in codebooks(model):
-        module._embed = torch.empty_like(module.embed_sum, device="meta")
-    assert torch.equal(encode_waveform(model, recording), before)
 
 
 def test_a_tone_has_the_codes_of_every_transformers():
@@ -137,18 +114,3 @@ def test_a_tone_has_the_codes_of_every_transformers():
     assert codes.shape == known.shape
     # All are equal on one CPU. On another, a code between two others may fall the other way, and change the next.
     assert (codes == known).mean() > 0.9
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_packs_own_codec_equals_upstreams(load, recording, precision):
-    """The weights of the published files fit it by name; its samples and codes are the same bits."""
-    model = load("tiny", "base", precision)
-    with torch.device("meta"):
-        codec = Codec(model.codec.config)
-    codec.load_state_dict(model.codec.state_dict(), assign=True)
-    own = SimpleNamespace(codec=codec, device=model.device, samples_per_frame=FRAME)
-    codes = random_codes(model, 330)
-    assert np.array_equal(decode_waveform(own, codes), upstream_decode(model, codes))
-    with torch.inference_mode():
-        encoded = codec.encoder.encode(torch.from_numpy(recording).to(codec.dtype))
-    assert torch.equal(encoded, encode_waveform(model, recording))

@@ -212,7 +212,7 @@ def test_an_observer_gets_the_states_that_each_frame_was_made_from(load):
     assert torch.equal(torch.cat([codes for _, codes in seen]), line.codes)
     predictor = Predictor(model.talker.code_predictor)
     for hidden, codes in seen:
-        embedding = model.talker.get_input_embeddings()(codes[:, :1])
+        embedding = model.talker.model.codec_embedding(codes[:, :1])
         again = predictor.decode_frame(hidden, embedding, 15, GREEDY.subtalker, None)
         assert torch.equal(again, codes[:, 1:])
 

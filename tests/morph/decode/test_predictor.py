@@ -7,6 +7,7 @@ from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
 
+from lab.upstream import upstream_of
 from tests.morph.attached import attached
 from tests.morph.pairwise import each_value
 
@@ -19,7 +20,7 @@ BATCH = 2
 def plain_states(predictor, embeds: list[torch.Tensor]) -> torch.Tensor:
     """Return the last hidden state ``[B, H]`` after all of ``embeds``, by upstream's own forward without a cache."""
     sequence = predictor.small_to_mtp_projection(torch.stack(embeds, dim=1))
-    return predictor.model(inputs_embeds=sequence, use_cache=False).last_hidden_state[:, -1]
+    return predictor.model(sequence)[:, -1]
 
 
 def plain_head(head: torch.nn.Linear, states: torch.Tensor) -> torch.Tensor:
@@ -68,7 +69,7 @@ def talker_states(model, batch: int = BATCH) -> tuple[torch.Tensor, torch.Tensor
     generator = torch.Generator().manual_seed(9)
     hidden = torch.randn(batch, 1, model.width, generator=generator)
     tokens = torch.randint(64, (batch, 1), generator=generator)
-    return hidden, model.talker.get_input_embeddings()(tokens)
+    return hidden, model.talker.model.codec_embedding(tokens)
 
 
 @pytest.mark.parametrize(
@@ -141,11 +142,11 @@ def fresh(checkpoint):
 
 
 @torch.inference_mode()
-def generated(model) -> torch.Tensor:
+def generated(model, upstream) -> torch.Tensor:
     """Return what upstream's ``code_predictor.generate`` returns for one frame."""
     hidden, embedding = talker_states(model)
     torch.manual_seed(0)
-    result = model.talker.code_predictor.generate(
+    result = upstream.talker.code_predictor.generate(
         inputs_embeds=torch.cat((hidden, embedding), dim=1),
         max_new_tokens=15,
         do_sample=True,
@@ -159,8 +160,9 @@ def generated(model) -> torch.Tensor:
 
 @pytest.mark.parametrize("seq_groups", [1, 5, 15])
 def test_attached_generate_is_the_hybrid_decoder(fresh, seq_groups):
-    with attached(fresh.upstream, seq_groups) as predictor, torch.inference_mode():
-        codes = generated(fresh)
+    upstream = upstream_of(fresh)
+    with attached(upstream, fresh, seq_groups) as predictor, torch.inference_mode():
+        codes = generated(fresh, upstream)
         torch.manual_seed(0)
         hidden, embedding = talker_states(fresh)
         wanted = predictor.decode_frame(hidden, embedding, seq_groups, SAMPLED, None)
@@ -172,12 +174,13 @@ def test_omitted_settings_are_transformers_defaults(fresh):
     """``generate`` without settings is greedy; sampling without them is temperature 1, top-k 50."""
     hidden, embedding = talker_states(fresh)
     inputs = torch.cat((hidden, embedding), dim=1)
-    predictor = fresh.talker.code_predictor
+    model = upstream_of(fresh)
+    predictor = model.talker.code_predictor
     results = []
     for settings in ({}, {"do_sample": True}):
         torch.manual_seed(0)
         upstream = predictor.generate(inputs_embeds=inputs, max_new_tokens=15, **settings)
-        with attached(fresh.upstream, 15):
+        with attached(model, fresh, 15):
             torch.manual_seed(0)
             results.append(
                 torch.equal(predictor.generate(inputs_embeds=inputs, **settings).sequences, upstream)

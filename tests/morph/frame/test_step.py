@@ -76,7 +76,7 @@ def test_groups_1_to_15_are_the_eager_predictors(load, shape, seq_groups):
         codes = predict(weights, buffers, seq_groups, noise)
         assert torch.equal(codes[:, 0], state.tokens)
         with FixedNoise(noise, sampling.subtalker) as fixed:
-            embedding = model.talker.get_input_embeddings()(state.tokens[:, None])
+            embedding = model.talker.model.codec_embedding(state.tokens[:, None])
             predictor = Predictor(model.talker.code_predictor)
             wanted = predictor.decode_frame(
                 state.hidden[:, None], embedding, seq_groups, sampling.subtalker, None

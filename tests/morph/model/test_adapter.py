@@ -72,17 +72,17 @@ def test_codes_are_those_of_a_merged_checkpoint_and_those_of_the_base_stay(
 ):
     path, folder = folders
     base = load_model(path, LoadOptions("fp32"))
-    state = {name: tensor.clone() for name, tensor in base.upstream.state_dict().items()}
+    state = {name: tensor.clone() for name, tensor in base.network.state_dict().items()}
     before = codes_of(base, engine)
     model = adapt(base, read_adapter(folder), strength, path)
     merged = load_model(merged_by_hand(path, folder, tmp_path / "merged", strength), LoadOptions("fp32"))
     found = codes_of(model, engine)
     assert same(found, codes_of(merged, engine)) and not same(found, before)
     assert same(codes_of(base, engine), before)
-    after = base.upstream.state_dict()
+    after = base.network.state_dict()
     assert list(after) == list(state) and all(torch.equal(after[name], state[name]) for name in state)
-    expected = merged.upstream.state_dict()
-    assert all(torch.equal(one, expected[name]) for name, one in model.upstream.state_dict().items())
+    expected = merged.network.state_dict()
+    assert all(torch.equal(one, expected[name]) for name, one in model.network.state_dict().items())
 
 
 def test_codes_are_those_of_the_weights_that_peft_recorded(checkpoint, tmp_path):
@@ -105,18 +105,16 @@ def test_only_what_changes_is_copied_and_it_goes_with_the_model(folders):
     path, folder = folders
     base = load_model(path, LoadOptions("fp32"))
     model = adapt(base, read_adapter(folder), 1.0, path)
-    own = {
-        name for name, one in model.upstream.named_modules() if one is not base.upstream.get_submodule(name)
-    }
-    linears = {name for name in own if isinstance(model.upstream.get_submodule(name), torch.nn.Linear)}
+    own = {name for name, one in model.network.named_modules() if one is not base.network.get_submodule(name)}
+    linears = {name for name in own if isinstance(model.network.get_submodule(name), torch.nn.Linear)}
     heads = {f"talker.code_predictor.lm_head.{index}" for index in range(15)}
     mlps = {"talker.model.layers.1.mlp.up_proj", "talker.code_predictor.model.layers.1.mlp.gate_proj"}
     assert linears == {*ALL, *heads, *mlps}  # with what is joined with them
-    assert model.codec is base.codec and model.tokenizer is base.tokenizer
+    assert model.codec is base.codec and model.texts is base.texts
     copied = {one for one in base.module.merged.modules() if isinstance(one, torch.nn.Linear)}
-    assert copied == {model.upstream.get_submodule(name) for name in linears}
+    assert copied == {model.network.get_submodule(name) for name in linears}
     base.module.to(torch.bfloat16)  # as a move to another device
-    assert {one.dtype for one in model.upstream.parameters()} == {torch.bfloat16}
+    assert {one.dtype for one in model.network.parameters()} == {torch.bfloat16}
     gone = weakref.ref(model.talker)
     del model
     assert gone() is None and not base.module.merged
@@ -136,7 +134,7 @@ def test_a_second_adapter_is_added_to_the_first(folders, tmp_path):
     both = adapt(one, read_adapter(second), 0.5, path)
     assert both.title == f"{path.name} + LoRA anna at 1 + LoRA second at 0.5" and both.title in both.summary()
     assert both.first is base and one.first is base
-    weights = [model.upstream.get_submodule(ATTENTION[0]).weight for model in (one, both)]
+    weights = [model.network.get_submodule(ATTENTION[0]).weight for model in (one, both)]
     torch.testing.assert_close(weights[1], read_adapter(second).parts[ATTENTION[0]].added_to(weights[0], 0.5))
 
 
@@ -164,7 +162,7 @@ def test_the_training_may_have_begun_with_a_part_of_the_model(folders, tmp_path,
         for one in ("", prefix)
     ]
     assert all(
-        torch.equal(*(model.upstream.get_submodule(name).weight for model in models)) for name in ATTENTION
+        torch.equal(*(model.network.get_submodule(name).weight for model in models)) for name in ATTENTION
     )
 
 
@@ -176,7 +174,7 @@ def test_int8_weights_are_those_of_the_sum(folders):
     file = load_file(path / "model.safetensors")
     name = ATTENTION[0]
     layer, expected = (
-        model.upstream.get_submodule(name),
+        model.network.get_submodule(name),
         quantize(adapter.parts[name].added_to(file[f"{name}.weight"], 1.0)),
     )
     assert isinstance(layer, Int8Linear) and torch.equal(layer.weight, expected.values)

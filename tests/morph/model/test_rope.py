@@ -2,16 +2,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
-from qwen3_tts_morph.morph.decode.eager import decode
-from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.model.rope import RopeTable, inverse_frequencies, require_default_rope
-from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
-from tests.morph.decoding import line_requests
+from lab.upstream import upstream_of
 
 CPU = torch.device("cpu")
 
@@ -23,7 +16,7 @@ def test_the_table_equals_upstreams_angles_bit_for_bit(load, shape, precision):
     states = torch.zeros(1, 1, 1, dtype=model.dtype)
     predictor = model.talker.code_predictor
     positions = torch.arange(17)[None]
-    cos, sin = predictor.model.rotary_emb(states, positions)
+    cos, sin = upstream_of(model).talker.code_predictor.model.rotary_emb(states, positions)
     table = RopeTable.build(predictor.config, 17, CPU, model.dtype)
     assert table.cos.dtype == model.dtype
     assert torch.equal(table.cos, cos[0]) and torch.equal(table.sin, sin[0])
@@ -35,42 +28,10 @@ def test_the_talkers_table_equals_upstreams_far_into_a_line(load, precision):
     model = load("tiny", "custom_voice", precision)
     states = torch.zeros(1, 1, 1, dtype=model.dtype)
     positions = torch.arange(9000).expand(3, 1, -1)
-    cos, sin = model.talker.model.rotary_emb(states, positions)
+    cos, sin = upstream_of(model).talker.model.rotary_emb(states, positions)
     table = RopeTable.build(model.talker.config, 9000, CPU, model.dtype)
     assert all(torch.equal(table.cos, row[0]) for row in cos)
     assert all(torch.equal(table.sin, row[0]) for row in sin)
-
-
-def codes_of(model) -> torch.Tensor:
-    prompt = build_prompt(model, "One two three.", preset_voice(model, "ryan"), "english")
-    return decode(model, line_requests([prompt], [Guard(12)], [4]), GenerateOptions(15, Sampling()))[0].codes
-
-
-def test_zeroed_frequencies_of_the_predictor_do_not_change_the_codes(checkpoint, load):
-    """The morph cache never reads the buffer."""
-    wanted = codes_of(load("tiny", "custom_voice"))
-    poisoned = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"))
-    poisoned.talker.code_predictor.model.rotary_emb.inv_freq.zero_()
-    assert torch.equal(codes_of(poisoned), wanted)
-
-
-def test_frequencies_that_loading_zeroed_are_restored_everywhere(checkpoint, load, monkeypatch):
-    """transformers 5 can leave every ``inv_freq`` zeroed; the talker's prefill and the codec do read theirs."""
-    wanted = load("tiny", "custom_voice")
-    original = import_qwen_tts().Qwen3TTSModel.from_pretrained
-
-    def zeroing(*args, **options):
-        loaded = original(*args, **options)
-        for part in (*loaded.model.modules(), *loaded.model.speech_tokenizer.model.modules()):
-            if isinstance(getattr(part, "inv_freq", None), torch.Tensor):
-                part.inv_freq.zero_()
-        return loaded
-
-    monkeypatch.setattr(import_qwen_tts().Qwen3TTSModel, "from_pretrained", zeroing)
-    poisoned = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"))
-    assert torch.equal(codes_of(poisoned), codes_of(wanted))
-    parts = zip(poisoned.module.named_buffers(), wanted.module.named_buffers(), strict=True)
-    assert all(torch.equal(a, b) for (name, a), (_, b) in parts if name.endswith("inv_freq"))
 
 
 def test_frequencies_come_from_either_transformers_config():

@@ -55,14 +55,14 @@ def plain_distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.T
 def plain_distance(model, hidden, codes, sampling: TokenSampling, seq_groups: int) -> float:
     """Compute every state separately, by running upstream's own layers over its complete prefix."""
     predictor = model.talker.code_predictor
-    tables = [model.talker.get_input_embeddings(), *predictor.model.codec_embedding]
+    tables = [model.talker.model.codec_embedding, *predictor.model.codec_embedding]
     distances = []
     for state, frame in zip(hidden, codes, strict=True):
         rows = [state, *(table(code)[None] for table, code in zip(tables[:15], frame[:15], strict=True))]
         states = []
         for group in range(15):
             prefix = predictor.small_to_mtp_projection(torch.cat(rows[: group + 2])[None])
-            states.append(predictor.model(inputs_embeds=prefix, use_cache=False).last_hidden_state[0, -1])
+            states.append(predictor.model(prefix)[0, -1])
         for group in range(15):
             seen = states[min(group, seq_groups - 1)]
             exact, ours = (

@@ -8,6 +8,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, build_prompt, check_language
 from qwen3_tts_morph.morph.voice.voice import Voice
 
+from lab.upstream import upstream_of, wrap
 from tests.morph.decoding import CHECKPOINT_OF, prompts_of
 
 TEXTS = [
@@ -22,25 +23,22 @@ class Handed(Exception):
     """Carries what upstream handed to the talker."""
 
 
-def upstream_prompt(model, text: str, voice: Voice, language: str, instruct: str | None, monkeypatch):
+def upstream_prompt(model, text: str, voice: Voice, language: str, instruct: str | None):
     """Upstream's ``inputs_embeds`` and trailing text for one line, and its padding embedding."""
 
     def catch(**handed):
         raise Handed(handed["inputs_embeds"], handed["trailing_text_hidden"], handed["tts_pad_embed"])
 
-    def processor(text, return_tensors, padding):
-        return model.tokenizer([text], return_tensors=return_tensors, padding=padding)
-
-    monkeypatch.setattr(model.talker, "generate", catch)
-    qwen_tts = import_qwen_tts()
-    wrapper = qwen_tts.Qwen3TTSModel(model.upstream, processor, model.upstream.generate_config)
+    upstream = upstream_of(model)
+    upstream.talker.generate = catch
+    wrapper = wrap(model, upstream)
     with pytest.raises(Handed) as caught:
         if voice.kind == "preset":
             wrapper.generate_custom_voice(text, voice.speaker, language, instruct)
         elif voice.kind == "design":
             wrapper.generate_voice_design(text, instruct, language)
         else:
-            item = qwen_tts.VoiceClonePromptItem(
+            item = import_qwen_tts().VoiceClonePromptItem(
                 ref_code=voice.ref_codes,
                 ref_spk_embedding=voice.speaker_embedding,
                 x_vector_only_mode=voice.kind == "x_vector",
@@ -51,36 +49,34 @@ def upstream_prompt(model, text: str, voice: Voice, language: str, instruct: str
     return [tensor[0] for tensor in caught.value.args]
 
 
-def assert_same_prompt(model, text, voice, language, instruct, monkeypatch):
-    embeds, trailing, pad = upstream_prompt(
-        model, text, voice, language, instruct or voice.instruct, monkeypatch
-    )
+def assert_same_prompt(model, text, voice, language, instruct):
+    embeds, trailing, pad = upstream_prompt(model, text, voice, language, instruct or voice.instruct)
     ours = build_prompt(model, text, voice, language, instruct)
     assert ours.embeds.dtype == model.dtype
     assert torch.equal(ours.embeds, embeds)
     assert len(ours.trailing) == len(trailing) and torch.equal(ours.text_rows, trailing)
     assert torch.equal(ours.pad, pad)
-    assert ours.text_tokens == len(model.tokenizer(text)["input_ids"])
+    assert ours.text_tokens == len(model.texts.plain(text))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("language", ["auto", "Chinese", pytest.param("english", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["x_vector", "icl"])
-def test_cloned_voices(load, recording, monkeypatch, mode, language, text, precision):
+def test_cloned_voices(load, recording, mode, language, text, precision):
     model = load("tiny-1.7B", "base", precision)
     voice = clone_voice(model, recording, 24000, CloneOptions(mode, "a tone that rises"))
-    assert_same_prompt(model, text, voice, language, None, monkeypatch)
+    assert_same_prompt(model, text, voice, language, None)
 
 
 @pytest.mark.parametrize(("frames", "trails"), [(3, 14), (16, 1), (17, 1), (40, 1)])
-def test_a_reference_shorter_or_longer_than_the_texts(load, recording, monkeypatch, frames, trails):
+def test_a_reference_shorter_or_longer_than_the_texts(load, recording, frames, trails):
     """Text (18 tokens with its end) beyond the reference (and bos) trails; a longer reference gets padding."""
     model = load("tiny", "base")
     voice = clone_voice(model, recording, 24000)
     codes = torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(0))
     icl = Voice("icl", model.size, "x", voice.speaker_embedding, codes, "ten tokens")
-    assert_same_prompt(model, "and six", icl, "german", None, monkeypatch)
+    assert_same_prompt(model, "and six", icl, "german", None)
     prompt = build_prompt(model, "and six", icl, "german")
     assert len(prompt.trailing) == trails
     assert torch.equal(prompt.text_rows, prompt.pad) == (frames >= 17)
@@ -89,16 +85,16 @@ def test_a_reference_shorter_or_longer_than_the_texts(load, recording, monkeypat
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("language", ["auto", "chinese", "english"])
 @pytest.mark.parametrize("speaker", ["ryan", "eric"])  # eric speaks a dialect
-def test_preset_voices(load, monkeypatch, speaker, language, text):
+def test_preset_voices(load, speaker, language, text):
     model = load("tiny-1.7B", "custom_voice")
-    assert_same_prompt(model, text, preset_voice(model, speaker), language, None, monkeypatch)
+    assert_same_prompt(model, text, preset_voice(model, speaker), language, None)
 
 
-def test_an_instruction_of_the_line_overrides_the_voices_own(load, monkeypatch):
+def test_an_instruction_of_the_line_overrides_the_voices_own(load):
     model = load("tiny-1.7B", "custom_voice")
     voice = preset_voice(model, "ryan", "whispering")
-    assert_same_prompt(model, "Hi there.", voice, "auto", None, monkeypatch)
-    assert_same_prompt(model, "Hi there.", voice, "auto", "shouting out loud", monkeypatch)
+    assert_same_prompt(model, "Hi there.", voice, "auto", None)
+    assert_same_prompt(model, "Hi there.", voice, "auto", "shouting out loud")
     bare = build_prompt(model, "Hi there.", preset_voice(model, "ryan"))
     assert torch.equal(build_prompt(model, "Hi there.", voice, "auto", "").embeds, bare.embeds)
 
@@ -130,15 +126,15 @@ def test_lines_that_share_what_they_can_have_the_prompts_of_lines_alone(load, re
 
 
 @pytest.mark.parametrize("language", ["auto", "german"])
-def test_designed_voices(load, monkeypatch, language):
+def test_designed_voices(load, language):
     model = load("tiny-1.7B", "voice_design")
-    assert_same_prompt(model, "Hi there.", design_voice(model, "old, calm"), language, None, monkeypatch)
+    assert_same_prompt(model, "Hi there.", design_voice(model, "old, calm"), language, None)
 
 
 def test_a_dialect_is_spoken_only_by_its_speaker_and_not_in_other_languages(load):
     model = load("tiny", "custom_voice")
     ids = model.config.talker_config.codec_language_id
-    table = model.talker.get_input_embeddings().weight
+    table = model.talker.model.codec_embedding.weight
 
     def language_row(speaker: str, language: str) -> torch.Tensor:
         prompt = build_prompt(model, "Hi.", preset_voice(model, speaker), language)

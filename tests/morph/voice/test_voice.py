@@ -235,7 +235,7 @@ def test_presets_blend_into_a_voice_that_is_spoken_as_presets_are(load):
     model = load("tiny", "custom_voice")
     one, other = (preset_voice(model, name) for name in model.speakers[:2])
     blend = blend_voices([one, other], [3, 1], model)
-    table, ids = model.talker.get_input_embeddings().weight, model.config.talker_config.spk_id
+    table, ids = model.talker.model.codec_embedding.weight, model.config.talker_config.spk_id
     mean = 0.75 * table[ids[one.speaker]].float() + 0.25 * table[ids[other.speaker]].float()
     assert torch.allclose(blend.speaker_embedding.float(), mean)
     assert (blend.kind, blend.speakers) == ("blend", (one.speaker, other.speaker))
@@ -265,7 +265,7 @@ def test_presets_and_clones_are_blended_where_one_base_checkpoint_has_both(load,
     monkeypatch.setattr(model.config.talker_config, "spk_id", {"anna": 500})
     anna = preset_voice(model, "anna")
     blend = blend_voices([clone, anna], [1, 1], model)
-    row = model.talker.get_input_embeddings().weight[500]
+    row = model.talker.model.codec_embedding.weight[500]
     assert blend.kind == "x_vector" and blend.speaker is None
     assert torch.allclose(blend.speaker_embedding, (row + clone.speaker_embedding) / 2)
     check_voice(model, blend)
