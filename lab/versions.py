@@ -3,8 +3,6 @@
 python -m lab.versions      # after one of them was raised; the tests compare (tests/morph/test_versions.py)
 """
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Two numbers stand for the code, so that an update that changes no sound forgets 
 (``tests/morph/test_versions.py``), and fails until the right one is raised.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

@@ -4,8 +4,6 @@ A file is written under another name and then renamed, so it is complete or abse
 use: the least recently used files go first when there are too many bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

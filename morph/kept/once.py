@@ -1,7 +1,5 @@
 """Speak a list of lines: reuse cached lines, isolate failures, optionally check words."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

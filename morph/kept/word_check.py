@@ -1,11 +1,10 @@
 """Check lines with a speech recogniser, and retake those with too many wrong words with other seeds."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -80,7 +79,9 @@ class WordCheck(Checked):
             on_phase(f"hearing line {number} of {len(lines)}")
             best.append(self.hear(line, one))
         for take in RetryPolicy(self.retakes).further:
-            again = [index for index, one in enumerate(best) if _is_wrong(one)]
+            again = [
+                index for index, one in enumerate(best) if (heard := one.report.heard) and not heard.passed
+            ]
             if not again:
                 break
             on_phase(f"{len(again)} heard wrong: take {take}")
@@ -100,22 +101,13 @@ class WordCheck(Checked):
         except Exception as error:
             log.warning("%.40r could not be heard", report.text, exc_info=True)
             return _with_note(spoken, f"{report.text[:40]!r} could not be heard: {error}")
-        errors, words = min(count_errors(one, text, line.language) for one in _texts(spoken))
+        shown = shown_text(report.text)
+        # Words that are read otherwise may also be heard as they are written.
+        texts = {report.spoken or shown, shown if report.readings else report.spoken or shown}
+        errors, words = min(count_errors(one, text, line.language) for one in texts)
         if not words:
             return spoken
-        return _with_heard(spoken, HeardWords(text, errors, words, errors <= self.most_errors * words))
-
-
-def _texts(spoken: Spoken) -> list[str]:
-    """Return the texts that a line may match: as spoken, and with the words that were read otherwise."""
-    report = spoken.report
-    shown = shown_text(report.text)
-    return list(dict.fromkeys([report.spoken or shown, *([shown] if report.readings else [])]))
-
-
-def _is_wrong(spoken: Spoken) -> bool:
-    heard = spoken.report.heard
-    return heard is not None and not heard.passed
+        return _with(spoken, heard=HeardWords(text, errors, words, errors <= self.most_errors * words))
 
 
 def _better(before: Spoken, after: Spoken, take: int, seed: int) -> Spoken:
@@ -129,15 +121,15 @@ def _better(before: Spoken, after: Spoken, take: int, seed: int) -> Spoken:
     if after.report.ended == ERROR:
         return _with_note(before, f"Take {take} of {name} could not be made: {after.report.error}")
     if now is None or now.rate >= was.rate:
-        return _with_heard(before, replace(was, takes=was.takes + 1))
+        return _with(before, heard=replace(was, takes=was.takes + 1))
     note = f"{name} is take {take}, with seed {seed}: its words were heard better."
     better = replace(_with_note(after, note), take=take)
-    return _with_heard(better, replace(now, takes=was.takes + 1))
+    return _with(better, heard=replace(now, takes=was.takes + 1))
 
 
 def _with_note(spoken: Spoken, note: str) -> Spoken:
-    return replace(spoken, report=replace(spoken.report, notes=(*spoken.report.notes, note)))
+    return _with(spoken, notes=(*spoken.report.notes, note))
 
 
-def _with_heard(spoken: Spoken, heard: HeardWords) -> Spoken:
-    return replace(spoken, report=replace(spoken.report, heard=heard))
+def _with(spoken: Spoken, **told: Any) -> Spoken:
+    return replace(spoken, report=replace(spoken.report, **told))

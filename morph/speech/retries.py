@@ -1,7 +1,5 @@
 """When speech is retried, how often, and with which seeds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from hashlib import blake2b
 
