@@ -17,7 +17,7 @@ from ..setting import settings_of
 from ..speech.lines import Line
 from ..speech.pieces import normalizer_of, piece_limit
 from ..synthesizer import Synthesizer
-from ..tested import QWEN_TTS, installed
+from ..tested import installed
 from ..voice.file import voice_digest
 
 # Raise it when the same line sounds otherwise, also after a change of the demo voice: all lines are made again.
@@ -46,7 +46,6 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             "text": [piece_limit(model, options), written, *(_text_versions() if written else ())],
             # torch computes both engines' sums. numpy only moves and cuts samples.
             "torch": [platform.machine(), torch.__version__],
-            "upstream": _upstream_versions() if choice.engine == "eager" else [],
             "device": [device.type, torch.cuda.get_device_name(device) if device.type == "cuda" else ""],
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
@@ -61,11 +60,6 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
 
 def _text_versions() -> list[Any]:
     return [TEXT_VERSION, installed("kitten-text-processing"), installed("num2words")]
-
-
-def _upstream_versions() -> list[str | None]:
-    """Return the versions of the packages whose layers the eager engine runs."""
-    return [*map(installed, ("transformers", *QWEN_TTS))]
 
 
 def line_key(common: str, line: Line) -> str:

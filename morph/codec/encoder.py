@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ..model.modules import rotate
 from ..model.rope import RopeTable
 from .layers import (
     CODEBOOK_EPSILON,
@@ -17,7 +18,6 @@ from .layers import (
     attention_projections,
     head_dim,
     project_heads,
-    rotate_pairs,
 )
 
 SETTINGS = {
@@ -104,7 +104,7 @@ class Layer(nn.Module):
 
     def forward(self, states: torch.Tensor, rope: RopeTable, seen: torch.Tensor) -> torch.Tensor:
         queries, keys, values = project_heads(self.self_attn, self.input_layernorm(states), self.head_dim)
-        queries, keys = (rotate_pairs(one, rope.cos, rope.sin) for one in (queries, keys))
+        queries, keys = (rotate(one, rope.cos, rope.sin) for one in (queries, keys))
         attended = self.self_attn.o_proj(attend(queries, keys, values, seen))
         states = states + self.self_attn_layer_scale.scale * attended
         hidden = functional.gelu(self.mlp.fc1(self.post_attention_layernorm(states)))

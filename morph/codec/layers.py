@@ -74,12 +74,6 @@ def project_heads(attention: Any, states: torch.Tensor, head_dim: int) -> tuple[
     return queries, keys, values
 
 
-def rotate_pairs(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Apply RoPE to ``[B, heads, T, D]``, with upstream's operations."""
-    first, second = x.chunk(2, dim=-1)
-    return (x * cos) + (torch.cat((-second, first), dim=-1) * sin)
-
-
 def attend(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: torch.Tensor | None
 ) -> torch.Tensor:

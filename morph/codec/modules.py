@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..model.modules import MLP, RMSNorm
 from .encoder import Encoder
 from .layers import CausalConv, Snake, TransposedConv, Weights, attention_projections
 
@@ -79,26 +80,18 @@ class Transformer(nn.Module):
     def __init__(self, config: Any):
         super().__init__()
         self.config = config
-        width = config.hidden_size
-        self.input_proj, self.output_proj = (
-            nn.Linear(config.latent_dim, width),
-            nn.Linear(width, config.latent_dim),
-        )
+        width, latent = config.hidden_size, config.latent_dim
+        self.input_proj, self.output_proj = nn.Linear(latent, width), nn.Linear(width, latent)
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
-        self.norm = Weights(weight=(width,))
+        self.norm = RMSNorm(width, config.rms_norm_eps)
 
 
 class TransformerLayer(nn.Module):
     def __init__(self, config: Any):
         super().__init__()
-        width, inner = config.hidden_size, config.intermediate_size
-        self.self_attn = attention_projections(config)
-        shapes = {"gate_proj": (width, inner), "up_proj": (width, inner), "down_proj": (inner, width)}
-        self.mlp = nn.ModuleDict({name: nn.Linear(*shape, bias=False) for name, shape in shapes.items()})
-        self.input_layernorm, self.post_attention_layernorm = (
-            Weights(weight=(width,)),
-            Weights(weight=(width,)),
-        )
+        width, eps = config.hidden_size, config.rms_norm_eps
+        self.self_attn, self.mlp = attention_projections(config), MLP(config)
+        self.input_layernorm, self.post_attention_layernorm = RMSNorm(width, eps), RMSNorm(width, eps)
         self.self_attn_layer_scale, self.mlp_layer_scale = Weights(scale=(width,)), Weights(scale=(width,))
 
 

@@ -20,8 +20,9 @@ import torch
 from torch.nn import functional
 
 from ..model.model import Model
+from ..model.modules import rotate
 from ..model.rope import RopeTable
-from .layers import CODEBOOK_EPSILON, attend, project_heads, rotate_pairs
+from .layers import CODEBOOK_EPSILON, attend, project_heads
 from .packing import CHUNK_FRAMES, CONTEXT_FRAMES, LONGEST_CHUNK, PART_FRAMES, first_needed
 from .weights import context_of, reaches_of
 
@@ -186,30 +187,23 @@ class _Pass:
                 state.caches.append((empty, empty))
             states = self._run_layer(layer, states, index, seen)
         state.position += new
-        return transformer.output_proj(self._norm(transformer.norm, states))
+        return transformer.output_proj(transformer.norm(states))
 
     def _run_layer(
         self, layer: Any, states: torch.Tensor, index: int, seen: torch.Tensor | None
     ) -> torch.Tensor:
-        attention, mlp, caches, begin = layer.self_attn, layer.mlp, self.state.caches, self.state.position
+        attention, caches, begin = layer.self_attn, self.state.caches, self.state.position
         queries, keys, values = project_heads(
-            attention, self._norm(layer.input_layernorm, states), self.rope.cos.shape[1]
+            attention, layer.input_layernorm(states), self.rope.cos.shape[1]
         )
         cos, sin = (table[begin : begin + states.shape[1]] for table in (self.rope.cos, self.rope.sin))
-        keys = torch.cat((caches[index][0], rotate_pairs(keys, cos, sin)), dim=2)
+        keys = torch.cat((caches[index][0], rotate(keys, cos, sin)), dim=2)
         values = torch.cat((caches[index][1], values), dim=2)
         rest = max(0, keys.shape[2] - self.decoder.config.sliding_window + 1)
         caches[index] = keys[:, :, rest:], values[:, :, rest:]
-        attended = attention.o_proj(attend(rotate_pairs(queries, cos, sin), keys, values, seen))
+        attended = attention.o_proj(attend(rotate(queries, cos, sin), keys, values, seen))
         states = states + layer.self_attn_layer_scale.scale * attended
-        normed = self._norm(layer.post_attention_layernorm, states)
-        hidden = mlp.down_proj(functional.silu(mlp.gate_proj(normed)) * mlp.up_proj(normed))
-        return states + layer.mlp_layer_scale.scale * hidden
-
-    def _norm(self, module: Any, states: torch.Tensor) -> torch.Tensor:
-        wide = states.float()
-        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.decoder.config.rms_norm_eps)
-        return module.weight * wide.to(states.dtype)
+        return states + layer.mlp_layer_scale.scale * layer.mlp(layer.post_attention_layernorm(states))
 
     def _refine(self, block: Any, x: torch.Tensor) -> torch.Tensor:
         hidden = self._convolve(block.dwconv, x).transpose(1, 2)

@@ -68,14 +68,6 @@ def test_engine_precision_attention_checkpoint_and_code_change_the_key(load, mod
     assert len({own, *others}) == 8
 
 
-def test_only_the_engine_that_runs_upstreams_layers_depends_on_their_versions(model, monkeypatch) -> None:
-    graph, eager = (Synthesizer(model, Engine(name)) for name in ("graph", "eager"))
-    before = [common_key(one, OPTIONS) for one in (graph, eager)]
-    monkeypatch.setattr(keys, "_upstream_versions", lambda: ["0.0"])
-    after = [common_key(one, OPTIONS) for one in (graph, eager)]
-    assert before[0] == after[0] and before[1] != after[1]
-
-
 def test_a_new_way_to_write_out_texts_changes_keys_of_checkpoints_that_need_it(model, monkeypatch) -> None:
     graph = Synthesizer(model, Engine("graph"))
 
