@@ -60,12 +60,9 @@ def test_engine_precision_attention_checkpoint_and_code_change_the_key(load, mod
     monkeypatch.setattr(torch, "__version__", "0.0")
     others.append(common_key(Synthesizer(model, Engine("eager")), OPTIONS))
     monkeypatch.undo()
-    monkeypatch.setattr(keys, "installed", lambda name: "0.0" if name == "qwen-tts" else None)
-    others.append(common_key(Synthesizer(model, Engine("eager")), OPTIONS))
-    monkeypatch.undo()
     monkeypatch.setattr(keys, "SOUND_VERSION", 0)
     others.append(common_key(Synthesizer(model, Engine("eager")), OPTIONS))
-    assert len({own, *others}) == 8
+    assert len({own, *others}) == 7
 
 
 def test_a_new_way_to_write_out_texts_changes_keys_of_checkpoints_that_need_it(model, monkeypatch) -> None:
