@@ -42,11 +42,15 @@ def run(server: ComfyServer, graph: Graph) -> Result:
     return result
 
 
+def kept(folder: Path) -> list[Path]:
+    return list(folder.glob("*.line.safetensors"))
+
+
 def test_one_changed_line_is_made_again_at_once_and_after_a_restart(server, base_dir) -> None:
     server.post("/morph/lines/clear")
     folder = base_dir / FOLDER
     first = run(server, scene(SCRIPT))
-    assert "eused" not in shown(first, "report") and len(list(folder.iterdir())) == 4
+    assert "eused" not in shown(first, "report") and len(kept(folder)) == 4
     edited = run(server, scene(EDITED))
     assert "3 of 4 lines reused from an earlier run." in shown(edited, "report")
     server.stop()
@@ -58,7 +62,7 @@ def test_one_changed_line_is_made_again_at_once_and_after_a_restart(server, base
     assert not np.array_equal(before[1], after[1])
     assert all(np.array_equal(one, other) for one, other in zip(after, last[:4], strict=True))
     off = run(server, scene(LONGER, reuse_lines=False))
-    assert "eused" not in shown(off, "report") and len(list(folder.iterdir())) == 6
+    assert "eused" not in shown(off, "report") and len(kept(folder)) == 6
 
 
 def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(server, base_dir) -> None:
@@ -69,7 +73,7 @@ def test_generate_speech_profits_damage_is_said_and_lines_can_be_removed(server,
     again = server.run_freed(speech())  # ComfyUI has forgotten what nodes returned
     assert "Reused from an earlier run." in shown(again, "report")
     assert np.array_equal(samples(first)[0], samples(again)[0])
-    [file] = (base_dir / FOLDER).iterdir()
+    [file] = kept(base_dir / FOLDER)
     file.write_bytes(file.read_bytes()[:-1])
     mended = server.run_freed(speech())
     assert "The line kept from an earlier run is damaged: it was made again." in shown(mended, "report")
@@ -97,9 +101,9 @@ def test_the_settings_show_how_many_lines_are_kept_and_remove_them(label, reques
     name, nodes_2 = PAGES[label]
     server = request.getfixturevalue(name)
     server.post("/morph/lines/clear")
-    kept = server.base_dir / FOLDER / f"{'a' * 64}.line.safetensors"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_bytes(bytes(1_500_000))
+    file = server.base_dir / FOLDER / f"{'a' * 64}.line.safetensors"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(bytes(1_500_000))
     with browser.open(server, nodes_2=nodes_2) as page:
         page.page.evaluate(OPEN_SETTINGS)
         page.page.locator("[role=dialog]").get_by_text("Qwen3-TTS Morph", exact=True).first.click()
@@ -107,6 +111,6 @@ def test_the_settings_show_how_many_lines_are_kept_and_remove_them(label, reques
         row.get_by_text("Lines: 1, 1.5 MB").wait_for()
         row.get_by_role("button", name="Remove").click()
         row.get_by_text("Lines: 0, 0.0 MB").wait_for()
-        assert not kept.exists() and row.get_by_role("button").is_disabled()
+        assert not file.exists() and row.get_by_role("button").is_disabled()
         page.screenshot(request.getfixturevalue("screenshots") / f"kept lines {label}.png")
         assert page.problems() == []
