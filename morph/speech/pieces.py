@@ -110,7 +110,8 @@ def expected_of(pieces: Sequence[Piece]) -> int:
 class LineCutter:
     """Cuts the text of a line, complete or sentence by sentence, into pieces of at most ``limit`` characters.
 
-    Piece k has the line's seed plus k. ``silence`` is the seconds of silence before the next piece.
+    Piece k has the line's seed plus k. ``silence`` is the seconds of silence before the next piece. ``unread``: parts
+    of the text so far that are not all normalized.
     """
 
     def __init__(self, line: Line, limit: int):
@@ -119,14 +120,14 @@ class LineCutter:
         self._read: list[str] = []  # the texts as they are read
         self._written: list[str] = []  # their parts between pauses
         self._said: list[SpokenText] = []
-        self._unread = 0
+        self.unread = 0
         self.silence = 0.0
 
     def cut(self, text: str, normalizer: Normalizer) -> Iterator[Piece]:
         """Yield the pieces of the next text, each before the rest is normalized. Pieces do not cross its end."""
         self._read.append(self._line.as_read(text))
         paused = read_pauses(self._read[-1])
-        self._unread = len(paused.parts)
+        self.unread = len(paused.parts)
         for part, pause_s in zip(paused.parts, paused.pauses_s, strict=False):
             self.silence += pause_s
             for words in split_arriving(self._write_out(part, normalizer), self._limit):
@@ -139,22 +140,17 @@ class LineCutter:
         for said in normalizer.parts(part, self._line.language):
             self._said.append(said)
             yield said.text, said.ends
-        self._unread -= 1
+        self.unread -= 1
 
     def _piece(self, words: str) -> Piece:
         piece = Piece(words, self._line.seed + self._pieces, self._pieces + 1, self.silence)
         self._pieces, self.silence = self._pieces + 1, 0.0
         return piece
 
-    @property
-    def is_read(self) -> bool:
-        """Whether the text so far is normalized, so that no piece of it is far."""
-        return not self._unread
-
     def said(self, text: str) -> SpokenText:
         """Return the line's ``text`` as spoken, as far as it is normalized; without pauses if no word differs."""
         said = join_spoken(self._said)
-        if not self.is_read:
+        if self.unread:
             return said
         if said.text.split() == " ".join(self._written).split():
             said = replace(said, text=without_pauses(" ".join(self._read)))

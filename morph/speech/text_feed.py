@@ -37,7 +37,7 @@ class TextFeed:
         self._done = threading.Event()
         self.error: BaseException | None = None
         self._cutter = LineCutter(parts.line, parts.limit)
-        self._complete = None if reader else str(parts.line.text)  # until it is cut
+        self._texts = iter(() if reader else (str(parts.line.text),))
         self._cuts: Iterator[Piece] | None = None
         self._pace: Pace | None = None
         self._next: Future[Piece | None] | None = None  # of a text with figures
@@ -53,7 +53,7 @@ class TextFeed:
     @property
     def is_read(self) -> bool:
         """Whether all of a complete text has been normalized, so that no piece is far."""
-        return self._reader is None and self._complete is None and self._cutter.is_read
+        return self._reader is None and not self._cutter.unread
 
     @property
     def has_news(self) -> bool:
@@ -74,17 +74,11 @@ class TextFeed:
             if self.done or not self.has_news:
                 return
             if self._cuts is None:
-                self._begin(self._take())
+                self._begin(self._reader.take() if self._reader else next(self._texts, None))
             elif (piece := self._next_piece(self._cuts)) is not None:
                 self._parts.add(piece)
                 return
         self._bell()
-
-    def _take(self) -> str | None:
-        if self._reader is not None:
-            return self._reader.take()
-        text, self._complete = self._complete, None
-        return text
 
     def _begin(self, text: str | None) -> None:
         """Begin to cut a text; None: nothing follows, so the line ends."""

@@ -79,7 +79,7 @@ class TokenFeed(TextFeed):
 
     def _poll(self) -> None:
         assert self._reader is not None
-        if (text := self._take()) is not None:
+        if (text := self._reader.take()) is not None:
             self._add(text)
         if self._reader.is_over:
             if self._reader.error is None:
