@@ -1,28 +1,28 @@
 """A wake-up for one waiting thread, which any code may set, even the garbage collector."""
 
-from queue import Empty, SimpleQueue
+import threading
+from contextlib import suppress
 
 
 class Bell:
-    """An event for one waiting thread; ``SimpleQueue.put``, unlike ``threading.Event``, is safe in a finalizer."""
+    """An event for one waiting thread; a lock's ``release``, unlike ``threading.Event``, is safe in a finalizer."""
+
+    # No SimpleQueue: its ``get`` with a timeout may wait for ever if the time is over before it looks again.
 
     def __init__(self) -> None:
-        self._rings: SimpleQueue[None] = SimpleQueue()
+        self._silent = threading.Lock()
+        self._silent.acquire()
 
     def set(self) -> None:
         """Wake the thread in ``wait``, now or when it is called next."""
-        if self._rings.empty():
-            self._rings.put(None)
+        with suppress(RuntimeError):  # it is set already
+            self._silent.release()
 
     @property
     def is_set(self) -> bool:
         """Whether ``wait`` returns at once."""
-        return not self._rings.empty()
+        return not self._silent.locked()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait to be woken, and reset; return False if that took over ``timeout`` seconds. For one thread only."""
-        try:
-            self._rings.get(timeout=timeout)
-        except Empty:
-            return False
-        return True
+        return self._silent.acquire(timeout=-1 if timeout is None else timeout)
