@@ -4,6 +4,7 @@
     python -m lab.words guard FOLDER                            # the same, and lines that go wrong
     python -m lab.words guard FOLDER --lines stock1 hot --part development
     python -m lab.words guard FOLDER --lines forced             # 204 forced faults and 500 unchanged lines
+    python -m lab.words letters FOLDER                          # the demo voice's table of letters, from 2,210 lines
 
 The demo voice speaks on the CPU, whisper-base hears (``lab.judges.asr``). FOLDER keeps every line and what was heard in
 it: the same command goes on where it was stopped. Rows go to ``lab/benchmarks/results`` (tables ``word_times`` and
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
+from qwen3_tts_morph.morph.checkpoint.letter_file import LETTER_FILE
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import parse_groups
@@ -29,9 +31,10 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from ..benchmarks.origin import add_output
 from ..benchmarks.results import PartRow, save_rows
-from .faults import FaultsRow, Judged, guard_piece, judge, summarise_faults
+from .faults import FaultsRow, Judged, find_faults, judge, summarise_faults
 from .forced import FORCED, UNCHANGED, forced_lines, spoken_lines, unchanged_lines
 from .heard import Ear, HeardWord, Hears, hear_line
+from .letters import fit, speak_examples, write_table
 from .lines import CLONES, GOOD, PARTS, WRONG, good_lines, read_voices, wrong_lines
 from .record import Asked, Head, Recorded, record
 from .times import TimesRow, summarise_times, time_errors
@@ -95,7 +98,7 @@ class Bench:
             sets = [wrong_lines(self.model, part, name, count, voices)]
         rows = []
         for lines in sets:
-            judged = [judge(*one, self.model.texts.backend) for one in self.speak(lines)]
+            judged = [judge(*one, self.model) for one in self.speak(lines)]
             groups = lines[0][0].options.seq_groups
             rows.append(FaultsRow(*self._part("word_faults", name), groups, **summarise_faults(judged)))
         return rows
@@ -107,7 +110,7 @@ class Bench:
         judged: dict[tuple[str, int], list[Judged]] = defaultdict(list)
         for kind, line in spoken_lines(self.model, lines, HEAD, self.folder):
             heard = "right" if kind == UNCHANGED else "broken"
-            faults = tuple(guard_piece(line, self.model.texts.backend))
+            faults = tuple(find_faults(line, self.model))
             judged[kind, line.seq_groups].append(Judged(heard, faults))
         return [
             FaultsRow(*self._part("word_faults", kind), groups, **summarise_faults(own))
@@ -131,7 +134,7 @@ class Bench:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m lab.words", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("measure", choices=("times", "guard"))
+    parser.add_argument("measure", choices=("times", "guard", "letters"))
     parser.add_argument("folder", type=Path, help="keeps lines and what was heard; it is created")
     parser.add_argument("--part", choices=PARTS, default="held_out")
     parser.add_argument(
@@ -151,6 +154,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.getLogger("lab.words").setLevel(logging.INFO)
     torch.set_num_threads(1)
     model = load_model(demo_voice())
+    if asked.measure == "letters":
+        examples = list(speak_examples(model, read_voices(model), HEAD, asked.folder, asked.count))
+        table = fit(examples, model.codec.config.decoder_config.codebook_size)
+        return write_table(asked.folder / LETTER_FILE, table)
     ear = Ear(Path(tempfile.gettempdir()) / "whisper-base")
     bench = Bench(model, ear, read_voices(model, asked.clones), asked.folder, asked)
     rows: Sequence[PartRow] = bench.times() if asked.measure == "times" else bench.faults()

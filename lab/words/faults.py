@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
+import torch
+from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.hearing.words import count_errors, normalize
-from qwen3_tts_morph.morph.words.guard import WordFault, find_fault
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.speech.wrong_words import find_wrong_words
+from qwen3_tts_morph.morph.words.guard import WordFault
+from qwen3_tts_morph.morph.words.trace import Trace
 
 from ..benchmarks.results import PartRow
 from .heard import HeardWord, join
 from .record import Recorded
-from .tokens import said_tokens
 
 FEW = 2  # words: what a recogniser adds or leaves out by itself is fewer
 
@@ -51,27 +55,25 @@ class Judged:
 
     Args:
         heard: "right", "broken" or "other", as in FaultsRow.
-        faults: by the guard.
+        faults: by the product.
     """
 
     heard: str
     faults: tuple[WordFault, ...]
 
 
-def judge(pieces: Sequence[Recorded], heard: Sequence[HeardWord], tokenizer: Any) -> Judged:
-    """Return what the recogniser and the guard say of a line."""
-    faults: list[WordFault] = []
-    for piece in pieces:
-        faults += guard_piece(piece, tokenizer)
+def judge(pieces: Sequence[Recorded], heard: Sequence[HeardWord], model: Model) -> Judged:
+    """Return what the recogniser and the product say of a line."""
+    faults = [fault for piece in pieces for fault in find_faults(piece, model)]
     asked = " ".join(piece.text for piece in pieces)
     return Judged(how_heard(asked, join(heard)), tuple(faults))
 
 
-def guard_piece(piece: Recorded, tokenizer: Any) -> list[WordFault]:
-    """Return what the guard says of a piece: its first fault, or nothing."""
-    tokens, weights, _ = (values.tolist() for values in piece.trace)
-    words = said_tokens(tokenizer, piece.text)
-    fault = find_fault(tokens, weights, words, piece.rows.shape[1], piece.ended == "eos")
+def find_faults(piece: Recorded, model: Model) -> list[WordFault]:
+    """Return the fault that the product finds in a piece, or nothing."""
+    fault = find_wrong_words(
+        model, piece.text, Decoded(torch.from_numpy(piece.codes), piece.ended, Trace(*piece.trace))
+    )
     return [] if fault is None else [fault]
 
 

@@ -23,6 +23,7 @@ from .fields import CODEC as FIELDS
 from .fields import fill_in
 from .find import check_complete, fingerprint_digest, weight_files
 from .json_file import read_object
+from .letter_file import LETTER_FILE, load_letters
 from .profile import read_alignment, read_profile
 from .tail_file import FILE, load_tails
 from .tokenizer_file import read_tokenizer
@@ -150,6 +151,8 @@ def load_model(
             model.module.to(device)
         heads = view_heads(model.talker.code_predictor.lm_head)
         model.code_tables()
+        if (path / LETTER_FILE).is_file():
+            model.letters = load_letters(path / LETTER_FILE, model.codec.config.decoder_config.codebook_size)
         if (path / FILE).is_file():
             model.add_tails(load_tails(path / FILE, path, heads))
     log.info("%s: %s", path.name, describe_tails(model.tails()))

@@ -15,6 +15,7 @@ from ..runtime.exclusive import Exclusive
 from ..setting import settings_of
 from ..text.profile import TextProfile
 from ..words.head import AlignmentHead
+from ..words.letters import LetterTable
 from .modules import Network
 from .names import KIND_NAMES, SIZE_NAMES, list_languages
 from .tail import Tail
@@ -71,6 +72,7 @@ class Model:
         self.module.eval().requires_grad_(False)
         self.profile = TextProfile()
         self.alignment: AlignmentHead | None = None  # the head that follows the text, if one is known
+        self.letters: LetterTable | None = None  # finds wrong words in finished lines, if its folder has one
         self.languages = list_languages(self.config.talker_config.codec_language_id)
         self.sample_rate = int(self.codec.config.output_sample_rate)  # of the codec's sound, in Hz (24000)
         self._place = self.talker.model.text_embedding  # its weight has the talker's device and dtype

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..decode.decoded import Decoded
 from ..model.model import Model
 from ..options import IGNORE, GenerateOptions
-from ..words.guard import WordGuard, find_fault, said_tokens
+from ..words.guard import WordFault, WordGuard, said_tokens
+from ..words.letters import find_by_letters, spell
 from .word_times import check_word_times
 
 LONGEST_QUOTE = 60  # characters
@@ -32,14 +33,24 @@ def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
     Only the first fault is named. Nothing is known without an alignment head, or for texts without spaces between
     words: the check was not measured there.
     """
+    if (fault := find_wrong_words(model, text, decoded)) is None:
+        return ""
+    spans = model.texts.spans(text)
+    return TELLING[fault.kind].format(_quote(text[spans[fault.first][0] : spans[fault.end - 1][1]]))
+
+
+def find_wrong_words(model: Model, text: str, decoded: Decoded) -> WordFault | None:
+    """Return a take's fault: by the letters of a complete line if the checkpoint has a table of them."""
     spans, words = _find_words(model, text)
     if (trace := decoded.trace) is None or not words:
-        return ""
-    frames = trace.tokens.tolist(), trace.weights.tolist()
-    fault = find_fault(*frames, words, len(spans), decoded.ended == "eos")
-    if fault is None:
-        return ""
-    return TELLING[fault.kind].format(_quote(text[spans[fault.first][0] : spans[fault.end - 1][1]]))
+        return None
+    guard, ended = WordGuard(words, len(spans)), decoded.ended == "eos"
+    faults = [guard.take(*frame) for frame in zip(trace.tokens.tolist(), trace.weights.tolist(), strict=True)]
+    missing = guard.end() if ended else None
+    letters, tokens = spell(text, spans)
+    if model.letters is None or not ended or not len(letters):
+        return next((fault for fault in faults if fault is not None), missing)
+    return missing or find_by_letters(model.letters, decoded.codes[:, 0].numpy(), letters, tokens, trace)
 
 
 def follow_words(model: Model, text: str) -> WordGuard | None:

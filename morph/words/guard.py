@@ -119,21 +119,6 @@ class WordGuard:
         return WordFault(kind, words[0][0], words[1][1], len(self._states))
 
 
-def find_fault(
-    tokens: Sequence[int],
-    weights: Sequence[float],
-    words: Sequence[tuple[int, int]],
-    count: int,
-    ended: bool = True,
-) -> WordFault | None:
-    """Return the first fault of a line's words; arguments as of ``WordGuard``, ``ended``: it ended by itself."""
-    guard = WordGuard(words, count)
-    for frame in zip(tokens, weights, strict=True):
-        if (fault := guard.take(*frame)) is not None:
-            return fault
-    return guard.end() if ended else None
-
-
 def said_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the first token of each word and the one after its last, from the characters of each token."""
     # A text with Chinese or Japanese characters has none, as it has no spaces between words.

@@ -1,6 +1,8 @@
 """The pack's own checkpoint as the engine loads it: one folder with preset speakers that also clones."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +12,18 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
 from qwen3_tts_morph.morph.codec.complete import decode_waveforms
+from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.wrong_words import wrong_words
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import check_voice
+from qwen3_tts_morph.morph.words.trace import Trace
 
 from lab.streams import render_lines
 from tests.morph import decoding, test_parity
@@ -27,6 +32,8 @@ from tests.morph.decoding import line_requests
 SPEAKERS = ["heart", "emma", "michael", "george"]
 MOST_MEGABYTES = 64
 RATE = 24000
+# Lines of the demo voice in which the alignment head alone notices nothing
+SINGLE_WORDS = json.loads((Path(__file__).parents[1] / "data" / "forced_letters.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +46,15 @@ def test_it_is_small_enough_for_the_repository():
     tails = sizes.pop(TAILS)
     codec = sum(path.stat().st_size for path in (demo_voice() / "speech_tokenizer").iterdir())
     assert codec + sum(sizes.values()) <= MOST_MEGABYTES * 1e6 and tails < 25e6
+
+
+@pytest.mark.parametrize("line", SINGLE_WORDS, ids=lambda line: line["spoken"])
+def test_a_single_word_that_is_repeated_or_invented_is_noticed(demo, line):
+    weights = np.array(line["weights"], dtype=np.float32)
+    trace = Trace(np.array(line["tokens"], dtype=np.int32), weights, weights)
+    codes = torch.tensor(line["codes"])[:, None].expand(-1, 16)
+    found = {"repeated": "said 'whole' again", "invented": "said something else after 'and'", "unchanged": ""}
+    assert wrong_words(demo, line["text"], Decoded(codes, "eos", trace)) == found[line["kind"]]
 
 
 def test_it_has_the_published_format(demo):

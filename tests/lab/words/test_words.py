@@ -5,15 +5,19 @@ import dataclasses
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph.checkpoint.letter_file import LETTER_FILE
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.morph.words.letters import LETTERS
+from qwen3_tts_morph.morph.words.trace import Trace
 
 from lab.random_checkpoint import write_checkpoint
 from lab.words.__main__ import Bench, parse
 from lab.words.heard import HeardWord
+from lab.words.letters import Example, fit, speak_examples, write_table
 from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
 from lab.words.record import Asked, Head, Recorded, record
 from lab.words.times import Errors, summarise_times, time_errors
@@ -122,3 +126,21 @@ def test_the_command_measures_times_and_the_guard(model, voices, tmp_path) -> No
     ]  # fmt: skip
     assert rows[0]["right"] == 1 and rows[1]["seq_groups"] == 1
     assert all(row["table"] == "word_faults" and row["spoken"] == 1 for row in rows)
+
+
+def test_a_table_of_letters_is_made_of_spoken_lines_and_found_in_the_checkpoint(
+    model, voices, tmp_path
+) -> None:
+    examples = list(speak_examples(model, list(voices.values()), HEAD, tmp_path / "lines", 2))
+    codes = model.codec.config.decoder_config.codebook_size
+    frames = np.repeat(np.arange(8), 2)
+    letters = np.arange(8) % LETTERS
+    nothing = np.zeros(len(frames), dtype=np.float32)
+    trace = Trace(frames.astype(np.int32), nothing, nothing)
+    table = fit([*examples, Example(frames, letters, np.arange(8), trace, frames)], codes)
+    folder = write_checkpoint(tmp_path / "tiny", "tiny", "base")
+    write_table(folder / LETTER_FILE, table)
+    assert np.allclose(load_model(folder).letters.steps, table.steps)
+    (folder / LETTER_FILE).write_bytes(b"no table")
+    with pytest.raises(ValueError, match=r"letters\.safetensors of tiny is damaged .*delete it"):
+        load_model(folder)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from qwen3_tts_morph.morph.words.guard import WordFault, WordGuard, find_fault
+from qwen3_tts_morph.morph.words.guard import WordFault, WordGuard
 
 WORDS, COUNT = [(2 * word, 2 * word + 2) for word in range(10)], 21  # the last token is the full stop
 STOP = [20, 20]
@@ -18,7 +18,14 @@ def said(*words: int) -> list[int]:
 
 def find(tokens: Iterable[int], ended: bool = True, weights: Iterable[float] = ()) -> WordFault | None:
     frames = list(tokens)
-    return find_fault(frames, [*weights] or [0.9] * len(frames), WORDS, COUNT, ended)
+    return follow(WordGuard(WORDS, COUNT), frames, [*weights] or [0.9] * len(frames), ended)
+
+
+def follow(guard: WordGuard, tokens: list[int], weights: list[float], ended: bool = True) -> WordFault | None:
+    for frame in zip(tokens, weights, strict=True):
+        if (fault := guard.take(*frame)) is not None:
+            return fault
+    return guard.end() if ended else None
 
 
 def span(fault: WordFault | None) -> tuple[str, int, int] | None:
@@ -78,5 +85,5 @@ def test_a_word_that_is_held_for_seconds() -> None:
 
 @pytest.mark.parametrize("line", RECORDED, ids=lambda line: f"{line['kind']}: {line['spoken']}")
 def test_recorded_lines(line) -> None:
-    fault = find_fault(line["tokens"], line["weights"], line["words"], line["count"])
+    fault = follow(WordGuard(line["words"], line["count"]), line["tokens"], line["weights"])
     assert (fault is None) == (line["kind"] == "unchanged")
