@@ -12,7 +12,6 @@ setup(
     package_data={
         NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*", "recordings/*"],
         f"{NAME}.morph": ["tested.json"],
-        f"{NAME}.morph.checkpoint.adapt": ["generation_config.json"],
         f"{NAME}.serve": ["page/*"],
     },
 )

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from safetensors.torch import save_file
 
 from .qwen_tokenizer import ROLE_WORDS, read_special_ids, write_tokenizer
+from .upstream.package import default_rope_registered, import_qwen_tts
 
 KINDS = ("base", "custom_voice", "voice_design")
 # Offsets from the codebook's size, as in the published checkpoints; the speakers' ids are ours.

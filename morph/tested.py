@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 FILE = Path(__file__).with_name("tested.json")
-QWEN_TTS = ("qwen-tts", "qwen-tts-hf")
 
 
 def tested() -> dict[str, list[str]]:
@@ -30,14 +29,6 @@ def order(version: str) -> tuple[int, ...]:
     """Return a version's numbers for comparisons: "2.13.0+cpu" is (2, 13, 0)."""
     release = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, release[0].split("."))) if release else ()
-
-
-def describe_versions() -> str:
-    """Return two sentences for an error: installed and tested versions."""
-    names = ("transformers", "torch", *QWEN_TTS)
-    here = ", ".join(f"{name} {version}" for name in names if (version := installed(name)))
-    known = "; ".join(f"{name} {', '.join(tested()[name])}" for name in ("transformers", "torch"))
-    return f"Installed: {here or 'none of them'}. Tested: {known}."
 
 
 def describe_newer(more: Mapping[str, str] | None = None) -> str | None:

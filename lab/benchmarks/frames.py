@@ -34,7 +34,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
-from ..upstream import upstream_of
+from ..upstream.over import upstream_of
 from .common import (
     ENGINES,
     Measured,

@@ -33,13 +33,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 import pack
 
+from ..upstream.package import default_rope_registered
 from .common import TEXT, Setting, frame_ms, greedy, load_muted, make_prompt, make_row, parser, precision_of
 from .results import PartRow, Row
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
@@ -23,7 +22,8 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
 from ..streams import render_lines, stream_line
-from ..upstream import upstream_of, wrap
+from ..upstream.over import upstream_of, wrap
+from ..upstream.package import import_qwen_tts
 
 GREEDY = TokenSampling(do_sample=False)
 

@@ -20,7 +20,6 @@ from safetensors import SafetensorError, safe_open
 
 from ..model.modules import Network
 from ..model.tokens import TextIds
-from ..tested import describe_versions
 from .configs import check_ids, check_kind, check_layers, check_rope, check_sizes, check_tables, check_types
 from .fields import MODEL, fill_in
 from .find import MERGE, MODEL_TYPE, weight_files
@@ -47,7 +46,7 @@ class UnmergedWeights(ValueError):
 def blame(path: Path) -> Iterator[None]:
     """Turn any error during loading into a ValueError that names the checkpoint; out of memory propagates as it is.
 
-    Upstream and transformers may raise anything: KeyError, TypeError, ImportError.
+    A damaged config may raise anything: KeyError, TypeError, RuntimeError.
     """
     try:
         yield
@@ -61,18 +60,9 @@ def blame(path: Path) -> Iterator[None]:
         if is_out_of_memory(error):
             raise
         raise ValueError(
-            f"checkpoint {path.name} cannot be loaded ({_cause(error)}): {_advice(error)}"
+            f"checkpoint {path.name} cannot be loaded ({_cause(error)}): download it again, or undo the changes to its "
+            "files"
         ) from error
-
-
-def _advice(error: Exception) -> str:
-    """Return the fix: an error that only code raises may come of an untested version."""
-    if isinstance(error, AttributeError | TypeError | ImportError):
-        return (
-            "undo the changes to its files if there are any, or install versions that were tested. "
-            f"{describe_versions()}"
-        )
-    return "download it again, or undo the changes to its files"
 
 
 def is_out_of_memory(error: Exception) -> bool:

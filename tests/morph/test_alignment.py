@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt, embed_frames
 from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.trace import NO_TOKEN, Trace
 
-from lab.upstream import upstream_of
+from lab.upstream.over import upstream_of
 from tests.morph import decoding
 from tests.morph.decoding import CHECKPOINT_OF, GREEDY, SEEDS, guards_of, line_requests, prompts_of
 from tests.morph.pairwise import each_value

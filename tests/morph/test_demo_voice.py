@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
 from qwen3_tts_morph.morph.codec.complete import decode_waveforms
 from qwen3_tts_morph.morph.decode.decoded import Decoded
@@ -26,6 +26,7 @@ from qwen3_tts_morph.morph.voice.voice import check_voice
 from qwen3_tts_morph.morph.words.trace import Trace
 
 from lab.streams import render_lines
+from lab.upstream.package import default_rope_registered, import_qwen_tts
 from tests.morph import decoding, test_parity
 from tests.morph.decoding import line_requests
 
@@ -131,6 +132,7 @@ def test_it_has_four_different_speakers(demo):
     assert all(not torch.equal(one, other) for at, one in enumerate(prompts) for other in prompts[:at])
 
 
+@pytest.mark.skipif(transformers.__version__ >= "5", reason="upstream's own loading needs transformers 4.57")
 def test_upstreams_own_methods_load_it_and_speak(recording):
     wrapper, folder = import_qwen_tts().Qwen3TTSModel, str(demo_voice())
     with default_rope_registered():  # transformers 5 lacks it

@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 
 from lab.benchmarks.upstream import generate
-from lab.upstream import upstream_of
+from lab.upstream.over import upstream_of
 from tests.morph.decoding import line_requests, prompts_of
 
 DEVICES = [

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
@@ -14,7 +13,8 @@ from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.check.parity import upstream_settings
-from lab.upstream import upstream_of, wrap
+from lab.upstream.over import upstream_of, wrap
+from lab.upstream.package import import_qwen_tts
 from tests.morph.attached import attached
 from tests.morph.decoding import line_requests, one_stream
 from tests.morph.pairwise import pairwise

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from qwen3_tts_morph.morph.checkpoint.fields import CODEC, MODEL, fill_in
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
+
+from lab.upstream.package import default_rope_registered, import_qwen_tts
 
 # Upstream names each layer's type; transformers 5 has rope_parameters.
 WRITTEN_OTHERWISE = ("layer_types", "rope_theta", "rope_scaling")

@@ -14,8 +14,9 @@ import torch
 from qwen3_tts_morph.morph import tested
 from qwen3_tts_morph.morph.checkpoint import verify
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from safetensors.torch import load_file, save_file
+
+from lab.upstream.package import default_rope_registered, import_qwen_tts
 
 DOWN = "talker.model.layers.0.mlp.down_proj.weight"
 CODEC = "speech_tokenizer"

@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.codec.complete import decode_waveform, encode_waveform
 from qwen3_tts_morph.morph.options import LoadOptions
 
-from lab.upstream import codec_of, upstream_of, wrap
+from lab.upstream.over import codec_of, upstream_of, wrap
 from tests.morph.codec_lines import FRAME, random_codes
 
 DATA = Path(__file__).resolve().parents[2] / "data"

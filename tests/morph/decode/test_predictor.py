@@ -7,7 +7,7 @@ from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.options import LoadOptions, TokenSampling
 
-from lab.upstream import upstream_of
+from lab.upstream.over import upstream_of
 from tests.morph.attached import attached
 from tests.morph.pairwise import each_value
 

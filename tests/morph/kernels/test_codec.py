@@ -61,7 +61,7 @@ KEEP = torch.tensor([False, True, True, False, True])
 
 @pytest.mark.parametrize("channels, loud", [(1, 1.0), (48, 100.0), (96, 1.0), (300, 100.0)])
 def test_snake_equals_upstreams(channels, loud, generator):
-    from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
+    from lab.upstream.package import import_qwen_tts
 
     core = import_qwen_tts().core
     module = core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2.SnakeBeta(channels)

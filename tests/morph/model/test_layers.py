@@ -3,7 +3,6 @@
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.model.layers import (
     Angles,
@@ -17,7 +16,8 @@ from qwen3_tts_morph.morph.model.layers import (
 from qwen3_tts_morph.morph.model.static_cache import SpanView, StaticCache, StepView
 from qwen3_tts_morph.morph.options import LoadOptions
 
-from lab.upstream import upstream_of
+from lab.upstream.over import upstream_of
+from lab.upstream.package import import_qwen_tts
 
 LENGTHS = (7, 3, 5)
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
 from qwen3_tts_morph.morph.model.rope import RopeTable
 
-from lab.upstream import upstream_of
+from lab.upstream.over import upstream_of
+from lab.upstream.package import import_qwen_tts
 from tests.morph.pairwise import each_value
 
 

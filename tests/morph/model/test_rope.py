@@ -4,7 +4,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.model.rope import RopeTable, inverse_frequencies, require_default_rope
 
-from lab.upstream import upstream_of
+from lab.upstream.over import upstream_of
 
 CPU = torch.device("cpu")
 

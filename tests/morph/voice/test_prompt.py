@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import import_qwen_tts
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, build_prompt, check_language
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-from lab.upstream import upstream_of, wrap
+from lab.upstream.over import upstream_of, wrap
+from lab.upstream.package import import_qwen_tts
 from tests.morph.decoding import CHECKPOINT_OF, prompts_of
 
 TEXTS = [

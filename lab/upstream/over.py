@@ -6,10 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.checkpoint.qwen_tts import default_rope_registered, import_qwen_tts
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.rope import inverse_frequencies
 from tokenizers import Tokenizer
+
+from .package import default_rope_registered, import_qwen_tts
 
 
 def upstream_of(model: Model) -> Any:

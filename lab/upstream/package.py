@@ -20,13 +20,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..model.rope import inverse_frequencies
-from ..tested import describe_versions
-from .adapt.auto_model import OwnAutoModel
-from .adapt.codec_encoder import keep_published_names
-from .adapt.generation import accept_new_names, penalize_all_generated
-from .adapt.loaded_weights import keep_loaded_weights
-from .adapt.no_generation_config import allow_no_generation_config
+from qwen3_tts_morph.morph.model.rope import inverse_frequencies
+
+from .codec_encoder import keep_published_names
+from .generation import accept_new_names, penalize_all_generated
 
 log = logging.getLogger(__name__)
 
@@ -138,8 +135,7 @@ def import_qwen_tts() -> ModuleType:
             _forget(NAME)
             raise ImportError(
                 f"qwen_tts cannot be imported with transformers {transformers.__version__}: {error}. "
-                "Run this pack's install.py with ComfyUI's Python (transformers 4.57 needs qwen-tts, "
-                f"transformers 5 needs qwen-tts-hf), then restart ComfyUI. {describe_versions()}"
+                "transformers 4.57 needs qwen-tts, transformers 5 needs qwen-tts-hf"
             ) from error
     log.debug("qwen_tts printed: %s", printed.getvalue().strip())
     if placed:
@@ -150,13 +146,9 @@ def import_qwen_tts() -> ModuleType:
 def _adapt(package: ModuleType) -> None:
     """Patch the pack's own copy for the installed transformers."""
     talker, codec = package.core.models.modeling_qwen3_tts, package.core.tokenizer_12hz
-    keep_loaded_weights(talker, codec.modeling_qwen3_tts_tokenizer_v2)
     keep_published_names(codec.modeling_qwen3_tts_tokenizer_v2)
     accept_new_names(talker)
     penalize_all_generated(talker)
-    allow_no_generation_config(talker)
-    for loading in (package.inference.qwen3_tts_model, package.inference.qwen3_tts_tokenizer):
-        loading.AutoModel = OwnAutoModel()
 
 
 def _find_package() -> Path:
@@ -190,25 +182,3 @@ def _forget(name: str) -> None:
     """Remove a partly imported package, so that the next import starts again."""
     for module in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
         del sys.modules[module]
-
-
-@contextmanager
-def registries_restored() -> Iterator[None]:
-    """Restore transformers' registries of model types after the ``with``.
-
-    Upstream registers its classes whenever it loads a checkpoint; another pack may have registered its own.
-    """
-    from transformers.models.auto import configuration_auto, modeling_auto, processing_auto
-
-    registries: tuple[Any, ...] = (
-        configuration_auto.CONFIG_MAPPING,
-        modeling_auto.MODEL_MAPPING,
-        processing_auto.PROCESSOR_MAPPING,
-    )
-    before = [dict(registry._extra_content) for registry in registries]
-    try:
-        yield
-    finally:
-        for registry, content in zip(registries, before, strict=True):
-            registry._extra_content.clear()
-            registry._extra_content.update(content)

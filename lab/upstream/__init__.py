@@ -1,0 +1,1 @@
+"""Upstream (``qwen_tts``) for comparisons: imported on every supported transformers, over our tensors."""
