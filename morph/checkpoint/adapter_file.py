@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from ...postprocess.checks import is_number, is_whole
 from ..model.adapter import Adapter, LowRank, merge
+from ..model.finite import all_finite
 from ..model.model import Model
 from ..options import check_strength
 from ..runtime.whole_file import TooLarge, read_whole
@@ -139,7 +140,7 @@ def _parts(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> di
             )
         if tensor.dtype not in FLOATS:
             raise ValueError(f"it has {name} of type {tensor.dtype}: save it as float32, float16 or bfloat16")
-        if tensor.dim() != 2 or not bool(tensor.isfinite().all()):
+        if tensor.dim() != 2 or not all_finite(tensor):
             raise ValueError(
                 f"it has {name} of shape {list(tensor.shape)}, or with numbers that are not finite: train it again, or "
                 "copy it again"

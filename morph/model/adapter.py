@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .finite import all_finite
 from .model import Applied, Model
 from .weights.int8 import Int8Linear
 
@@ -130,7 +131,7 @@ def _by(shape: tuple[int, ...]) -> str:
 
 def _is_finite(layer: Any) -> bool:
     tensors = [layer.scale] if isinstance(layer, Int8Linear) else [layer.weight]
-    return all(bool(one.isfinite().all()) for one in tensors)
+    return all(map(all_finite, tensors))
 
 
 def _merged_layer(

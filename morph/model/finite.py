@@ -22,6 +22,11 @@ def not_finite(dtype: torch.dtype) -> NotFinite:
     )
 
 
+def all_finite(tensor: torch.Tensor) -> bool:
+    # ``isfinite`` took 0.65 s of CPU time for the demo voice's tails in bf16, this takes 0.02.
+    return not tensor.numel() or bool(torch.stack(tensor.aminmax()).isfinite().all())
+
+
 class Computes(Protocol):
     """A module with a dtype. transformers looks at all weights for it: ask for errors only."""
 

@@ -20,6 +20,7 @@ import torch
 
 from ..options import PREDICTED_GROUPS, check_seq_groups
 from .crossbar import tail_logits
+from .finite import all_finite
 from .weights.linear import Weight
 
 PAIRS = (("mix_up", "mix_down"), ("group_up", "group_down"), ("left", "right"))
@@ -82,7 +83,7 @@ def check_parts(parts: Mapping[str, torch.Tensor], seq_groups: int, heads: Weigh
             raise ValueError(f"{name!r} is not a part of a tail")
         if tuple(part.shape) != shapes[name] or not part.is_floating_point():
             raise ValueError(f"{name} is {part.dtype} {tuple(part.shape)}, expected floats {shapes[name]}")
-        if not bool(part.isfinite().all()):
+        if not all_finite(part):
             raise ValueError(f"{name} contains numbers that are not finite")
 
 
