@@ -16,7 +16,6 @@ import numpy as np
 
 from .written import CHARACTER
 
-KINDS = ("skipped", "repeated", "invented")
 # Costs in frames of full weight, searched on half of the lines of ``python -m lab.words guard FOLDER --lines forced``.
 # The cost of a frame on the path's next token, beyond it, on the last one, and before that.
 AHEAD, FAR_AHEAD, BEHIND, FAR_BEHIND = 0.5, 1.65, 1.3, 1.4
@@ -35,10 +34,9 @@ UNSPACED = re.compile(f"[{CHARACTER}]")
 class WordFault:
     """A fault in the words of a line."""
 
-    kind: str  # one of KINDS
+    kind: str  # "skipped", "repeated" or "invented"
     first: int  # text token of skipped or repeated words, or of the word before invented ones
     end: int  # the token after them
-    frames: int  # of the line when it was noticed
 
 
 class WordGuard:
@@ -116,7 +114,7 @@ class WordGuard:
     def _fault(self, kind: str, first: int, last: int) -> WordFault:
         ends = [end for _, end in self._words]
         words = [self._words[min(bisect_left(ends, state), len(ends) - 1)] for state in (first, last)]
-        return WordFault(kind, words[0][0], words[1][1], len(self._states))
+        return WordFault(kind, words[0][0], words[1][1])
 
 
 def said_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -87,7 +87,7 @@ def find_by_letters(
         first -= 1
     while first < last and not is_letter[last]:
         last -= 1
-    return WordFault(kind, int(tokens[first]), int(tokens[last]) + 1, len(codes))
+    return WordFault(kind, int(tokens[first]), int(tokens[last]) + 1)
 
 
 def compare(gains: np.ndarray, gaps: np.ndarray, steps: np.ndarray) -> dict[str, tuple[float, int, int]]:

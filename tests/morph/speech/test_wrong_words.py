@@ -77,7 +77,7 @@ class Faulty:
 
     def take(self, token: int, weight: float) -> WordFault | None:
         self.frames += 1
-        return WordFault("skipped", 0, 1, self.frames) if self.frames == 5 else None
+        return WordFault("skipped", 0, 1) if self.frames == 5 else None
 
 
 @pytest.mark.parametrize("wrong_words", ["end", "retry"])

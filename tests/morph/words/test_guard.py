@@ -46,8 +46,7 @@ def test_a_look_ahead_or_back_and_a_short_token_that_is_passed_over_are_no_fault
 
 
 def test_skipped_words_are_named_soon() -> None:
-    fault = find([*said(0, 1, 2, 6, 7, 8, 9), *STOP])
-    assert span(fault) == ("skipped", 6, 12) and fault.frames <= len(said(0, 1, 2, 6))
+    assert span(find(said(0, 1, 2, 6), ended=False)) == ("skipped", 6, 12)
 
 
 def test_a_line_that_ends_early_skips_the_rest_only_if_it_ended_by_itself() -> None:
