@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.codec.complete import decode_waveform
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.modules import Turn, attention_weights
+from qwen3_tts_morph.morph.model.network.modules import Turn, attention_weights
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line

@@ -167,7 +167,9 @@ def _read_model(path: Path, dtype: torch.dtype) -> Model:
     check_tokenizer(texts, config)
     assign_weights(path, network, dtype)
     codec = _read_codec(path / CODEC, config, dtype)
-    return Model(path.name, config, network, codec, texts, sampling)
+    model = Model(path.name, config, network, codec, texts)
+    model.sampling = sampling
+    return model
 
 
 def _read_codec(folder: Path, config: SimpleNamespace, dtype: torch.dtype) -> Codec:

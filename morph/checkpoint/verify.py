@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from ..model.modules import Network
+from ..model.network.modules import Network
 from ..model.tokens import TextIds
 from .configs import check_ids, check_kind, check_layers, check_rope, check_sizes, check_tables, check_types
 from .fields import MODEL, fill_in

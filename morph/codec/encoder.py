@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..model.modules import rotate
+from ..model.network.modules import rotate
 from ..model.rope import RopeTable
 from .layers import (
     CODEBOOK_EPSILON,

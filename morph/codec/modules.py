@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..model.modules import MLP, RMSNorm
+from ..model.network.modules import MLP, RMSNorm
 from .encoder import Encoder
 from .layers import CausalConv, Snake, TransposedConv, Weights, attention_projections
 

@@ -20,7 +20,7 @@ import torch
 from torch.nn import functional
 
 from ..model.model import Model
-from ..model.modules import rotate
+from ..model.network.modules import rotate
 from ..model.rope import RopeTable
 from .layers import CODEBOOK_EPSILON, attend, project_heads
 from .packing import CHUNK_FRAMES, CONTEXT_FRAMES, LONGEST_CHUNK, PART_FRAMES, first_needed

@@ -8,7 +8,7 @@ import torch
 
 from ..model.alignment import token_on
 from ..model.model import Model
-from ..model.modules import rotate
+from ..model.network.modules import rotate
 from ..voice.prompt import Prompt
 from ..words.head import AlignmentHead
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import torch
 
 from ..model.crossbar import tail_logits
-from ..model.modules import CodePredictor
+from ..model.network.modules import CodePredictor
 from ..model.rope import RopeTable
 from ..model.tail import Tail
 from ..model.weights.joined_weights import view_heads

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from .alignment import Watch
-from .modules import SHARES_KEYS
+from .network.modules import SHARES_KEYS
 from .rope import RopeTable
 from .static_cache import FillView, SpanView, StepView
 from .weights.joined_weights import join, view_weight

@@ -16,8 +16,8 @@ from ..setting import settings_of
 from ..text.profile import TextProfile
 from ..words.head import AlignmentHead
 from ..words.letters import LetterTable
-from .modules import Network
 from .names import KIND_NAMES, SIZE_NAMES, list_languages
+from .network.modules import Network
 from .tail import Tail
 from .tokens import TextIds
 from .weights.int8 import Int8Linear
@@ -64,12 +64,12 @@ class Model:
         network: Network,
         codec: Any,
         texts: TextIds,
-        sampling: Sampling,
     ):
-        self.name, self.config, self.texts, self.sampling = name, config, texts, sampling
+        self.name, self.config, self.texts = name, config, texts
         self.network, self.talker, self.codec = network, network.talker, codec
         self.module = Qwen3TTS(network, codec)
         self.module.eval().requires_grad_(False)
+        self.sampling = Sampling()  # unless a call says otherwise
         self.profile = TextProfile()
         self.alignment: AlignmentHead | None = None  # the head that follows the text, if one is known
         self.letters: LetterTable | None = None  # finds wrong words in finished lines, if its folder has one

@@ -1,7 +1,7 @@
 """The talker and its code predictor: upstream's parameter names and arithmetic, bit for bit.
 
 Modules may be built on torch's meta device; the checkpoint's tensors are assigned afterwards. The eager engine runs
-them, the graph engine only reads their weights (``layers.py``).
+them, the graph engine only reads their weights (``model/layers.py``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .rope import RopeTable
+from ..rope import RopeTable
 from .speaker_encoder import SpeakerEncoder
 
 SHARES_KEYS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)  # SDPA has ``enable_gqa``

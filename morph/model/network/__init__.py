@@ -1,0 +1,1 @@
+"""The modules of a checkpoint: talker, code predictor, speaker encoder."""
