@@ -1,0 +1,283 @@
+"""Decide which utterances get rows: the only queue of a process. It has no torch, no clock and no thread.
+
+    scheduler = Scheduler(rows=[8, 8], waiting=64, per_caller=48)
+    scheduler.submit([utterance], now)                   # raises Busy
+    for utterance in scheduler.next(device, free, now):  # an utterance stands in the list once for each of its rows
+        ...                                              # decode a piece of it
+    scheduler.release(utterance)                         # a piece has ended, and its row is free
+    scheduler.requeue(utterance, now)                    # what it wants, its deadline or ``is_live`` has changed
+    scheduler.remove(utterance)                          # it has ended, wherever it was
+
+An utterance is queued while it ``wants`` rows, idle while it wants and has none; it may have rows and be queued for
+more. When a streamed piece ends and the next one is ready, ``yields`` says whether another utterance needs the row
+more: then ``release``, ``requeue`` and ``next``. ``group`` says whose rows make the next frame.
+
+Any thread may call ``submit``, ``requeue``, ``remove``, ``counts`` and ``utterances``; a device's own thread calls
+``next``, ``release``, ``yields`` and ``group``. ``now`` is in the seconds of ``Queued.deadline``, from any one clock.
+Members of ``Queued`` are read under the lock: they must not wait or call back.
+
+1. A lower ``order`` goes first.
+2. Streamed utterances go by deadline; a new one can wait for START_S. Deadlines of the same START_S, and all that have
+   passed, are equal: then the caller with the fewest rows goes first, then the earlier deadline.
+3. Offline utterances take the rows that are left but ``reserve``: the caller with the fewest rows first, then the
+   earliest submission, then the longest. While streams take all rows, offline ones get every fourth that is free, up to
+   a quarter of the rows.
+4. Groups make frames in rounds, the earliest deadline first.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from bisect import insort
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+START_S = 0.5  # a new line that begins so much later is better than a player that runs dry
+FAR_S = 3600.0  # all that can wait for so long are equal
+OFFLINE_SHARE = 4  # one row in so many is for offline lines
+
+Group: TypeAlias = tuple[object, ...]
+"""What the lines of one frame have in common: SEQ_GROUPS and tail."""
+
+
+class Busy(Exception):
+    """The queue is full: try again later."""
+
+    @classmethod
+    def of(cls, most: float) -> Busy:
+        return cls(f"{most:.0f} lines wait already: try again later")
+
+
+def urgency(deadline: float, now: float) -> float:
+    """Return a deadline as callers are compared by it, 0 or more."""
+    return min(max(0.0, deadline - now), FAR_S) // START_S
+
+
+class Queued(Protocol):
+    """What the scheduler reads of an utterance.
+
+    ``caller``: an API key, an address or a graph. ``length``: of what it wants rows for, in any unit. ``wants``: rows,
+    beside those it has: at most 1 if streamed, 0 without text or for a full reader.
+    """
+
+    order: int
+    caller: str
+    group: Group
+
+    @property
+    def is_live(self) -> bool: ...
+    @property
+    def length(self) -> float: ...
+    @property
+    def wants(self) -> int: ...
+
+    def deadline(self, now: float) -> float:
+        """Return when its player runs dry, ``now`` before the first chunk."""
+
+    def allows(self, device: int) -> bool:
+        """Return whether it can run there, if it has no row elsewhere: the device has not failed it."""
+
+
+U = TypeVar("U", bound=Queued)
+
+
+@dataclass(eq=False, slots=True)
+class _Place(Generic[U]):
+    utterance: U
+    number: int
+    submission: int
+    key: tuple[float, ...] = ()  # in its queue; empty: not queued
+    is_live: bool = False  # as queued
+    wants: int = 0
+    rows: int = 0
+    device: int = -1  # of its rows
+    has_begun: bool = False
+
+    @property
+    def state(self) -> str:
+        return "running" if self.rows else "queued" if self.key else "idle" if self.has_begun else "silent"
+
+    def fits(self, device: int) -> bool:
+        return self.utterance.allows(device) and (not self.rows or self.device == device)
+
+
+class Scheduler(Generic[U]):
+    """See the module. ``rows``: of each device. ``waiting``, and for one caller ``per_caller``: how many utterances may
+    be queued, again how many silent, and again how many idle."""
+
+    def __init__(
+        self, rows: Sequence[int], waiting: float = math.inf, per_caller: float = math.inf, reserve: int = 0
+    ):
+        self._rows, self._waiting, self._per_caller, self._reserve = rows, waiting, per_caller, reserve
+        self._lock = threading.RLock()
+        self._count = 0
+        self._places: dict[int, _Place[U]] = {}  # by ``id``
+        # For each caller, sorted by key: what is fair between callers changes with every row.
+        self._queues = {is_live: defaultdict[str, list[_Place[U]]](list) for is_live in (True, False)}
+        self._with_rows: dict[int, _Place[U]] = {}
+        self._caller_rows, self._offline_rows = Counter[str](), Counter[int]()
+        self._passed = Counter[int]()  # rows that streams got on a device since an offline utterance did
+        self._stepped = defaultdict[int, set[Group]](set)  # in this round
+
+    def submit(self, utterances: Sequence[U], now: float) -> None:
+        """Queue new utterances, all or none, as one submission. Raises Busy beyond the bounds."""
+        with self._lock:
+            for caller in {None, *(one.caller for one in utterances)}:
+                self._check_room([one for one in utterances if caller in (None, one.caller)], caller)
+            submission = self._count
+            for one in utterances:
+                self._count += 1
+                place = self._places[id(one)] = _Place(one, self._count, submission)
+                self._enqueue(place, now)
+
+    def _check_room(self, utterances: Sequence[U], caller: str | None) -> None:
+        most = self._waiting if caller is None else min(self._waiting, self._per_caller)
+        if most == math.inf:
+            return
+        counts, silent = self.counts(caller), sum(not one.wants for one in utterances)
+        queued = len(utterances) - silent
+        if queued and max(counts["queued"] + queued, counts["idle"] + 1) > most:
+            raise Busy.of(most)
+        if silent and counts["silent"] + silent > most:
+            raise Busy(f"{most} lines wait for their texts already: try again later")
+
+    def counts(self, caller: str | None = None) -> Counter[str]:
+        """Count utterances, a caller's or all, that are "running", "queued", "idle", or "silent": idle, not begun."""
+        with self._lock:
+            places = self._places.values()
+            return Counter(one.state for one in places if caller in (None, one.utterance.caller))
+
+    @property
+    def utterances(self) -> list[U]:
+        with self._lock:
+            return [one.utterance for one in self._places.values()]
+
+    def requeue(self, utterance: U, now: float) -> None:
+        """Queue an utterance as it is now, or not if it wants no row; never Busy. One that was removed stays so."""
+        with self._lock:
+            if (place := self._places.get(id(utterance))) is not None:
+                self._dequeue(place)
+                self._enqueue(place, now)
+
+    def release(self, utterance: U) -> None:
+        with self._lock:
+            if (place := self._places.get(id(utterance))) is not None:
+                self._hold(place, place.rows - 1)
+
+    def remove(self, utterance: U) -> None:
+        with self._lock:
+            if (place := self._places.pop(id(utterance), None)) is not None:
+                self._dequeue(place)
+                self._hold(place, 0)
+
+    def next(self, device: int, free: int, now: float) -> list[U]:
+        """Return the utterances that get the ``free`` rows of a device."""
+        admitted = list[U]()
+        with self._lock:
+            while len(admitted) < free and (place := self._best(device, now)) is not None:
+                self._admit(place, device)
+                admitted.append(place.utterance)
+        return admitted
+
+    def yields(self, utterance: U, now: float) -> bool:
+        """Return whether a streamed utterance should give up its row. Ask once at the end of a piece."""
+        with self._lock:
+            if (place := self._places.get(id(utterance))) is None:
+                return True
+            self._hold(place, 0)  # it is compared as if it were queued
+            stream, offline = self._first(True, place.device, now), self._first(False, place.device, now)
+            own = self._rank(place, _key(place, now), now)
+            yields = stream is not None and self._rank(stream, stream.key, now) < own
+            yields |= offline is not None and self._goes_before(offline, utterance.order, place.device)
+            self._hold(place, 1)
+            self._passed[place.device] += offline is not None and not yields
+            return yields
+
+    def group(self, device: int, now: float) -> Group | None:
+        """Return the group whose rows make the device's next frame; None if no row is held."""
+        with self._lock:
+            places = [one for one in self._with_rows.values() if one.device == device]
+        groups = {one.utterance.group for one in places}
+        if len(groups) <= 1:
+            return next(iter(groups), None)
+        stepped = self._stepped[device]
+        if stepped >= groups:
+            stepped.clear()
+        left = [one for one in places if one.utterance.group not in stepped]
+        first = min(left, key=lambda one: one.utterance.deadline(now) if one.is_live else math.inf)
+        stepped.add(first.utterance.group)
+        return first.utterance.group
+
+    def _best(self, device: int, now: float) -> _Place[U] | None:
+        stream, offline = self._first(True, device, now), self._first(False, device, now)
+        if stream is None or offline is None:
+            return stream or offline
+        if self._goes_before(offline, stream.utterance.order, device):
+            return offline
+        self._passed[device] += 1
+        return stream
+
+    def _first(self, is_live: bool, device: int, now: float) -> _Place[U] | None:
+        if not is_live and self._offline_rows[device] >= max(1, self._rows[device] - self._reserve):
+            return None
+        queues = self._queues[is_live].values()
+        heads = [next((one for one in queue if one.fits(device)), None) for queue in queues]
+        found = [one for one in heads if one is not None]
+        return min(found, key=lambda one: self._rank(one, one.key, now), default=None)
+
+    def _rank(self, place: _Place[U], key: tuple[float, ...], now: float) -> tuple[float, ...]:
+        """Return what decides between callers."""
+        rows, (order, first, *rest) = self._caller_rows[place.utterance.caller], key
+        if not place.is_live:
+            return (order, rows, first, *rest)
+        return (order, urgency(first, now), rows, first, *rest)
+
+    def _goes_before(self, offline: _Place[U], order: int, device: int) -> bool:
+        if offline.utterance.order != order:
+            return offline.utterance.order < order
+        is_short = self._offline_rows[device] < max(1, self._rows[device] // OFFLINE_SHARE)
+        return is_short and self._passed[device] >= OFFLINE_SHARE - 1
+
+    def _admit(self, place: _Place[U], device: int) -> None:
+        self._passed[device] *= place.is_live
+        place.device, place.has_begun, place.wants = device, True, place.wants - 1
+        if not place.wants:
+            self._dequeue(place)
+        self._hold(place, place.rows + 1)
+
+    def _hold(self, place: _Place[U], rows: int) -> None:
+        more, place.rows = rows - place.rows, rows
+        self._caller_rows[place.utterance.caller] += more
+        self._caller_rows = +self._caller_rows
+        self._offline_rows[place.device] += more * (not place.is_live)
+        self._with_rows.pop(place.number, None)
+        if rows:
+            self._with_rows[place.number] = place
+
+    def _enqueue(self, place: _Place[U], now: float) -> None:
+        one, rows = place.utterance, place.rows
+        self._hold(place, 0)  # its rows may be those of a stream from now on
+        place.is_live, place.wants = one.is_live, one.wants
+        self._hold(place, rows)
+        if place.wants:
+            place.key = _key(place, now)
+            insort(self._queues[place.is_live][one.caller], place, key=lambda other: other.key)
+
+    def _dequeue(self, place: _Place[U]) -> None:
+        if place.key:
+            queues, caller = self._queues[place.is_live], place.utterance.caller
+            queues[caller].remove(place)
+            if not queues[caller]:
+                del queues[caller]
+            place.key = ()
+
+
+def _key(place: _Place[Any], now: float) -> tuple[float, ...]:
+    """Return the order among the queued utterances of one caller, streamed or offline."""
+    one = place.utterance
+    if not place.is_live:
+        return (one.order, place.submission, -one.length, place.number)
+    return (one.order, one.deadline(now) + START_S * (not place.has_begun), place.number)

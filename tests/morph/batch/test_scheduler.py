@@ -1,0 +1,272 @@
+"""The scheduler alone: random schedules against a clock of their own, and each rule of its policy."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from qwen3_tts_morph.morph.batch.scheduler import OFFLINE_SHARE, START_S, Busy, Scheduler
+
+SCHEDULES = 1000
+PIECE_S = 1.0  # of a row
+
+
+@dataclass(eq=False)
+class Said:
+    """An utterance whose pieces each play for ``plays_s``."""
+
+    caller: str = "a"
+    is_live: bool = True
+    pieces: int = 1
+    order: int = 0
+    group: tuple[object, ...] = (5,)
+    length: float = 1.0
+    plays_s: float = 4.0
+    excluded: set[int] = field(default_factory=set)
+    has_text: bool = True
+    dry_at: float | None = None
+    running: int = 0
+    first_s: float | None = None
+
+    @property
+    def wants(self) -> int:
+        if not self.has_text or (self.is_live and self.running):
+            return 0
+        left = self.pieces - self.running
+        return min(left, 1) if self.is_live else left
+
+    def deadline(self, now: float) -> float:
+        return now if self.dry_at is None else self.dry_at
+
+    def allows(self, device: int) -> bool:
+        return device not in self.excluded
+
+
+class World:
+    """Devices whose pieces take ``PIECE_S`` each; it checks the rules of every admission."""
+
+    def __init__(self, rows: list[int], **bounds: float):
+        self.scheduler, self.rows = Scheduler[Said](rows, **bounds), rows
+        self.now, self.running = 0.0, list[tuple[float, int, Said]]()
+        self.given = list[Said]()
+
+    def submit(self, *said: Said) -> None:
+        self.scheduler.submit(said, self.now)
+
+    def admit(self) -> None:
+        for device, rows in enumerate(self.rows):
+            free = rows - sum(one == device for _, one, _ in self.running)
+            for said in self.scheduler.next(device, free, self.now):
+                assert said.allows(device) and said.wants > 0
+                said.running += 1
+                self.given.append(said)
+                self.running.append((self.now + PIECE_S, device, said))
+            assert sum(one == device for _, one, _ in self.running) <= rows
+
+    def step(self, seconds: float = PIECE_S) -> None:
+        """Admit, let time pass, and end the pieces that are over."""
+        self.admit()
+        self.now += seconds
+        over = [one for one in self.running if one[0] <= self.now]
+        for one in over:
+            _, device, said = one
+            said.pieces -= 1
+            if said.is_live:
+                said.first_s = self.now if said.first_s is None else said.first_s
+                said.dry_at = max(said.deadline(self.now), self.now) + said.plays_s
+            if said.is_live and said.pieces and said.has_text and not self.scheduler.yields(said, self.now):
+                self.running[self.running.index(one)] = (self.now + PIECE_S, device, said)
+                continue
+            self.running.remove(one)
+            said.running -= 1
+            self.scheduler.release(said)
+            self.scheduler.requeue(said, self.now)
+            if not said.pieces:
+                self.scheduler.remove(said)
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step()
+
+
+def play(seed: int) -> None:
+    chance = random.Random(seed)
+    rows = [chance.randint(1, 8) for _ in range(chance.randint(1, 3))]
+    world, said = World(rows, reserve=chance.randint(0, 1)), list[Said]()
+    for _ in range(chance.randint(1, 30)):
+        kind = chance.random()
+        if kind < 0.5:
+            new = [
+                Said(
+                    chance.choice("abc"),
+                    chance.random() < 0.6,
+                    chance.randint(1, 6),
+                    chance.choice((0, 0, 0, 1)),
+                    (chance.choice((1, 5, 15)),),
+                    chance.random(),
+                    chance.choice((0.3, 4.0)),
+                    {0} if len(rows) > 1 and chance.random() < 0.2 else set(),
+                    chance.random() < 0.9,
+                )
+                for _ in range(chance.randint(1, 6))
+            ]
+            world.submit(*new)
+            said += new
+        elif said and kind < 0.6:
+            gone = chance.choice(said)
+            gone.pieces = 0
+            world.running = [one for one in world.running if one[2] is not gone]
+            world.scheduler.remove(gone)
+        elif said and kind < 0.75:
+            changed = chance.choice(said)
+            changed.has_text = not changed.has_text
+            world.scheduler.requeue(changed, world.now)
+        else:
+            world.step(chance.random() * 2)
+        counts, held = world.scheduler.counts(), Counter(id(one) for _, _, one in world.running)
+        assert counts.total() == sum(one.pieces > 0 for one in said) and counts["running"] == len(held)
+        for device in range(len(rows)):
+            group = world.scheduler.group(device, world.now)
+            assert group in ({one.group for _, on, one in world.running if on == device} or {None})
+    for one in said:
+        one.has_text = True
+        world.scheduler.requeue(one, world.now)
+    left = sum(one.pieces for one in said)
+    world.run(left + len(said) + 2)  # a step ends one piece at least
+    assert not world.running and not world.scheduler.counts().total() and not any(one.pieces for one in said)
+    assert not world.scheduler._caller_rows and not world.scheduler._queues[True]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_utterance_of_a_random_schedule_ends_and_no_row_is_given_twice(seed: int) -> None:
+    for number in range(SCHEDULES // 20):
+        play(seed * SCHEDULES + number)
+
+
+def test_a_new_client_waits_for_one_piece_beside_six_long_texts() -> None:
+    world, new = World([2]), Said("new")
+    world.submit(*(Said(name, pieces=60) for name in "abcdef"))
+    world.run(20)
+    world.submit(new)
+    world.run(2)
+    assert new.first_s is not None
+
+
+def test_lines_of_one_caller_share_its_rows_although_the_device_is_too_slow() -> None:
+    world, new = World([1]), Said()
+    world.submit(Said(pieces=60, plays_s=0.1), Said(pieces=60, plays_s=0.1))
+    world.run(9)
+    world.submit(new)
+    world.run(3)
+    assert new.first_s is not None
+
+
+def test_all_long_texts_play_without_a_gap_while_the_device_is_fast_enough() -> None:
+    world, texts = World([2]), [Said(name, pieces=40) for name in "abcdef"]
+    world.submit(*texts)
+    world.run(8)
+    for _ in range(80):
+        world.step()
+        assert all(one.deadline(world.now) >= world.now for one in texts)
+
+
+def test_a_player_that_runs_dry_goes_before_a_new_line_that_can_wait() -> None:
+    world, dry, new = World([1]), Said("a", pieces=3, plays_s=PIECE_S + START_S / 2), Said("b")
+    world.submit(dry)
+    world.step()
+    assert dry.dry_at is not None
+    world.now = dry.dry_at - START_S / 2
+    world.submit(new)
+    assert not world.scheduler.yields(dry, world.now)
+    dry.dry_at += START_S
+    assert world.scheduler.yields(dry, world.now)  # the new one has waited enough
+
+
+def test_the_caller_with_the_fewest_rows_goes_first() -> None:
+    world, late = World([4]), Said("b")
+    world.submit(*(Said("a", pieces=3) for _ in range(10)))
+    world.step(PIECE_S / 2)
+    world.submit(late)
+    world.step(PIECE_S / 2)
+    world.admit()
+    assert late in world.given[4:6]
+
+
+def test_a_lower_order_goes_first_whatever_it_is() -> None:
+    world = World([1])
+    last, first = Said(order=1), Said(order=0, is_live=False)
+    world.submit(last)
+    world.submit(first)
+    world.run(2)
+    assert world.given == [first, last]
+
+
+def test_offline_utterances_take_what_streams_leave_the_longest_of_a_submission_first() -> None:
+    world, stream = World([2]), Said()
+    short, long = Said(is_live=False, length=1), Said(is_live=False, length=9)
+    later = Said(is_live=False, length=99)
+    world.submit(short, long)
+    world.submit(later)
+    world.submit(stream)
+    world.run(3)
+    assert world.given == [stream, long, short, later]
+
+
+@pytest.mark.parametrize("rows", (1, 2, 4, 8))
+def test_a_list_ends_beside_streams_that_want_all_rows(rows: int) -> None:
+    world, pieces = World([rows]), 24
+    world.submit(*(Said(f"caller {number}", pieces=500, plays_s=0.5) for number in range(3 * rows)))
+    world.step()
+    world.submit(*(Said("list", is_live=False, length=number) for number in range(pieces)))
+    world.run(OFFLINE_SHARE * pieces + OFFLINE_SHARE)
+    assert sum(not one.is_live for one in world.given) == pieces
+
+
+def test_a_list_leaves_a_row_to_the_stream_that_may_come() -> None:
+    world, stream = World([2], reserve=1), Said()
+    world.submit(Said("list", is_live=False, pieces=64))
+    world.step(PIECE_S / 2)
+    world.submit(stream)
+    world.step(PIECE_S / 2)
+    assert stream in world.given
+
+
+def test_all_pieces_of_an_offline_utterance_get_rows_together() -> None:
+    world, said = World([4]), Said(is_live=False, pieces=3)
+    world.submit(said)
+    world.step()
+    assert world.given == [said] * 3 and not world.scheduler.counts()
+
+
+def test_bounds_are_for_all_and_for_each_caller_and_silent_ones_have_their_own() -> None:
+    world = World([1], waiting=4, per_caller=3)
+    world.submit(*(Said("a") for _ in range(3)))
+    with pytest.raises(Busy, match="3 lines wait already"):
+        world.submit(Said("a"))
+    world.submit(Said("b"), Said("a", has_text=False))
+    with pytest.raises(Busy, match="4 lines wait already"):
+        world.submit(Said("c"), Said("d"))
+    world.submit(*(Said("b", has_text=False) for _ in range(3)))
+    with pytest.raises(Busy, match="for their texts"):
+        world.submit(Said("c", has_text=False))
+
+
+def test_groups_make_frames_in_rounds_the_earliest_deadline_first() -> None:
+    world = World([8])
+    ahead, new, offline = Said(group=(15,), pieces=9), Said(group=(5,)), Said(group=(1,), is_live=False)
+    world.submit(ahead)
+    world.step()
+    world.submit(new, offline)
+    world.admit()
+    frames = [world.scheduler.group(0, world.now) for _ in range(6)]
+    assert frames == [(5,), (15,), (1,)] * 2
+
+
+def test_a_failed_utterance_goes_to_another_device() -> None:
+    world, said = World([1, 1]), Said()
+    world.submit(said)
+    [failed] = world.scheduler.next(0, 1, 0.0)
+    failed.excluded.add(0)
+    world.scheduler.release(failed)
+    world.scheduler.requeue(failed, 0.0)
+    assert not world.scheduler.next(0, 1, 0.0) and world.scheduler.next(1, 1, 0.0) == [said]
