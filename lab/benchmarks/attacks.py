@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import io
 import json
 import os
 import random
@@ -31,6 +32,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from urllib.parse import urlsplit
 
+import numpy as np
+import soundfile
 import torch
 from qwen3_tts_morph.serve.api.options import KEY_VARIABLE
 
@@ -44,9 +47,12 @@ MODULE = "lab.benchmarks.attacks"
 PATH = "/v1/audio/speech"
 PROSE = "We should be there by ten, unless the ferry is late again."
 KEY = "benchmark-of-attacks"
+SENTENCES = " ".join([PROSE] * 60)
+GROUPS = (1, 2, 3, 7, 10, 15)
 CHARACTERS, WORDS = 20_000, 500
+RATE = 24_000  # Hz, of recordings
 HEALTH_EVERY_S, TIMEOUT_S = 0.1, 60.0
-BEGINS_S = 2.0  # until the attackers have begun
+BEGINS_S = 2.0  # until the attackers have lines
 MOST_CONNECTIONS = 200_000  # of one attack
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection
 PING = b"\x89\x80\x00\x00\x00\x00"
@@ -146,6 +152,67 @@ def _drain(connection: socket.socket) -> None:
             pass
 
 
+def speak_often(address: str, number: int, is_over: Callable[[], bool]) -> None:
+    """Request a text of 60 sentences, again and again."""
+    while not is_over():
+        speak(address, input=SENTENCES, seed=number)
+
+
+def speak_groups(address: str, number: int, is_over: Callable[[], bool]) -> None:
+    """Request lines with a SEQ_GROUPS of this client's own."""
+    while not is_over():
+        speak(address, input=" ".join([PROSE] * 4), seed=number, seq_groups=GROUPS[number])
+
+
+def speak_list(address: str, number: int, is_over: Callable[[], bool]) -> None:
+    """Request one line of a list as a file, again and again."""
+    while not is_over():
+        speak(address, input=PROSE, seed=number, stream=False)
+
+
+def speak_file(address: str, number: int, is_over: Callable[[], bool]) -> None:
+    """Request a file of a text of 60 sentences."""
+    while not is_over():
+        speak(address, input=SENTENCES, seed=number, stream=False)
+
+
+def clone(address: str, number: int, is_over: Callable[[], bool]) -> None:
+    """Upload a recording of 30 s to be cloned, and again."""
+    sound = io.BytesIO()
+    chance = np.random.default_rng(number)
+    hum = np.sin(np.arange(30 * RATE) * 0.05) * (1 + chance.standard_normal(30 * RATE)) / 8
+    soundfile.write(sound, hum, RATE, format="WAV")
+    path = f"/v1/audio/voices/clone?consent=true&replace=true&name=Harm{number}"
+    headers = {"Content-Type": "audio/wav", "Authorization": f"Bearer {KEY}"}
+    while not is_over():
+        connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=TIMEOUT_S)
+        with suppress(OSError, http.client.HTTPException):
+            connection.request("POST", path, sound.getvalue(), headers)
+            connection.getresponse().read()
+        connection.close()
+
+
+def leave(address: str, number: int, is_over: Callable[[], bool]) -> None:
+    """Request a long text, and leave after the first part."""
+    while not is_over():
+        read_some(address, number, 0.0)
+
+
+def hold(address: str, number: int, is_over: Callable[[], bool]) -> None:
+    """Request a long text, read only its first part, and leave after 5 s."""
+    while not is_over():
+        read_some(address, number, 5.0)
+
+
+def read_some(address: str, number: int, seconds: float) -> None:
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=TIMEOUT_S)
+    with suppress(OSError, http.client.HTTPException):
+        _ask(connection, {"input": SENTENCES, "seed": number})
+        connection.getresponse().read1(1)
+        time.sleep(seconds)
+    connection.close()
+
+
 def compute(_: str, __: int, is_over: Callable[[], bool]) -> None:
     """Only keep this process busy."""
     while not is_over():
@@ -158,6 +225,13 @@ ATTACKS: dict[str, tuple[int, Callable[[str, int, Callable[[], bool]], None]]] =
     "pronunciations": (5, speak_dollars),
     "resets": (8, reset),
     "pings": (4, ping),
+    "clones": (3, clone),
+    "texts": (6, speak_often),
+    "groups": (6, speak_groups),
+    "list": (64, speak_list),
+    "files": (4, speak_file),
+    "leavers": (8, leave),
+    "readers": (20, hold),
 }
 
 
@@ -171,15 +245,16 @@ def attack(name: str, address: str, seconds: float) -> None:
 
     for number in range(count):
         threading.Thread(target=run, args=(address, number, is_over), daemon=True).start()
+    print("attacking", flush=True)
     time.sleep(seconds)
 
 
 # The normal client
 
 
-def listen(address: str, noticed: Noticed) -> None:
+def listen(address: str, noticed: Noticed, timeout_s: float = TIMEOUT_S) -> None:
     """Request one line and read it as it comes."""
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=timeout_s)
     began, times = time.perf_counter(), list[float]()
     try:
         _ask(connection, {"input": PROSE, "seed": 1})
@@ -224,8 +299,11 @@ def watched_health(address: str, noticed: Noticed) -> Iterator[None]:
 def attacked(name: str, address: str, seconds: float) -> Iterator[None]:
     """Attack meanwhile."""
     command = [sys.executable, "-m", MODULE, "attack", name, address, str(seconds)]
-    process = subprocess.Popen(command, cwd=pack.ROOT)
+    process = subprocess.Popen(command, cwd=pack.ROOT, stdout=subprocess.PIPE)
     try:
+        assert (
+            process.stdout is not None and process.stdout.readline()
+        )  # it takes long to start, at its priority
         time.sleep(BEGINS_S)
         yield
     finally:
@@ -238,7 +316,7 @@ def measure(name: str, address: str, alone: Noticed, options: argparse.Namespace
     noticed, until = Noticed(), time.monotonic() + options.seconds
     with attacked(name, address, options.seconds + TIMEOUT_S), watched_health(address, noticed):
         while len(noticed.first_s) < options.lines and time.monotonic() < until:
-            listen(address, noticed)
+            listen(address, noticed, options.patience)
     first, gap = median_ms(noticed.first_s), median_ms(noticed.gap_s)
     first_alone, gap_alone = median_ms(alone.first_s), median_ms(alone.gap_s)
     return AttackRow(
@@ -296,6 +374,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table.add_argument("--parser", choices=("httptools", "h11"), default="httptools")
     table.add_argument("--lines", type=int, default=5, help="alone, and beside each attack")
     table.add_argument("--seconds", type=float, default=20.0, help="at most, of each attack")
+    table.add_argument(
+        "--patience", type=float, default=TIMEOUT_S, help="seconds without a byte that lose a line"
+    )
     table.add_argument("--settle", type=float, default=2.0, help="seconds after an attack")
     return table.parse_args(arguments)
 
