@@ -209,6 +209,7 @@ def _serve_next(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> N
         if queue.between.waits:
             with _model(synthesizer, queue):
                 queue.between.do()
+            return
         queue.bell.wait()
     except BatchClosed:
         raise

@@ -1,4 +1,4 @@
-"""Run other model work on the batch thread, while no line is spoken."""
+"""Run other model work on the batch thread, while no line is spoken and none waits."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ class Between:
     def waits(self) -> bool:
         return bool(self._asked)
 
-    def do(self) -> None:
-        """Run all queued work; the caller holds the model."""
+    def do(self) -> bool:
+        """Run one piece of queued work, so that lines come before the next; return whether there was one.
+
+        The caller holds the model.
+        """
         while self._asked:
             future, work = self._asked.popleft()
             if not future.set_running_or_notify_cancel():
@@ -38,6 +41,8 @@ class Between:
                 future.set_result(work())
             except Exception as error:  # the caller gets it, and lines go on
                 future.set_exception(error)
+            return True
+        return False
 
     def end(self, error: Exception) -> None:
         while self._asked:

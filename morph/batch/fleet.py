@@ -42,10 +42,6 @@ class _Device:
         """Lines that want a row, so not those with a slow reader or in the codec."""
         return sum(not (speech.is_full or speech.is_coded) for speech in self.has)
 
-    @property
-    def is_heard(self) -> bool:
-        return any(speech.is_live for speech in self.has)
-
     def has_room(self, spare: bool, queues: bool) -> bool:
         """Whether it takes another offline line; ``spare``: some more than it has rows.
 
@@ -54,17 +50,8 @@ class _Device:
         """
         rows, most = self.batch.rows, self.batch.most_waiting
         beyond = max(1, rows // SPARE) if spare else 0
-        return self.lines < rows + (most if queues and self.is_heard else min(beyond, most))
-
-    @property
-    def load(self) -> float:
-        return self.lines / self.batch.rows
-
-
-@dataclass(order=True)
-class _Waiting:
-    key: tuple[int, int, int, int]
-    speech: _Dispatched = field(compare=False)
+        streams = queues and any(speech.is_live for speech in self.has)
+        return self.lines < rows + (most if streams else min(beyond, most))
 
 
 class Fleet:
@@ -83,7 +70,7 @@ class Fleet:
         self._rows = sum(batch.rows for batch in batches)
         self.name, self.rate, self.languages = self._first.name, self._first.rate, self._first.languages
         self._lock = threading.RLock()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Dispatched] = []  # by ``place``
         self._count = 0
         self._closed = False
         # Devices limit it while they speak; if they overlap, the last to end would decide for later threads.
@@ -140,8 +127,8 @@ class Fleet:
         if not self._queues:
             return
         with self._lock:
-            left = [one.speech for one in self._waiting if one.speech.is_cancelled]
-            self._waiting = [one for one in self._waiting if not one.speech.is_cancelled]
+            left = [speech for speech in self._waiting if speech.is_cancelled]
+            self._waiting = [speech for speech in self._waiting if speech not in left]
         for speech in left:
             Waiting(speech, group_of(speech.options), self.rate).leave()
 
@@ -149,8 +136,11 @@ class Fleet:
         """Queue a new line. Of a list's offline lines the longest goes first: short ones fill the end."""
         self._count += 1
         length = 0 if speech.is_heard or self._queues else -likely_frames(str(speech.line.text))
-        speech.place = (speech.delivery.order, not speech.is_heard, length, self._count)
-        insort(self._waiting, _Waiting(speech.place, speech))
+        self._queue(speech, (speech.delivery.order, not speech.is_heard, length, self._count))
+
+    def _queue(self, speech: _Dispatched, place: tuple[int, int, int, int]) -> None:
+        speech.place = place
+        insort(self._waiting, speech, key=lambda other: other.place)
 
     @property
     def status(self) -> BatchStatus:
@@ -202,7 +192,7 @@ class Fleet:
             for speech in speeches:
                 device.has.discard(speech)
                 speech.tried.remove(device)
-                insort(self._waiting, _Waiting(speech.place, speech))
+                self._queue(speech, speech.place)
 
     def _next(self) -> tuple[_Device, _Dispatched] | None:
         with self._lock:
@@ -210,15 +200,15 @@ class Fleet:
                 return None
             spare = len(self._devices) == 1 or len(self._waiting) > self._rows
             free = [device for device in self._devices if device.has_room(spare, self._queues)]
-            for place, waiting in enumerate(self._waiting if free or self._queues else ()):
-                at_once = self._queues and waiting.speech.is_live
-                able = [device for device in self._able(waiting.speech) if at_once or device in free]
+            for speech in self._waiting if free or self._queues else ():
+                at_once = self._queues and speech.is_live
+                able = [device for device in self._able(speech) if at_once or device in free]
                 if able:
-                    del self._waiting[place]
-                    device = min(able, key=lambda device: device.load)
-                    device.has.add(waiting.speech)
-                    waiting.speech.tried.append(device)
-                    return device, waiting.speech
+                    self._waiting.remove(speech)
+                    device = min(able, key=lambda device: device.lines / device.batch.rows)
+                    device.has.add(speech)
+                    speech.tried.append(device)
+                    return device, speech
         return None
 
     def _able(self, speech: _Dispatched) -> list[_Device]:
@@ -239,8 +229,7 @@ class Fleet:
             if again and self._able(speech):
                 log.warning("a line could not be made on %s (%s)", device and device.name, error)
                 speech.errors.append(say_why(error) if error else "")
-                speech.place = (speech.delivery.order, 0, 0, 0)
-                insort(self._waiting, _Waiting(speech.place, speech))
+                self._queue(speech, (speech.delivery.order, 0, 0, 0))
                 return None
             if again:  # no device can make it: the line is at fault
                 for one in speech.tried:
@@ -262,8 +251,8 @@ class Fleet:
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            one.speech.fail(BatchClosed("the batch was closed before this line was spoken"))
+        for speech in waiting:
+            speech.fail(BatchClosed("the batch was closed before this line was spoken"))
         for device in self._devices:
             device.batch.close()
         torch.set_num_threads(self._threads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -376,6 +377,11 @@ class LineState(TurnLine):
     def is_full(self) -> bool:
         speech = self.speech
         return speech.queued > 0 and speech.is_full
+
+    @property
+    def deadline(self) -> float:
+        """See ``Parked``."""
+        return math.inf if self.is_full else self.chunks.sizes.empty_at
 
     def break_off(self, error: NotFinite) -> None:
         if self.is_done or self._sent.stopped:

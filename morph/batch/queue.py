@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from bisect import insort
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,16 +17,9 @@ from ..speech.lines import LineReport, Spoken
 from ..speech.piece import NO_SAMPLES
 from ..speech.text_reader import TextReader
 from .between import Between
+from .scheduler import START_S, Busy, Group, urgency
 from .speech import Outcome, Speech
-from .turns import Group, Turns
-
-
-class Busy(Exception):
-    """The queue is full: try again later."""
-
-    @classmethod
-    def of(cls, most: int) -> Busy:
-        return cls(f"{most} lines wait already: try again later")
+from .turns import Turns
 
 
 class BatchClosed(Exception):
@@ -55,6 +50,10 @@ class Parked(Protocol):
     def lacks_text(self) -> bool:
         """Whether it has nothing to speak before more text comes."""
 
+    @property
+    def deadline(self) -> float:
+        """When its player runs dry, in seconds of ``time.perf_counter``; far away for a reader that has enough."""
+
     def abandon(self) -> None:
         """End the line: its reader has left."""
 
@@ -72,6 +71,7 @@ class Waiting:
         line = speech.line
         self.reader = None if isinstance(line.text, str) else TextReader(line.text, speech.bell, line.layout)
         self.line: Parked | None = None  # once it has begun
+        self._start_by = time.perf_counter() + START_S
 
     def start(self) -> None:
         """Begin to read a text that comes in parts. Raises RuntimeError, and ends the line, if no thread can start."""
@@ -101,6 +101,10 @@ class Waiting:
         return self.speech.is_live
 
     @property
+    def deadline(self) -> float:
+        return self._start_by if self.line is None else self.line.deadline
+
+    @property
     def is_made(self) -> bool:
         return self.line is not None and self.line.is_made
 
@@ -119,7 +123,7 @@ class Waiting:
 
 
 class Queue:
-    """Lines by their ``order``, first come first served within a group. Any thread puts; one thread takes.
+    """Queued lines, in the order of ``scheduler.py``. Any thread puts; one thread takes.
 
     ``waiting`` limits the queued lines, again the lines without text, and again the started lines beyond ``rows``.
     """
@@ -133,6 +137,7 @@ class Queue:
         self._waiting: list[Waiting] = []
         self._parked: list[Waiting] = []
         self._turns = Turns()
+        self.callers = Counter[str]()  # lines of each caller that are in the batch
         self._closed = False
         self.has_model = False  # whether the batch thread holds the model
 
@@ -140,7 +145,7 @@ class Queue:
         """Queue lines, all or none, to begin together. Raises Busy if too many are queued, BatchClosed if closed."""
         with self._settled():
             self._check_room(lines)
-            for one in lines:
+            for one in lines:  # for groups, whose first lines come together
                 insort(self._waiting, one, key=lambda other: other.speech.delivery.order)
         self.bell.set()
 
@@ -174,7 +179,7 @@ class Queue:
         with self._settled():
             ready = self._look()
             group = self._turns.next
-            return next((one for one in ready if one.group == group), None)
+            return self._best(one for one in ready if one.group == group)
 
     def of_group(self, group: Group) -> list[Waiting]:
         with self._lock:
@@ -186,7 +191,7 @@ class Queue:
         return self.counts.speaking + len(self._parked) < self._rows + self._most
 
     def park(self, one: Waiting, line: Parked) -> None:
-        """Keep a line until its reader wants more; then it comes before lines that have not begun."""
+        """Keep a line until its reader wants more."""
         with self._lock:
             one.line = line
             self._parked.append(one)
@@ -200,21 +205,42 @@ class Queue:
         self._turns.note([one.group for one in ready])
         return ready
 
-    def _offered(self, group: Group) -> Waiting | None:
+    def _rank(self, one: Waiting, deadline: float) -> tuple[float, ...]:
+        """Return what decides between lines: see ``scheduler.py``."""
+        order, lines = one.speech.delivery.order, self.callers[one.speech.delivery.caller]
+        if not one.is_live:
+            return (order, 1, lines)
+        return (order, 0, urgency(deadline, time.perf_counter()), lines, deadline)
+
+    def _best(self, lines: Iterable[Waiting]) -> Waiting | None:
+        return min(lines, key=lambda one: (not one.is_made, *self._rank(one, one.deadline)), default=None)
+
+    def passes(self, one: Waiting, deadline: float) -> bool:
+        """Return whether a queued line needs the row of a started one more, whose player runs dry at ``deadline``."""
+        with self._settled():
+            self.callers[one.speech.delivery.caller] -= 1  # it is compared as if it were queued
+            other = self._offered(one.group)
+            passes = other is not None and self._rank(other, other.deadline) < self._rank(one, deadline)
+            self.callers[one.speech.delivery.caller] += 1
+            return passes
+
+    def _offered(self, group: Group, offline: bool = False) -> Waiting | None:
         """The next line of this group, or of another that needs only the codec; None once the turn is over."""
         ready = self._look()
         if self._closed or self._turns.is_over:
             return None
-        return next((one for one in ready if one.group == group or one.is_made), None)
+        fit = (one for one in ready if one.group == group or one.is_made)
+        return self._best(one for one in fit if not (offline and one.is_live))
 
     def offers(self, group: Group) -> bool:
         """Return whether ``take`` would return a line."""
         with self._settled():
             return self._offered(group) is not None
 
-    def take(self, group: Group) -> Waiting | None:
+    def take(self, group: Group, offline: bool = False) -> Waiting | None:
+        """Remove and return the next line, or None; ``offline``: that is not streamed."""
         with self._settled():
-            if (one := self._offered(group)) is not None:
+            if (one := self._offered(group, offline)) is not None:
                 self._remove(one)
             return one
 

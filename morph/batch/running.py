@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from bisect import insort
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +25,7 @@ from .codec.whole import WholeCodec
 from .fitting import needed_rows
 from .line_state import LineState, Shared
 from .queue import BatchClosed, Queue, Waiting
+from .scheduler import OFFLINE_SHARE
 from .speech import Outcome
 
 # An empty batch holds the model so long, because the next line would have to start another one.
@@ -34,6 +36,7 @@ COMPLETE_BESIDE = 4  # offline pieces decoded together while other lines stream
 # How long pieces are gathered for one codec call: for lines that come one by one, each awaited; and for a list, while
 # rows are free: its last lines end soon after each other.
 GATHER_S, GATHER_LIST_S = 0.05, 0.5
+RESERVE_S = 60.0  # after a streamed line, offline ones leave a row to the next one
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Running:
         self._in_rows: dict[int, tuple[LineState, Piece]] = {}  # by row
         self._count = self._wave = 0
         self._is_idle = False
+        self._passed = 0  # streamed pieces that got rows since an offline one did
+        self._streamed_at = -math.inf
         self._look_at = 0.0  # when ``_follow`` looks again although nothing has changed
         # Whether lines come while others are decoded. If nothing streams, all are there from the beginning.
         self._late = first.is_live
@@ -138,15 +143,32 @@ class Running:
         return bool(self._in_rows) or not self._is_done
 
     def _enter_rows(self) -> None:
-        decoding = self._decoding
-        if not self._ready or not (room := decoding.rows.room(len(self._ready))):
+        decoding, ready = self._decoding, self._startable()
+        if not ready or not (room := decoding.rows.room(len(ready))):
             return
-        entering, self._ready = self._ready[:room], self._ready[room:]
+        entering = ready[:room]
+        for one in entering:
+            self._passed = self._passed + 1 if one.line.is_live else 0
+        entered = {id(one) for one in entering}
+        self._ready = [one for one in self._ready if id(one) not in entered]
         rows = decoding.admit([one.request for one in entering])
         for row, one in zip(rows, entering, strict=True):
             one.piece.frames.enter(decoding.buffers, row)
             one.line.speech.progress.follow(one.piece.frames)
             self._in_rows[row] = one.line, one.piece
+
+    def _startable(self) -> list[_Ready]:
+        """Return the pieces that may have rows: offline ones leave a row to the next stream, and get one in four."""
+        if not self._ready or (not self._heard and time.perf_counter() - self._streamed_at > RESERVE_S):
+            return self._ready
+        rows, has = self._settings.rows, sum(not line.is_live for line, _ in self._in_rows.values())
+        live = [one for one in self._ready if one.line.is_live]
+        offline = [one for one in self._ready if not one.line.is_live][: max(0, max(1, rows - 1) - has)]
+        if not live or not offline:
+            return live or offline
+        is_short = has < max(1, rows // OFFLINE_SHARE) and self._passed >= OFFLINE_SHARE - 1
+        is_owed = is_short and offline[0].key[0] <= live[0].key[0]
+        return [offline[0], *live, *offline[1:]] if is_owed else sorted([*live, *offline])
 
     def _end_piece(self, row: int, ended: str) -> None:
         line, piece = self._in_rows.pop(row)
@@ -237,6 +259,9 @@ class Running:
     def _note_lines(self) -> None:
         self._heard = [line for line in self._lines.values() if line.is_live]
         self._queue.counts.speaking = len(self._lines)
+        self._queue.callers = Counter(line.speech.delivery.caller for line in self._lines.values())
+        if self._heard:
+            self._streamed_at = time.perf_counter()
 
     def _make_complete(self) -> None:
         """Decode offline pieces. If no line streams, frames go on meanwhile: the device waits for nothing."""
@@ -323,7 +348,15 @@ class Running:
             one.line.withdraw(one.piece)
 
     def _needs_no_row(self, line: LineState, is_over: bool) -> bool:
-        return (is_over or line.lacks_text) if line.wants_rows else line.speech.is_full
+        if not line.wants_rows:
+            return line.speech.is_full
+        return is_over or line.lacks_text or self._yields(line)
+
+    def _yields(self, line: LineState) -> bool:
+        """Return whether a streamed line gives up its row after a piece: another needs it more."""
+        if not line.chunks.sizes.has_begun or len(self._heard) < self._settings.rows:
+            return False
+        return line.is_live and self._queue.passes(line.waiting, line.deadline)
 
     def _admit(self) -> list[LineState]:
         """Take queued lines and return them; only a few per frame while others stream, because prompts take time."""
@@ -335,6 +368,9 @@ class Running:
                 opened.append(line)
                 playing += line.is_live or playing > 0
             self._queue.counts.speaking = len(self._lines)  # for the queue's limit on started lines
+        if playing and len(self._heard) == len(self._lines) and not opened:
+            one = self._queue.take(self._group, offline=True)  # it gets one row in four
+            opened += [] if one is None or (line := self._open(one)) is None else [line]
         if opened:
             self._note_lines()
         return opened
@@ -379,8 +415,8 @@ class Running:
         self._speed.rest()
         if len(self._lines) < lines:  # a row is free for a queued line
             return
-        if not self._lines:
-            self._queue.between.do()
+        if not self._lines and self._queue.between.do():
+            return
         rang = self._queue.bell.wait(self._patience_s)
         self._is_idle = not (rang or self._lines)
 

@@ -70,7 +70,7 @@ class Delivery:
     Args:
         live: streamed, chunk by chunk. If not, it is rendered offline, which needs less of the device; nothing comes
             before its end unless ``Speech.hear`` asks for it.
-        order: lines of a lower order get rows first; within an order, first come first served.
+        order: lines of a lower order get rows first; see ``scheduler.py``.
         keep: whether ``Speech.result`` is wanted. If not, nothing of a line is kept after its chunks, and a batch
             retries no piece of a streamed line. An offline line's one chunk is its audio.
         on_change: called after each chunk and at the end, in the thread that speaks or in one that queues another
@@ -80,6 +80,8 @@ class Delivery:
         held_s: seconds of audio held back on the way to the listener, such as an encoder's delay: chunks are made
             that much sooner.
         last_retry_s: when the last retry may begin, by ``time.perf_counter``.
+        caller: whose line it is, such as an API key or an address: of lines that are equally urgent, the one whose
+            caller has the fewest rows goes first.
     """
 
     live: bool = True
@@ -89,6 +91,7 @@ class Delivery:
     heard_later: bool = False
     held_s: float = 0.0
     last_retry_s: float = math.inf
+    caller: str = ""
 
     @property
     def may_retry(self) -> bool:

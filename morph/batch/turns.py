@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
 
-Group: TypeAlias = tuple[object, ...]
-"""What all lines of one running batch have in common."""
+from .scheduler import Group
 
-TURN_S = 10.0  # how long lines of the running group pass those of another
+TURN_S = 2.0  # how long lines of the running group pass those of another
 
 
 class Turns:

@@ -49,6 +49,7 @@ class SpeechRequest:
     complete: bool = False  # offline, not streamed
     way: str = "audio"  # one of STREAM_FORMATS
     interval_s: float = 0.0
+    caller: str = ""  # the client's address
 
 
 @dataclass(frozen=True)

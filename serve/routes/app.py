@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,6 +122,7 @@ class Handlers:
         except ApiError as error:
             self._metrics.answered(error.status)
             raise
+        asked = replace(asked, caller=request.client.host if request.client else "")
         return SpeechAnswer(self._speaker, asked, self._metrics, began)
 
     async def socket(self, socket: WebSocket) -> None:

@@ -386,8 +386,8 @@ class Speaker:
         try:
             held_s = FORMATS[asked.audio].held_s
             last_s = time.perf_counter() + self.rules.limits.seconds * BEFORE_RETRY
-            said = {"on_change": reading.tell, "held_s": held_s, "last_retry_s": last_s}
-            delivery = Delivery(not asked.complete, keep=False, **said)
+            said = {"held_s": held_s, "last_retry_s": last_s, "caller": asked.caller}
+            delivery = Delivery(not asked.complete, keep=False, on_change=reading.tell, **said)
             speech = self._batch.speak(line, asked.generate, delivery)
         except Busy as error:
             after = {"Retry-After": str(self._retry_after())}

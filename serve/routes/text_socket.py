@@ -163,7 +163,8 @@ class SpeechSocket:
                 "pronunciation needs whole sentences: choose layout sentence, or leave it out",
                 "pronunciation",
             )
-        return read_settings(fields, self._speaker.rules, self._text, layout=fields.layout)
+        caller = self._socket.client.host if self._socket.client else ""
+        return read_settings(fields, self._speaker.rules, self._text, layout=fields.layout, caller=caller)
 
     async def _take_text(self, message: dict[str, Any]) -> bool:
         """Admit one message after the first; return whether the text is over. ``cancel`` raises _Left."""

@@ -5,6 +5,7 @@ import threading
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.between import Between
+from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -18,7 +19,8 @@ def test_work_is_done_in_its_order_and_an_error_is_the_asker_s() -> None:
     first, failing = between.ask(lambda: done.append(1)), between.ask(lambda: 1 / 0)
     withdrawn, last = between.ask(lambda: done.append(2)), between.ask(lambda: done.append(3))
     assert bell.is_set() and between.waits and withdrawn.cancel()
-    between.do()
+    assert between.do() and done == [1], "one at a time: lines come before the next"
+    assert between.do() and between.do() and not between.do()
     assert done == [1, 3] and not between.waits and first.result() is last.result() is None
     with pytest.raises(ZeroDivisionError):
         failing.result()
@@ -38,3 +40,21 @@ def test_a_service_does_it_before_its_first_line_and_while_a_batch_waits_for_lin
         threads.append(service.between_lines(threading.current_thread).result(PATIENCE))
         assert {one.name for one in threads} == {"speech batch"}
         assert b"".join(chunk.samples.tobytes() for chunk in service.speak(line)), "it speaks on"
+
+
+@pytest.mark.parametrize("begun", (False, True))
+def test_a_line_that_waits_comes_before_the_next_work(load, begun: bool) -> None:
+    model = load("tiny", "custom_voice")
+    line, order = Line("Hello there.", preset_voice(model, "ryan")), list[str]()
+    running, go_on = threading.Event(), threading.Event()
+    with Batch(Synthesizer(model), rows=1, linger_s=PATIENCE) as service:
+        if begun:  # then the model is held for the next line
+            assert list(service.speak(line))
+        service.between_lines(lambda: running.set() or go_on.wait(PATIENCE))
+        assert running.wait(PATIENCE)
+        works = [service.between_lines(lambda: order.append("work")) for _ in range(3)]
+        speech = service.speak(line, delivery=Delivery(on_change=lambda: order.append("line")))
+        go_on.set()
+        assert list(speech)
+        works[-1].result(PATIENCE)
+    assert order[0] == "line" and order[-3:] == ["work"] * 3

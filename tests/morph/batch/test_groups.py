@@ -10,6 +10,7 @@ import torch
 from qwen3_tts_morph.morph.batch import queue as queue_module
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.queue import group_of
+from qwen3_tts_morph.morph.batch.running import Running
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.batch.turns import TURN_S, Group, Turns
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -125,3 +126,52 @@ def test_pieces_that_wait_for_a_row_when_a_turn_is_over_are_spoken_once(serve, s
         spoken = first.result()
     assert spoken.report == whole.report and spoken.report.pieces == 3
     assert np.array_equal(spoken.waveform, whole.waveform)
+
+
+@pytest.mark.parametrize("caller", ("", "another"))
+def test_a_long_line_gives_up_its_row_to_a_new_one_after_a_piece(synthesizer, line, caller: str) -> None:
+    """It is ahead of its player; its codes are those that it has alone."""
+    long, made, progress = replace(line, text=" ".join([line.text] * 3)), list[Speech](), list[int]()
+    with Batch(synthesizer, 1) as service:
+        alone = codes_of(service.speak(long, OPTIONS))
+
+        def begin_another() -> None:
+            if not made:
+                other = Delivery(caller=caller, on_change=lambda: progress.append(first.progress.done))
+                made.append(service.speak(line, OPTIONS, other))
+
+        with synthesizer.session():
+            first = service.speak(long, OPTIONS, Delivery(on_change=begin_another))
+        wait_until(lambda: made)
+        codes, _ = read_all([first, *made])
+    assert torch.equal(codes, alone) and len(alone) == 3 * PIECES * PIECE
+    assert progress[0] <= 2 * PIECE
+
+
+@pytest.mark.parametrize("rows", (1, 2))
+def test_an_offline_line_gets_a_row_in_four_beside_streams_that_want_all(
+    synthesizer, line, rows: int
+) -> None:
+    long, progress = replace(line, text=" ".join([line.text] * 5)), list[int]()
+    with Batch(synthesizer, rows) as service:
+        with synthesizer.session():
+            streams = [service.speak(replace(long, seed=seed), OPTIONS) for seed in range(2 * rows)]
+            ended = Delivery(live=False, on_change=lambda: progress.append(streams[0].progress.done))
+            offline = service.speak(replace(line, text="word ends here."), OPTIONS, ended)
+        read_all(streams)
+        assert offline.result().report.ended != "cancelled"
+    assert progress[0] <= 3 * PIECES * PIECE
+
+
+def test_offline_lines_leave_a_row_to_a_stream_once_there_was_one(synthesizer, line, monkeypatch) -> None:
+    in_frames, note = list[int](), Running._on_frame
+    monkeypatch.setattr(
+        Running, "_on_frame", lambda self, lines: (in_frames.append(lines), note(self, lines))
+    )
+    with Batch(synthesizer, 2) as service:
+        most = []
+        for kind in (Delivery(live=False), Delivery(), Delivery(live=False)):
+            in_frames.clear()
+            service.speak(line, OPTIONS, kind).result()
+            most.append(max(in_frames))
+    assert most == [2, 1, 1]
