@@ -32,6 +32,17 @@ def test_models_are_listed_as_openai_lists_them(client: Client) -> None:
         assert [one["id"] for one in listed["data"]][:2] == [client.speaker.model.name, "tts-1"]
 
 
+def test_rows_are_shared_between_addresses(client: Client, monkeypatch) -> None:
+    callers, speak = list[str](), Batch.speak
+
+    def note(batch, line, options, delivery):
+        callers.append(delivery.caller)
+        return speak(batch, line, options, delivery)
+
+    monkeypatch.setattr(Batch, "speak", note)
+    assert client.post(asked()).status_code == 200 and callers == ["127.0.0.1"]
+
+
 @pytest.mark.parametrize("name", ["tts-1", "gpt-4o-mini-tts-2025-12-15"])
 def test_one_model_is_told(client: Client, name: str) -> None:
     own = client.speaker.model.name
