@@ -16,7 +16,7 @@ from ..text.duration import expected_frames, held_frames, longest_frames, shorte
 from ..text.normalize import Normalizer, SpokenText, join_spoken
 from ..text.pauses import read_pauses, without_pauses
 from ..text.pieces import split_arriving
-from ..text.pronunciation import Reading, mark_notes, shown_text
+from ..text.pronunciation import Reading, mark_notes, replaced, shown_text
 from ..voice.prompt import Prompt, PromptBuilder
 from .echo import begins_elsewhere
 from .lines import Line
@@ -117,16 +117,14 @@ class LineCutter:
     def __init__(self, line: Line, limit: int):
         self._line, self._limit = line, limit
         self._pieces = 0
-        self._read: list[str] = []  # the texts as they are read
-        self._written: list[str] = []  # their parts between pauses
+        self._written: list[str] = []  # the parts between pauses, as they are read
         self._said: list[SpokenText] = []
         self.unread = 0
         self.silence = 0.0
 
     def cut(self, text: str, normalizer: Normalizer) -> Iterator[Piece]:
         """Yield the pieces of the next text, each before the rest is normalized. Pieces do not cross its end."""
-        self._read.append(self._line.as_read(text))
-        paused = read_pauses(self._read[-1])
+        paused = read_pauses(self._line.as_read(text))
         self.unread = len(paused.parts)
         for part, pause_s in zip(paused.parts, paused.pauses_s, strict=False):
             self.silence += pause_s
@@ -153,7 +151,11 @@ class LineCutter:
         if self.unread:
             return said
         if said.text.split() == " ".join(self._written).split():
-            said = replace(said, text=without_pauses(" ".join(self._read)))
+            # Not ``as_read``: each sentence of a late text may keep its limit, where all together do not.
+            readings = self._line.find_readings(text)
+            said = replace(
+                said, text=without_pauses(replaced(text, readings, [one.read for one in readings]))
+            )
         return replace(said, notes=(*said.notes, *mark_notes(text)))
 
 

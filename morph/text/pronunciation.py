@@ -231,7 +231,7 @@ def read_text(text: str, readings: Sequence[Reading]) -> str:
     """Return a text as it is read, with its pauses; raise ValueError if that is far longer than the text."""
     if not readings:
         return text
-    read = _replaced(text, readings, [one.read for one in readings])
+    read = replaced(text, readings, [one.read for one in readings])
     most = MOST_GROWTH * len(text) + ALWAYS_ALLOWED
     if len(read) > most:
         raise ValueError(
@@ -244,10 +244,11 @@ def read_text(text: str, readings: Sequence[Reading]) -> str:
 def shown_text(text: str) -> str:
     """Return a text for display: without pauses, and with the shown side of each ``<shown|read>``."""
     marks = find_readings(text)
-    return without_pauses(_replaced(text, marks, [one.shown for one in marks]) if marks else text)
+    return without_pauses(replaced(text, marks, [one.shown for one in marks]) if marks else text)
 
 
-def _replaced(text: str, readings: Sequence[Reading], others: Sequence[str]) -> str:
+def replaced(text: str, readings: Sequence[Reading], others: Sequence[str]) -> str:
+    """Return a text with other words in place of what is shown, however long they are."""
     parts, begin = [], 0
     for one, other in zip(readings, others, strict=True):
         parts += [text[begin : one.first], other]
@@ -272,7 +273,7 @@ def mark_notes(text: str) -> list[str]:
     if "<" not in text:
         return []
     marks = find_readings(text)
-    left = _replaced(text, marks, [""] * len(marks))
+    left = replaced(text, marks, [""] * len(marks))
     return [
         f"{shorten(match[0])!r} is no <shown|read> and was spoken as it is: write both sides, without {' '.join(TAKEN)}"
         for match in NO_MARK.finditer(left)

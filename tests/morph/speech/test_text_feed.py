@@ -123,7 +123,7 @@ def test_a_text_that_comes_in_any_parts_has_the_pieces_of_the_complete_text() ->
         whole = fed([text])
         assert fed(iter(parts)) == fed(iter(text)) == whole, parts
         if len(split_sentences(text)) == 1:
-            assert (whole[0], whole[1].text.split()) == (facts_of(pieces), said.text.split()), text
+            assert whole[:2] == (facts_of(pieces), said), text
 
 
 def test_a_late_text_may_be_longer_as_it_is_read_than_a_complete_one() -> None:
@@ -132,6 +132,11 @@ def test_a_late_text_may_be_longer_as_it_is_read_than_a_complete_one() -> None:
     pieces, said, readings, _, error = fed(["Zed zed zed. "] * 50, voice)
     assert error == "None" and len(pieces) == 50 * len(fed(["Zed zed zed."], voice)[0])
     assert len(readings) == 150 and said.text.lower().count("word") == 150 * 39
+
+
+def test_a_late_text_is_reported_with_its_own_spaces() -> None:
+    """With others, Chinese sentences would be reported as spoken in another way."""
+    assert fed(["Stop!\nGo", " on."])[1].text == "Stop!\nGo on."
 
 
 def test_a_line_of_verse_is_a_sentence_in_its_piece() -> None:
