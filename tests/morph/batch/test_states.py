@@ -1,0 +1,260 @@
+"""Random lines in one batch: whatever callers do, every line ends once, and nothing is left of it."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from enum import Enum, auto
+from queue import SimpleQueue
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.batch import speech as speech_module
+from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.line_state import LineState
+from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy
+from qwen3_tts_morph.morph.batch.running import Running
+from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder
+from qwen3_tts_morph.morph.model.finite import NotFinite
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.speech import pieces
+from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
+
+from tests.patience import PATIENCE
+
+TEXTS = ["Hello there.", "One sentence. Another one, which is longer. And a third.", "No."]
+BAD = "Numberless words."  # of which no number is finite
+SAMPLING = Sampling(max_new_tokens=13)
+OPTIONS = GenerateOptions(5, SAMPLING, retries=1, split_chars=60)
+FULL = 10  # frames that a reader may have waiting
+END = None
+
+
+class Status(Enum):
+    """What a line of a running batch is; ``docs/architecture.md`` has the table of transitions."""
+
+    QUEUED = auto()  # wants a row
+    RUNNING = auto()  # has one
+    IDLE = auto()  # wants none for now: its text is late, or its reader full
+    DRAINING = auto()  # all codes are there, samples are missing
+    DONE = auto()
+
+
+TRANSITIONS = {
+    Status.QUEUED: {Status.RUNNING, Status.DONE, Status.IDLE},
+    Status.RUNNING: {Status.QUEUED, Status.IDLE, Status.DRAINING, Status.DONE},
+    Status.IDLE: {Status.QUEUED, Status.RUNNING, Status.DRAINING, Status.DONE},
+    Status.DRAINING: {Status.QUEUED, Status.RUNNING, Status.DONE},
+    Status.DONE: set(),
+}
+
+
+def status_of(running: Running, line: LineState) -> Status:
+    if line.is_done:
+        return Status.DONE
+    if any(own is line for own, _ in running._in_rows.values()):
+        return Status.RUNNING
+    if any(one.line is line for one in running._ready):
+        return Status.QUEUED
+    if not line.wants_rows or (line.takes.in_codec and not line.takes.again and not line._waiting):
+        return Status.DRAINING
+    return Status.IDLE if line._text is not None and not line._waiting else Status.QUEUED
+
+
+class Watch:
+    """Checks a running batch after each iteration, in its thread; ``faults`` are for the test's."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.looks = 0
+        self.seen = Counter[tuple[Status, Status]]()
+        self._before: dict[LineState, Status] = {}
+
+    def look(self, running: Running) -> None:
+        self.looks += 1
+        try:
+            self._look(running)
+        except AssertionError as error:
+            self.faults.append(str(error))
+
+    def _look(self, running: Running) -> None:
+        lines, in_rows = set(running._lines.values()), list(running._in_rows.values())
+        assert running._decoding.rows._table.running == len(in_rows), "rows without lines"
+        for row, (line, piece) in running._in_rows.items():
+            assert line in lines, "a line that has left has a row"
+            assert piece.frames.row == row, "a piece is in another row"
+            assert not line.speech.ended, "a line that has ended has a row"
+        decoding = Counter(line for line, _ in in_rows) + Counter(one.line for one in running._ready)
+        for line in lines:
+            assert decoding[line] == line.takes.decoding, "pieces in work are not counted"
+            assert decoding[line] <= 1 or not line.is_live, "a streamed line has two rows"
+            assert not line.is_resting or line.chunks.piece.frames.row is not None, "a line rests for ever"
+            self._step(running, line)
+
+    def _step(self, running: Running, line: LineState) -> None:
+        now, before = status_of(running, line), self._before.get(line)
+        if before is not None and before is not now:
+            self.seen[before, now] += 1
+            assert now in TRANSITIONS[before], f"{before.name} becomes {now.name}"
+        self._before[line] = now
+
+
+class Fed:
+    """A text that comes in parts; ``give`` gives the next one, END the end."""
+
+    def __init__(self) -> None:
+        self._parts: SimpleQueue[str | None] = SimpleQueue()
+        self.give = self._parts.put
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts.get, END)
+
+
+class Machine:
+    """Callers of one batch, which take random steps."""
+
+    def __init__(self, batch: Batch, voice: Voice, draws: random.Random):
+        self.batch, self.voice, self.draws = batch, voice, draws
+        self.open: list[Speech] = []
+        self.texts: dict[Speech, Fed] = {}
+        self.cancelled: set[Speech] = set()
+        self.fail_next = False
+
+    def step(self) -> None:
+        steps = [self.submit] * 4 + [self.read] * 5 + [self.feed] * 4 + [self.read_all] * 2
+        self.draws.choice([*steps, self.cancel, self.stream])()
+
+    def submit(self) -> None:
+        draws, late = self.draws, self.draws.random() < 0.3
+        text = draws.choice([*TEXTS, BAD]) if not late else Fed()
+        line = Line(text, self.voice, seed=draws.randrange(5), layout=draws.choice(["sentence", "token"]))
+        options = replace(OPTIONS, seq_groups=draws.choice([5, 5, 1]))
+        delivery = Delivery(live=draws.random() < 0.6, keep=draws.random() < 0.7, heard_later=True)
+        try:
+            speech = self.batch.speak(line, options, delivery)
+        except Busy:
+            return
+        self.open.append(speech)
+        if isinstance(text, Fed):
+            self.texts[speech] = text
+
+    def read(self) -> None:
+        for speech in self.draws.sample(self.open, min(2, len(self.open))):
+            if speech.has_chunk:
+                speech.take()
+            elif speech.ended:
+                self.check(speech)
+
+    def read_all(self) -> None:
+        """Read a line to its end, while others wait for their readers and texts."""
+        if left := [speech for speech in self.open if speech not in self.texts]:
+            speech = self.draws.choice(left)
+            self._read_until(lambda: speech not in self.open, [speech])
+
+    def _read_until(self, is_done: Callable[[], bool], speeches: list[Speech]) -> None:
+        until = time.monotonic() + PATIENCE
+        while not is_done():
+            for speech in list(speeches):
+                if speech.has_chunk:
+                    speech.take()
+                elif speech.ended:
+                    self.check(speech)
+            assert time.monotonic() < until, f"lines never end: {self.batch.status}"
+            time.sleep(0.002)
+
+    def feed(self) -> None:
+        if self.texts:
+            speech = self.draws.choice(list(self.texts))
+            text = self.draws.choice(["One. ", "two three", " four. ", END])
+            self.texts[speech].give(text)
+            if text is END:
+                del self.texts[speech]
+
+    def cancel(self) -> None:
+        if self.open and self.draws.random() < 0.5:
+            speech = self.draws.choice(self.open)
+            speech.cancel()
+            self.cancelled.add(speech)
+
+    def stream(self) -> None:
+        if self.open:
+            self.draws.choice(self.open).hear()
+
+    def check(self, speech: Speech) -> None:
+        """Check how a line ended; it is forgotten."""
+        self.open.remove(speech)
+        if (text := self.texts.pop(speech, None)) is not None:
+            text.give(END)
+        error = speech._outcome.error
+        if error is None:
+            assert speech.report.frames or speech in self.cancelled, "a line ended without sound"
+        else:
+            assert isinstance(error, (NotFinite, BatchClosed, ValueError, OSError)), error
+            bad = isinstance(error, NotFinite)
+            assert not bad or speech.line.text == BAD, "another line's numbers ended this one"
+
+    def drain(self) -> None:
+        """Read all lines to their ends."""
+        for text in self.texts.values():
+            text.give("Done.")
+            text.give(END)
+        self._read_until(lambda: not self.open, self.open)
+
+
+@pytest.fixture
+def watch(monkeypatch) -> Watch:
+    made, enter = Watch(), Running._enter_rows
+    monkeypatch.setattr(Running, "_enter_rows", lambda running: (enter(running), made.look(running))[0])
+    monkeypatch.setattr(speech_module, "QUEUED_FRAMES", FULL)
+    original = pieces.build_piece
+
+    def build(builder, line, text):
+        prompt = original(builder, line, text)
+        if text != BAD:
+            return prompt
+        return replace(prompt, inputs=prompt.embeds * torch.nan, prefix=None)
+
+    monkeypatch.setattr(pieces, "build_piece", build)
+    return made
+
+
+@pytest.fixture
+def voice(load, recording) -> Voice:
+    return clone_voice(load("tiny", "base"), recording, 24000, CloneOptions("x_vector"))
+
+
+MORE = [pytest.param(seed, 2000, marks=pytest.mark.slow) for seed in range(100, 110)]
+
+
+@pytest.mark.parametrize(("seed", "steps"), [(1, 100), (2, 100), *MORE])
+def test_random_lines_end_and_leave_nothing(load, voice, watch: Watch, monkeypatch, seed, steps) -> None:
+    draws, synthesizer = random.Random(seed), Synthesizer(load("tiny", "base"), Engine("graph"))
+    frame = GraphDecoder.frame
+    with Batch(synthesizer, draws.choice([1, 3]), waiting=6) as batch:
+        machine = Machine(batch, voice, draws)
+
+        def fail(decoder: GraphDecoder, *given) -> None:
+            if machine.fail_next:
+                machine.fail_next = False
+                raise OSError("the device has failed")
+            frame(decoder, *given)
+
+        monkeypatch.setattr(GraphDecoder, "frame", fail)
+        for count in range(steps):
+            machine.step()
+            machine.fail_next |= count % 60 == 50
+            assert watch.faults == []
+        machine.drain()
+        status = batch.status
+        assert (status.speaking, status.waiting, status.parked, status.silent) == (0, 0, 0, 0)
+        machine.fail_next = False
+        for _ in range(5):
+            machine.submit()
+    machine.drain()  # closed: every line has ended, with sound or an error
+    assert watch.faults == [] and watch.looks and watch.seen
