@@ -11,6 +11,7 @@ from .guard import LONGEST_PERIOD, LOOP_AGREEMENT, LOOP_WINDOW, FollowsWords, Gu
 from .rows import Frame
 
 FIRST_ROOM = 64  # frames; room doubles from here
+PERIODS = np.arange(1, LONGEST_PERIOD + 1)
 LEAST_AGREED = LOOP_AGREEMENT * LOOP_WINDOW
 NO_FRAMES = np.zeros((0, REPORT_WIDTH), dtype=np.int32)
 
@@ -66,13 +67,14 @@ class RowBuffers:
 
     def _find_loops(self, rows: np.ndarray, at: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Compare new codes with the ones before; return where one period fills the window."""
-        before = at[:, None] - np.arange(1, LONGEST_PERIOD + 1)
+        before = at[:, None] - PERIODS
         agrees = (self.frames[rows[:, None], np.maximum(before, 0), 0] == codes[:, None]) & (before >= 0)
         place = at % LOOP_WINDOW
         counts = self._agreements[rows] + agrees - self._agreed[rows, place]
         self._agreed[rows, place], self._agreements[rows] = agrees, counts
-        is_long = (at + 1 >= LOOP_WINDOW + LONGEST_PERIOD) & self._detects[rows]
-        found: np.ndarray = is_long & (counts.max(axis=1) >= LEAST_AGREED)
+        found: np.ndarray = counts.max(axis=1) >= LEAST_AGREED
+        if found.any():
+            found &= (at + 1 >= LOOP_WINDOW + LONGEST_PERIOD) & self._detects[rows]
         return found
 
     def _find_words(self, frame: Frame, ended: list[tuple[int, str]]) -> list[tuple[int, str]]:
