@@ -55,8 +55,10 @@ def heard(utterance: Speech) -> tuple[torch.Tensor, np.ndarray]:
 def slow_figures(model, monkeypatch) -> threading.Event:
     """The checkpoint's texts are written out, and each sentence with figures takes until this is set."""
     go_on = threading.Event()
+    go_on.written = []
 
     def write_out(text: str) -> str:
+        go_on.written.append(text)
         assert go_on.wait(PATIENCE)
         return text.replace("7", "seven")
 
@@ -89,17 +91,15 @@ def test_a_text_full_of_figures_holds_up_no_other_line(synthesizer, voice, slow_
 
 @pytest.mark.parametrize("late", [False, True], ids=["whole", "late"])
 def test_a_reader_who_leaves_ends_the_writing_out(synthesizer, voice, slow_figures, late) -> None:
-    def writing() -> bool:
-        return any(thread.name == "speech text" for thread in threading.enumerate())
-
     with Batch(synthesizer, 1) as service:
         text = "7 of them. " * 50
         utterance = service.speak(Line(iter([text]) if late else text, voice), SHORT)
-        wait_until(writing)
+        wait_until(lambda: slow_figures.written)
         utterance.close()
         heard(service.speak(Line("Hello there.", voice), SHORT))  # its row is free
         slow_figures.set()
-        wait_until(lambda: not writing())
+        heard(service.speak(Line("There are 7.", voice), SHORT))
+    assert len(slow_figures.written) < 10, "not all of its fifty sentences"
 
 
 def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monkeypatch) -> None:

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch import speech as speech_module
+from qwen3_tts_morph.morph.batch import standing
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.line_state import LineState
 from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy
@@ -212,6 +213,7 @@ def watch(monkeypatch) -> Watch:
     made, enter = Watch(), Running._enter_rows
     monkeypatch.setattr(Running, "_enter_rows", lambda running: (enter(running), made.look(running))[0])
     monkeypatch.setattr(speech_module, "QUEUED_FRAMES", FULL)
+    monkeypatch.setattr(standing, "STAND_S", 0.0)  # a text that is late ends its line soon
     original = pieces.build_piece
 
     def build(builder, line, text):
