@@ -169,10 +169,9 @@ class Speech:
                 self.check()
                 return None
             chunk = self._chunks.popleft()
-            was_full = self.is_full
             self.queued -= len(chunk.codes)
-            if was_full and not self.is_full:  # its codes wait until then
-                self.bell.set()
+            # Also if the reader was not full: a retry may wait for this.
+            self.bell.set()
             return chunk
 
     def hear(self) -> None:
