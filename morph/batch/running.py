@@ -413,7 +413,8 @@ class Running:
         self._turns.send(self._heard, hurry=True)
         self._let_go()
         self._speed.rest()
-        if len(self._lines) < lines:  # a row is free for a queued line
+        # A row is free for a queued line, or a line whose last samples were sent wants a retry.
+        if len(self._lines) < lines or any(line.takes.again for line in self._lines.values()):
             return
         if not self._lines and self._queue.between.do():
             return
