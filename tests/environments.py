@@ -176,7 +176,8 @@ def without_pin(requirement: str) -> str:
 
 def read_versions(python: Path | str) -> dict[str, str]:
     """Return the versions of what the pack was tested with (morph/tested.json), as far as this Python has it."""
-    names = [*install.load_tested().tested(), *install.load_tested().QWEN_TTS]
+    upstreams = (requirement.partition("==")[0] for requirement in install.QWEN_TTS.values())
+    names = [*install.load_tested().tested(), *upstreams]
     code = (
         "import importlib.metadata as m, json\n"
         "there = {d.metadata['Name'].replace('_', '-') for d in m.distributions()}\n"
