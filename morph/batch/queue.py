@@ -17,7 +17,7 @@ from ..speech.lines import LineReport, Spoken
 from ..speech.piece import NO_SAMPLES
 from ..speech.text_reader import TextReader
 from .between import Between
-from .scheduler import START_S, Busy, Group, urgency
+from .policy import START_S, Busy, Group, urgency
 from .speech import Outcome, Speech
 from .turns import Turns
 
@@ -123,7 +123,7 @@ class Waiting:
 
 
 class Queue:
-    """Queued lines, in the order of ``scheduler.py``. Any thread puts; one thread takes.
+    """Queued lines, in the order of ``policy.py``. Any thread puts; one thread takes.
 
     ``waiting`` limits the queued lines, again the lines without text, and again the started lines beyond ``rows``.
     """
@@ -206,7 +206,7 @@ class Queue:
         return ready
 
     def _rank(self, one: Waiting, deadline: float) -> tuple[float, ...]:
-        """Return what decides between lines: see ``scheduler.py``."""
+        """Return what decides between lines: see ``policy.py``."""
         order, lines = one.speech.delivery.order, self.callers[one.speech.delivery.caller]
         if not one.is_live:
             return (order, 1, lines)

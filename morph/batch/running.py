@@ -24,8 +24,8 @@ from .codec.turns import FEW, CodecTurns
 from .codec.whole import WholeCodec
 from .fitting import needed_rows
 from .line_state import LineState, Shared
+from .policy import OFFLINE_SHARE
 from .queue import BatchClosed, Queue, Waiting
-from .scheduler import OFFLINE_SHARE
 from .speech import Outcome
 
 # An empty batch holds the model so long, because the next line would have to start another one.

@@ -70,7 +70,7 @@ class Delivery:
     Args:
         live: streamed, chunk by chunk. If not, it is rendered offline, which needs less of the device; nothing comes
             before its end unless ``Speech.hear`` asks for it.
-        order: lines of a lower order get rows first; see ``scheduler.py``.
+        order: lines of a lower order get rows first; see ``policy.py``.
         keep: whether ``Speech.result`` is wanted. If not, nothing of a line is kept after its chunks, and a batch
             retries no piece of a streamed line. An offline line's one chunk is its audio.
         on_change: called after each chunk and at the end, in the thread that speaks or in one that queues another

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from .scheduler import Group
+from .policy import Group
 
 TURN_S = 2.0  # how long lines of the running group pass those of another
 

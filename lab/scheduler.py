@@ -1,5 +1,7 @@
 """Decide which utterances get rows: the only queue of a process. It has no torch, no clock and no thread.
 
+The product does not use it yet: ``batch/queue.py`` has the policy for one device, one group at a time (issue 65).
+
     scheduler = Scheduler(rows=[8, 8], waiting=64, per_caller=48)
     scheduler.submit([utterance], now)                   # raises Busy
     for utterance in scheduler.next(device, free, now):  # an utterance stands in the list once for each of its rows
@@ -33,27 +35,9 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-START_S = 0.5  # a new line that begins so much later is better than a player that runs dry
-FAR_S = 3600.0  # all that can wait for so long are equal
-OFFLINE_SHARE = 4  # one row in so many is for offline lines
-
-Group: TypeAlias = tuple[object, ...]
-"""What the lines of one frame have in common: SEQ_GROUPS and tail."""
-
-
-class Busy(Exception):
-    """The queue is full: try again later."""
-
-    @classmethod
-    def of(cls, most: float) -> Busy:
-        return cls(f"{most:.0f} lines wait already: try again later")
-
-
-def urgency(deadline: float, now: float) -> float:
-    """Return a deadline as callers are compared by it, 0 or more."""
-    return min(max(0.0, deadline - now), FAR_S) // START_S
+from qwen3_tts_morph.morph.batch.policy import OFFLINE_SHARE, START_S, Busy, Group, urgency
 
 
 class Queued(Protocol):

@@ -5,7 +5,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from qwen3_tts_morph.morph.batch.scheduler import OFFLINE_SHARE, START_S, Busy, Scheduler
+from qwen3_tts_morph.morph.batch.policy import OFFLINE_SHARE, START_S, Busy
+
+from lab.scheduler import Scheduler
 
 SCHEDULES = 1000
 PIECE_S = 1.0  # of a row
