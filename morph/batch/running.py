@@ -391,8 +391,13 @@ class Running:
         self._lines[line.number] = line
         return line
 
+    @property
+    def _has_waiting(self) -> bool:
+        """Whether a line wants a row: in the queue, or an admitted one."""
+        return bool(self._ready) or self._queue.is_asked
+
     def _note_standing(self, late: Sequence[LineState]) -> None:
-        is_wanted = bool(late) and self._queue.is_asked
+        is_wanted = bool(late) and self._has_waiting
         for line in late:
             line.stand(is_wanted)
 
@@ -426,7 +431,7 @@ class Running:
         """How long to wait for the event; None: for ever."""
         if not self._lines:
             return self._settings.linger_s or 0.0
-        if any(line.is_starved for line in self._lines.values()) and self._queue.is_asked:
+        if any(line.is_starved for line in self._lines.values()) and self._has_waiting:
             return LOOK_S
         # A turn that is over changes nothing for lines with a row.
         return self._queue.turn_left_s or None
