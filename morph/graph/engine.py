@@ -9,7 +9,7 @@ the eager engine's up to rounding; sampled codes have the same distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
@@ -340,7 +340,11 @@ class GraphDecoder:
                 self._most = LARGEST_CAPTURED_PREFILL if plan.ahead.lines else largest_prefill(self.batch)
                 if plan.ahead.lines:
                     self._prepare(plan.ahead.lines)
-                yield GraphRows(self, model, options, plan.late)
+                rows = GraphRows(self, model, options, plan.late)
+                try:
+                    yield rows
+                finally:
+                    self._broken.update(rows.held)  # after an error, what they made has not been read
         except NotFinite:  # no mask would hide what is left in the cache
             self.free()
             raise
@@ -412,6 +416,7 @@ class GraphRows:
         self.began: Sequence[tuple[int, torch.Tensor | None]] = ()
         self._lines: dict[int, LineRequest] = {}  # by row
         self._new: list[int] = []  # rows without a frame in flight
+        self._unread: set[int] = set()  # rows of lines of which no frame has been read
         self._unheard: set[int] = set()  # rows of streamed lines whose first frame is in flight
         self._report = np.zeros((decoder.batch, REPORT_WIDTH))  # of the frame that was read last
         self._ahead = False  # whether the last step launched a frame
@@ -424,6 +429,7 @@ class GraphRows:
         rows = self._table.take([line.prompt.length for line in lines])
         self._lines.update(zip(rows, lines, strict=True))
         self._new += rows
+        self._unread.update(rows)
         self.decoder.put(rows, lines)
         return rows
 
@@ -493,8 +499,10 @@ class GraphRows:
         if self._readback.waiting > (self._lag if self._ahead else 0) or self._first_is_awaited:
             self._report = self._readback.pop().numpy()
             frame = self._table.receive(self._report)
-            if self._unheard:
-                self._unheard.difference_update(frame.rows.tolist())
+            if self._unread:
+                rows = frame.rows.tolist()
+                self._unread.difference_update(rows)
+                self._unheard.difference_update(rows)
             return frame
         if self._split:
             self.decoder._advance(self._split)
@@ -524,12 +532,18 @@ class GraphRows:
 
     def release(self, row: int) -> None:
         self._table.release(row)
-        if self._report[row, FLAG]:  # cleared when the row gets its next line
+        if row in self._unread or self._report[row, FLAG]:  # cleared when the row gets its next line
             self.decoder._broken.add(row)
         del self._lines[row]
         if row in self._new:
             self._new.remove(row)
         self._unheard.discard(row)
+        self._unread.discard(row)
+
+    @property
+    def held(self) -> Iterable[int]:
+        """The rows that have lines."""
+        return self._lines.keys()
 
 
 def runs_alone(lines: Sequence[LineRequest]) -> bool:

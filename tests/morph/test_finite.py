@@ -1,11 +1,13 @@
 """Numbers that are not finite are noticed in every engine and precision, before anything is spoken."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.decoded import FLAG
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.rows import RowPlan
 from qwen3_tts_morph.morph.decode.sampling import check_finite
@@ -129,6 +131,27 @@ def test_a_line_that_is_not_finite_ends_alone(load, way, at):
     assert frames in ((0,) if at is None else (at, at + 1))
     assert torch.equal(made[2].codes, wanted[2].codes[:frames])
     assert_equal(decode(), wanted)
+
+
+def test_a_broken_line_that_leaves_unread_breaks_no_other(load):
+    """Its reader has left before its first frame, or the device has failed: the row's next line is well."""
+    model, options = load("tiny", "custom_voice"), GenerateOptions(5, batch_size=1)
+    first, second = line_requests(prompts_of(model, rows=(2, 0)))
+    run, plan = Engine("graph"), RowPlan.of_lines([first], 1)
+
+    def speaks(rows) -> bool:
+        rows.admit([second])
+        rows.step(())
+        return not rows.read().report[:, FLAG].any()
+
+    with run.open_rows(model, options, plan) as rows:
+        rows.release(*rows.admit([broken(first, None)]))
+        assert speaks(rows)
+    with suppress(OSError), run.open_rows(model, options, plan) as rows:
+        rows.admit([broken(first, None)])
+        raise OSError("the device has failed")
+    with run.open_rows(model, options, plan) as rows:
+        assert speaks(rows)
 
 
 def test_a_broken_line_ends_the_decoding_of_given_lines(load):
