@@ -169,9 +169,10 @@ class Speech:
                 self.check()
                 return None
             chunk = self._chunks.popleft()
+            was_full = self.is_full
             self.queued -= len(chunk.codes)
-            # Also if the reader was not full: a retry may wait for this.
-            self.bell.set()
+            if was_full and not self.is_full:  # its codes wait until then
+                self.bell.set()
             return chunk
 
     def hear(self) -> None:
