@@ -24,8 +24,8 @@ from ..voice.file import voice_digest
 SOUND_VERSION = 1
 # Raise it when texts are written out otherwise: only lines of checkpoints that need that are made again.
 TEXT_VERSION = 1
-# Settings that decide how a text is cut and written out, for which the key has what follows from them, and those that
-# decide how and how often lines are made. Fallbacks of the engine are left out too: they only round otherwise.
+# Settings that are not in the key. The key has the effects of ``split_chars`` and ``normalize``, ``batch_size`` only
+# changes rounding, as fallbacks of the engine do, and ``retries`` are stored with a line (``kept/cache.py``).
 APART = ("batch_size", "split_chars", "normalize", "retries")
 
 

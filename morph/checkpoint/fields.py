@@ -1,4 +1,4 @@
-"""A checkpoint's config.json as attributes, with upstream's defaults for the fields that it leaves out."""
+"""A checkpoint's config.json as attributes, with upstream's defaults for missing fields."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ CODEC: dict[str, Any] = {
 
 
 def fill_in(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> SimpleNamespace:
-    """Return a config's fields as attributes: its own ones, and the defaults of those that it leaves out."""
+    """Return a config's fields as attributes, with the defaults for missing fields."""
     fields = {**defaults, **given}
     for name, inner in defaults.items():
         if isinstance(inner, dict):

@@ -22,7 +22,7 @@ PAUSE_S = 1.0  # no caption stays over a silence of this length
 class CaptionOptions(Checked):
     """How words become captions.
 
-    ``unit`` is what a caption has; in WebVTT and ASS the words of a longer one light up as they are heard.
+    ``unit`` is what a caption contains. In WebVTT and ASS, words of longer captions are highlighted as they are spoken.
     ``most_chars`` is the longest phrase: phrases end at punctuation where they can.
     """
 

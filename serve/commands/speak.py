@@ -231,7 +231,7 @@ def add_words(parser: argparse.ArgumentParser) -> None:
         "--words",
         type=ending_in([f".{one}" for one in FORMATS]),
         metavar="FILE",
-        help="also write when each word is heard, in the sound that is written: .srt, .vtt (words light up), .json, or "
+        help="also write word times for the output audio: .srt, .vtt (words light up), .json, or "
         ".ass (karaoke); none: no such file",
     )
     group.add_argument(

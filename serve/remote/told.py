@@ -106,7 +106,7 @@ NOTHING_TOLD = LineTold()  # of another program's server
 
 
 class WordTold(Told):
-    """A word of a line, and when it is heard."""
+    """A word of a line and its time span."""
 
     word: Text
     start_time: Seconds

@@ -108,7 +108,7 @@ def speak_into(
 
 
 def speak_all(job: Job, console: Console) -> None:
-    """Speak or reuse all lines, and save each when it ends; ValueError names those that could not be spoken."""
+    """Speak or reuse all lines and save each when it ends. Raise ValueError that names failed lines."""
     from ...morph.batch.speech import OutOfService
 
     go_on = "the same command goes on"

@@ -130,7 +130,7 @@ def test_pieces_that_wait_for_a_row_when_a_turn_is_over_are_spoken_once(serve, s
 
 @pytest.mark.parametrize("caller", ("", "another"))
 def test_a_long_line_gives_up_its_row_to_a_new_one_after_a_piece(synthesizer, line, caller: str) -> None:
-    """It is ahead of its player; its codes are those that it has alone."""
+    """It is ahead of its player. Its codes do not change."""
     long, made, progress = replace(line, text=" ".join([line.text] * 3)), list[Speech](), list[int]()
     with Batch(synthesizer, 1) as service:
         alone = codes_of(service.speak(long, OPTIONS))

@@ -1,4 +1,4 @@
-"""Configs as attributes: upstream's values for every field that the pack reads, also for those that are left out."""
+"""Configs as attributes: every field that the pack reads has upstream's value, also if the file lacks it."""
 
 import copy
 import json
