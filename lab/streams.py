@@ -44,7 +44,7 @@ def render_lines(
     """
     options = options or GenerateOptions()
     check_complete(lines)
-    SynthesizerChecks(synthesizer).check_all(lines, options)
+    check_lines(synthesizer, lines, options)
     if on_phase is not None:
         on_phase(f"speaking {len(lines)} line{'' if len(lines) == 1 else 's'}")
     bell = Bell()
@@ -54,6 +54,13 @@ def render_lines(
         batch.take(*speeches)
         wait_for(speeches, bell, on_frame)
         return [speech.result() for speech in speeches]
+
+
+def check_lines(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> None:
+    if not lines:
+        raise ValueError("there is no line to speak: type a text")
+    for line in lines:
+        SynthesizerChecks(synthesizer).check(line, options)
 
 
 def wait_for(speeches: Sequence[Speech], bell: Bell, on_frame: OnFrame | None) -> None:
@@ -110,7 +117,7 @@ def stream_lines(
         ValueError: as ``render_lines``. What is only found with the model at hand is raised to the readers.
     """
     options = options or GenerateOptions()
-    SynthesizerChecks(synthesizer).check_all(lines, options)
+    check_lines(synthesizer, lines, options)
     return SpeechStream(synthesizer, lines, options, on_frame, in_turn)
 
 

@@ -176,8 +176,7 @@ def without_pin(requirement: str) -> str:
 
 def read_versions(python: Path | str) -> dict[str, str]:
     """Return the versions of what the pack was tested with (morph/tested.json), as far as this Python has it."""
-    upstreams = (requirement.partition("==")[0] for requirement in install.QWEN_TTS.values())
-    names = [*install.load_tested().tested(), *upstreams]
+    names = [*install.load_tested().tested(), *map(without_pin, install.QWEN_TTS.values())]
     code = (
         "import importlib.metadata as m, json\n"
         "there = {d.metadata['Name'].replace('_', '-') for d in m.distributions()}\n"

@@ -57,12 +57,6 @@ class SynthesizerChecks:
         check_line(self._model, line)
         check_followed(self._model, options)
 
-    def check_all(self, lines: Sequence[Line], options: GenerateOptions) -> None:
-        if not lines:
-            raise ValueError("there is no line to speak: type a text")
-        for line in lines:
-            self.check(line, options)
-
 
 class Batch:
     """A continuous batch on one device, for any number of callers. Any thread may call it.

@@ -370,7 +370,8 @@ class Running:
             self._queue.counts.speaking = len(self._lines)  # for the queue's limit on started lines
         if playing and len(self._heard) == len(self._lines) and not opened:
             one = self._queue.take(self._group, offline=True)  # it gets one row in four
-            opened += [] if one is None or (line := self._open(one)) is None else [line]
+            if one is not None and (line := self._open(one)) is not None:
+                opened.append(line)
         if opened:
             self._note_lines()
         return opened

@@ -9,14 +9,13 @@ from torch import nn
 from torch.nn import functional
 
 from ..model.network.modules import rotate
-from ..model.rope import RopeTable
+from ..model.rope import RopeTable, head_dim_of
 from .layers import (
     CODEBOOK_EPSILON,
     CausalConv,
     Weights,
     attend,
     attention_projections,
-    head_dim,
     project_heads,
 )
 
@@ -100,7 +99,7 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
         self.self_attn_layer_scale: Any = Weights(scale=(width,))
         self.mlp_layer_scale: Any = Weights(scale=(width,))
-        self.head_dim = head_dim(config)
+        self.head_dim = head_dim_of(config)
 
     def forward(self, states: torch.Tensor, rope: RopeTable, seen: torch.Tensor) -> torch.Tensor:
         queries, keys, values = project_heads(self.self_attn, self.input_layernorm(states), self.head_dim)

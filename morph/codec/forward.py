@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional
 
 from ..model.layers import Angles, norm, rotate, swiglu
+from ..model.network.modules import repeat_heads
 from .weights import Attention, Block, CodecWeights, Snake, Transformer, Upsample
 
 Norm: TypeAlias = tuple[torch.Tensor, float]  # weight and epsilon
@@ -252,9 +253,7 @@ def attend_blocks(
         functional.pad(part, (0, 0, 0, 0, block, 0)).unfold(0, 2 * block, block).transpose(2, 3)
         for part in (turned[:, heads:], qkv[:, heads + kv_heads :])
     )
-    group = heads // kv_heads
-    if group > 1:
-        keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+    keys, values = repeat_heads(keys, values, heads)
     out = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)
     return out.transpose(1, 2).reshape(len(inputs), -1)
 

@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..model.network.modules import repeat_heads
+from ..model.rope import head_dim_of
+
 CODEBOOK_EPSILON = 1e-5  # least usage of a codebook's vector
 
 
@@ -50,13 +53,9 @@ class Snake(Weights):
         return x + (1.0 / (beta + 1e-9)) * torch.pow(torch.sin(x * alpha), 2)
 
 
-def head_dim(config: Any) -> int:
-    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
-
-
 def attention_projections(config: Any) -> nn.ModuleDict:
     """Return the projections of an attention layer without biases."""
-    width, each = config.hidden_size, head_dim(config)
+    width, each = config.hidden_size, head_dim_of(config)
     queries, keys = config.num_attention_heads * each, config.num_key_value_heads * each
     parts = {
         "q_proj": (width, queries),
@@ -78,8 +77,7 @@ def attend(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: torch.Tensor | None
 ) -> torch.Tensor:
     """Attend with a mask (bool ``[T, N]``, None: all is seen): ``[B, heads, T, D]`` to ``[B, T, heads D]``."""
-    if (group := queries.shape[1] // keys.shape[1]) > 1:
-        keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+    keys, values = repeat_heads(keys, values, queries.shape[1])
     mask = None if seen is None else seen[None, None]
     out = nn.functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
     return out.transpose(1, 2).flatten(2)

@@ -23,6 +23,7 @@ from safetensors.numpy import load, save
 
 from ..runtime.whole_file import TooLarge, read_whole
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
+from ..speech.piece import NO_SAMPLES
 from ..speech.pieces import text_as_spoken
 from ..speech.takes import ENDS
 from ..text.normalize import SpokenText
@@ -39,7 +40,6 @@ ROOM = 100  # one new file per so many cached ones, before the folder is scanned
 # 0.2.0 wrote words as JSON.
 OWN_NAME = re.compile(r"[0-9a-f]{64}\.(line\.safetensors|words\.(safetensors|json))(\.[0-9a-f]{16}\.part)?")
 COUNTS = ("frames", "pieces", "takes")  # of a report
-NO_SAMPLES = np.zeros(0, dtype=np.float32)
 Facts = dict[str, Any]
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ class Listener:
     on_line: Callable[[int, Spoken], None] = lambda _index, _spoken: None  # finished lines, in any order
 
     @property
-    def hears_sound(self) -> bool:
+    def wants_sound(self) -> bool:
         """Whether lines are to be streamed."""
         return self.on_sound is not Listener.on_sound
 
@@ -81,7 +81,7 @@ def speak_lines(
         check = once.check
         if check is not None and once.cache is not None:
             check = replace(check, recogniser=RememberedEar(check.recogniser, once.cache))
-            if not listener.hears_sound:
+            if not listener.wants_sound:
                 listener = replace(listener, on_line=_hear_early(check, lines, listener))
         spoken, failures = _Run(speaks, options, once, lines, listener).run()
         if len(failures) == len(lines):
@@ -125,7 +125,7 @@ class _Run:
         self._frames = self._made = 0  # frames of the speeches that have ended, and their number
         self._estimate, self._phase = Estimate(), ""
         # The line that streams now or next; none without a listener.
-        self._turn = 0 if listener.hears_sound else len(lines)
+        self._turn = 0 if listener.wants_sound else len(lines)
         self._is_begun = False  # whether it has delivered audio
 
     def run(self) -> tuple[list[Spoken], list[Exception]]:
@@ -136,7 +136,7 @@ class _Run:
                 self._take(index, found)
         try:
             missing = [index for index in range(len(self._lines)) if index not in self._ready]
-            self._queue(missing, live=self._listener.hears_sound)
+            self._queue(missing, live=self._listener.wants_sound)
             while True:
                 self._collect()
                 self._hear()
@@ -179,13 +179,13 @@ class _Run:
 
     def _queue(self, indices: Sequence[int], live: bool) -> None:
         """Queue lines: in order if streamed, the first of them ``live``; otherwise the longest first."""
-        hears = self._listener.hears_sound
+        is_streamed = self._listener.wants_sound
         deliveries = [
             Delivery(
                 live and index == indices[0],
-                index if hears else -self._likely[index],
+                index if is_streamed else -self._likely[index],
                 on_change=self._bell.set,
-                heard_later=hears,
+                heard_later=is_streamed,
             )
             for index in indices
         ]

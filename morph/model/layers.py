@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from .alignment import Watch
-from .network.modules import SHARES_KEYS
+from .network.modules import SHARES_KEYS, repeat_heads
 from .rope import RopeTable
 from .static_cache import FillView, SpanView, StepView
 from .weights.joined_weights import join, view_weight
@@ -131,7 +131,7 @@ def attend(
     if length > 1 and group > 1 and _shares_keys(queries):
         return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
     if length > 1:
-        keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+        keys, values = repeat_heads(keys, values, heads)
         return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
     grouped = queries.view(batch, -1, group, head_dim)
     out = functional.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)

@@ -9,13 +9,17 @@ from typing import Any
 import torch
 
 
+def head_dim_of(config: Any) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
 def inverse_frequencies(config: Any, device: torch.device | str | None = None) -> torch.Tensor:
     """Return ``theta ** (-2i / head_dim)``, float32 ``[head_dim / 2]``, as transformers' default RoPE computes it."""
     # transformers 5 has ``rope_parameters`` instead of ``rope_theta``.
     base = getattr(config, "rope_theta", None)
     if base is None:
         base = config.rope_parameters["rope_theta"]
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    head_dim = head_dim_of(config)
     steps = torch.arange(0, head_dim, 2, dtype=torch.int64).to(device=device, dtype=torch.float32)
     return 1.0 / (base ** (steps / head_dim))
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..rope import RopeTable
+from ..rope import RopeTable, head_dim_of
 from .speaker_encoder import SpeakerEncoder
 
 SHARES_KEYS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)  # SDPA has ``enable_gqa``
@@ -50,7 +50,7 @@ class Attention(nn.Module):
         super().__init__()
         self.config, self.layer = config, layer
         width, heads, kv_heads = config.hidden_size, config.num_attention_heads, config.num_key_value_heads
-        self.head_dim = getattr(config, "head_dim", None) or width // heads
+        self.head_dim = head_dim_of(config)
         self.q_proj = nn.Linear(width, heads * self.head_dim, bias=False)
         self.k_proj = nn.Linear(width, kv_heads * self.head_dim, bias=False)
         self.v_proj = nn.Linear(width, kv_heads * self.head_dim, bias=False)
@@ -95,14 +95,21 @@ def attend(kind: str, queries: torch.Tensor, keys: torch.Tensor, values: torch.T
             queries, keys, values, is_causal=causal, enable_gqa=True
         ).transpose(1, 2)
     else:
-        group = queries.shape[1] // keys.shape[1]
-        keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+        keys, values = repeat_heads(keys, values, queries.shape[1])
         if kind == "sdpa":
             attended = functional.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
         else:
             attended = attention_weights(queries, keys) @ values
         attended = attended.transpose(1, 2)
     return attended
+
+
+def repeat_heads(keys: torch.Tensor, values: torch.Tensor, heads: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return keys and values ``[B, heads, N, D]`` of ``[B, kv_heads, N, D]``, one for each query head."""
+    group = heads // keys.shape[1]
+    if group == 1:
+        return keys, values
+    return keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
 
 
 def attention_weights(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -185,12 +192,8 @@ class CodePredictor(nn.Module):
 class TalkerDecoder(Decoder):
     def __init__(self, config: Any):
         super().__init__(config)
-        self.codec_embedding = nn.Embedding.from_pretrained(
-            torch.empty(config.vocab_size, config.hidden_size), freeze=False
-        )
-        self.text_embedding = nn.Embedding.from_pretrained(
-            torch.empty(config.text_vocab_size, config.text_hidden_size), freeze=False
-        )
+        self.codec_embedding = embedding(config.vocab_size, config.hidden_size)
+        self.text_embedding = embedding(config.text_vocab_size, config.text_hidden_size)
 
 
 class TextProjection(nn.Module):
