@@ -11,9 +11,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -40,7 +40,6 @@ from ..api.options import ServerOptions
 from ..api.request import Rules, SpeechRequest
 from ..audio.speed import changed_length, open_speed
 from ..audio.whole import Encoders, StreamEncoder, Whole, encode_whole
-from ..words.finders import FindWords, WordFinders
 from .timestamps import Timestamps
 from .voices import VoiceBook
 from .warming import WARM_TEXT, ahead_of, encode_all, one_per_row, speak, speak_each
@@ -179,24 +178,18 @@ class Reading:
         """How many frames are made, and how many are expected."""
         return self._read.progress.done, self._read.progress.expected
 
-    def find_words(self, find: FindWords) -> None:
-        """Find the times of the words of an offline line that has ended and ``has_timestamps``. It takes a while."""
-        assert self._timestamps is not None
-        waveform, report = concatenate(self._sounds), self._read.report
-        self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans), find)
-
     def encode(self, name: str) -> Whole:
-        """Return an offline line that has ended as a file of a format. It takes a while; ApiError if it failed."""
-        return encode_whole(self._sounds, self._sample_rate, self._speed, name)
-
-    @cached_property
-    def _sounds(self) -> list[np.ndarray]:
+        """Return an offline line that has ended as a file of a format, and find its words; ApiError if it failed."""
         if self._failure is not None:
             raise self._failure
         try:
-            return [chunk.samples for chunk in self._read]
+            sounds = [chunk.samples for chunk in self._read]
         except Exception as error:
             raise as_api_error(error) from error
+        if self._timestamps is not None:
+            waveform, report = concatenate(sounds), self._read.report
+            self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans))
+        return encode_whole(sounds, self._sample_rate, self._speed, name)
 
     @property
     def has_timestamps(self) -> bool:
@@ -250,7 +243,7 @@ class Speaker:
         self._batch = Fleet(self._batches, queues=True) if others else self._batches[0]
         self._news: News | None = None
         self._readings: set[Reading] = set()
-        self._encoders, self._words = Encoders(), WordFinders()
+        self._encoders = Encoders()
         self._is_ending = False
         self._ready = threading.Event()
         self._options = options
@@ -308,13 +301,11 @@ class Speaker:
     def warm(self, before_ready: Callable[[], None] = lambda: None) -> None:
         """Warm up with lines that no client gets, then admit requests; ``before_ready`` is called between the two."""
         began = time.perf_counter()
-        started = self._words.start() if self.model.alignment is not None else []
         encode_all(self.model.sample_rate)
         for batch in self._batches:
             self._warm(batch)
         for one in self._engines:
             one.first_times.settle()
-        wait(started)
         before_ready()
         self.pauses.begin()
         self._ready.set()
@@ -399,9 +390,7 @@ class Speaker:
         return reading.read(speech)
 
     async def encode(self, reading: Reading, name: str) -> Whole:
-        """See ``Reading.encode``, after ``find_words``; in other threads."""
-        if reading.has_timestamps:
-            await asyncio.wrap_future(self._words.submit(reading.find_words))
+        """See ``Reading.encode``; in another thread."""
         return await asyncio.wrap_future(self._encoders.submit(name, partial(reading.encode, name)))
 
     def open_stream(self, name: str) -> StreamEncoder:
@@ -449,7 +438,6 @@ class Speaker:
         self.pauses.end()
         self._batch.close()
         self._encoders.close()
-        self._words.close()
         for one in (self._synthesizer, *self._others):
             one.free()
 

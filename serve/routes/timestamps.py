@@ -9,11 +9,10 @@ import numpy as np
 from ...morph.batch.speech import Chunk
 from ...morph.model.model import Model
 from ...morph.speech.lines import Spoken
-from ...morph.speech.word_times import check_word_times, quiet_times, traced_line
+from ...morph.speech.word_times import check_word_times, quiet_times, word_times
 from ...morph.text.pronunciation import Reading
 from ...morph.words.live import LiveWords
 from ...morph.words.timing import WordTime, without_quiet
-from ..words.finders import FindWords
 
 DIGITS = 3  # milliseconds
 LOOKED_AT_S = 5.0  # of the sound so far, for the silence before a word
@@ -72,9 +71,8 @@ class Timestamps:
     def _heard_s(self) -> float:
         return self._samples / self._model.sample_rate
 
-    def set_whole(self, spoken: Spoken, find: FindWords) -> None:
-        line = traced_line(self._model, spoken)
-        self._ended = [] if line is None else list(find(line))
+    def set_whole(self, spoken: Spoken) -> None:
+        self._ended = list(word_times(self._model, spoken))
 
     def take(self) -> list[dict[str, Any]]:
         ended, self._ended = self._ended, []

@@ -1,6 +1,4 @@
-"""A line in another process has the words that it has here."""
-
-import json
+"""Words of lines from the traces of their pieces."""
 
 import numpy as np
 import pytest
@@ -32,16 +30,10 @@ def line(speed: float = 1.0, *tokens: int) -> TracedLine:
 
 
 @pytest.mark.parametrize("speed", [1.0, 1.25])
-def test_nothing_is_lost_on_the_way(speed: float) -> None:
-    here = line(speed)
-    there = TracedLine.from_json(json.loads(json.dumps(here.to_json())))
-    assert there.words() == here.words() and there.to_json() == here.to_json()
-    for ours, theirs in zip(here.pieces, there.pieces, strict=True):
-        for name in ("tokens", "weights", "mass"):
-            own, other = getattr(ours.trace, name), getattr(theirs.trace, name)
-            assert own.dtype == other.dtype and (own == other).all()
-    assert [word.text for word in here.words()][:3] == ["Nguyen", "said:", "早"]
-    assert here.words()[-1].end_s == pytest.approx(0.98 / speed)
+def test_words_have_their_times_at_any_speed(speed: float) -> None:
+    words = line(speed).words()
+    assert [word.text for word in words][:3] == ["Nguyen", "said:", "早"]
+    assert words[-1].end_s == pytest.approx(0.98 / speed)
 
 
 def test_a_trace_of_another_text_is_an_error() -> None:
