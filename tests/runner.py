@@ -54,28 +54,18 @@ COVERED = ("morph", "postprocess", "serve")
 TYPED = (*COVERED, "nodes")
 SCRIPTS = ("web", "serve/page")  # of the pages
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-# What differed between versions of transformers 5: the codes of upstream's encoder, and what it speaks.
-ON_OLDEST_TRANSFORMERS_5 = (
-    *("model/test_modules", "codec/test_complete::test_encoding_equals_upstream"),
-    "test_parity::test_codes_equal_upstream",
-    "test_demo_voice::test_its_codes_equal_upstreams",
+# The product imports transformers for one thing, how a recogniser's words are compared, and tokenizers, whose version
+# goes with it. The rest is that upstream, with another transformers, still has our codes.
+BY_TRANSFORMERS = (
+    *("test_parity::test_codes_equal_upstream", "model/test_modules", "checkpoint/test_fields"),
+    *("codec/test_complete::test_encoding_equals_upstream", "hearing/test_words"),
+    "model/test_tokens::test_ordinary_texts_have_upstreams_ids",
 )
-# What can differ between transformers 4 and 5. --all runs it on the oldest 5 too.
+# All that compares with upstream: --all runs it on the oldest 5 too, --newest on the newest of all packages.
 ON_TRANSFORMERS_5 = (
-    *("test_parity", "test_demo_voice"),
+    *("test_parity", "test_demo_voice", "hearing/test_words"),
     *("checkpoint/test_fields", "model/test_modules", "model/test_rope", "model/test_tokens"),
     *("voice/test_prompt", "codec/test_complete"),
-)
-# Cases that the default run has on transformers 4, not on the newest. They compare our code with our code; or other
-# cases cover what they need of transformers: test_parity covers the demo voice's clones and frames at 15 groups. The
-# codec of many lines is compared with upstream's on the tiny checkpoint.
-OURS_ALONE = (
-    "test_demo_voice::test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar",
-    "test_demo_voice::test_both_engines_decode_the_same_codes",
-    "test_demo_voice::test_its_codes_equal_upstreams",
-    "test_demo_voice::test_presets_and_clones_speak_from_the_same_folder",
-    "test_demo_voice::test_the_codec_engine_makes_its_waveforms",
-    "test_parity::test_attached_upstream_equals_our_engine",
 )
 MOST_WORKERS = 8  # each loads its own torch
 MOST_GPU_WORKERS = 16  # most of their time is the compiler's
@@ -219,15 +209,15 @@ def test_kernels(request: Request, beside: bool = False) -> Outcome:
 
 
 def test_transformers_5(request: Request, beside: bool = False) -> Outcome:
-    """Run what differed between versions on the oldest transformers 5; with --all what can differ from 4."""
-    names = ON_TRANSFORMERS_5 if request.everything else ON_OLDEST_TRANSFORMERS_5
+    """Run what depends on transformers on the oldest transformers 5; with --all what compares with upstream."""
+    names = ON_TRANSFORMERS_5 if request.everything else BY_TRANSFORMERS
     python = install.environment_python(TRANSFORMERS_5)
     return test_engine("oldest transformers 5", python, morph_files(names), request, beside)
 
 
 def test_newest_transformers(request: Request, beside: bool = False) -> Outcome:
-    """Run the engine's tests on the newest transformers: all with --all, else what can differ there."""
-    chosen = [*morph_files(ON_TRANSFORMERS_5), *(f"--deselect={case}" for case in morph_files(OURS_ALONE))]
+    """Run the engine's tests on the newest transformers: all with --all, else what depends on transformers."""
+    chosen = morph_files(BY_TRANSFORMERS)
     if request.everything:
         chosen = [f"tests/{name}" for name in ("morph", "postprocess", "lab")]
     python = install.environment_python(NEWEST_TRANSFORMERS)

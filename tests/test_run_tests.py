@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import records, runner
+from tests import runner
 
 
 class Steps(list):
@@ -22,9 +22,6 @@ class Steps(list):
 
     def options(self) -> list[str]:
         return [option for _, options in self for option in options]
-
-    def of(self, name: str) -> list[str]:
-        return dict(self)[name]
 
 
 @pytest.fixture
@@ -50,13 +47,10 @@ def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
     assert [name for name in names if name in others] == others
     assert names.index("unit tests") < min(map(names.index, ("newest transformers 5", "ComfyUI tests")))
     assert "--all" not in steps.options()
-    oldest, newest = ({option.partition("::")[0] for option in steps.of(name)} for name in others[:2])
-    assert "tests/morph/test_parity.py" in oldest and oldest < newest and "tests/morph" not in newest
 
 
 def test_the_files_and_cases_of_transformers_5_exist() -> None:
-    names = (*runner.ON_TRANSFORMERS_5, *runner.ON_OLDEST_TRANSFORMERS_5, *runner.OURS_ALONE)
-    for path in runner.morph_files(names):
+    for path in runner.morph_files((*runner.ON_TRANSFORMERS_5, *runner.BY_TRANSFORMERS)):
         file, _, case = path.partition("::")
         assert f"def {case}" in (runner.ROOT / file).read_text(encoding="utf-8")
 
@@ -85,38 +79,6 @@ def test_gpu_runs_the_marked_cases_and_records_the_commit(steps, machine, monkey
     assert machine.items() <= record.items()
     assert "commit abc on a GPU" in capsys.readouterr().out
     assert "last passed on commit abc" in runner.last_on_gpu()
-
-
-TESTED = {"transformers": ["5.4.0", "5.9.0"], "torch": ["2.13.0"], "ComfyUI": ["0.3.75"]}
-PAGE = "comfyui-frontend-package"
-
-
-@pytest.fixture
-def newest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path | None]:
-    """As if environments could be made; records go to a temporary folder. Return the programs they were made for."""
-    made: list[Path | None] = []
-    for name in ("COMFYUI_DIR", "COMFYUI_PYTHON"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("newest/frontend-1.60.0", "newest/ComfyUI"):
-        (tmp_path / name).mkdir(parents=True)
-    say_version(tmp_path / "newest" / "ComfyUI", "0.3.75")
-    monkeypatch.setattr(runner, "NEWEST", tmp_path / "newest")
-    monkeypatch.setattr(runner, "NEWEST_RECORD", tmp_path / "newest.json")
-    monkeypatch.setattr(runner, "TESTED", tmp_path / "tested.json")
-    runner.TESTED.write_text(records.format_tested(TESTED), encoding="utf-8")
-    monkeypatch.setattr(runner, "make_newest", made.append)
-    monkeypatch.setattr(runner, "read_versions", read_versions)
-    return made
-
-
-def say_version(folder: Path, version: str) -> None:
-    (folder / "comfyui_version.py").write_text(f'# by hand\n__version__ = "{version}"\n', encoding="utf-8")
-
-
-def read_versions(python: str) -> dict[str, str]:
-    if python == "their/python":
-        return {"transformers": "5.9.0", "torch": "2.15.0", PAGE: "1.49.6"}
-    return {"transformers": "5.10.0", "torch": "2.13.0", "qwen-tts-hf": "0.1", PAGE: "1.55.0"}
 
 
 def test_the_summary_ends_with_the_counts(capsys: pytest.CaptureFixture[str]) -> None:
