@@ -17,14 +17,71 @@ from qwen3_tts_morph.morph.waveform.incremental import RowStream
 from qwen3_tts_morph.morph.waveform.references import References
 from qwen3_tts_morph.morph.waveform.stream import SharedRow, SingleLines
 
-from tests.morph.codec_lines import FLOAT32_DB, note_references, random_codes, signal_to_noise
+from tests.morph.codec_lines import (
+    FLOAT32_DB,
+    FRAME,
+    RAMP,
+    note_references,
+    random_codes,
+    signal_to_noise,
+    steps,
+)
 
 UPSTREAM, BATCH = Choice("eager", "upstream", "test"), Choice("graph", "batch", "test")
+BOTH = pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+
+
+def slow(*values) -> list:
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 @pytest.fixture
 def model(load):
     return load("tiny", "base")
+
+
+def stream(model, choice, codes, sizes=RAMP, reference=None) -> np.ndarray:
+    codec = Engine("eager").open_codec(model, choice, 1)
+    codec.begin(0, reference)
+    while codec.missing(0):
+        codec.feed(0)
+    waves = [codec.launch({0: part}).wait()[0] for part in steps(sizes, codes)]
+    assert [len(wave) for wave in waves] == [len(part) * FRAME for part in steps(sizes, codes)]
+    return np.concatenate([np.zeros(0, np.float32), *waves])
+
+
+# Around what a sample depends on, the window of the transformer, and the restart after 300 frames.
+@BOTH
+@pytest.mark.parametrize("frames", [0, 11, 301, *slow(1, 2, 9, 10, 71, 72, 73, 299, 300, 325, 601)])
+def test_a_line_of_any_length_has_the_samples_of_the_whole_line(model, choice, frames):
+    codes = random_codes(model, frames)
+    whole, ours = decode_waveform(model, codes), stream(model, choice, codes)
+    assert ours.shape == whole.shape and ours.dtype == np.float32
+    assert not frames or signal_to_noise(whole, ours) > FLOAT32_DB
+
+
+@BOTH
+@pytest.mark.parametrize("sizes", [(12,), (330,), *slow((1,), (2,), (3, 1), (7,), (25,), (73,))], ids=str)
+def test_the_sizes_of_the_steps_do_not_matter(model, choice, sizes):
+    codes = random_codes(model, 330)
+    assert signal_to_noise(decode_waveform(model, codes), stream(model, choice, codes, sizes)) > FLOAT32_DB
+
+
+@BOTH
+@pytest.mark.parametrize("length", [1, 301, *slow(11, 25, 125, 300, 375)])
+def test_a_line_after_a_reference(model, choice, length):
+    codes, reference = random_codes(model, 40), random_codes(model, length, 7)
+    whole = decode_waveform(model, codes, reference)
+    assert signal_to_noise(whole, stream(model, choice, codes, RAMP, reference)) > FLOAT32_DB
+
+
+@BOTH
+def test_bf16_is_no_further_from_float32_than_the_whole_line(load, choice):
+    exact, rounded = load("tiny", "base"), load("tiny", "base", "bf16")
+    codes = random_codes(exact, 60)
+    whole = decode_waveform(exact, codes)
+    ours = signal_to_noise(whole, stream(rounded, choice, codes))
+    assert ours > signal_to_noise(whole, decode_waveform(rounded, codes)) - 1, "random weights round loudly"
 
 
 @pytest.mark.parametrize(("choice", "kind"), [(UPSTREAM, SingleLines), (BATCH, SharedRow)])
@@ -47,7 +104,7 @@ def test_more_lines_than_rows_take_turns(model, choice, kind):
         assert signal_to_noise(decode_waveform(model, line), ours) > FLOAT32_DB
 
 
-@pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+@BOTH
 def test_a_number_that_begins_again_has_nothing_of_the_line_before(model, choice):
     first, second = random_codes(model, 12, 1), random_codes(model, 8, 2)
     engine = Engine("eager")
@@ -59,7 +116,7 @@ def test_a_number_that_begins_again_has_nothing_of_the_line_before(model, choice
         assert signal_to_noise(decode_waveform(model, codes), ours) > FLOAT32_DB
 
 
-@pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+@BOTH
 def test_a_reference_is_decoded_once_for_all_streams(model, choice, monkeypatch):
     reference, codes = random_codes(model, 30, 7), random_codes(model, 10)
     whole = decode_waveform(model, codes, reference)
@@ -75,14 +132,10 @@ def test_a_reference_is_decoded_once_for_all_streams(model, choice, monkeypatch)
             engine.free()
 
 
-@pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+@BOTH
 def test_a_reference_is_fed_in_parts_while_another_line_is_decoded(model, choice):
     """Two lines wait for the same one, and find the other line's index taken; a third one begins at once."""
-    reference, first, second = (
-        random_codes(model, 250, 7),
-        random_codes(model, 12),
-        random_codes(model, 10, 1),
-    )
+    reference, first, second = (random_codes(model, *given) for given in ((250, 7), (12,), (10, 1)))
     codec = Engine("eager").open_codec(model, choice, 1)
     codec.begin(0, None)
     for line in (1, 2):
@@ -153,7 +206,7 @@ def test_a_kernel_that_fails_is_replaced_within_the_step(model, monkeypatch):
     assert "out of shared memory" in engine.describe(model, BATCH) and Broken.calls == 2
 
 
-@pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+@BOTH
 @pytest.mark.parametrize("length", [0, 30])
 def test_a_frame_that_was_begun_ahead_has_the_samples_of_any_other(model, choice, length):
     reference = random_codes(model, length, 7) if length else None
