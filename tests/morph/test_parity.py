@@ -15,7 +15,6 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from lab.check.parity import upstream_settings
 from lab.upstream.over import upstream_of, wrap
 from lab.upstream.package import import_qwen_tts
-from tests.morph.attached import attached
 from tests.morph.decoding import line_requests, one_stream
 from tests.morph.pairwise import pairwise
 
@@ -34,7 +33,7 @@ FILTERED = Sampling(
 )
 
 
-def upstream_codes(model, texts, voice: Voice, language: str, sampling: Sampling, upstream=None):
+def upstream_codes(model, texts, voice: Voice, language: str, sampling: Sampling):
     """Return the codes of upstream's ``generate_*`` (reference codes cut off) and the random state afterwards."""
     caught = []
     silence = np.zeros(1920, dtype=np.float32)
@@ -43,7 +42,7 @@ def upstream_codes(model, texts, voice: Voice, language: str, sampling: Sampling
         caught.extend(item["audio_codes"] for item in items)
         return [silence for _ in items], 24000
 
-    upstream = upstream or upstream_of(model)
+    upstream = upstream_of(model)
     upstream.speech_tokenizer = SimpleNamespace(decode=decode)
     wrapper = wrap(model, upstream)
     torch.manual_seed(1234)
@@ -69,7 +68,7 @@ def speak(wrapper, text: str, voice: Voice, language: str, settings: dict) -> No
         wrapper.generate_voice_clone(text, language, voice_clone_prompt=[item], **settings)
 
 
-def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling, seq_groups: int = 15):
+def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling):
     """Return the codes of our engine with one stream for all lines, as upstream, and the random state afterwards."""
     prompts = [build_prompt(model, text, voice, language) for text in texts]
     guards = [Guard(sampling.max_frames, detect_loops=False) for _ in texts]
@@ -77,7 +76,7 @@ def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling, seq
     decoded = decode(
         model,
         line_requests(prompts, guards),
-        GenerateOptions(seq_groups, sampling),
+        GenerateOptions(15, sampling),
         experiment=one_stream(model),
     )
     return [one.codes for one in decoded], torch.get_rng_state()
@@ -101,15 +100,16 @@ CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector":
 
 
 @pytest.mark.parametrize(
-    ("shape", "precision", "sampling"),
+    ("shape", "precision", "sampling", "attention"),
     pairwise(
         {"tiny": "tiny", "tiny-1.7B": "tiny-1.7B"},
         {"fp32": "fp32", "bf16": "bf16"},
         {"sampled": SAMPLED, "greedy": GREEDY, "filtered": FILTERED},
+        {"sdpa": "sdpa", "eager": "eager"},
     ),
 )
-def test_codes_equal_upstream(load, recording, shape, precision, sampling):
-    model = load(shape, "custom_voice", precision)
+def test_codes_equal_upstream(load, recording, shape, precision, sampling, attention):
+    model = load(shape, "custom_voice", precision, attention)
     voice = make_voice(model, "preset", recording)
     theirs = upstream_codes(model, TEXTS, voice, "english", sampling)
     assert sum(map(len, theirs[0])) > 3
@@ -138,21 +138,3 @@ def test_instruction_and_dialect_equal_upstream(load, recording):
     voice = preset_voice(model, "Eric", "whispering")  # eric speaks Sichuan dialect with language auto
     theirs = upstream_codes(model, TEXTS, voice, "auto", SAMPLED)
     assert_equal(our_codes(model, TEXTS, voice, "auto", SAMPLED), theirs)
-
-
-def test_eager_attention_equals_upstream(load, recording):
-    model = load("tiny", "custom_voice", "fp32", "eager")
-    voice = make_voice(model, "preset", recording)
-    theirs = upstream_codes(model, TEXTS, voice, "english", SAMPLED)
-    assert_equal(our_codes(model, TEXTS, voice, "english", SAMPLED), theirs)
-
-
-@pytest.mark.parametrize("seq_groups", [15, 5, 1])
-def test_attached_upstream_equals_our_engine(load, recording, seq_groups):
-    """The same predictor inside upstream's own generate() and in our loop; at 15 that equals upstream itself."""
-    model = load("tiny-1.7B", "base")
-    voice = make_voice(model, "x_vector", recording)
-    upstream = upstream_of(model)
-    with attached(upstream, model, seq_groups):
-        theirs = upstream_codes(model, TEXTS, voice, "english", SAMPLED, upstream)
-    assert_equal(our_codes(model, TEXTS, voice, "english", SAMPLED, seq_groups), theirs)

@@ -14,7 +14,6 @@ from tests.morph.recorded import Recordings
 WARM = Sampling(TokenSampling(temperature=0.8), TokenSampling(temperature=1.2), 1.1)
 SAMPLINGS = (GREEDY, WARM, FILTERED)
 WAYS = {
-    "eager": ("eager", GenerateOptions(5)),
     "eager, S = 15": ("eager", GenerateOptions(15)),
     "graph": ("graph", GenerateOptions(5)),
 }
@@ -35,7 +34,7 @@ def test_each_line_has_the_codes_of_its_own_sampling(load, monkeypatch, way):
     alike = [decode(Engine(engine), model, options, [one] * 3) for one in SAMPLINGS]
     assert not any(torch.equal(alike[0][row], alike[1][row]) for row in range(3))
     mixed = Engine(engine)
-    for first in (0, 1, 2, 0):
+    for first in (0, 2, 0):
         order = [(first + row) % 3 for row in range(3)]
         made = decode(mixed, model, options, [SAMPLINGS[index] for index in order])
         for row, index in enumerate(order):

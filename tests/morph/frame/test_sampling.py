@@ -53,31 +53,6 @@ def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
     assert sum(picked) == filter_logits(scores, settings).isfinite().sum() == 4 * top_p
 
 
-def test_suppressed_tokens_are_never_sampled():
-    scores = torch.full((1, VOCAB), -torch.inf)
-    scores[0, 9], scores[0, 11] = -50.0, -49.0
-    for settings in SETTINGS:
-        noise = gumbel_noise(line_keys([1]), torch.arange(300)[None], VOCAB)[0]
-        sampled = sample_static(scores.expand(300, -1), tensors([settings] * 300), noise)
-        assert set(sampled.tolist()) <= {9, 11}
-
-
-def test_settings_are_changed_in_place():
-    made = SamplingTensors.allocate(2, torch.device("cpu"))
-    addresses = [tensor.data_ptr() for tensor in vars(made).values()]
-    made.put(TokenSampling(temperature=2.0, top_k=4, top_p=0.75), VOCAB)
-    assert addresses == [tensor.data_ptr() for tensor in vars(made).values()]
-    assert made.temperatures.tolist() == [2.0, 2.0]
-    assert made.cutoffs.tolist() == [VOCAB - 4] * 2 and made.shares.tolist() == [0.25] * 2
-
-
-def test_settings_of_some_lines_are_taken_in_the_given_order():
-    taken = tensors(SETTINGS).take(torch.tensor([4, 2]))
-    assert taken.temperatures.tolist() == pytest.approx(
-        [1.7, 0.3]
-    ) and taken.shares.tolist() == pytest.approx([0.1, 0.5])
-
-
 def test_token_frequencies_match_the_eager_samplers_probabilities():
     """Chi squared against the filtered distribution, six standard deviations wide."""
     rounds = 40000
