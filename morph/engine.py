@@ -144,7 +144,7 @@ class Engine:
     def open_rows(
         self, model: Model, options: GenerateOptions, plan: RowPlan, choice: Choice | None = None
     ) -> Iterator[Rows]:
-        """Hold the engine, with rows for lines; ``options`` decide SEQ_GROUPS, sampling and tail."""
+        """Hold the engine, with rows for lines; ``options`` are for lines without sampling or group."""
         with self.exclusive():
             choice = choice or self.choose(model)
             if choice.engine == "graph":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from .decoded import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Decoded
 from .loop import decode_lines
 from .predictor import Predictor
-from .request import LatePart, LineRequest
+from .request import Group, LatePart, LineRequest
 from .rows import Frame, RowPlan
 from .sampling import check_finite, line_stream, penalize_repetition, sample_tokens
 from .talker import Talker
@@ -83,7 +83,7 @@ def decode(
 def open_rows(
     model: Model, options: GenerateOptions, plan: RowPlan, experiment: Experiment | None = None
 ) -> Iterator[EagerRows]:
-    with torch.inference_mode(), choose_kernels(options.seq_groups):
+    with torch.inference_mode():
         yield EagerRows(model, options, plan, experiment or Experiment())
 
 
@@ -108,7 +108,7 @@ class EagerRows:
     def __init__(self, model: Model, options: GenerateOptions, plan: RowPlan, experiment: Experiment):
         self.count, self.late = plan.rows, plan.late
         self._model, self._options, self._experiment = model, options, experiment
-        self._predictor = Predictor(model.talker.code_predictor, model.tails(options.tail))
+        self._predictors: dict[str, Predictor] = {}  # by tail
         self._lines: dict[int, _Line] = {}  # in the order of admission
         self._stopped: set[int] = set()
         self._due: list[int] = []  # rows whose frames have not been made in this step
@@ -120,17 +120,31 @@ class EagerRows:
     def admit(self, lines: Sequence[LineRequest]) -> list[int]:
         rows = [row for row in range(self.count) if row not in self._lines][: len(lines)]
         for row, line in zip(rows, lines, strict=True):
-            self._lines[row] = _Line(self._model, line, self._options, self._predictor, self._experiment)
+            options = self._options if line.group is None else replace(self._options, **line.group._asdict())
+            predictor = self._predictors.get(options.tail) or self._open_predictor(options.tail)
+            self._lines[row] = _Line(self._model, line, options, predictor, self._experiment)
         return rows
+
+    def _open_predictor(self, tail: str) -> Predictor:
+        model = self._model
+        predictor = self._predictors[tail] = Predictor(model.talker.code_predictor, model.tails(tail))
+        return predictor
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
         self._lines[row].talker.add_text(part.rows, part.text_tokens)
         self._lines[row].first.minimum = part.min_frames
 
-    def step(self, stopped: Sequence[int]) -> bool:
+    def step(self, stopped: Sequence[int], group: Group | None = None) -> bool:
         self._stopped = set(stopped)
-        self._due = [row for row in self._lines if row not in self._stopped]
+        self._due = [
+            row
+            for row, line in self._lines.items()
+            if line.request.group == group and row not in self._stopped
+        ]
         return False
+
+    def prepare(self, group: Group) -> None:
+        pass  # nothing is captured
 
     def read(self) -> Frame | None:
         if not self._due:
@@ -153,7 +167,7 @@ class _Line:
         experiment: Experiment,
     ):
         self._model, self._seq_groups, self._observe = model, options.seq_groups, experiment.observe
-        self._predictor = predictor
+        self.request, self._predictor = request, predictor
         sampling = request.sampling or options.sampling or model.sampling
         self._sampling = sampling.subtalker
         self._stream = experiment.stream or line_stream(request.seed, model.device)
@@ -161,7 +175,8 @@ class _Line:
         self.first = FirstGroup(model, request.prompt.min_frames, sampling, self._stream)
         # Group 0 of the next frame, ``[1]``; None: its logits were not finite.
         self._token: torch.Tensor | None = None
-        self._begin_frame(*self.talker.prefill())
+        with choose_kernels(self._seq_groups):
+            self._begin_frame(*self.talker.prefill())
 
     def _begin_frame(self, hidden: torch.Tensor, logits: torch.Tensor) -> None:
         """Sample group 0 of the next frame now, as upstream does, even if the line ends before that frame."""
@@ -182,7 +197,8 @@ class _Line:
             elif (code := int(self._token)) == self.first.eos:
                 report[0] = code
             else:
-                report[:FLAG] = self._make_codes(self._token)[0].cpu()
+                with choose_kernels(self._seq_groups):
+                    report[:FLAG] = self._make_codes(self._token)[0].cpu()
         except NotFinite:
             report[FLAG] = 1
         return report

@@ -14,7 +14,7 @@ from ..model.model import Model
 from ..words.trace import Trace
 from .buffers import RowBuffers
 from .decoded import ALIGNMENT, BROKEN, EOS, FLAG, Decoded
-from .request import LateText, LineRequest
+from .request import Group, LateText, LineRequest
 from .rows import Rows
 
 PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many lines takes
@@ -38,20 +38,21 @@ class Decoding:
                 self._late[row] = _LateRow(request, request.text)
         return rows
 
-    def step(self) -> bool:
-        """Launch a frame of the lines whose text has come; return whether the device makes it now."""
+    def step(self, group: Group | None = None) -> bool:
+        """Launch a frame of a group's lines whose text has come; return whether the device makes it now."""
         if not self._late:
-            return self.rows.step(())
+            return self.rows.step((), group)
         stopped = []
-        for row, late in self._late.items():
+        lines = [(row, late) for row, late in self._late.items() if late.request.group == group]
+        for row, late in lines:
             if not late.text.ready(late.frames):
                 stopped.append(row)
             if (part := late.text.take()) is not None:
                 self.rows.add_text(row, late.written, part)
                 late.written += len(part.rows)
             self.buffers.caps[row] = late.request.guard.max_frames
-        launched = self.rows.step(stopped)
-        for row, late in self._late.items():
+        launched = self.rows.step(stopped, group)
+        for row, late in lines:
             late.frames += row not in stopped
         return launched
 

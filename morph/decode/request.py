@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
-from ..options import Sampling
+from ..options import GenerateOptions, Sampling
 from ..voice.prompt import Prompt
 from .guard import FollowsWords, Guard
+
+
+class Group(NamedTuple):
+    """What the lines of one frame have in common; a line's talker does not know it."""
+
+    seq_groups: int
+    tail: str
+
+    @classmethod
+    def of(cls, options: GenerateOptions) -> Group:
+        return cls(options.seq_groups, options.tail)
 
 
 class LateText(Protocol):
@@ -42,6 +53,7 @@ class LineRequest:
         sampling: None: as the options of the decoding say. Its limits are the guard's.
         is_streamed: whether its first frame is urgent.
         words: ends the line with the first frame at which it finds a fault.
+        group: None: that of the decoding's options.
     """
 
     prompt: Prompt
@@ -51,3 +63,4 @@ class LineRequest:
     sampling: Sampling | None = None
     is_streamed: bool = False
     words: FollowsWords | None = None
+    group: Group | None = None

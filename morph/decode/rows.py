@@ -12,7 +12,7 @@ import torch
 from ..options import MOST_LINES
 
 if TYPE_CHECKING:
-    from .request import LatePart, LineRequest
+    from .request import Group, LatePart, LineRequest
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,14 @@ class Rows(Protocol):
     def add_text(self, row: int, start: int, part: LatePart) -> None:
         """Add text that has come after the first ``start`` positions of a line's text."""
 
-    def step(self, stopped: Sequence[int]) -> bool:
-        """Launch a frame of all but the stopped rows; return whether the device makes it now, or ``read`` does."""
+    def step(self, stopped: Sequence[int], group: Group | None = None) -> bool:
+        """Launch a frame of a group's lines; return whether the device makes it now, or ``read`` does.
+
+        Lines of other groups (``LineRequest.group``) and ``stopped`` rows do not go on.
+        """
+
+    def prepare(self, group: Group) -> None:
+        """Capture frames of a group of any length, which ``step`` would otherwise do one by one."""
 
     def read(self) -> Frame | None:
         """Return the oldest frame that was not read, or None if the next step comes first."""

@@ -242,7 +242,11 @@ class Buffers:
         if self.cache.keys.dtype != torch.float16:  # idle rows can overflow in this dtype only
             rows = [row for row in rows if row in broken]
         if rows:
-            self.cache.clear(torch.tensor(rows, device=self.text.device))
+            self.cache.clear(self.index(rows))
+
+    def index(self, rows: Sequence[int]) -> torch.Tensor:
+        """Return rows as an index on the device, without a host sync."""
+        return _pinned(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
 
     def copy_line(self, line: Buffers, positions: int) -> None:
         """Copy the only line of other buffers to row ``entering``: its state, and this many cache positions."""
@@ -257,9 +261,8 @@ class Buffers:
         if len(rows) == 1:
             self._put_text(rows[0], prompts[0])
             return
-        index = _pinned(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
         pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
-        self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
+        self.text.index_copy_(0, self.index(rows), pads[:, None].expand(-1, self.context, -1))
         put_sequences(self.text, rows, [prompt.text_rows for prompt in prompts])
 
     def _put_text(self, row: int, prompt: Prompt) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ class Weights:
     alignment: AlignmentHead | None = None
 
     @classmethod
-    def of(cls, model: Model, tail: str = "auto") -> Weights:
+    def of(cls, model: Model) -> Weights:
         """View a model's weights on their current device, joining them if necessary; check its config."""
         talker, predictor = model.talker, model.talker.code_predictor
         return cls(
@@ -44,9 +45,14 @@ class Weights:
             tables=model.code_tables(),
             heads=view_heads(predictor.lm_head),
             projection=_view_projection(predictor.small_to_mtp_projection),
-            tails={seq_groups: one.parts for seq_groups, one in model.tails(tail).items()},
+            tails={seq_groups: one.parts for seq_groups, one in model.tails().items()},
             alignment=model.alignment,
         )
+
+    @cached_property
+    def stock(self) -> Weights:
+        """The same weights without trained tails."""
+        return replace(self, tails={})
 
     def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         return tail_logits(self.tails.get(seq_groups, {}), self.heads[seq_groups:], states, tokens)
@@ -79,24 +85,24 @@ class KeptWeights:
         self._where: TensorAddresses | None = None
         self._assumed = False
 
-    def of(self, model: Model, tail: str = "auto") -> Weights:
-        """Return ``Weights.of`` these arguments, the same object as long as it is valid; the errors are the same."""
-        key = _key(model, tail)
+    def of(self, model: Model) -> Weights:
+        """Return ``Weights.of`` the model, the same object as long as it is valid; the errors are the same."""
+        key = _key(model)
         if self.weights is not None and key == self._of and self._where and self._where.unchanged():
             self._assumed = False
             return self.weights
         self.free()  # before the weights are joined, which takes memory
-        weights = self.weights = Weights.of(model, tail)
+        weights = self.weights = Weights.of(model)
         self.addresses, self._of = weights.addresses(), key
         self._where = TensorAddresses(model.talker, model.module.tails)
         return weights
 
-    def assume(self, model: Model, tail: str = "auto") -> Weights:
-        """Return ``of`` these arguments, perhaps unchecked: call ``confirm`` then, and discard results if it fails."""
+    def assume(self, model: Model) -> Weights:
+        """Return ``of`` the model, perhaps unchecked: call ``confirm`` then, and discard results if it fails."""
         # The memory of outdated views is still valid.
         weights = self.weights
-        if weights is None or _key(model, tail) != self._of or weights.talker.norm.device != model.device:
-            return self.of(model, tail)
+        if weights is None or _key(model) != self._of or weights.talker.norm.device != model.device:
+            return self.of(model)
         self._assumed = True
         return weights
 
@@ -106,8 +112,8 @@ class KeptWeights:
         return not assumed or (self._where is not None and self._where.unchanged())
 
 
-def _key(model: Model, tail: str) -> tuple[Any, ...]:
-    return (weakref.ref(model.module), tail, model.alignment, *map(id, model.module.tails.values()))
+def _key(model: Model) -> tuple[Any, ...]:
+    return (weakref.ref(model.module), model.alignment, *map(id, model.module.tails.values()))
 
 
 def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:

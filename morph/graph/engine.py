@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ import torch
 from ..decode.decoded import FLAG, REPORT_WIDTH, Decoded
 from ..decode.guard import Guard
 from ..decode.loop import decode_lines
-from ..decode.request import LatePart, LineRequest
+from ..decode.request import Group, LatePart, LineRequest
 from ..decode.rows import Frame, RowPlan
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
 from ..frame.noise import GROUPS
@@ -50,6 +51,7 @@ LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one ke
 LONGEST_PREPARED = 512
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
 PREFILL_PER_ROW = LARGEST_PREFILL // 64  # with more rows: the device waits for the host between passes
+STOCK = "stock"  # the tail of a group without a trained one
 FEW_NEWCOMERS = 2  # new lines with a prompt pass each, in a third of the time of a pass in the batch
 
 
@@ -92,7 +94,7 @@ class GraphDecoder:
         self.context = choose_window(context)
         self.frames = frames or FrameBackend()
         self._captures = captures or CaptureStream()
-        self.seq_groups = PREDICTED_GROUPS
+        self.group = Group(PREDICTED_GROUPS, STOCK)
         self._views = views or KeptWeights()
         self._addresses: tuple[int, ...] = ()
         self._slots: Buffers | None = None
@@ -138,11 +140,10 @@ class GraphDecoder:
         ``assume``: skip the check whether the model was moved if frames run beside the host; the caller then asks the
         views to ``confirm``. Raise ValueError for a config that the graph engine does not compute.
         """
-        self.seq_groups = options.seq_groups
         if self._entrance is not None:  # first: it may look at the weights, and then views them again
             self._entrance.start(model, options, assume=assume)
         view = self._views.assume if assume and self._graphs and not self._synchronous else self._views.of
-        weights = view(model, options.tail)
+        weights = view(model)
         if self._views.addresses != self._addresses or context > self.context:
             self._release()
         self.context = choose_window(max(context, self.context))
@@ -155,10 +156,16 @@ class GraphDecoder:
             self._slots = Buffers.allocate(
                 config, weights.talker, weights.predictor, self.batch, self.context
             )
+        self.use(Group.of(options))
         sampling = options.sampling or model.sampling
         if sampling != self._sampling:
             self._slots.put(sampling)
             self._sampling, self._samplings = sampling, [sampling] * self.batch
+
+    def use(self, group: Group) -> None:
+        """Make the next frames with the settings of this group."""
+        trained = group.seq_groups in self._started[0].tails  # without one, "auto" is the same as "stock"
+        self.group = group if trained else Group(group.seq_groups, STOCK)
 
     @property
     def _started(self) -> tuple[Weights, Buffers, CapturedGraphs]:
@@ -240,12 +247,14 @@ class GraphDecoder:
             with without_cudnn():
                 self.frames.prefill_prefix(weights, slots, prefix.embeds)
             self._prefixes.keep(prefix, slots.cache.window(len(prefix.embeds)).clone())
-            self.frames.compile(weights, slots, self.seq_groups, window)
+            self.frames.compile(weights, slots, self.group.seq_groups, window)
         self._run(("begin", window), self.frames.begin, last, window)
 
     def _run(self, key: Hashable, function: Callable[..., None], *given: object) -> None:
         """Replay the graph of one of ``frames``' functions, or call it; without cuDNN's attention."""
         weights, slots, graphs = self._started
+        if self.group.tail == STOCK:
+            weights = weights.stock
 
         def run() -> None:
             with without_cudnn():
@@ -281,10 +290,10 @@ class GraphDecoder:
         self._grow(positions)
         self._write_texts()
         _, slots, graphs = self._started
-        rows = torch.tensor(stopped, device=slots.state.tokens.device) if stopped else None
+        rows = slots.index(stopped) if stopped else None
         kept = None if rows is None else slots.state.take(rows)
         window, before = choose_window(positions), graphs.fallback
-        self._run(("frame", self.seq_groups, window), self.frames.decode, self.seq_groups, window)
+        self._run(("frame", *self.group, window), self.frames.decode, self.group.seq_groups, window)
         if graphs.fallback is not None and graphs.fallback != before and self.frames.fallback is None:
             # Perhaps the kernels cannot be captured: try again with torch operations.
             self.frames.refuse(f"a graph of them could not be captured: {graphs.fallback.why}")
@@ -297,11 +306,11 @@ class GraphDecoder:
         """Return whether the next frame can be split: codes, which are read before the talker's step, and that."""
         # Whole frames of the same kind must have been captured: they fall back to torch operations.
         self._grow(positions)
-        return self._graphs_here.has(("frame", self.seq_groups, choose_window(positions)))
+        return self._graphs_here.has(("frame", *self.group, choose_window(positions)))
 
     @torch.inference_mode()
     def _codes(self) -> None:
-        self._run(("codes", self.seq_groups), self.frames.predict, self.seq_groups)
+        self._run(("codes", *self.group), self.frames.predict, self.group.seq_groups)
 
     @torch.inference_mode()
     def _advance(self, positions: int) -> None:
@@ -355,11 +364,9 @@ class GraphDecoder:
     def _prepare(self, most: int) -> None:
         """Capture, before any line has a row, everything that lines would otherwise wait for."""
         # Frames up to the cache's length, in one piece and split, and prompts of up to ``most`` lines together.
+        self._prepare_frames()
         for window in windows_up_to(self.context):
-            # A frame that cannot be captured replaces the graphs.
-            self._graphs_here.prepare(("frame", self.seq_groups, window), partial(self.frame, window))
             self._graphs_here.prepare(("advance", window), partial(self._advance, window))
-        self._graphs_here.prepare(("codes", self.seq_groups), self._codes)
         if self._entrance is not None:
             self._prepare_entrance(self._entrance)
         if self.batch == 1:
@@ -368,6 +375,15 @@ class GraphDecoder:
         for count, length in prefill_kinds(min(most, self.batch)):
             prefill = partial(self._prefill_nothing, count, length)
             self._graphs_here.prepare(("prefill", count, length), prefill)
+
+    @torch.inference_mode()
+    def _prepare_frames(self, rows: Sequence[int] = (), positions: int = 0) -> None:
+        """Capture the group's frames; lines in ``rows``, with at most so many positions, are as before."""
+        for window in windows_up_to(self.context):
+            if window > positions:
+                # A frame that cannot be captured replaces the graphs.
+                self._graphs_here.prepare(("frame", *self.group, window), partial(self.frame, window, rows))
+        self._graphs_here.prepare(("codes", *self.group), self._codes)
 
     def _prepare_line(self, longest: int) -> None:
         for length in line_lengths(longest):
@@ -413,6 +429,8 @@ class GraphRows:
         self.decoder, self._table, self._readback = decoder, RowTable(decoder.batch), decoder._new_readback()
         self._model, self._options = model, options
         self.count, self.late = decoder.batch, late
+        self._group: Group | None = None  # of the last frame
+        self._rows_of: dict[Group | None, list[int]] = {}
         self.began: Sequence[tuple[int, torch.Tensor | None]] = ()
         self._lines: dict[int, LineRequest] = {}  # by row
         self._new: list[int] = []  # rows without a frame in flight
@@ -427,7 +445,9 @@ class GraphRows:
 
     def admit(self, lines: Sequence[LineRequest]) -> list[int]:
         rows = self._table.take([line.prompt.length for line in lines])
-        self._lines.update(zip(rows, lines, strict=True))
+        for row, line in zip(rows, lines, strict=True):
+            self._lines[row] = line
+            self._rows_of.setdefault(line.group, []).append(row)
         self._new += rows
         self._unread.update(rows)
         self.decoder.put(rows, lines)
@@ -438,9 +458,14 @@ class GraphRows:
         self.decoder._write_texts()
         self.decoder._started[1].add_text(row, start, part)
 
-    def step(self, stopped: Sequence[int]) -> bool:
+    def step(self, stopped: Sequence[int], group: Group | None = None) -> bool:
         self.began = ()
-        self._ahead = len(stopped) < self._table.running and self._goes_on
+        if group != self._group:
+            self._use(group)
+        if len(self._rows_of) > 1 or group not in self._rows_of:
+            others = (rows for one, rows in self._rows_of.items() if one != group)
+            stopped = [*stopped, *chain.from_iterable(others)]
+        self._ahead = len(stopped) < self._table.running and self._goes_on(stopped)
         if not self._ahead:
             return False
         self._table.send(stopped)
@@ -462,12 +487,21 @@ class GraphRows:
             self.began = [(row, self.decoder.report[row, :GROUPS] if alone else None) for row in urgent]
         return True
 
-    @property
-    def _goes_on(self) -> bool:
+    def _use(self, group: Group | None) -> None:
+        self.decoder.use(group or Group.of(self._options))
+        self._group = group
+
+    def prepare(self, group: Group) -> None:
+        self.decoder.use(group)
+        self.decoder._prepare_frames([*self._lines], self._table.positions)
+        self._use(self._group)
+
+    def _goes_on(self, stopped: Sequence[int]) -> bool:
         """Whether a line has frames to come beyond those in flight; with none in flight, its guard decides."""
         return not self._readback.waiting or any(
             self._table.reached(row) - request.prompt.length < request.guard.max_frames
             for row, request in self._lines.items()
+            if row not in stopped
         )
 
     def _launch(self, positions: int, stopped: Sequence[int]) -> None:
@@ -485,6 +519,7 @@ class GraphRows:
         slots = decoder._started[1]
         text, minimums, spans = slots.text, slots.state.minimums, slots.state.spans  # with what came late
         decoder.start(self._model, self._options, positions)
+        self._use(self._group)
         rows = sorted(self._lines)
         decoder.put(rows, [self._lines[row] for row in rows])
         decoder._write_texts()  # first: the first frame would write the prompts' texts over those that came late
@@ -534,7 +569,10 @@ class GraphRows:
         self._table.release(row)
         if row in self._unread or self._report[row, FLAG]:  # cleared when the row gets its next line
             self.decoder._broken.add(row)
-        del self._lines[row]
+        group = self._lines.pop(row).group
+        self._rows_of[group].remove(row)
+        if not self._rows_of[group]:
+            del self._rows_of[group]
         if row in self._new:
             self._new.remove(row)
         self._unheard.discard(row)

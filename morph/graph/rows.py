@@ -41,8 +41,7 @@ class RowTable:
         if not self._stopped:
             return longest
         # A stopped row overwrites the position of its next frame, so that one counts too.
-        held = (self._reached[row] + 1 for row in self._stopped if self._lines[row] != FREE)
-        return int(max(longest, max(held, default=0)))
+        return max(longest, int(self._reached[list(self._stopped)].max()) + 1)
 
     def room(self, waiting: int) -> int:
         """Return how many waiting lines take rows now, once per frame: none for some frames while few rows are free."""

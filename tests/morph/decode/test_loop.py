@@ -33,7 +33,7 @@ class WrittenRows:
         self.taken += rows
         return rows
 
-    def step(self, stopped: Sequence[int]) -> bool:
+    def step(self, stopped: Sequence[int], group: object = None) -> bool:
         self._table.send(stopped)
         self._sent += 1
         return True

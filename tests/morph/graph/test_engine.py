@@ -299,7 +299,7 @@ def test_replays_on_cuda_return_the_eager_engines_codes(checkpoint, monkeypatch,
             GenerateOptions(seq_groups, GREEDY),
         )
         assert_equal(ours, theirs)
-    assert engine.fallback is None and made[0].has(("frame", seq_groups, engine.context))
+    assert engine.fallback is None and made[0].has(("frame", seq_groups, "stock", engine.context))
 
 
 @pytest.mark.gpu

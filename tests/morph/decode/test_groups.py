@@ -1,0 +1,129 @@
+"""Lines of several groups (SEQ_GROUPS and tail) in the rows of one decoding: a frame each in turn."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.guard import Guard
+from qwen3_tts_morph.morph.decode.loop import Decoding, decoded
+from qwen3_tts_morph.morph.decode.request import Group, LineRequest
+from qwen3_tts_morph.morph.decode.rows import RowPlan
+from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.graph import engine as graph
+from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.model.tail import About, Tail
+from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
+
+from tests.morph.decode.test_late import Arriving, on_cuda
+from tests.morph.decoding import FILTERED, GREEDY, assert_equal, prompts_of
+from tests.morph.pairwise import each_value
+from tests.morph.recorded import AsOnGpu, Recordings
+
+ROWS = 4
+GROUPS = [Group(15, "auto"), Group(5, "auto"), Group(5, "stock"), Group(1, "auto")]
+KINDS = {
+    "eager": ("eager", None),
+    "graph": ("graph", None),
+    "late": ("graph", AsOnGpu),
+    "recorded": ("graph", Recordings),
+}
+
+
+@pytest.fixture
+def model(checkpoint) -> Model:
+    """A model with a trained tail for SEQ_GROUPS 5."""
+    model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32", "sdpa"))
+    heads = torch.stack([head.weight for head in model.talker.code_predictor.lm_head])
+    token = torch.randn(heads.shape[1:], generator=torch.Generator().manual_seed(0)) / 4
+    model.add_tails({5: Tail(5, {"token": token}, About("token", 0.25, 0.5), heads)})
+    return model
+
+
+def requests_of(prompts, sampling: Sampling) -> list[LineRequest]:
+    """Lines of all groups; every third is streamed, and the text of every third comes late."""
+    requests = []
+    for line in range(2 * len(GROUPS)):
+        prompt, is_late = prompts[line % len(prompts)], line % 3 == 1
+        requests.append(
+            LineRequest(
+                replace(prompt, trailing=prompt.text_rows[:0]) if is_late else prompt,
+                Guard(8 + 5 * line % 17, False),
+                line,
+                text=Arriving(prompt) if is_late else None,
+                sampling=sampling,
+                is_streamed=line % 3 == 0,
+                group=GROUPS[line % len(GROUPS)],
+            )
+        )
+    return requests
+
+
+def alone(engine: Engine, model: Model, request: LineRequest) -> Decoded:
+    group = request.group or GROUPS[0]
+    if isinstance(request.text, Arriving):
+        request = replace(request, prompt=replace(request.prompt, trailing=request.text.rows), text=None)
+    [line] = engine.decode(
+        model, [replace(request, group=None)], GenerateOptions(group.seq_groups, tail=group.tail)
+    )
+    return line
+
+
+def decode_in_turns(
+    engine: Engine, model: Model, requests: Sequence[LineRequest], choose: random.Random
+) -> list[Decoded]:
+    """Decode lines in ``ROWS`` rows, with a group that is chosen anew for every frame."""
+    with engine.open_rows(model, GenerateOptions(15), RowPlan(ROWS, ROWS, late=True)) as rows:
+        decoding, waiting, running, made = Decoding(model, rows), [*range(len(requests))], {}, {}
+        while waiting or running:
+            if room := rows.room(len(waiting)):
+                taken, waiting = waiting[:room], waiting[room:]
+                admitted = decoding.admit([requests[line] for line in taken])
+                running |= dict(zip(admitted, taken, strict=True))
+            for line in running.values():
+                if requests[line].text is not None and choose.random() < 0.7:
+                    requests[line].text.arrive()
+            if choose.random() < 0.1:
+                rows.prepare(choose.choice(GROUPS))
+            decoding.step(choose.choice([requests[line].group for line in running.values()]))
+            while (ended := decoding.read()) is not None:
+                for row, end in ended:
+                    made[running.pop(row)] = decoded(decoding.release(row), end)
+        return [made[line] for line in range(len(requests))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sampling"), each_value(KINDS, {"greedy": GREEDY, "sampled": Sampling(), "filtered": FILTERED})
+)
+def test_lines_of_several_groups_have_the_codes_that_they_have_alone(
+    model, recording, monkeypatch, kind, sampling
+):
+    engine, recorded = kind
+    prompts = prompts_of(model, "x_vector", recording=recording)
+    wanted = [alone(Engine(engine), model, request) for request in requests_of(prompts, sampling)]
+    if recorded is not None:
+        monkeypatch.setattr(graph, "CapturedGraphs", recorded)
+        monkeypatch.setattr(graph, "SMALLEST_WINDOW", 16)
+        monkeypatch.setattr(graph, "LATE_CONTEXT", 32)
+    one = Engine(engine)
+    for seed in range(2):  # the second time what was recorded is replayed
+        made = decode_in_turns(one, model, requests_of(prompts, sampling), random.Random(seed))
+        assert_equal(made, wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+def test_on_a_gpu_too(model, recording, engine):
+    prompts = [on_cuda(prompt) for prompt in prompts_of(model, "x_vector", recording=recording)]
+    model.module.to("cuda")
+    one = Engine(engine)
+    wanted = [alone(one, model, request) for request in requests_of(prompts, GREEDY)]
+    for seed in range(3):
+        made = decode_in_turns(one, model, requests_of(prompts, GREEDY), random.Random(seed))
+        assert [line.ended for line in made] == [line.ended for line in wanted]
+        assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
+    if engine == "graph":
+        assert not one.fallbacks(model, one.choose(model))
