@@ -6,22 +6,10 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-LANGUAGES = {
-    "de": "german",
-    "es": "spanish",
-    "fr": "french",
-    "it": "italian",
-    "pt": "portuguese",
-    "ru": "russian",
-}
-PERCENT = {
-    "de": "Prozent",
-    "es": "por ciento",
-    "fr": "pour cent",
-    "it": "per cento",
-    "pt": "por cento",
-    "ru": "процентов",
-}
+from .lists import table
+
+LANGUAGES = table("other_numbers.languages")
+PERCENT = table("other_numbers.percent")
 # All of these languages have a decimal comma. Longer numbers are identifiers, and are read digit by digit.
 LONGEST = 15  # digits
 NUMBER = re.compile(

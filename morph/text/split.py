@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from .encoding import check_encodable
+from .lists import word_set
 
 # French puts a space before », German ends with «; Wikipedia puts the numbers of its notes after a sentence.
 CLOSERS = r"""(?:[ \u00a0\u202f]?»|\[\d{1,3}\]|["'”’“‘›«‹)\]}」』）】》〉])*"""
@@ -31,54 +32,23 @@ JOINED = ("'", "’", "-", "\u2010", "\u2011")
 # What is before the last figures of a number, which is no ordinal then: $25, 10:30, 6/7.
 IN_NUMBERS = ("$", "\u00a3", "\u20ac", ":", "/", ",", "#")
 # Abbreviations whose dot does not end a sentence, in the ten languages that the model speaks.
-ABBREVIATIONS = frozenset(
-    """
-    mr mrs ms dr prof st sr jr vs cf etc al fig vol nr approx dept gen col capt lt sgt rev gov mt ave inc ltd
-    co corp univ assn bros blvd ph.d jan feb aug sept oct nov dec
-    bzw ca usw vgl evtl ggf sog str hr fr inkl z mio mrd chr mme mlle ex sra srta dra dña ud uds av pág núm ej ee uu
-    ecc sig dott avv exmo г ул стр тыс руб рис др
-    """.split()  # noqa: SIM905 - as a list it would take seventy lines
-)
+ABBREVIATIONS = word_set("split.abbreviations")
 # Titles, which are other words in small letters.
 TITLES = frozenset("Rt Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr Ft Det Insp Drs".split())  # noqa: SIM905
 # Abbreviations before a number ("Mar. 5", "No. 5"); otherwise these are words, and their dot ends a sentence.
-BEFORE_NUMBERS = frozenset(
-    """
-    no nos pp pg sec art abs kap ch eq eqs figs vols ext apt rm ste hwy rte rt lat lon ver tel rs
-    para paras sect qty ph bldg acct mar apr jun jul sep mon tue tues wed thu thurs fri sat sun
-    """.split()  # noqa: SIM905 - as the list above
-)
+BEFORE_NUMBERS = word_set("split.before_numbers")
 # Only in small letters: Max is a name
 SMALL_BEFORE_NUMBERS = frozenset(("max", "min", "est", "c", "op", "Op", "Est", "par"))
-OPENERS = frozenset(  # English words with which sentences begin: "It needs 12 V. It is warm."
-    """
-    a after all also although an and another any are as at because before both but by can could did do does during each
-    every everybody everyone for from has have he her here his how however i if in instead is it its just later let many
-    maybe most my never nobody nothing not now of on once one only or our perhaps please she should since so some
-    someone something sometimes soon still such than thank thanks that the their then there therefore these they this
-    those though thus to today tomorrow until was we were what when where which while who why with would yes yesterday
-    yet you your no
-    """.split()  # noqa: SIM905 - as a list it would take sixty lines
-)
+# English words with which sentences begin: "It needs 12 V. It is warm."
+OPENERS = word_set("split.openers")
 # Behind one of these words a number of one or two digits, or a letter, ends a sentence whatever follows: "He is 25.
 # Mary". Elsewhere it may be an ordinal or an initial: "am 3. Mai", "J. K. Rowling".
-ENGLISH_BEFORE_NUMBERS = frozenset(
-    """
-    about age and are at chapter exactly had has have is nearly number of only or over page room than to turned until
-    was were with
-    """.split()  # noqa: SIM905 - as above
-)
+ENGLISH_BEFORE_NUMBERS = word_set("split.english_before_numbers")
 BEFORE_LETTERS = frozenset("class grade group hepatitis option plan team type vitamin".split())  # noqa: SIM905
 AUXILIARIES = frozenset("am and as can could did do had have may must should so than was will would".split())  # noqa: SIM905
 # The word after a dot, once its end is there: texts come in parts (see ``arriving.py``).
 NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
-NEVER_LAST = frozenset(
-    """
-    e.g i.e a.k.a c.f z.b d.h mr mrs ms dr prof gen col capt lt sgt rev gov vs cf fig vol nr approx no nos pp sec art
-    abs kap ch eq eqs figs vols ext apt rm ste hwy rte rt lat lon ver tel rs max min est c op par hr fr mme mlle chr sra
-    srta
-    """.split()  # noqa: SIM905 - as above
-)
+NEVER_LAST = word_set("split.never_last")
 FACTORIAL_BEHIND = tuple("=+*/\xd7\xf7<>")
 LAST_WORD = re.compile(r"([A-Za-z]+) \Z")
 BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sentence's first letter

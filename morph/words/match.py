@@ -15,6 +15,7 @@ from itertools import pairwise
 from ..text.english.letters import LETTERS
 from ..text.english.short_forms import MONTHS
 from ..text.english.words import DIGITS, ORDINALS, TEENS, TENS
+from ..text.lists import table
 
 SAME = 3  # equal words in a row, for both texts to be the same again
 UNSAID = 4  # the cost of an unspoken word
@@ -27,32 +28,7 @@ ROMAN = re.compile(r"[IVXLCDM]+\b")
 DATE = re.compile(r"\d[/.-]\d")
 MONTH_NAMES = frozenset(month.lower() for month in MONTHS)
 NAMES = {name: letter.lower() for letter, name in LETTERS.items()}
-SIGNS = {
-    **dict.fromkeys(("dollar", "dollars", "cent", "cents"), "$¢"),
-    **dict.fromkeys(("pound", "pounds", "pence"), "£"),
-    **dict.fromkeys(("euro", "euros"), "€"),
-    **dict.fromkeys(("degree", "degrees"), "°"),
-    **dict.fromkeys(("number", "hash", "hashtag"), "#№"),
-    **dict.fromkeys(("minus", "to", "dash", "hyphen", "through"), "-–−"),
-    **dict.fromkeys(("point", "dot"), "."),
-    **dict.fromkeys(("times", "by"), "×x*"),
-    **dict.fromkeys(("feet", "foot"), "'"),
-    **dict.fromkeys(("inch", "inches"), '"'),
-    "percent": "%",
-    "and": "&/½¼¾",
-    "or": "±/",
-    "plus": "+",
-    "equals": "=",
-    "at": "@",
-    "slash": "/",
-    "backslash": "\\",
-    "divided": "÷",
-    "underscore": "_",
-    "colon": ":",
-    "over": "/",
-    "half": "½/",
-    "quarter": "¼/",
-}
+SIGNS = table("match.signs")
 VALUES = {
     **{word: str(value) for value, word in enumerate(DIGITS + TEENS)},
     **{word: str(value) for value, word in enumerate(TENS, start=2)},

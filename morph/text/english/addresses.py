@@ -2,8 +2,9 @@
 
 import re
 
+from ..lists import table
 from .letters import spell
-from .rules import Rule, alternatives, rule, table
+from .rules import Rule, alternatives, rule
 from .short_forms import DIRECTIONS
 from .words import in_pairs
 
@@ -15,10 +16,7 @@ PORT = re.compile(
     r"(?<![\w.-])(localhost|(?:\d{1,3}\.){3}\d{1,3}|(?:[\w-]+\.)+[a-z]{2,10}):(\d{2,4})(?!\w)"
 )  # localhost:8080
 WINDOWS_PATH = re.compile(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)")
-SIGN_NAMES = table("""
-    /: slash, \\: backslash, .: dot, -: dash, _: underscore, ~: tilde, ?: question mark, =: equals, &: and, #: hash
-    %: percent, +: plus, :: colon
-""")
+SIGN_NAMES = table("addresses.sign_names")
 FILE = re.compile(
     r"(?<![\w./@])([\w-]{1,60})\.(txt|pdf|docx?|xlsx?|pptx?|exe|py|js|ts|css|html?|xml|csv|md|jpe?g|png|gif|svg|webp|mp[34]|"
     r"wav|flac|ogg|zip|gz|tar|rar|json|ya?ml|toml|ini|log|bat|sh|dll|iso|psd|epub|safetensors)(?![\w/]|\.\w)"
@@ -35,21 +33,8 @@ DOMAIN = re.compile(
 UNSPEAKABLE = re.compile("[b-df-hj-np-tv-xz]{2,4}")
 SPELLED_ENDS = frozenset("io ai tv uk de fr nl eu ch jp au ca".split())  # noqa: SIM905
 # States after a town: Portland, OR.
-STATES = table("""
-    AL: Alabama, AK: Alaska, AZ: Arizona, AR: Arkansas, CA: California, CO: Colorado, CT: Connecticut, DE: Delaware
-    FL: Florida, GA: Georgia, HI: Hawaii, ID: Idaho, IL: Illinois, IN: Indiana, IA: Iowa, KS: Kansas, KY: Kentucky
-    ME: Maine, MA: Massachusetts, MI: Michigan, MN: Minnesota, MS: Mississippi, MO: Missouri, MT: Montana, NE: Nebraska
-    NV: Nevada, NH: New Hampshire, NJ: New Jersey, NM: New Mexico, NY: New York, NC: North Carolina, ND: North Dakota
-    OH: Ohio, OR: Oregon, PA: Pennsylvania, RI: Rhode Island, SC: South Carolina, SD: South Dakota, TN: Tennessee
-    TX: Texas, UT: Utah, VT: Vermont, VA: Virginia, WA: Washington, WV: West Virginia, WI: Wisconsin, WY: Wyoming
-""")
-NEWS_STATES = table("""
-    Ala: Alabama, Ariz: Arizona, Ark: Arkansas, Calif: California, Colo: Colorado, Conn: Connecticut, Del: Delaware
-    Fla: Florida, Ga: Georgia, Ill: Illinois, Ind: Indiana, Kan: Kansas, Ky: Kentucky, La: Louisiana, Md: Maryland
-    Mass: Massachusetts, Mich: Michigan, Minn: Minnesota, Miss: Mississippi, Mo: Missouri, Mont: Montana, Neb: Nebraska
-    Nev: Nevada, Okla: Oklahoma, Ore: Oregon, Pa: Pennsylvania, Tenn: Tennessee, Tex: Texas, Va: Virginia
-    Wash: Washington, Wis: Wisconsin, Wyo: Wyoming
-""")
+STATES = table("addresses.states")
+NEWS_STATES = table("addresses.news_states")
 STATE = re.compile(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)")
 # N. Korea, NE winds; British codes after a town: SW1Y 4LB
 PARTS_OF_COUNTRIES = re.compile(

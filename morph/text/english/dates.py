@@ -2,7 +2,8 @@
 
 import re
 
-from .rules import Rule, rule, table
+from ..lists import table
+from .rules import Rule, rule
 from .short_forms import MONTHS
 from .words import TENS, in_pairs, ordinal, plural, small_number, spell_digits
 
@@ -12,7 +13,7 @@ NINE_ELEVEN = re.compile(
 )
 AGES = re.compile(r"\b((?i:under|over))[- ]?([1-9]\d)s\b(?!-)")  # under-18s
 # the 19th c., on the 2nd fl.
-ORDINAL_NOUNS = table("c: century, cent: century, fl: floor, ed: edition, gen: generation, qtr: quarter")
+ORDINAL_NOUNS = table("dates.ordinal_nouns")
 ORDINAL_NOUN = re.compile(
     r"(?<=\d(?:st|nd|rd|th)) (?:(c|cent)\.(?=[ ]?[a-z,;:)]| (?:AD|BC|CE|BCE)\b|\s*\Z)|(fl|ed|gen|qtr)\b\.?)"
 )

@@ -2,9 +2,10 @@
 
 import re
 
+from ..lists import table, word_set
 from .letters import spell
 from .money import CODES
-from .rules import Rule, rule, table
+from .rules import Rule, rule
 from .words import DIGITS, in_pairs, plural, small_number
 
 # 1.000,50: a continental number has a comma or another point after the thousands, or is a price of whole thousands.
@@ -34,20 +35,10 @@ COUNTED = re.compile(
     r"cubic|nautical|British|American) )?((?!(?:is|was|has|does|goes|as|this|its|his|us|sees|yes)\b)"
     r"[a-z]{2,30}s|people|feet|men|women|children)\b)"
 )
-BEFORE_YEARS = frozenset(
-    """
-    in by since until till before after from of for during to early late mid and or the this that these those a an its
-    his their our my your spring summer autumn fall winter year fiscal circa around whose no season when as with on at
-    """.split()  # noqa: SIM905 - as a list it would take forty lines
-)
+BEFORE_YEARS = word_set("figures.before_years")
 OPENING_COUNTS = frozenset(("about", "over", "nearly", "almost", "some", "exactly", "only", "roughly", "all"))
 GIVEN = re.compile(r"\b(?:left|gave|gives|give|sent|sold|lent|showed|bought|brought|paid|owes?|owed|cost) \Z")
-MEASURES = frozenset(
-    """
-    meters metres kilometers kilometres miles feet yards inches pounds tons tonnes dollars euros days hours minutes
-    seconds pages words acres gallons calories votes passengers times kilos kilograms grams liters litres watts volts
-    """.split()  # noqa: SIM905 - as above
-)
+MEASURES = word_set("figures.measures")
 LONGEST_NAME = 40  # characters before a number, as far as such a word is looked for
 # a 1,500-meter race, a 100-year-old tree
 THOUSANDS_HYPHEN = re.compile(
@@ -68,9 +59,7 @@ PLURALS = re.compile(
     r"(?<![\w.,:$\u00a3\u20ac/-])(1(?:0{2,3}|0,000|00,000))s(?= of\b)|"
     r"(?:(?<=\dx)|(?<=\d by )|(?<=\b[Tt]wo )|(?<=\b[Tt]hree )|(?<=\b[Ff]our )|(?<=\ball ))([1-9])s\b"
 )
-HUNDREDS = table("""
-    100: hundreds, 1000: thousands, 10,000: tens of thousands, 100,000: hundreds of thousands
-""")
+HUNDREDS = table("figures.hundreds")
 # 35 000 feet
 SPACED_THOUSANDS = re.compile(r"(?<![\w.,$/+-])(?<!\d )([1-9]\d{0,2}(?: 000){1,3})(?! ?\d|[.,]\d|\w)")
 NOT_FOUND = re.compile(

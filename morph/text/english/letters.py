@@ -5,13 +5,11 @@
 import re
 from collections.abc import Iterable
 
-from .rules import Rule, alternatives, rule, table
+from ..lists import alternatives_of, table, word_set
+from .rules import Rule, alternatives, rule
 from .words import plural
 
-LETTER_NAMES = """
-ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue ar ess tee you vee double-you ex why zee
-"""
-LETTERS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", LETTER_NAMES.split(), strict=True))
+LETTERS = table("letters.letters")
 WORD = re.compile(r"[A-Za-z]+")
 CAPITALS = re.compile(r"\b([A-Z]+)((?:['\u2019][A-Z]+)+)\b|\b[A-Z]{2,}\b")
 VOWELS = frozenset("AEIOUY")
@@ -21,32 +19,13 @@ LONGEST_SPELLED = 3
 SHORTEST_SHOUT = 5  # letters: shorter words in capitals may all be names, as in "The US, UK and EU"
 SHORTEST_OF_THREE = 4  # letters, where three in a row are in capitals
 # Words of two and three letters that are in capitals for stress ("I do NOT agree"), not spelled out.
-SHORT_WORDS = frozenset(
-    """
-    act ad add age ago aha aid aim air all am and any are arm art as ask at ate aww bad bag be bed big bit bow box
-    boy bro bus but buy buzz by can car cat cow cry cup cut dad day did die dig do dog dry due duh ear eat egg ego
-    end eve eww eye fan far fat fee few fit fix fly fog for fun gas get go god got gun guy had has hat he her hey hi
-    him his hit hot how hug huh ice if ill in ink is it its jam jaw job joy key kid lap law lay led leg let lie lip
-    lot low mad man map may me men met mix mom mr mrs mud my nah new no nor not now nut odd of off oh oil old on one
-    or our out own pay pen per pig pop pot put ran raw red rid row rub run sad sat saw say sea see set she shh shy
-    sin sir sit six sky so son stop sum sun tax tea ten the tie to ton too top toy try two ugh up us use van war was
-    way we wet who why win won wow yay yes yet you zoo
-    """.split()  # noqa: SIM905 - as a list it would take two hundred lines
-)
+SHORT_WORDS = word_set("letters.short_words")
 SHORT_SOUNDS = frozenset("ah eh er ex ha ho ma pa re uh um xi ye yo".split())  # noqa: SIM905
 # Short words that are names in capitals, with the contexts that make them stressed words. \0 is the word.
 PHRASE_END = r"(?=\s*(?:[.!?,;:)\"]|\Z))"
-BEFORE_US = (
-    "tell|give|help|let|show|save|join|follow|call|ask|teach|trust|not|with|"
-    "for|than|to|is|are|love|hate|need|want|about|between|of"
-)
+BEFORE_US = alternatives_of("letters.before_us")
 # Verbs before the pronoun, if the next word cannot follow the country: "They told US the truth."
-TOLD_US = (
-    "tells?|telling|told|gives?|giving|given|gave|helping|helped|showing|showed|saved|joined|following|followed|"
-    "watch|watching|watched|asking|asked|taught|teaching|leave|leaving|left|bring|bringing|brought|take|taking|took|"
-    "send|sending|sent|hear|heard|seen?|saw|make|making|made|stop|stopped|hurt|beat|promised|treat|treated|blame|"
-    "believe|find|found|forget|remember|thank|get|got|letting|loved|hated|without|was|were"
-)
+TOLD_US = alternatives_of("letters.told_us")
 STRESSED = {
     # "Tell US!", "It is good for US.", but "the US", "US troops"
     "US": re.compile(
@@ -78,24 +57,10 @@ NAMED = {
 LONGEST_NEIGHBOUR = 16  # characters, as far as a word's neighbours are looked at
 READ_AS_WORDS = frozenset("HUD PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC MAX".split())  # noqa: SIM905
 # Short forms that are spelled, although they have vowels: those of two and three letters also among loud words.
-SPELLED = frozenset(
-    """
-    AARP ABC ACLU ADHD AI API ASAP ATM AWS BYOB CEO CIA DEA DIY DNA DOJ DUI ECB ECG EPA ESPN ETA EU EV FAA FAQ FBI FDA
-    FIA GOP GPA HIV IAEA IBM IBS ICU ICU ID IMF IOC IPA IPO IQ IRA IRS ISBN ISO ISP ISSN ITV IVF LGBTQIA MIT MRI NBA
-    NGO NPR NRA NSA NYC NYPD NYSE NYU OECD OEM OK OLED OMG PTA RNA RSVP SUV TSA UAE UAW UCLA UCSF UFC UFO UHF UI UK UN
-    UNHCR UPS URI URL USA USAF USB USC USDA USGS USMC USPS USSR UV UX VIP WTO YMCA YWCA
-    """.split()  # noqa: SIM905 - as above
-)
-SAID_AS = table("""
-    WWI: World War one, WWII: World War two, JPEG: jay peg, MPEG: em peg, NAACP: en double ay see pee
-    NCAA: en see double ay, IEEE: eye triple ee, AAA: triple ay, JSON: jason, LSAT: ell sat, MCAT: em cat
-    GMAT: gee mat, NOAA: Noah
-""")
+SPELLED = word_set("letters.spelled")
+SAID_AS = table("letters.said_as")
 # Names with small letters among their capitals.
-MIXED = table("""
-    PhD: PHD, PhDs: PHDs, BSc: BSC, MSc: MSC, mRNA: MRNA, tRNA: TRNA, iOS: IOS, pH: PH, macOS: Mac OS, IoT: IOT
-    mp3: MP3, mp4: MP4, mp3s: MP3s, mp4s: MP4s, SaaS: Sass, YoY: year over year, QoQ: quarter over quarter, TL;DR: TLDR
-""")
+MIXED = table("letters.mixed")
 # Beginnings and ends of short words that can be said: ISBN and HDMI cannot.
 BEGINNING = re.compile(
     r"[AEIOUY]|[B-DF-HJ-NP-TV-XZ][AEIOUY]|[BCFGKPSL]L|[BCDFGKPTW]R|[CGPRSTW]H|S[CKMNPQTVW]|[DT]W|[KG]N|PS|QU|TS|CZ"

@@ -2,8 +2,9 @@
 
 import re
 
+from ..lists import table
 from .letters import spell
-from .rules import Rule, rule, table
+from .rules import Rule, rule
 from .words import in_pairs
 
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
@@ -19,20 +20,14 @@ TIMES = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)[x\u00d7](?![\w'/-]| ?[-+=<>^
 COMPARED = r"(?:(?<=[\d)%A-Z])|(?<=\b[a-z]))"  # "x > 5", but "a length > 5" has more than 5
 OPERAND = r"(?<=[\w)%.\u00b0\u221e])"
 NEXT = r"(?=[\w(+\-\u221a\u03c0\u221e$\u00a3\u20ac.])"
-SIGNS = table("""
-    \u00d7: times, \u00f7: divided by, =: equals, !=: is not equal to, \u2260: is not equal to, \u2248: is about
-    \u2265: is greater than or equal to, >=: is greater than or equal to, >: is greater than, \u00b1: plus or minus
-    \u2264: is less than or equal to, <=: is less than or equal to, <: is less than
-""")
+SIGNS = table("maths.signs")
 EQUATION = re.compile(rf"{OPERAND}( ?)(!=|(?<![=<>-])=(?![=<>])|[\u00d7\u00f7\u2260\u2248\u00b1])\1{NEXT}")
 COMPARISON = re.compile(
     rf"{COMPARED} ?(>=|<=|(?<![=<>-])[<>](?![=<>])|[\u2265\u2264]) ?"
     r"(?=[$\u00a3\u20ac(+-]?\d|[A-Za-z]\b(?!')|[\u03c0\u221e])"
 )
 ALONE = re.compile(r"(?<![\w<>=-])(>=|<=|[<>\u2265\u2264\u00b1]) ?(?=[$\u00a3\u20ac]?\d)")  # < 5 minutes
-ALONE_SAID = table("""
-    <: less than, >: more than, \u2265: at least, >=: at least, \u2264: at most, <=: at most, \u00b1: plus or minus
-""")
+ALONE_SAID = table("maths.alone_said")
 CONSTANTS = {"\u221e": "infinity", "\u03c0": "pi"}
 GRADE = re.compile(r"(?<![\w-])([A-F])([+-])(?=[\s.,;:!?)\"']|\Z)(?! ?[\d=])")
 GRADES = {"+": "plus", "-": "minus"}

@@ -2,13 +2,11 @@
 
 import re
 
-from .rules import Rule, Said, alternatives, pairs, rule, table
+from ..lists import alternatives_of, pairs, table
+from .rules import Rule, Said, alternatives, rule
 
 AMOUNT = r"\d+(?:,\d{3})*(?:\.\d+)?"
-MILLIONS = table("""
-    k: thousand, K: thousand, m: million, M: million, mn: million, mm: million, bn: billion, b: billion, B: billion
-    tn: trillion, T: trillion, mln: million, bln: billion, trn: trillion
-""")
+MILLIONS = table("money.millions")
 SUFFIX = alternatives(MILLIONS)
 MONEY_RANGE = re.compile(
     r"(?<![A-Za-z])([$\u00a3\u20ac])(\d+(?:[.,]\d+)*)-(\d+(?:[.,]\d+)*)"
@@ -25,39 +23,14 @@ SUFFIX_RANGE = re.compile(
 )
 MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn|mln|bln|trn)(?![\w'])")
 # Dollars of a country, and signs that the library leaves.
-DOLLARS = {
-    country: (f"{name} dollar", f"{name} dollars")
-    for country, name in table("""
-    US: US, A: Australian, AU: Australian, C: Canadian, CA: Canadian, NZ: New Zealand, HK: Hong Kong, S: Singapore
-""").items()
-}
+DOLLARS = {country: (f"{name} dollar", f"{name} dollars") for country, name in table("money.dollars").items()}
 PRICE = rf"(?P<amount>{AMOUNT})(?: ?(?P<suffix>{SUFFIX})\b| (?P<word>thousand|million|billion|trillion|lakh|crore)\b)?"
-SIGNS = pairs("""
-    \u20b9: rupee/rupees, \u20a9: won, \u20bd: ruble/rubles, \u20ba: lira, \u20aa: shekel/shekels, \u20ab: dong
-    \u0e3f: baht, \u20a6: naira, \u20b1: peso/pesos, \u20b4: hryvnia/hryvnias, \u20bf: bitcoin/bitcoins, \u00a5: yen
-    \u20b5: cedi/cedis
-""")
-CODES = pairs("""
-    Rs: rupee/rupees, Rs.: rupee/rupees, USD: US dollar/US dollars, EUR: euro/euros, GBP: pound/pounds, JPY: yen
-    CHF: Swiss franc/Swiss francs, CAD: Canadian dollar/Canadian dollars, AUD: Australian dollar/Australian dollars
-    INR: rupee/rupees, CNY: yuan, RMB: yuan, SEK: Swedish krona/Swedish kronor, NOK: Norwegian krone/Norwegian kroner
-    KRW: won, BRL: real/reais, DKK: Danish krone/Danish kroner, PLN: zloty, CZK: Czech koruna
-    MXN: Mexican peso/Mexican pesos, TRY: lira, NZD: New Zealand dollar/New Zealand dollars
-    SGD: Singapore dollar/Singapore dollars, RUB: ruble/rubles, HKD: Hong Kong dollar/Hong Kong dollars, ZAR: rand
-    BTC: bitcoin/bitcoins, ETH: ether
-""")
+SIGNS = pairs("money.signs")
+CODES = pairs("money.codes")
 CENTS = re.compile(r"(?<![\w.,$])(\d+(?:\.\d+)?) ?\u00a2")
 # A price before a noun that it describes: a $20 bill, a sub-$100 phone; "a $5 at" and the like have no noun.
 NAMES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "pence"), "\u20ac": ("euro", "cent")}
-NO_NOUN = (
-    "left|remaining|needed|required|due|owed|spent|paid|about|above|after|again|ago|and|are|as|at|away|back|be|because|before|below|but|by|can|could|did|do|down|each|either|"
-    "else|even|ever|every|extra|for|from|had|has|have|he|here|high|i|if|in|instead|into|is|it|just|last|late|later|less|"
-    "long|more|next|no|not|now|of|off|old|on|only|or|out|over|per|plus|she|should|since|so|tall|than|that|the|then|there|"
-    "they|this|thick|to|today|together|tomorrow|tonight|too|total|under|until|up|was|we|were|what|when|where|which|while|"
-    "who|wide|will|with|without|worth|would|yesterday|yet|you|apart|deep|north|south|east|west|below|behind|from|ahead|"
-    "million|billion|trillion|thousand|dollars|euros|pounds|goes|went|comes|came|gets|got|makes|made|buys|bought|helps|"
-    "covers|includes|seems|might|may|must"
-)
+NO_NOUN = alternatives_of("money.no_noun")
 NOUN = rf"(?= (?!(?i:{NO_NOUN})\b)[A-Za-z])"
 DETERMINED = r"(?i:an?|the|another|this|that|his|her|my|your|their|its|our|one|new) |(?i:sub|non|under|over|multi|pre)-"
 ADJECTIVE = re.compile(
@@ -70,14 +43,7 @@ JOINED_PRICE = re.compile(
     r"[ -](thousand|million|billion|trillion)\b)?(?:-(?:dollar[ -])?(?=(?!thousand|[mbtr]+illion)[a-z])|"
     r"(?<=-[mbtr]illion)(?= [a-z]))"
 )
-PERIODS = table("""
-    mo: month, yr: year, wk: week, hr: hour, h: hour, min: minute, gal: gallon, lb: pound, kg: kilogram, month: month
-    year: year, week: week, day: day, hour: hour, minute: minute, second: second, gallon: gallon, night: night
-    person: person, unit: unit, user: user, barrel: barrel, ton: ton, tonne: tonne, share: share, head: head
-    litre: litre, liter: liter, ounce: ounce, oz: ounce, mile: mile, pound: pound, sq ft: square foot
-    kWh: kilowatt hour, MWh: megawatt hour, seat: seat, ticket: ticket, student: student, game: game
-    m\u00b2: square meter
-""")
+PERIODS = table("money.periods")
 BILLIONS = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:[.,]\d+)*) ?(bn|mn|tn|bln|mln|trn)\b")
 # Letters that are also meters: only before what is counted in millions.
 COUNTED_MILLIONS = re.compile(

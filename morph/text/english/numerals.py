@@ -2,6 +2,7 @@
 
 import re
 
+from ..lists import alternatives_of, word_set
 from ..split import OPENERS
 from .rules import Rule, rule
 from .words import in_pairs, ordinal, small_number
@@ -19,23 +20,9 @@ SMALL_NUMBERED = re.compile(
     r"\b((?i:chapter|part|act|volume|book|section|scene|page|pages|appendix|figure|table)) (v|x|(?!i\b)[ivxl]{2,7})\b"
 )
 LISTED_ONE = re.compile(r"[IVX]+")
-DETERMINERS = frozenset(
-    """
-    a an the this that these those my your his her its our their each every any some no what which whose one only first
-    second next last best whole
-    """.split()  # noqa: SIM905 - as a list it would take thirty lines
-)
-RULERS = (
-    "Alexander|Catherine|Charles|Edward|Elizabeth|Frederick|George|Henry|Ivan|James|John Paul|Louis|Margaret|Napoleon|"
-    "Nicholas|Peter|Philip|Ramses|Richard|William|Pope [A-Z][a-z]+|Wilhelm|Felipe|Gustav|Harald|Leopold|Otto|Francis|"
-    r"Benedict|Pius|Innocent|Malcolm(?! X\b)|Alfonso|Ferdinand|Gregory|Victor Emmanuel|Maximilian|"
-    "Ptolemy|Mehmed|Baldwin|Haakon|"
-    "Carl Gustaf|Juan Carlos|Leo|Julius|Thutmose|Amenhotep|Darius|Justinian|Constantine|Ludwig|Murad|Rama"
-)
-FIRST_NAMES = (
-    "John|William|James|Robert|George|Henry|Charles|Thomas|David|Michael|Richard|Joseph|Frank|Samuel|Edward|Walter|"
-    "Albert|Thurston|Harold|Arthur|Paul|Daniel|Martin|Harry|Jack|Theodore|Benjamin|Frederick|Cornelius|Oscar"
-)
+DETERMINERS = word_set("numerals.determiners")
+RULERS = alternatives_of("numerals.rulers")
+FIRST_NAMES = alternatives_of("numerals.first_names")
 # Thurston Howell III
 NAMESAKE = re.compile(rf"\b((?:{FIRST_NAMES}) (?:[A-Z]\. )?[A-Z][a-z]{{2,15}}),? (II|III|IV)\b")
 RULED = re.compile(

@@ -2,7 +2,8 @@
 
 import re
 
-from .rules import Rule, alternatives, rule, table
+from ..lists import alternatives_of, table
+from .rules import Rule, alternatives, rule
 from .words import in_pairs, ordinal
 
 # 7/10 in a test, 8/10; 4/5 stars, 4.5/5; got 3/4
@@ -37,22 +38,11 @@ NUMBER_ROW = re.compile(r"(?<![\w.,:/+-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w/-]|[.,]\
 ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9"))
 RATIO_WORDS = re.compile(r"(?i)\b(?:ratios?|scale|odds|mix|mixed|diluted|proportions?|outnumbered)\b")
 TIME_WORDS = re.compile(r"(?i) ?(?:[ap]\.?m\b|o'clock)")
-BOOKS = (
-    "Genesis|Exodus|Leviticus|Numbers|Deuteronomy|Joshua|Judges|Ruth|Samuel|Kings|Chronicles|Ezra|Nehemiah|Esther|Job|"
-    "Psalms?|Proverbs|Ecclesiastes|Isaiah|Jeremiah|Lamentations|Ezekiel|Daniel|Hosea|Joel|Amos|Obadiah|Jonah|Micah|Nahum|"
-    "Habakkuk|Zephaniah|Haggai|Zechariah|Malachi|Matthew|Mark|Luke|John|Acts|Romans|Corinthians|Galatians|Ephesians|"
-    "Philippians|Colossians|Thessalonians|Timothy|Titus|Philemon|Hebrews|James|Peter|Jude|Revelation|Surah|Quran"
-)
+BOOKS = alternatives_of("relations.books")
 NUMBERED_BOOK = re.compile(
     r"\b([123]) (?=(?:Corinthians|Samuel|Kings|Chronicles|Thessalonians|Timothy|Peter|John) \d)"
 )
-SHORT_BOOKS = table("""
-    Gen: Genesis, Ex: Exodus, Exod: Exodus, Lev: Leviticus, Num: Numbers, Deut: Deuteronomy, Ps: Psalm, Prov: Proverbs
-    Eccl: Ecclesiastes, Isa: Isaiah, Jer: Jeremiah, Ezek: Ezekiel, Dan: Daniel, Matt: Matthew, Mk: Mark, Lk: Luke
-    Jn: John
-    Rom: Romans, Cor: Corinthians, Gal: Galatians, Eph: Ephesians, Phil: Philippians, Col: Colossians, Heb: Hebrews
-    Jas: James, Rev: Revelation
-""")
+SHORT_BOOKS = table("relations.short_books")
 SHORT_BOOK = re.compile(rf"\b({alternatives(SHORT_BOOKS)})\.? (?=\d{{1,3}}:\d)")
 
 

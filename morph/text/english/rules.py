@@ -31,15 +31,3 @@ def alternatives(words: Iterable[str]) -> str:
 
 def like(written: str, said: str) -> str:
     return said[:1].upper() + said[1:] if written[:1].isupper() else said
-
-
-def table(rows: str) -> dict[str, str]:
-    """Return a dictionary from lines of cells "written: said", separated by commas."""
-    cells = (cell for row in rows.strip().splitlines() for cell in row.strip().strip(",").split(", "))
-    return dict(cell.split(": ", 1) for cell in cells)
-
-
-def pairs(rows: str) -> dict[str, tuple[str, str]]:
-    """Return a dictionary from cells "written: singular/plural"."""
-    words = ((written, said.split("/")) for written, said in table(rows).items())
-    return {written: (said[0], said[-1]) for written, said in words}

@@ -2,16 +2,14 @@
 
 import re
 
-from .rules import Rule, Said, alternatives, like, rule, table
+from ..lists import table
+from .rules import Rule, Said, alternatives, like, rule
 
 MONTHS = tuple(
     "January February March April May June July August September October November December".split()  # noqa: SIM905
 )
 SHORT_MONTHS = {month[:3]: month for month in MONTHS} | {"Sept": "September"}
-SHORT_DAYS = table("""
-    Mon: Monday, Tue: Tuesday, Tues: Tuesday, Wed: Wednesday, Thu: Thursday, Thur: Thursday, Thurs: Thursday
-    Fri: Friday, Sat: Saturday, Sun: Sunday
-""")
+SHORT_DAYS = table("short_forms.short_days")
 A_MONTH = alternatives(set(SHORT_MONTHS) - {"May"})
 A_DAY = alternatives(SHORT_DAYS)
 MONTH_SPAN = re.compile(rf"\b({A_MONTH})\.?-({A_MONTH}|May)\b\.?(?!-)")  # Jan-Mar
@@ -26,40 +24,22 @@ SHORT_DAY = re.compile(
     r"(Mon|Tues?|Wed|Thur?s?|Fri)\.(?=\s*\Z|[,;:)])|"
     r"(?<=Sat\. and )(Sun)\b\.?)"
 )
-BEFORE_NUMBERS = table("""
-    no: number, nos: numbers, p: page, pp: pages, pg: page, ch: chapter, chs: chapters, vol: volume, vols: volumes
-    fig: figure, figs: figures, eq: equation, eqs: equations, sec: section, art: article, par: paragraph
-    ext: extension, apt: apartment, rm: room, ste: suite, bldg: building, hwy: highway, rte: route, rt: route
-    lat: latitude, lon: longitude, long: longitude, ca: circa, c: circa, approx: approximately, ver: version, op: opus
-    para: paragraph, paras: paragraphs, sect: section, ph: phone, qty: quantity, pt: part, bk: book, nr: number
-    tel: telephone, min: minimum, max: maximum, est: established, dist: district
-""")
+BEFORE_NUMBERS = table("short_forms.before_numbers")
 BEFORE_NUMBER = re.compile(
     rf"(?<![\w.-])(?i:({alternatives(BEFORE_NUMBERS)}))\. ?(?=[\d#~]|-\d|[A-Z]\d|[IVXL]{{2,}}\b)"
 )
 # Those that are no words, so that they need no dot.
 PLAIN_BEFORE_NUMBERS = "nos|pp|paras?|sect|qty|vols?|figs?|eqs?|ext|apt|rm|hwy|rte|approx|bldg|ste|ver"
-TITLES = table("""
-    Prof: Professor, Profs: Professors, Sen: Senator, Sens: Senators, Rep: Representative, Reps: Representatives
-    Gov: Governor, Gen: General, Col: Colonel, Capt: Captain, Lt: Lieutenant, Sgt: Sergeant, Maj: Major, Rev: Reverend
-    Hon: Honorable, Cmdr: Commander, Pres: President, Adm: Admiral, Cpl: Corporal, Pvt: Private, Det: Detective
-    Mr: Mister, Mrs: Missus, Ms: Miz, Dr: Doctor, Fr: Father, Msgr: Monsignor, Supt: Superintendent, Insp: Inspector
-    Rt: Right, St: Saint, Mt: Mount, Ft: Fort, Drs: Doctors
-""")
+TITLES = table("short_forms.titles")
 # British ones have no dot: Mr Lee.
 TITLE = re.compile(rf"\b(?:({alternatives(TITLES)})\. |(Mr|Mrs|Ms|Dr|Prof|Mt|Sgt|Capt|St) )(?=[A-Z])")
-STREETS = table("""
-    St: Street, Ave: Avenue, Av: Avenue, Rd: Road, Blvd: Boulevard, Ln: Lane, Dr: Drive, Ct: Court, Pl: Place
-    Sq: Square, Hwy: Highway, Pkwy: Parkway, Ter: Terrace
-""")
+STREETS = table("short_forms.streets")
 # Behind a name: Main St., 5th Ave, 12 Oak Tree Rd. Apt. 4; St. Paul and Dr. Lee have another word in front, or none.
 BEHIND_STREET = r"(?= ?(?:[a-z\d,;:)\"']|[NSEW]\b|(?:Apt|Suite|Ste|Unit|and|near)\b|\Z))"
 ADDRESS = re.compile(
     rf"\b(\d+[A-Z]? (?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?"
 )
-DIRECTIONS = table("""
-    N: North, S: South, E: East, W: West, NE: Northeast, NW: Northwest, SE: Southeast, SW: Southwest
-""")
+DIRECTIONS = table("short_forms.directions")
 DIRECTION = re.compile(
     rf"\b({'|'.join(DIRECTIONS)})\b\.? (?=(?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}}"
     rf"(?:{alternatives({*STREETS, *STREETS.values()})})\b)"
@@ -67,18 +47,8 @@ DIRECTION = re.compile(
 NO_STREETS = "The|An?|My|Our|His|Her|Your|Their|This|That|Dear|Ask|See|Call|And|But"
 STREET_NAME = re.compile(rf"(?:\b(?!(?:{NO_STREETS})\b)[A-Z][a-z']+|\d(?:st|nd|rd|th)) \Z")
 LONGEST_NAME = 24
-ANYWHERE = table("""
-    e.g.: for example, i.e.: that is, etc.: et cetera, vs.: versus, approx.: approximately, dept.: department
-    depts.: departments, govt.: government, univ.: university, co.: company, inc.: incorporated, corp.: corporation
-    ltd.: limited, assn.: association, jr.: junior, sr.: senior, bros.: brothers, avg.: average, incl.: including
-    excl.: excluding, misc.: miscellaneous, a.k.a.: also known as, et al.: et al, intl.: international
-    gov't.: government, gov't: government, mgr.: manager, mtg.: meeting, acct.: account, bldg.: building, vs: versus
-    etc: et cetera, utd.: united, utd: united, attn.: attention, asst.: assistant, appt.: appointment, blvd.: boulevard
-    ave.: avenue
-""")
-INSIDE = table("""
-    temp.: temperature, esp.: especially, cf.: compare, resp.: respectively, ca.: circa, max.: maximum, min.: minimum
-""")
+ANYWHERE = table("short_forms.anywhere")
+INSIDE = table("short_forms.inside")
 SLASHES = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because", "n/a": "not applicable"}
 
 

@@ -2,50 +2,19 @@
 
 import re
 
+from ..lists import pairs, table
 from .money import NO_NOUN
 from .numerals import is_initial
-from .rules import Rule, alternatives, pairs, rule, table
+from .rules import Rule, alternatives, rule
 
 # Singular and plural. Others (percent, degrees, square meters) are the library's.
-UNITS = pairs("""
-    ft: foot/feet, in: inch/inches, yd: yard/yards, yds: yard/yards, mi: mile/miles, lb: pound/pounds
-    lbs: pound/pounds, sq ft: square foot/square feet, sq. ft: square foot/square feet, sq mi: square mile/square miles
-    sq. mi: square mile/square miles, cu ft: cubic foot/cubic feet, cu. ft: cubic foot/cubic feet, oz: ounce/ounces
-    gal: gallon/gallons, qt: quart/quarts, qts: quart/quarts, pt: pint/pints, c: cup/cups, doz: dozen
-    fl oz: fluid ounce/fluid ounces, fl. oz: fluid ounce/fluid ounces, tbsp: tablespoon/tablespoons
-    Tbsp: tablespoon/tablespoons, tbsps: tablespoon/tablespoons, tsp: teaspoon/teaspoons, tsps: teaspoon/teaspoons
-    mcg: microgram/micrograms, t: tonne/tonnes, kgs: kilogram/kilograms, kms: kilometer/kilometers
-    ha: hectare/hectares, pkg: package/packages, pcs: piece/pieces, vol: volume/volumes, vols: volume/volumes
-    pts: point/points, bp: basis point/basis points, bps: basis point/basis points, pct: percent
-    MP: megapixel/megapixels, sec: second/seconds, secs: second/seconds, min: minute/minutes, mins: minute/minutes
-    h: hour/hours, hr: hour/hours, hrs: hour/hours, wk: week/weeks, wks: week/weeks, mo: month/months
-    mos: month/months, yr: year/years, yrs: year/years, hp: horsepower, bhp: brake horsepower, kn: knot/knots
-    kt: knot/knots, kts: knot/knots, k\u03a9: kilohm/kilohms, M\u03a9: megohm/megohms, dB: decibel/decibels
-    atm: atmosphere/atmospheres, mbar: millibar/millibars, mmHg: millimeter of mercury/millimeters of mercury
-    cc: see see, psi: pee ess eye, px: pixel/pixels, lm: lumen/lumens, deg: degree/degrees, \u00b0: degree/degrees
-""")
+UNITS = pairs("units.units")
 # Units that people write with these of the prefixes; "-" is none.
-PREFIXES = table("""
-    -: , k: kilo, K: kilo, M: mega, G: giga, T: tera, h: hecto, d: deci, c: centi, m: milli, \u03bc: micro, n: nano
-    p: pico
-""")
-METRIC = table("""
-    m: -kcm\u03bcn meter, g: -km\u03bc gram, l: -dcm liter, L: -dm liter, s: -m\u03bcn second, W: -kMGm watt
-    V: -km volt, Wh: -kMGT watt hour, A: -m amp, Ah: -m amp hour, Hz: -kMG hertz, N: kM newton, Nm: - newton meter
-    Pa: khMG pascal, J: kM joule, F: \u03bcnp farad, \u03a9: - ohm, B: kKMGT byte, b: kMG bit, bit: kMG bit
-    cal: -k calorie
-""")
+PREFIXES = table("units.prefixes")
+METRIC = table("units.metric")
 # What there is of something for each of something else.
-RATES = table("""
-    kph: kilometer/hour, mph: mile/hour, MPH: mile/hour, kbps: kilobit/second, Mbps: megabit/second
-    Gbps: gigabit/second, fps: frame/second, rpm: revolution/minute, RPM: revolution/minute, bpm: beat/minute
-    BPM: beat/minute, mpg: mile/gallon, MPG: mile/gallon, gpm: gallon/minute, ppm: part/million, dpi: dot/inch
-""")
-EACH = table("""
-    s: second, sec: second, min: minute, h: hour, hr: hour, day: day, L: liter, l: liter, dL: deciliter, mL: milliliter
-    ml: milliliter, kg: kilogram, km: kilometer, 100 km: hundred kilometers, m: meter, cm3: cubic centimeter
-    m3: cubic meter, m2: square meter
-""")
+RATES = table("units.rates")
+EACH = table("units.each")
 UNITS |= {
     prefix.strip("-") + unit: (PREFIXES[prefix] + name, PREFIXES[prefix] + name + "s" * (name[-1] != "z"))
     for unit, (prefixes, name) in ((unit, said.split(" ", 1)) for unit, said in METRIC.items())

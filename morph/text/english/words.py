@@ -1,13 +1,11 @@
 """Numbers in words that the library would group differently: years, decades, codes."""
 
-from .rules import table
+from ..lists import table
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEENS = tuple("ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split())  # noqa: SIM905
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-ORDINALS = table("""
-    one: first, two: second, three: third, five: fifth, eight: eighth, nine: ninth, twelve: twelfth
-""")
+ORDINALS = table("words.ordinals")
 
 
 def small_number(number: int) -> str:

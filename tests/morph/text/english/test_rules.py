@@ -2,7 +2,6 @@
 
 import pytest
 from qwen3_tts_morph.morph.text import english
-from qwen3_tts_morph.morph.text.english.rules import pairs, table
 from qwen3_tts_morph.morph.text.english.words import in_pairs, ordinal, plural, small_number
 
 from tests.morph.examples import read_examples
@@ -37,8 +36,3 @@ def test_numbers_in_words() -> None:
         *("third", "eighth", "eleventh", "twelfth", "thirteenth", "twentieth", "twenty first", "forty fourth")
     ]
     assert [plural(word) for word in ("sixty", "oh", "ess", "why")] == ["sixties", "ohs", "esses", "whys"]
-
-
-def test_tables_are_read_from_their_cells() -> None:
-    assert table("a: b c, d: e\n f.: g") == {"a": "b c", "d": "e", "f.": "g"}
-    assert pairs("a: b/c, d: e") == {"a": ("b", "c"), "d": ("e", "e")}
