@@ -1,9 +1,12 @@
-"""Check the numbers in a checkpoint's configs: upstream accepts any, and fails or speaks wrongly much later."""
+"""A checkpoint's configs: as attributes, with upstream's defaults, and checks of the numbers in them.
 
-from __future__ import annotations
+Upstream accepts any numbers, and fails or speaks wrongly much later.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ...postprocess.checks import is_whole
@@ -21,6 +24,20 @@ CODEC_IDS = tuple(
 TABLES = ("codec_language_id", "spk_id")
 KINDS = ("base", "custom_voice", "voice_design")
 TEXT_IDS = tuple(f"{name}_token_id" for name in ("im_start", "im_end", "tts_pad", "tts_bos", "tts_eos"))
+# The defaults of upstream's config classes, for the fields that the pack reads; an object is a config of its own.
+MODEL, CODEC = json.loads(Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")).values()
+
+
+def fill_in(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> SimpleNamespace:
+    """Return a config's fields as attributes, with the defaults for missing fields."""
+    fields = {**defaults, **given}
+    for name, inner in defaults.items():
+        if isinstance(inner, dict):
+            fields[name] = fill_in(given.get(name) or {}, inner)
+    rope = given.get("rope_parameters")
+    if isinstance(rope, dict):  # written by transformers 5
+        fields |= {"rope_theta": given.get("rope_theta", rope.get("rope_theta")), "rope_scaling": rope}
+    return SimpleNamespace(**fields)
 
 
 def walk(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -50,7 +67,7 @@ def check_sizes(config: dict[str, Any], where: str = "config.json") -> None:
 
 
 def check_types(given: Mapping[str, Any], defaults: Mapping[str, Any], where: str, name: str = "") -> None:
-    """Raise ValueError, naming the field, for a value whose type differs from the default's (``fields.py``).
+    """Raise ValueError, naming the field, for a value whose type differs from the default's.
 
     ``name`` is the dotted name of ``given`` inside the file ``where``.
     """
@@ -76,19 +93,6 @@ def check_layers(config: Any) -> None:
         raise ValueError("config.json has layers of sliding attention: only full_attention is supported")
     require_default_rope(config)
     inverse_frequencies(config)
-
-
-def check_rope(given: dict[str, Any]) -> None:
-    """Raise ValueError if the talker's config has an mrope_section that does not add up to half of head_dim."""
-    talker = given.get("talker_config")
-    talker = talker if isinstance(talker, dict) else {}
-    scaling = talker.get("rope_scaling")
-    if not isinstance(scaling, dict) or "mrope_section" not in scaling:
-        return
-    sections, half = scaling["mrope_section"], talker.get("head_dim", 0) // 2
-    whole = isinstance(sections, list) and all(map(is_whole, sections))
-    if not whole or (half and sum(sections) != half):
-        raise ValueError(f"mrope_section in config.json is {sections!r}: the numbers must add up to {half}")
 
 
 def check_tables(given: dict[str, Any]) -> None:

@@ -18,9 +18,8 @@ from ..model.weights.int8 import quantize_talker
 from ..model.weights.joined_weights import view_heads
 from ..options import LoadOptions, Sampling
 from ..words.head import TalkerShape
-from .configs import check_groups
-from .fields import CODEC as FIELDS
-from .fields import fill_in
+from .configs import CODEC as FIELDS
+from .configs import check_groups, fill_in
 from .find import check_complete, fingerprint_digest, weight_files
 from .json_file import read_object
 from .letter_file import LETTER_FILE, load_letters

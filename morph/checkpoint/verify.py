@@ -20,8 +20,16 @@ from safetensors import SafetensorError, safe_open
 
 from ..model.network.modules import Network
 from ..model.tokens import TextIds
-from .configs import check_ids, check_kind, check_layers, check_rope, check_sizes, check_tables, check_types
-from .fields import MODEL, fill_in
+from .configs import (
+    MODEL,
+    check_ids,
+    check_kind,
+    check_layers,
+    check_sizes,
+    check_tables,
+    check_types,
+    fill_in,
+)
 from .find import MERGE, MODEL_TYPE, weight_files
 from .json_file import read_object
 
@@ -83,15 +91,14 @@ def build_network(path: Path) -> tuple[Network, SimpleNamespace]:
     Raises ValueError, naming the field or the tensor. A config that cannot be built may raise any other exception.
     """
     given = read_config(path, MODEL, MODEL_TYPE)
-    check_rope(given)
     check_tables(given)
     config = fill_in(given, MODEL)
     check_kind(config)
-    check_layers(config.talker_config)
-    check_layers(config.talker_config.code_predictor_config)
     with torch.device("meta"):
         network = Network(config)
     check_weights(path, network)
+    check_layers(config.talker_config)
+    check_layers(config.talker_config.code_predictor_config)
     check_ids(config)
     return network, config
 

@@ -79,7 +79,6 @@ DAMAGED: list[tuple[str, Damage]] = [
     *(field(CONFIG, f"{T}.num_attention_heads", value) for value in (0, "8", 3)),
     *(field(CONFIG, f"{T}.rope_theta", value) for value in ("1e6", 0, -5, float("nan"), float("inf"))),
     *(field(CONFIG, f"{T}.rms_norm_eps", value) for value in ("x", float("nan"))),
-    *(field(CONFIG, f"{T}.rope_scaling.mrope_section", value) for value in ([1, 1, 1], "x", [])),
     *(field(CONFIG, name, value) for name in (T, P, "speaker_encoder_config") for value in ([], "x", 5)),
     *(
         field(CONFIG, f"{P}.{name}", "x")

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from qwen3_tts_morph.morph.checkpoint.fields import CODEC, MODEL, fill_in
+from qwen3_tts_morph.morph.checkpoint.configs import CODEC, MODEL, fill_in
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 
 from lab.upstream.package import default_rope_registered, import_qwen_tts
