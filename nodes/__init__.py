@@ -2,9 +2,8 @@
 
 from comfy_api.latest import ComfyExtension, io
 
-from .models.load import LoadLora, LoadModel
+from .models.load import LoadLora, LoadModel, WordCheckSettings
 from .models.remote import RemoteModel
-from .models.word_check import WordCheckSettings
 from .saving.captions import SaveSubtitles, WordCaptions
 from .saving.save import SaveSpeech, SpeechFromFile
 from .sound.audio import JoinAudio, SmoothNormalize, SpeedPitch

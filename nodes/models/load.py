@@ -1,12 +1,16 @@
-"""The nodes Load Model and Load LoRA."""
+"""The nodes Load Model, Load LoRA and Word Check, and the devices of a model by ComfyUI's option strings."""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import comfy.model_management as management
+import folder_paths
+import torch
 from comfy_api.latest import io
 
 from ...morph.checkpoint.adapter_file import read_adapter
@@ -21,19 +25,108 @@ from ...morph.checkpoint.find import (
     resolve_checkpoint,
 )
 from ...morph.checkpoint.load import choose_attention, choose_dtype
-from ...morph.options import ADAPTER_STRENGTHS, LoadOptions
+from ...morph.hearing.whisper import Whisper, check_installed, load_whisper
+from ...morph.options import ADAPTER_STRENGTHS, MOST_RETAKES, RECOGNISERS, LoadOptions
 from ...morph.setting import settings_of
+from ...serve.terminal.folders import RECOGNISER_FOLDER
 from .. import inputs
 from ..folders import adapter_roots, checkpoint_roots, download_root
-from ..page.progress import show_progress
-from ..schema import ModelSocket, listed, output, schema
-from .devices import CPU, DEFAULT, check_device_option, device_options, find_devices, resolve_devices
-from .linked import check_model, shown
-from .memory import LoadedModel, ManagedModel, load_managed
+from ..page.progress import Progress, show_progress
+from ..schema import ModelSocket, WordCheckSocket, listed, output, schema
+from .memory import LoadedModel, ManagedModel, check_model, load_managed, shown
 from .remote import ServedModel
 
-if TYPE_CHECKING:
-    import torch
+log = logging.getLogger(__name__)
+
+DEFAULT, CPU, ALL_GPUS = "default", "cpu", "all GPUs"
+GPU = re.compile(r"gpu:(\d{1,3})")
+
+
+def device_options() -> list[str]:
+    """Return this machine's options; GPUs by number only if there are several."""
+    gpus = gpu_options()
+    return [DEFAULT, CPU, *gpus, *([ALL_GPUS] if gpus else [])]
+
+
+def gpu_options() -> list[str]:
+    """Return "gpu:0" and so on if ComfyUI may use several GPUs, otherwise nothing."""
+    if hasattr(management, "get_gpu_device_options"):  # ComfyUI knows which GPUs its user allows
+        return [option for option in management.get_gpu_device_options() if GPU.fullmatch(option)]
+    count = torch.cuda.device_count() if management.get_torch_device().type == "cuda" else 0
+    return [f"gpu:{number}" for number in range(count)] if count > 1 else []
+
+
+def check_device_option(option: object) -> None:
+    """Raise ValueError for what names no device on any machine; a GPU that is not here is accepted."""
+    known = isinstance(option, str) and (option in (DEFAULT, CPU, ALL_GPUS) or GPU.fullmatch(option))
+    if not known:
+        raise ValueError(
+            f"device is {option!r}: choose {DEFAULT}, {CPU}, gpu:0 (or another number) or {ALL_GPUS}"
+        )
+
+
+def find_devices(option: str) -> list[torch.device]:
+    """Return the devices of an option, none if this machine lacks it; errors as ``check_device_option``."""
+    check_device_option(option)
+    if option == DEFAULT:
+        return [management.get_torch_device()]
+    if option == CPU:
+        return [torch.device("cpu")]
+    wanted = gpu_options() if option == ALL_GPUS else [option]
+    return [device for one in wanted if (device := _find_gpu(one)) is not None]
+
+
+def resolve_devices(option: str) -> list[torch.device]:
+    """Return the devices of an option, or the default one, with a warning; errors as ``check_device_option``."""
+    found = find_devices(option)
+    if not found:
+        log.warning("device %r is not on this machine: the default device is used", option)
+    return found or find_devices(DEFAULT)
+
+
+def _find_gpu(option: str) -> torch.device | None:
+    if hasattr(management, "resolve_gpu_device_option"):
+        device: torch.device | None = management.resolve_gpu_device_option(option)
+        return device
+    if option not in gpu_options():
+        return None
+    return torch.device("cuda", int(option.partition(":")[2]))
+
+
+DEFAULT_SIZE = "base"
+
+
+def load_recogniser(size: str, progress: Progress) -> Whisper:
+    """Return a recogniser of ComfyUI's model folder; errors as ``load_whisper``."""
+    progress.say(f"loading faster-whisper {size}")
+    return load_whisper(size, Path(folder_paths.models_dir, RECOGNISER_FOLDER))
+
+
+class WordCheckSettings(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            "MorphTTSWordCheck",
+            inputs=[
+                inputs.choice("recogniser", RECOGNISERS, DEFAULT_SIZE),
+                inputs.number("most_errors", 5.0, (0.0, 100.0, 1.0)),
+                inputs.number("retakes", 3, (0, MOST_RETAKES)),
+            ],
+            outputs=[output(WordCheckSocket, "check")],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def validate_inputs(cls, recogniser: str | None = None) -> bool | str:
+        return inputs.judge(recogniser=(lambda _: check_installed(), recogniser))
+
+    @classmethod
+    def execute(cls, recogniser: str, most_errors: float, retakes: int) -> io.NodeOutput:
+        from ...morph.kept.word_check import WordCheck
+
+        with show_progress(cls.hidden.unique_id) as progress:
+            whisper = load_recogniser(recogniser, progress)
+        return io.NodeOutput(WordCheck(whisper, most_errors / 100, retakes))
 
 
 NOT_LISTED = f"cannot list the model folders; still offered are {DEMO_VOICE} and the published checkpoints"

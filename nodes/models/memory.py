@@ -20,6 +20,7 @@ from ...morph.options import LoadOptions
 from ...morph.voice.create import design_voice, preset_voice
 from ...morph.voice.recording import Recording, clone_recording
 from ...morph.voice.voice import Voice
+from .remote import ServedModel
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
@@ -225,3 +226,32 @@ def explain_out_of_memory() -> Iterator[None]:
             f"{error}\nThe GPU is out of memory: lower batch_size, use shorter texts or the 0.6B checkpoint, or "
             "close other programs that use the GPU. The model stays usable for the next run."
         ) from error
+
+
+# Links: a caller of ComfyUI's API may send any value.
+
+
+def check_model(value: object) -> None:
+    if not isinstance(value, ManagedModel | ServedModel):
+        raise ValueError(f"model is {shown(value)}: connect Load Qwen3-TTS Model")
+
+
+def check_voice(value: object, name: str = "voice") -> None:
+    if not isinstance(value, Voice):
+        raise ValueError(f"{name} is {shown(value)}: connect a voice, such as that of Preset Voice")
+
+
+def check_cast(value: object) -> None:
+    if not isinstance(value, Mapping) or not all(isinstance(one, Voice) for one in value.values()):
+        raise ValueError(f"cast is {shown(value)}: connect Cast or Whole Cast")
+
+
+def check_word_check(value: object) -> None:
+    from ...morph.kept.word_check import WordCheck
+
+    if value is not None and not isinstance(value, WordCheck):
+        raise ValueError(f"word_check is {shown(value)}: connect Word Check, or disconnect it")
+
+
+def shown(value: object) -> str:
+    return repr(value)[:40]

@@ -33,9 +33,9 @@ def add_routes(server: Any) -> None:
     from comfy.cli_args import args
 
     from ..folders import checkpoint_labels, local_checkpoints, voice_library
+    from ..speaking.common import APP_KEY as DEFAULT_KEY
+    from ..speaking.common import DefaultModel
     from ..speaking.kept_lines import kept_lines
-    from ..speaking.not_connected import APP_KEY as DEFAULT_KEY
-    from ..speaking.not_connected import DefaultModel
 
     if any(getattr(route, "path", "").startswith(ROOT) for route in server.routes):
         log.warning("another pack serves %s: speech is not played while it is made", ROOT)

@@ -6,13 +6,14 @@ from pathlib import Path
 from comfy_api.latest import io, ui
 
 from ...morph.text.encoding import check_encodable
+from ...morph.text.names import check_name, confine
 from ...morph.text.scripts.cues import FORMATS, UNITS, read_cues, write_cues
 from ...morph.words.captions import MOST_CHARS, CaptionOptions, write_captions
 from .. import inputs
 from ..folders import output_folder
 from ..schema import WordsSocket, output, schema
-from ..sound.words import SpokenWords, check_words
-from .names import check_name, confine, write_whole
+from ..sound.values import SpokenWords, check_words
+from .recordings import write_whole
 
 OF_SUBTITLES = ("srt", "vtt")
 DEFAULTS = CaptionOptions()

@@ -1,28 +1,54 @@
 """Recordings that become files: names, metadata, and how the files of one run are written."""
 
+import os
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ...morph.audio.formats import TAGGED
 from ...morph.audio.reader import Content, read_content
+from ...morph.text.names import confine, file_names
 from ...morph.text.pronunciation import shown_text
 from ..page.clips import KEY as CLIPS
 from ..page.clips import Clip, file_name, list_clip
-from ..sound.audio_io import to_waveforms
-from ..sound.facts import Facts, facts_of, to_json
-from .names import confine, file_names, replace_all, write_whole
+from ..sound.values import Facts, facts_of, to_json, to_waveforms
 
 RUN = re.compile(r"(\d{5,})_")  # the number of a run, at the start of its files' names
 LONGEST_TITLE = 200
 MOST_SHOWN = 10  # names of files in a text
 TOLD = ("title", "artist", "comment")  # facts about the speech; see ``Recording.tags``
 OF_THE_ENCODER = "encoder"
+
+
+def write_whole(file: BinaryIO, path: Path, data: bytes) -> None:
+    """Write and close a new file; delete it if writing fails."""
+    try:
+        with file:
+            file.write(data)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def replace_all(files: Mapping[Path, bytes]) -> None:
+    """Replace files; all are written beside the old ones first, so that an error changes none."""
+    ready: dict[Path, Path] = {}
+    try:
+        for path, data in files.items():
+            beside = path.with_name(f".{secrets.token_hex(8)}.part")
+            write_whole(beside.open("xb"), beside, data)
+            ready[beside] = path
+        for beside, path in ready.items():
+            os.replace(beside, path)
+    finally:
+        for beside in ready:
+            beside.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, eq=False)

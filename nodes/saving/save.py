@@ -11,12 +11,12 @@ from ...morph.audio.formats import FILES, TAGGED
 from ...morph.audio.reader import read_comment
 from ...morph.audio.writer import check_fits, encode_tagged
 from ...morph.runtime.whole_file import FileState, file_state
+from ...morph.text.names import check_name, confine
 from ...postprocess.checks import check_range
 from .. import inputs
 from ..folders import chosen_file, input_files, output_folder
 from ..schema import output, schema
-from ..sound.facts import Facts, from_json
-from .names import check_name, confine
+from ..sound.values import Facts, from_json
 from .recordings import listed, recordings_of, replace_run, write_run
 
 LOWEST_RATE, HIGHEST_RATE = 32, 320  # kbit/s

@@ -10,8 +10,7 @@ from comfy_api.latest import io, ui
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from .. import inputs
 from ..schema import output, schema
-from .audio_io import to_audio, to_waveforms
-from .facts import facts_of
+from .values import facts_of, to_audio, to_waveforms
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,7 @@ from comfy_api.latest import io
 
 from ...morph.voice.voice import Voice
 from .. import inputs
-from ..models.linked import check_cast, check_model, check_voice
-from ..models.memory import ManagedModel
+from ..models.memory import ManagedModel, check_cast, check_model, check_voice
 from ..models.remote import ServedModel
 from ..schema import CastSocket, ModelSocket, VoiceSocket, output, schema
 from .characters import assign_voices, check_character, join_casts, read_names

@@ -13,7 +13,7 @@ from ...morph.voice.library import source_states
 from ...morph.voice.voice import Voice
 
 if TYPE_CHECKING:
-    from .not_connected import AnyModel
+    from .common import AnyModel
 
 
 def check_character(name: str) -> str:
@@ -85,7 +85,7 @@ def find_characters(model: AnyModel, cast: Mapping[str, Voice] | None) -> Cast:
     first needs it.
     """
     from ..folders import voice_library
-    from .not_connected import default_narrator
+    from .common import default_narrator
 
     library, given = voice_library(), cast or {}
     found = join_parts(

@@ -13,10 +13,10 @@ from ...morph.text.scripts.captions import read_captions
 from ...morph.text.scripts.script import NARRATOR
 from ...morph.voice.voice import Voice
 from .. import inputs
-from ..models.linked import check_cast, check_voice
+from ..models.memory import check_cast, check_voice
 from ..page.clips import show
 from ..schema import VoiceSocket, output
-from ..sound.audio_io import to_audio
+from ..sound.values import to_audio
 from .characters import find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of

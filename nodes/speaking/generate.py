@@ -7,12 +7,11 @@ from comfy_api.latest import io
 
 from ...morph.text.scripts.script import Script, ScriptLine
 from .. import inputs
-from ..models.linked import check_voice
+from ..models.memory import check_voice
 from ..page.clips import show
 from ..schema import output
-from ..sound.facts import describe_seeds
-from .common import Performance, SpeakingNode, check_speaking, options_of, speaking_schema
-from .not_connected import default_narrator
+from ..sound.values import describe_seeds
+from .common import Performance, SpeakingNode, check_speaking, default_narrator, options_of, speaking_schema
 from .pronunciation import lists_of
 
 

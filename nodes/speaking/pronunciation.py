@@ -8,7 +8,7 @@ from ...morph.runtime.whole_file import FileState, file_state
 from ...morph.text.pronunciation import PronunciationList, parse_pronunciation, read_pronunciation
 from .. import inputs
 from ..folders import NO_FILE, chosen_file, input_files
-from ..models.linked import shown
+from ..models.memory import shown
 from ..schema import PronunciationSocket, output, schema
 
 KINDS = (".txt",)

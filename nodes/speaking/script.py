@@ -11,10 +11,10 @@ from ...morph.text.scripts.script import check_script
 from ...morph.voice.voice import Voice
 from .. import inputs
 from ..folders import NO_FILE, chosen_file, input_files
-from ..models.linked import check_cast
+from ..models.memory import check_cast
 from ..page.clips import show
 from ..schema import output, schema
-from ..sound.audio_io import to_audio
+from ..sound.values import to_audio
 from .characters import find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of

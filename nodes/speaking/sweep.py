@@ -10,13 +10,12 @@ from comfy_api.latest import io
 from ...morph.options import GenerateOptions, Sampling, parse_groups
 from ...morph.voice.voice import Voice
 from .. import inputs
-from ..models.linked import check_model, check_voice
-from ..models.memory import ManagedModel
+from ..models.memory import ManagedModel, check_model, check_voice
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
 from ..schema import output, schema
-from ..sound.facts import facts_of_line
+from ..sound.values import facts_of_line
 from .common import to_audios
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from ...morph.voice.voice import Voice
 from ...serve.terminal.folders import VOICE_FOLDER
 from .. import inputs
 from ..folders import NO_VOICE, local_checkpoints, voice_library
-from ..models.linked import check_model, check_voice
-from ..models.memory import ManagedModel
+from ..models.memory import ManagedModel, check_model, check_voice
 from ..models.remote import ServedModel
 from ..schema import ModelSocket, VoiceSocket, listed, output, schema
 from .saved_voices import Fingerprint, saved_voices

@@ -12,7 +12,7 @@ from ...morph.voice.measure import Measured, measure, shape_of
 from .. import inputs
 from ..page.clips import Clip, write_clips
 from ..schema import output, schema
-from ..sound.audio_io import to_audio, to_one_waveform
+from ..sound.values import to_audio, to_one_waveform
 
 if TYPE_CHECKING:
     import numpy as np

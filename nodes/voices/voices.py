@@ -18,13 +18,12 @@ from ...morph.voice.transcript import hear_transcript
 from ...morph.voice.voice import Voice, check_design, check_transcript, known_speaker
 from .. import inputs
 from ..folders import local_checkpoints
-from ..models.linked import check_model, check_voice
-from ..models.memory import ManagedModel
+from ..models.load import load_recogniser
+from ..models.memory import ManagedModel, check_model, check_voice
 from ..models.remote import ServedModel
-from ..models.word_check import load_recogniser
 from ..page.progress import show_progress
 from ..schema import ModelSocket, VoiceSocket, output, schema
-from ..sound.audio_io import to_one_waveform
+from ..sound.values import to_one_waveform
 
 MODELS = ("MorphTTSLoadModel", "MorphTTSRemoteModel")  # the nodes that give a model
 # Mode names shown in ComfyUI -> the engine's names.

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from ...morph.options import FitLimits
 from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
-from ..scripts.job import outputs, speak_into
-from ..scripts.saved_lines import SavedLines
+from ..scripts.job import SavedLines, outputs, speak_into
 from ..terminal import arguments
 from ..terminal.arguments import examples
 from ..terminal.console import Console

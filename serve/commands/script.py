@@ -22,8 +22,7 @@ from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
 from ...morph.text.pronunciation import PronunciationList
 from ...morph.text.scripts.cues import Cue, write_cues
-from ..scripts.job import Job, outputs, speak_into
-from ..scripts.saved_lines import MANIFEST, SavedLines
+from ..scripts.job import MANIFEST, Job, SavedLines, outputs, speak_into
 from ..terminal import arguments
 from ..terminal.arguments import examples
 from ..terminal.console import Console
@@ -188,8 +187,8 @@ def parse_named_lines(
 ) -> LineList:
     """Return the script, and each of its names as the cast has it; errors as ``read_named_lines``."""
     from ...morph.text.scripts.script import parse_script
-    from ..scripts.cast import find_name
     from ..scripts.line_list import LineList, parse_lines
+    from ..scripts.opened import find_name
 
     if options.file.suffix.lower() in JSON_LINES:
         listed = parse_lines(text)

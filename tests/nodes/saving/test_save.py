@@ -20,16 +20,13 @@ from qwen3_tts_morph.postprocess.pcm import to_s16
 
 from tests.nodes.package import load
 
-audio_io, facts, names, recordings = (
-    *(load(f"sound.{name}") for name in ("audio_io", "facts")),
-    *(load(f"saving.{name}") for name in ("names", "recordings")),
-)
+values, recordings = load("sound.values"), load("saving.recordings")
 
 RATE = 24000
 WAVE = (0.3 * np.sin(np.arange(RATE) / 20)).astype(np.float32)
 ODD = 'Größe "你好"\nनमस्ते \\ {x}'
-ANNA = facts.Facts(ODD, "Anna K.", 2**64 - 1, 5, "ANNA", {"language": "auto", "sampling": None})
-BEN = facts.Facts("Hello there.", "Ben", 7, 15, "BEN")
+ANNA = values.Facts(ODD, "Anna K.", 2**64 - 1, 5, "ANNA", {"language": "auto", "sampling": None})
+BEN = values.Facts("Hello there.", "Ben", 7, 15, "BEN")
 
 
 @pytest.mark.parametrize("kind", list(TAGGED))
@@ -45,7 +42,7 @@ def test_a_file_holds_the_sound_and_says_what_it_was_made_from(tmp_path, kind, c
     else:
         exact, _ = soundfile.read(path, dtype="int16", always_2d=True)
         assert all(np.array_equal(exact[:, n], to_s16(WAVE)) for n in range(channels))
-    assert facts.from_json(read_comment(path)) == (ANNA, BEN)
+    assert values.from_json(read_comment(path)) == (ANNA, BEN)
 
 
 def test_a_higher_bit_rate_makes_a_larger_file() -> None:
@@ -119,7 +116,7 @@ GOOD = asdict(BEN)
 
 @pytest.mark.parametrize("comment", ["", "a comment", "[1]", '"x"', '{"other": 1}', "[" * 100_000])
 def test_a_foreign_comment_says_nothing(comment: str) -> None:
-    assert facts.from_json(comment) == ()
+    assert values.from_json(comment) == ()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,7 @@ def test_a_foreign_comment_says_nothing(comment: str) -> None:
 )
 def test_a_forged_comment_is_refused(lines: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        facts.from_json(json.dumps({facts.FILE_KEY: lines}))
+        values.from_json(json.dumps({values.FILE_KEY: lines}))
 
 
 def test_a_lines_facts_name_all_that_it_was_spoken_with() -> None:
@@ -147,7 +144,7 @@ def test_a_lines_facts_name_all_that_it_was_spoken_with() -> None:
     line = Line("Hello.", voice, "english", 7, "softly", "ANNA")
     spoken = Spoken(WAVE, RATE, LineReport("ANNA", "Hello.", 12, 1.0, "eos", 1), engine="engine: eager")
     options = GenerateOptions(seq_groups=3, sampling=Sampling(max_seconds=2.0), retries=0)
-    known = facts.facts_of_line(line, spoken, options, "demo")
+    known = values.facts_of_line(line, spoken, options, "demo")
     assert (known.text, known.voice, known.seed, known.seq_groups, known.name) == (
         "Hello.", "Ryan", 7, 3, "ANNA",
     )  # fmt: skip
@@ -155,14 +152,14 @@ def test_a_lines_facts_name_all_that_it_was_spoken_with() -> None:
     assert known.settings["checkpoint"] == "demo" and known.settings["engine"] == "engine: eager"
     assert known.settings["sampling"]["max_seconds"] == 2.0 and known.settings["retries"] == 0
     assert known.settings["pack"].count(".") == 2
-    [read] = facts.from_json(facts.to_json([known]))
+    [read] = values.from_json(values.to_json([known]))
     assert read == known
 
 
 def test_a_take_that_a_word_check_kept_has_its_own_seed() -> None:
     line = Line("Hello.", Voice("preset", "0b6", "Ryan", speaker="ryan"), seed=7)
     spoken = Spoken(WAVE, RATE, LineReport("", "Hello.", 12, 1.0, "eos", 1), take=2)
-    assert facts.facts_of_line(line, spoken, GenerateOptions(), "demo").seed == take_seed(7, 2)
+    assert values.facts_of_line(line, spoken, GenerateOptions(), "demo").seed == take_seed(7, 2)
 
 
 def test_voices_of_one_name_are_told_apart() -> None:
@@ -170,27 +167,27 @@ def test_voices_of_one_name_are_told_apart() -> None:
     other = replace(voice, speaker_embedding=torch.arange(4.0) + 1)
     spoken = Spoken(WAVE, RATE, LineReport("", "Hello.", 12, 1.0, "eos", 1))
     ids = [
-        facts.facts_of_line(Line("Hello.", one), spoken, GenerateOptions(), "demo").settings["voice_id"]
+        values.facts_of_line(Line("Hello.", one), spoken, GenerateOptions(), "demo").settings["voice_id"]
         for one in (voice, replace(voice, name="Renamed"), other)
     ]
     assert ids[0] == ids[1] != ids[2] and len(ids[0]) == 16
 
 
 def test_facts_travel_with_the_pack_s_audio_only() -> None:
-    audio = audio_io.to_audio(WAVE, RATE, [ANNA])
-    assert facts.facts_of(audio) == (ANNA,)
-    assert facts.facts_of(audio_io.to_audio(WAVE, RATE)) == ()
-    assert facts.facts_of({**audio, facts.KEY: ["forged"]}) == ()
+    audio = values.to_audio(WAVE, RATE, [ANNA])
+    assert values.facts_of(audio) == (ANNA,)
+    assert values.facts_of(values.to_audio(WAVE, RATE)) == ()
+    assert values.facts_of({**audio, values.KEY: ["forged"]}) == ()
 
 
 def test_lines_are_named_by_number_character_and_words_and_a_track_is_called_track() -> None:
     lines = recordings.recordings_of(
-        [audio_io.to_audio(WAVE, RATE, [one]) for one in (BEN, replace(BEN, name="", text="../up"))]
+        [values.to_audio(WAVE, RATE, [one]) for one in (BEN, replace(BEN, name="", text="../up"))]
     )
     assert [one.file_name("mp3") for one in lines] == ["001_BEN_Hello-there.mp3", "002_up.mp3"]
-    [track] = recordings.recordings_of([audio_io.to_audio(WAVE, RATE, [ANNA, BEN])], is_track=True)
+    [track] = recordings.recordings_of([values.to_audio(WAVE, RATE, [ANNA, BEN])], is_track=True)
     assert track.file_name("wav") == "track.wav" and track.tags()["artist"] == "ANNA, BEN"
-    batch = {"waveform": torch.zeros(2, 1, 5), "sample_rate": RATE, facts.KEY: (ANNA,)}
+    batch = {"waveform": torch.zeros(2, 1, 5), "sample_rate": RATE, values.KEY: (ANNA,)}
     assert [(one.number, one.facts) for one in recordings.recordings_of([batch])] == [(1, ()), (2, ())]
     with pytest.raises(ValueError, match="track is 2 recordings: connect the audio output"):
         recordings.recordings_of([batch], is_track=True)
@@ -213,7 +210,7 @@ def test_a_run_that_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
 
 def encoded(lines: list[Any], kind: str, workflow: str, wave: np.ndarray = WAVE) -> dict[str, bytes]:
     """Return the files of a run by their names, with a workflow inside if there is one."""
-    made = recordings.recordings_of([audio_io.to_audio(wave, RATE, [line]) for line in lines])
+    made = recordings.recordings_of([values.to_audio(wave, RATE, [line]) for line in lines])
     more = {"workflow": workflow} if workflow else {}
     return {
         one.file_name(kind): encode_tagged(one.waveform, RATE, kind, 96, {**more, **one.tags()})
@@ -238,7 +235,7 @@ def test_only_files_of_changed_lines_are_written_again(tmp_path: Path, kind: str
     second = recordings.replace_run(folder, encoded(changed, kind, "two"))
     assert second.unchanged == 2 and second.summary == "wrote 1 of 3 files in output/scene, 2 unchanged"
     assert [name for name, one in state(folder).items() if one != before[name]] == [f"002_BEN_Line-2.{kind}"]
-    assert facts.from_json(read_comment(second.paths[1]))[0].seed == 8
+    assert values.from_json(read_comment(second.paths[1]))[0].seed == 8
     again = recordings.replace_run(folder, encoded(changed, kind, "three"))
     assert again.unchanged == 3 and again.paths == second.paths
 
@@ -286,7 +283,7 @@ def test_an_older_text_of_the_same_number_is_named_and_stays(tmp_path: Path) -> 
 
 def test_files_that_cannot_all_be_written_change_none(tmp_path, monkeypatch) -> None:
     recordings.replace_run(tmp_path, {"001_a.wav": b"1", "002_b.wav": b"2"})
-    write, seen = names.write_whole, []
+    write, seen = recordings.write_whole, []
 
     def fill_the_disk(file: Any, path: Path, data: bytes) -> None:
         seen.append(path)
@@ -296,7 +293,7 @@ def test_files_that_cannot_all_be_written_change_none(tmp_path, monkeypatch) -> 
             raise OSError(28, "No space left on device")
         write(file, path, data)
 
-    monkeypatch.setattr(names, "write_whole", fill_the_disk)
+    monkeypatch.setattr(recordings, "write_whole", fill_the_disk)
     with pytest.raises(OSError, match="No space left"):
         recordings.replace_run(tmp_path, {"001_a.wav": b"3", "002_b.wav": b"4"})
     assert {name: data for name, (_, data) in state(tmp_path).items()} == {
@@ -318,8 +315,8 @@ def test_a_folder_or_a_link_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_the_track_is_told_from_the_lines(tmp_path: Path) -> None:
-    lines = recordings.recordings_of([audio_io.to_audio(WAVE, RATE, [one]) for one in (ANNA, BEN)])
-    track = recordings.recordings_of([audio_io.to_audio(WAVE, RATE, [ANNA, BEN])], is_track=True)
+    lines = recordings.recordings_of([values.to_audio(WAVE, RATE, [one]) for one in (ANNA, BEN)])
+    track = recordings.recordings_of([values.to_audio(WAVE, RATE, [ANNA, BEN])], is_track=True)
     run = recordings.write_run(tmp_path / "x", {one.file_name("wav"): b"1" for one in lines + track})
     shown = recordings.listed(lines + track, run)
     assert [one["track"] for one in shown["morph_clips"]] == [False, False, True]

@@ -10,7 +10,7 @@ from qwen3_tts_morph.morph.words.timing import WordTime
 
 from tests.nodes.package import load
 
-words = load("sound.words")
+words = load("sound.values")
 HELLO = (WordTime("Hello,", 0.5, 0.75, 0, 6), WordTime("you.", 0.75, 1.25, 7, 11))
 
 

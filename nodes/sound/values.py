@@ -1,20 +1,25 @@
-"""Facts about a spoken line, enough to speak it again. They travel with AUDIO and inside saved files."""
+"""The values of sockets: ComfyUI's AUDIO, the facts of the lines in it, and words with their times."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+import torch
 
 from ...morph.options import MOST_SEED, PREDICTED_GROUPS, GenerateOptions
 from ...morph.speech.retries import take_seed
 from ...morph.text.scripts.script import ScriptLine
 from ...morph.voice.file import voice_digest
+from ...morph.words.captions import LineWords
 from ...postprocess.checks import is_whole
 from ...serve.terminal.folders import pack_version
 
 if TYPE_CHECKING:
+    from ...morph.batch.speaks import Speaks
     from ...morph.speech.lines import Line, Spoken
 
 KEY = "morph_speech"  # of an AUDIO; other nodes ignore it, and drop it when they change the sound
@@ -116,3 +121,92 @@ def _read(line: object) -> Facts:
     if not isinstance(line, dict) or set(line) != names:
         raise ValueError(f"a line does not have exactly {', '.join(sorted(names))}")
     return Facts(**line)
+
+
+class Audio(TypedDict, total=False):
+    """The value of an AUDIO socket."""
+
+    waveform: torch.Tensor
+    sample_rate: int
+    morph_speech: tuple[Facts, ...]  # only in the pack's own; see facts.py
+
+
+def to_waveforms(audio: dict[str, Any]) -> list[np.ndarray]:
+    """Return every recording of a batch as float32 ``[C, T]``; ValueError if there is none."""
+    if not isinstance(audio, Mapping) or "waveform" not in audio or "sample_rate" not in audio:
+        raise ValueError("audio is missing (a video without a sound track has none): connect a recording")
+    shape = tuple(audio["waveform"].shape)
+    if len(shape) != 3 or 0 in shape:
+        raise ValueError(
+            f"audio has shape {shape}, but needs [batch, channels, samples], each at least 1: connect a recording"
+        )
+    return [np.ascontiguousarray(one) for one in audio["waveform"].detach().cpu().float().numpy()]
+
+
+def to_one_waveform(audio: dict[str, Any], name: str) -> np.ndarray:
+    """Return the single recording of an AUDIO as float32 ``[C, T]``; ValueError for a batch of several."""
+    waveforms = to_waveforms(audio)
+    if len(waveforms) != 1:
+        raise ValueError(
+            f"{name} is a batch of {len(waveforms)} recordings: connect a single recording, such as one from Load Audio"
+        )
+    return waveforms[0]
+
+
+def to_audio(waveform: np.ndarray, sample_rate: int, facts: Sequence[Facts] = ()) -> Audio:
+    """Return an AUDIO of one recording, ``[T]`` or ``[C, T]``; ``facts`` are of its lines."""
+    channels = np.atleast_2d(np.ascontiguousarray(waveform, dtype=np.float32))
+    audio: Audio = {"waveform": torch.from_numpy(channels)[None], "sample_rate": sample_rate}
+    if facts:
+        audio["morph_speech"] = tuple(facts)
+    return audio
+
+
+WITHOUT = (
+    "a line has none if it could not be made, or if an earlier version of the pack kept it (Settings, Qwen3-TTS "
+    "Morph, remove kept lines)"
+)
+
+
+@dataclass(frozen=True)
+class SpokenWords:
+    """The value of the words socket."""
+
+    lines: tuple[LineWords, ...]  # with times in one sound; failed lines have no words
+    missing: str = ""  # why there is no word at all, and what to do; or ""
+
+    def at(self, starts: Sequence[int], rate: int) -> SpokenWords:
+        """Return the words in a track in which each line begins at its own sample of ``starts``."""
+        lines = tuple(line.at(start / rate) for line, start in zip(self.lines, starts, strict=True))
+        return SpokenWords(lines, self.missing)
+
+    def describe(self) -> str:
+        """Return the report's line about lines without words, and why; "" if all have words."""
+        if self.missing:
+            return f"No word times: {self.missing}."
+        count = sum(not line.words for line in self.lines)
+        return f"No word times for {count} of {len(self.lines)} lines: {WITHOUT}." if count else ""
+
+
+def words_of(speaks: Speaks, spoken: Sequence[Spoken]) -> SpokenWords:
+    """Return the words of lines at their final speed, each line's in its own sound."""
+    missing = ""
+    try:
+        speaks.check_words()
+    except ValueError as error:
+        missing = str(error)
+    lines = tuple(LineWords(() if missing else speaks.words(one), one.report.name) for one in spoken)
+    if not any(line.words for line in lines):
+        missing = missing or f"no line has word times: {WITHOUT}"
+    return SpokenWords(lines, missing)
+
+
+def check_words(value: object) -> SpokenWords:
+    """Return the value of a words input; ValueError for anything else, and if it has no word."""
+    if not isinstance(value, SpokenWords):
+        raise ValueError(
+            f"words is {repr(value)[:40]}: connect the words of Generate Speech, Render Script or Dub Captions"
+        )
+    if value.missing:
+        raise ValueError(f"words is empty: {value.missing}")
+    return value
