@@ -1,6 +1,6 @@
 """The folders in which ComfyUI keeps checkpoints, voices and outputs."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..morph.checkpoint.find import (
 from ..morph.checkpoint.json_file import read_object
 from ..morph.text.names import file_names
 from ..morph.voice.library import VoiceLibrary
-from ..serve.terminal.folders import VOICE_FOLDER
+from ..serve.terminal.folders import VOICE_FOLDER, Folders
 from .inputs import check_word
 
 # Shown where a list is empty: the page leaves an empty list out of the prompt, and no check could say what to do.
@@ -28,26 +28,16 @@ NO_VOICE = "(no voice is saved)"
 NO_FILE = "(no file is there)"
 
 
-def checkpoint_roots() -> list[Path]:
-    """Return the folders to search: under models/, and those of extra_model_paths.yaml, by name."""
-    return _roots(MODEL_FOLDERS)
-
-
-def adapter_roots() -> list[Path]:
-    return _roots(ADAPTER_FOLDERS)
-
-
-def _roots(names: Sequence[str]) -> list[Path]:
-    roots = [Path(folder_paths.models_dir, *name.split("/")) for name in names]
-    for name in names:
-        if name in folder_paths.folder_names_and_paths:
-            roots += [Path(path) for path in folder_paths.get_folder_paths(name)]
-    return list(dict.fromkeys(roots))
+def folders() -> Folders:
+    """Return ComfyUI's folders of models, with those that extra_model_paths.yaml adds."""
+    names, known = (*MODEL_FOLDERS, *ADAPTER_FOLDERS, VOICE_FOLDER), folder_paths.folder_names_and_paths
+    extra = {name: [*map(Path, folder_paths.get_folder_paths(name))] for name in names if name in known}
+    return Folders(Path(folder_paths.models_dir), extra)
 
 
 def local_checkpoint_paths() -> dict[str, Path]:
     """Return the folders of the complete checkpoints on this machine, by the labels of Load Qwen3-TTS Model."""
-    roots = checkpoint_roots()
+    roots = folders().checkpoints
     found = {label: path for label, path in list_checkpoints(roots).items() if not missing_files(path)}
     demo = {} if missing_files(DEMO_VOICE_PATH) else {DEMO_VOICE: DEMO_VOICE_PATH}
     cached = {label: resolve_checkpoint(label, roots) for label in PUBLISHED}
@@ -62,7 +52,7 @@ def local_checkpoints() -> dict[str, dict[str, Any]]:
 
 def checkpoint_labels() -> dict[str, str]:
     """Return the shown texts of Load Qwen3-TTS Model's values that need a word: here, or to be downloaded."""
-    roots = checkpoint_roots()
+    roots = folders().checkpoints
     labels = {
         name: f"{name} (incomplete)" for name, path in list_checkpoints(roots).items() if missing_files(path)
     }
@@ -72,15 +62,10 @@ def checkpoint_labels() -> dict[str, str]:
     return labels
 
 
-def download_root() -> Path:
-    return Path(folder_paths.models_dir, MODEL_FOLDERS[0])
-
-
 def voice_library() -> VoiceLibrary:
-    """Return the voice library: ComfyUI's folder, and those that extra_model_paths.yaml adds to it."""
-    own = Path(folder_paths.models_dir, VOICE_FOLDER)
-    folder_paths.add_model_folder_path(VOICE_FOLDER, str(own))
-    return VoiceLibrary(own, tuple(map(Path, folder_paths.get_folder_paths(VOICE_FOLDER))))
+    """Return the voice library, a folder that ComfyUI knows from then on."""
+    folder_paths.add_model_folder_path(VOICE_FOLDER, str(Path(folder_paths.models_dir, VOICE_FOLDER)))
+    return folders().library
 
 
 def output_folder() -> Path:

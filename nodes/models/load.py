@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import comfy.model_management as management
-import folder_paths
 import torch
 from comfy_api.latest import io
 
@@ -28,9 +27,8 @@ from ...morph.checkpoint.load import choose_attention, choose_dtype
 from ...morph.hearing.whisper import Whisper, check_installed, load_whisper
 from ...morph.options import ADAPTER_STRENGTHS, MOST_RETAKES, RECOGNISERS, LoadOptions
 from ...morph.setting import settings_of
-from ...serve.terminal.folders import RECOGNISER_FOLDER
 from .. import inputs
-from ..folders import adapter_roots, checkpoint_roots, download_root
+from ..folders import folders
 from ..page.progress import Progress, show_progress
 from ..schema import ModelSocket, WordCheckSocket, listed, output, schema
 from .memory import LoadedModel, ManagedModel, check_model, load_managed, shown
@@ -99,7 +97,7 @@ DEFAULT_SIZE = "base"
 def load_recogniser(size: str, progress: Progress) -> Whisper:
     """Return a recogniser of ComfyUI's model folder; errors as ``load_whisper``."""
     progress.say(f"loading faster-whisper {size}")
-    return load_whisper(size, Path(folder_paths.models_dir, RECOGNISER_FOLDER))
+    return load_whisper(size, folders().recognisers)
 
 
 class WordCheckSettings(io.ComfyNode):
@@ -145,7 +143,7 @@ class LoadModel(io.ComfyNode):
                     "checkpoint",
                     [
                         DEMO_VOICE,
-                        *listed(NOT_LISTED, lambda: list(list_checkpoints(checkpoint_roots()))),
+                        *listed(NOT_LISTED, lambda: list(list_checkpoints(folders().checkpoints))),
                         *PUBLISHED,
                     ],
                     DEMO_VOICE,
@@ -176,7 +174,7 @@ class LoadModel(io.ComfyNode):
         verdict = inputs.judge(
             **{name: (one.check, chosen[name]) for name, one in settings_of(LoadOptions).items()},
             device=(check_device_option, device),
-            checkpoint=(lambda name: resolve_checkpoint(name, checkpoint_roots()), checkpoint),
+            checkpoint=(lambda name: resolve_checkpoint(name, folders().checkpoints), checkpoint),
         )
         if verdict is not True or precision is None or attention is None:
             return verdict
@@ -189,7 +187,7 @@ class LoadModel(io.ComfyNode):
     @classmethod
     def fingerprint_inputs(cls, checkpoint: str | None = None, **_: object) -> list[tuple[str, int, int]]:
         """Change with the checkpoint's files, so that ComfyUI loads it again. ``checkpoint`` is None if it is wired."""
-        path = None if checkpoint is None else resolve_checkpoint(checkpoint, checkpoint_roots())
+        path = None if checkpoint is None else resolve_checkpoint(checkpoint, folders().checkpoints)
         return [] if path is None else fingerprint(path)
 
     @classmethod
@@ -205,11 +203,11 @@ class LoadModel(io.ComfyNode):
     ) -> io.NodeOutput:
         options = LoadOptions(precision, attention, engine, weights)
         more = models_of(more_models)
-        path = resolve_checkpoint(checkpoint, checkpoint_roots())
+        path = resolve_checkpoint(checkpoint, folders().checkpoints)
         with show_progress(cls.hidden.unique_id) as progress:
             if path is None:
                 progress.say(f"downloading {checkpoint}")
-                path = fetch_checkpoint(checkpoint, download_root(), progress)
+                path = fetch_checkpoint(checkpoint, folders().downloads, progress)
             progress.say(f"loading {checkpoint}")
             check_same(path, options, more)
             # If a device is missing here, a chain of nodes must not load the default one twice.
@@ -270,7 +268,9 @@ class LoadLora(io.ComfyNode):
                 io.Combo.Input(
                     "adapter",
                     options=listed(
-                        "cannot list the adapters", lambda: list(list_adapters(adapter_roots())), [NO_ADAPTER]
+                        "cannot list the adapters",
+                        lambda: list(list_adapters(folders().adapters)),
+                        [NO_ADAPTER],
                     ),
                 ),
                 inputs.number("strength", 1.0, (*ADAPTER_STRENGTHS, 0.05)),
@@ -301,7 +301,7 @@ def find_adapter(name: str) -> Path:
     """Return an adapter's folder by its label in the list; ValueError for another name."""
     if name == NO_ADAPTER:
         raise ValueError(f"adapter is {name!r}: copy the folder that peft wrote into {PLACES} and press R")
-    found = list_adapters(adapter_roots())
+    found = list_adapters(folders().adapters)
     if not isinstance(name, str) or name not in found:  # ComfyUI's API accepts any JSON value
         raise ValueError(
             f"adapter is {name!r}, which is not there: press R to reload the list and choose another"

@@ -12,7 +12,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,11 +38,13 @@ MOST_LISTENERS = 256  # pages
 class PlayedSpeech:
     """The samples of one run of one node, written by one thread and read by tasks in the loop of ComfyUI's server.
 
-    ``node`` is its execution id ("5", or "12:5" in a subgraph), ``prompt`` the run's id, ``client`` the page's.
+    ``node`` is its execution id ("5", or "12:5" in a subgraph), ``prompt`` the run's id, ``client`` the page's, None if
+    no page listens: then it keeps and tells nothing.
     """
 
-    def __init__(self, server: Any, node: str, prompt: str, client: str, sample_rate: int):
+    def __init__(self, server: Any, node: str | None, prompt: str, client: str | None, sample_rate: int):
         self.id = secrets.token_hex(16)
+        self._lines = 0
         self.node, self.prompt, self.client, self.sample_rate = node, prompt, client, sample_rate
         self._server = server
         self._lock = threading.Lock()
@@ -66,12 +68,32 @@ class PlayedSpeech:
         self._server.send_sync(event, {"stream": self.id, **data}, self.client)
 
     @property
+    def is_heard(self) -> bool:
+        return self.client is not None
+
+    @property
     def samples(self) -> int:
         with self._lock:
             return (self._dropped + len(self._bytes)) // SAMPLE_BYTES
 
-    def write(self, samples: np.ndarray) -> None:
+    def begin(self, name: str, text: str) -> None:
+        """Announce the next line: its character or setting, its words, and its likely seconds."""
+        if self.is_heard:
+            text = shown_text(text)
+            place = {"line": self._lines, "start": self.samples}
+            shown = {"name": name, "text": text, "seconds": likely_frames(text) / FRAME_RATE}
+            self.tell("morph.speech.line", place | shown)
+            self._lines += 1
+
+    def show_words(self, line: int, words: Sequence[WordTime]) -> None:
+        """Highlight the words of a line while they play; ``line``: how many began before it."""
+        if self.is_heard and words:
+            self.tell("morph.speech.words", {"line": line, "words": show_words(words)})
+
+    def play(self, samples: np.ndarray) -> None:
         """Add samples, float ``[n]`` within -1..1; never waits for a reader."""
+        if not self.is_heard:
+            return
         with self._lock:
             self._bytes += to_s16(samples).tobytes()
             if (excess := len(self._bytes) - MOST_BYTES) > 0:
@@ -140,18 +162,17 @@ class SpeechStore:
             return [one for one in self._streams.values() if one.client == client]
 
     @contextmanager
-    def announce(self, node: str | None, sample_rate: int) -> Iterator[PlayedSpeech | None]:
-        """Yield a stream for the running node, or None if the page that queued the run does not listen."""
+    def announce(self, node: str | None, sample_rate: int) -> Iterator[PlayedSpeech]:
+        """Yield a stream for the running node; it plays nothing unless the page that queued the run listens."""
         server = self._server
-        client, prompt = server.client_id, server.last_prompt_id
         with self._lock:
-            is_heard = client in self._listening
-        if node is None or not is_heard:
-            yield None
+            client = server.client_id if node is not None and server.client_id in self._listening else None
+            speech = PlayedSpeech(server, node, server.last_prompt_id, client, sample_rate)
+            if speech.is_heard:
+                self._streams[speech.id] = speech
+        if not speech.is_heard:
+            yield speech
             return
-        speech = PlayedSpeech(server, node, prompt, client, sample_rate)
-        with self._lock:
-            self._streams[speech.id] = speech
         speech.tell("morph.speech", speech.describe())
         try:
             yield speech
@@ -167,41 +188,9 @@ class SpeechStore:
 APP_KEY = web.AppKey("qwen3_tts_morph.speech", SpeechStore)  # where the server's application keeps it
 
 
-@contextmanager
-def announce(node: str | None, sample_rate: int) -> Iterator[PagePlayer]:
-    """Yield a player for a node's speech; it plays nothing if no page listens."""
+def announce(node: str | None, sample_rate: int) -> AbstractContextManager[PlayedSpeech]:
+    """Open a node's speech, as ``SpeechStore.announce``."""
     from server import PromptServer
 
-    store = PromptServer.instance.app.get(APP_KEY)  # type: ignore[attr-defined]  # set when ComfyUI starts
-    with store.announce(node, sample_rate) if store else nullcontext() as speech:
-        yield PagePlayer(speech)
-
-
-class PagePlayer:
-    """Streams a node's lines to its page; does nothing without a listener."""
-
-    def __init__(self, speech: PlayedSpeech | None):
-        self._speech, self._lines = speech, 0
-
-    @property
-    def is_heard(self) -> bool:
-        return self._speech is not None
-
-    def begin(self, name: str, text: str) -> None:
-        """Announce the next line: its character or setting, its words, and its likely seconds."""
-        if self._speech is None:
-            return
-        text = shown_text(text)
-        place = {"line": self._lines, "start": self._speech.samples}
-        shown = {"name": name, "text": text, "seconds": likely_frames(text) / FRAME_RATE}
-        self._speech.tell("morph.speech.line", place | shown)
-        self._lines += 1
-
-    def show_words(self, line: int, words: Sequence[WordTime]) -> None:
-        """Highlight the words of a line while they play; ``line``: how many began before it."""
-        if self._speech is not None and words:
-            self._speech.tell("morph.speech.words", {"line": line, "words": show_words(words)})
-
-    def play(self, samples: np.ndarray) -> None:
-        if self._speech is not None:
-            self._speech.write(samples)
+    server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts
+    return (server.app.get(APP_KEY) or SpeechStore(server)).announce(node, sample_rate)

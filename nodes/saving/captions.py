@@ -1,5 +1,6 @@
 """The nodes that save captions: Save Subtitles, and Word Captions with the times of words."""
 
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from .. import inputs
 from ..folders import output_folder
 from ..schema import WordsSocket, output, schema
 from ..sound.values import SpokenWords, check_words
-from .recordings import write_whole
+from .recordings import write_new
 
 OF_SUBTITLES = ("srt", "vtt")
 DEFAULTS = CaptionOptions()
@@ -43,7 +44,7 @@ class SaveSubtitles(io.ComfyNode):
             raise ValueError("srt is empty: connect the srt output of Render Script")
         inputs.check(format=(OF_SUBTITLES, format))
         text = to_vtt(srt) if format == "vtt" else srt
-        return io.NodeOutput(ui=ui.PreviewText(f"saved {write_new(name, format, text).name}"))
+        return io.NodeOutput(ui=ui.PreviewText(f"saved {write_numbered(name, format, text).name}"))
 
 
 def to_vtt(srt: str) -> str:
@@ -80,11 +81,11 @@ class WordCaptions(io.ComfyNode):
     def execute(cls, words: SpokenWords, name: str, format: str, unit: str, characters: int) -> io.NodeOutput:
         options = CaptionOptions(format, unit, characters)
         text = write_captions(check_words(words).lines, options)
-        path = write_new(name, format, text)
+        path = write_numbered(name, format, text)
         return io.NodeOutput(text, ui=ui.PreviewText(f"saved {path.name}\n\n{text}"))
 
 
-def write_new(name: str, format: str, text: str) -> Path:
+def write_numbered(name: str, format: str, text: str) -> Path:
     """Write a text to the first unused NAME_00001.FORMAT of the output folder; return its path.
 
     Raises:
@@ -95,10 +96,7 @@ def write_new(name: str, format: str, text: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         path = confine(folder, f"{stem}_{number:05}.{format}")
-        try:
-            file = path.open("xb")
-        except FileExistsError:
-            continue
-        write_whole(file, path, data)
-        return path
+        with suppress(FileExistsError):
+            write_new(path, data)
+            return path
     raise AssertionError  # count is infinite

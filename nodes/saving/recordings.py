@@ -1,18 +1,17 @@
 """Recordings that become files: names, metadata, and how the files of one run are written."""
 
-import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from ...morph.audio.formats import TAGGED
 from ...morph.audio.reader import Content, read_content
+from ...morph.runtime.whole_file import name_beside
 from ...morph.text.names import confine, file_names
 from ...morph.text.pronunciation import shown_text
 from ..page.clips import KEY as CLIPS
@@ -26,29 +25,29 @@ TOLD = ("title", "artist", "comment")  # facts about the speech; see ``Recording
 OF_THE_ENCODER = "encoder"
 
 
-def write_whole(file: BinaryIO, path: Path, data: bytes) -> None:
-    """Write and close a new file; delete it if writing fails."""
+def replace_all(files: Mapping[Path, bytes]) -> None:
+    """Replace files; all are written beside the old ones first, so that an error changes none."""
+    ready = {path: name_beside(path) for path in files}
     try:
-        with file:
+        for path, beside in ready.items():
+            write_new(beside, files[path])
+        for path, beside in ready.items():
+            beside.replace(path)
+    finally:
+        for beside in ready.values():
+            beside.unlink(missing_ok=True)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a new file; FileExistsError if it is there, and no file if writing fails."""
+    try:
+        with path.open("xb") as file:
             file.write(data)
+    except FileExistsError:
+        raise
     except OSError:
         path.unlink(missing_ok=True)
         raise
-
-
-def replace_all(files: Mapping[Path, bytes]) -> None:
-    """Replace files; all are written beside the old ones first, so that an error changes none."""
-    ready: dict[Path, Path] = {}
-    try:
-        for path, data in files.items():
-            beside = path.with_name(f".{secrets.token_hex(8)}.part")
-            write_whole(beside.open("xb"), beside, data)
-            ready[beside] = path
-        for beside, path in ready.items():
-            os.replace(beside, path)
-    finally:
-        for beside in ready:
-            beside.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +131,7 @@ def write_run(folder: Path, files: Mapping[str, bytes]) -> Run:
     try:
         for name, data in files.items():
             path = confine(folder, f"{run:05}_{name}")
-            write_whole(path.open("xb"), path, data)
+            write_new(path, data)
             written.append(path)
     except OSError:
         for path in written:

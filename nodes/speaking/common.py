@@ -26,7 +26,7 @@ from ..folders import local_checkpoint_paths
 from ..models.memory import ManagedModel, check_model, check_word_check, load_managed
 from ..models.remote import ServedModel
 from ..page.clips import Clip, to_clip
-from ..page.live import PagePlayer, announce
+from ..page.live import PlayedSpeech, announce
 from ..page.progress import show_progress
 from ..schema import WordsSocket, output, schema
 from ..sound.values import Audio, Facts, SpokenWords, describe_seeds, facts_of_line, to_audio, words_of
@@ -146,7 +146,7 @@ class Stage:
     options: GenerateOptions
     once: Once
     listener: Listener
-    page: PagePlayer
+    page: PlayedSpeech
     notes: list[str]
     player: ScenePlayer | None = None
     started: float = field(default_factory=time.perf_counter)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 import numpy as np
@@ -43,6 +43,9 @@ FRAMES_OFF = 3  # between the tokens and the length of the sound
 UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 TO_FLOAT = np.float32(1 / 32768)
+SOUND = ("speech.audio.delta", "speech.audio.timestamps")  # types of events
+Items: TypeAlias = AsyncIterator[Any]
+"""What is sent of a line: the JSON of events and parts, and the bytes of a part that is the sound."""
 
 
 @dataclass(frozen=True)
@@ -119,62 +122,44 @@ class Connection:
         async with self._request("POST", "/v1/audio/speech", json=job.request) as answer:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
-            read = self._read_events if job.streams else self._read_sound
-            if job.complete:
-                read = self._read_parts
             try:
-                made = await read(answer, job, hearer)
+                if not job.streams:
+                    made = await self._read_sound(answer, job, hearer)
+                else:
+                    items = _parts(answer) if job.complete else _events(answer)
+                    made = await self._read_items(answer.headers.get(RATE_HEADER), items, job, hearer)
             except ValueError as error:
                 raise Failure(self._server, f"sent what cannot be read ({error}): {UPDATE}") from error
         if not len(made.waveform):
             raise Failure(self._server, "sent no sound: try another seed", Remedy(new_seed=True))
         return made
 
-    async def _read_events(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
-        self._check_rate(answer.headers.get(RATE_HEADER), job)
-        parts: list[np.ndarray] = []
+    async def _read_items(self, rate: str | None, items: Items, job: Job, hearer: Hearer) -> Answer:
+        """Read what our server sends of a line: events, or parts."""
+        if rate is not None and header_number(rate) != job.sample_rate:
+            raise Failure(
+                self._server, f"sends {rate[:20]} Hz and says {job.sample_rate} Hz of itself: {UPDATE}"
+            )
+        sounds: list[np.ndarray] = []
         words: tuple[WordTime, ...] = ()
         size = 0
-        async for said in _events(answer):
-            event = read(Event, said)
-            if event.type == "speech.audio.delta":
-                pcm = np.frombuffer(base64.b64decode(event.audio, validate=True), "<i2")
-                size += pcm.nbytes
+        async for said in items:
+            event = Event(type=SOUND[0]) if isinstance(said, bytes) else read(Event, said)
+            pcm = said if isinstance(said, bytes) else base64.b64decode(event.audio, validate=True)
+            if pcm:
+                size += len(pcm)
                 if size > MOST_BYTES:
                     raise ValueError("the line does not end")
-                parts.append(pcm * TO_FLOAT)
-                await hearer.on_sound(parts[-1])
-            elif event.type == "speech.audio.timestamps":
-                words += event.words(job.text, words[-1].end_s if words else 0.0)
-            elif event.type == "speech.audio.done":
-                return Answer(_join(parts), job.sample_rate, event.report, words)
-            else:
-                raise of_status(self._server, 500, said, {})
-        raise Failure(self._server, "broke off the line before its end", LATER)
-
-    async def _read_parts(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
-        self._check_rate(answer.headers.get(RATE_HEADER), job)
-        sound = _join([])
-        async for media_type, content in read_parts(answer.content, MOST_BYTES):
-            if media_type != JSON:
-                sound = np.frombuffer(content, "<i2") * TO_FLOAT
-                await hearer.on_sound(sound)
-                continue
-            event = read(Event, said := parse(content))
+                sounds.append(np.frombuffer(pcm, "<i2") * TO_FLOAT)
+                await hearer.on_sound(sounds[-1])
+            words += event.words(job.text, words[-1].end_s if words else 0.0)
             if event.type == "speech.audio.progress":
                 hearer.on_frames(event.frames, event.expected)
             elif event.type == "speech.audio.done":
-                return Answer(sound, job.sample_rate, event.report, event.words(job.text))
-            else:
+                return Answer(_join(sounds), job.sample_rate, event.report, words)
+            elif event.type not in SOUND:
                 raise of_status(self._server, 500, said, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
-
-    def _check_rate(self, said: str | None, job: Job) -> None:
-        if said is not None and header_number(said) != job.sample_rate:
-            raise Failure(
-                self._server,
-                f"sends {said[:20]} Hz and says {job.sample_rate} Hz of itself: {UPDATE}",
-            )
 
     async def _read_sound(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
         content = await _read_most(answer, MOST_BYTES)
@@ -245,7 +230,12 @@ async def _read_most(answer: aiohttp.ClientResponse, most: int) -> bytes:
     return bytes(content)
 
 
-async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Any]:
+async def _parts(answer: aiohttp.ClientResponse) -> Items:
+    async for media_type, content in read_parts(answer.content, MOST_BYTES):
+        yield parse(content) if media_type == JSON else content
+
+
+async def _events(answer: aiohttp.ClientResponse) -> Items:
     """Yield the JSON of server-sent events, however they are cut into packets; ValueError for invalid ones."""
     data: list[bytes] = []
     size = 0

@@ -120,21 +120,14 @@ def _our_facts(server: Server, names: tuple[str, ...], status: Status) -> Server
     fingerprint = status.fingerprint
     if fingerprint and status.sample_rate != SAMPLE_RATE:
         fingerprint += f" {status.sample_rate} Hz"  # kept lines of two rates do not fit into one track
+    same = {name: value for name, value in vars(status).items() if name in ServerFacts.__dataclass_fields__}
     return ServerFacts(
         server,
         OURS,
-        status.model,
-        names,
-        status.languages,
-        status.kind,
-        status.size,
-        status.width,
-        status.sample_rate,
-        fingerprint,
+        voices=names,
+        **{**same, "fingerprint": fingerprint},
         takes_interval="event_interval" in status.fields,
         sends_parts=PARTS in status.stream_formats,
-        most_lines=status.most_lines,
-        follows_instructions=status.follows_instructions,
         tells_words=status.word_times,
     )
 

@@ -20,7 +20,6 @@ VARIABLE = "COMFYUI_DIR"
 EXTRA = "extra_model_paths.yaml"  # in ComfyUI's folder
 OWN = ".qwen3-tts-morph"  # in the user's home
 VOICE_FOLDER = "qwen3-tts-voices"  # in ComfyUI's models
-RECOGNISER_FOLDER = "faster-whisper"  # there too
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Folders:
 
     def _named(self, names: Sequence[str]) -> list[Path]:
         own = [Path(self.models, *name.split("/")) for name in names]
-        return [*own, *(path for name in names for path in self.extra.get(name, ()))]
+        return list(dict.fromkeys([*own, *(path for name in names for path in self.extra.get(name, ()))]))
 
     @property
     def downloads(self) -> Path:
@@ -64,7 +63,7 @@ class Folders:
 
     @property
     def recognisers(self) -> Path:
-        return self.models / RECOGNISER_FOLDER
+        return self.models / "faster-whisper"
 
     @property
     def library(self) -> VoiceLibrary:

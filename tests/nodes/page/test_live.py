@@ -63,7 +63,10 @@ def test_nothing_is_announced_to_a_page_that_does_not_listen() -> None:
             comfy.client_id = client
             store.listen(PAGE, client is None or node is None)
             with store.announce(node, 24000) as speech:
-                assert speech is None
+                speech.begin("ANNA", "Hi.")
+                speech.play(sine(10))
+                speech.show_words(0, (WordTime("Hi", 0.0, 0.2, 0, 2),))
+                assert not speech.is_heard and not speech.samples
         assert comfy.sent == [] and store.of_client(PAGE) == []
 
     serve(scenario)
@@ -97,11 +100,11 @@ def test_a_reader_gets_all_samples_from_where_it_asks_while_they_are_made() -> N
         wave = sine(9600)
         with store.announce("12:5", 24000) as speech:
             async with ClientSession() as session:
-                speech.write(wave[:4800])
+                speech.play(wave[:4800])
                 reading = asyncio.create_task(fetch(session, http, speech.id, 100))
                 await asyncio.sleep(0.05)
                 assert not reading.done()
-                speech.write(wave[4800:])
+                speech.play(wave[4800:])
                 speech.end()
                 assert await reading == as_bytes(wave[100:])
         [(event, said, client)] = comfy.sent
@@ -122,10 +125,8 @@ def test_the_words_of_a_line_are_told_to_the_page_that_hears_it() -> None:
     async def scenario(store, http, comfy) -> None:
         store.listen(PAGE, True)
         with store.announce("5", 24000) as speech:
-            player = live.PagePlayer(speech)
-            player.show_words(1, (WordTime("Hi,", 0.0, 0.2, 0, 3), WordTime("you.", 0.25, 0.5, 4, 8)))
-            player.show_words(2, ())
-        live.PagePlayer(None).show_words(0, (WordTime("Hi", 0.0, 0.2, 0, 2),))
+            speech.show_words(1, (WordTime("Hi,", 0.0, 0.2, 0, 3), WordTime("you.", 0.25, 0.5, 4, 8)))
+            speech.show_words(2, ())
         told = {"stream": speech.id, "line": 1, "words": (("Hi,", 0.0, 0.2), (" you.", 0.25, 0.5))}
         assert comfy.sent[1:] == [("morph.speech.words", told, PAGE)]
 
@@ -144,7 +145,7 @@ def test_two_hundred_listeners_who_leave_at_random_leave_nothing_behind() -> Non
                     for _ in range(200)
                 ]
                 for part in np.split(sine(48000), 50):
-                    speech.write(part)
+                    speech.play(part)
                     await asyncio.sleep(0.005)
                 await asyncio.gather(*leavers)
                 assert await fetch_some(session, http, speech.id)
@@ -191,7 +192,7 @@ def test_a_very_long_stream_drops_what_was_first(monkeypatch: pytest.MonkeyPatch
     async def scenario(store, http, comfy) -> None:
         speech = live.PlayedSpeech(comfy, "5", "run", PAGE, 24000)
         wave = sine(150)
-        speech.write(wave)
+        speech.play(wave)
         speech.end()
         assert speech.samples == 150
         assert speech.read(0, 1000) == (as_bytes(wave[50:]), 300, True)

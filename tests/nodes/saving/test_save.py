@@ -283,17 +283,15 @@ def test_an_older_text_of_the_same_number_is_named_and_stays(tmp_path: Path) -> 
 
 def test_files_that_cannot_all_be_written_change_none(tmp_path, monkeypatch) -> None:
     recordings.replace_run(tmp_path, {"001_a.wav": b"1", "002_b.wav": b"2"})
-    write, seen = recordings.write_whole, []
+    write, seen = recordings.write_new, []
 
-    def fill_the_disk(file: Any, path: Path, data: bytes) -> None:
+    def fill_the_disk(path: Path, data: bytes) -> None:
         seen.append(path)
         if len(seen) == 2:
-            file.close()
-            path.unlink()
             raise OSError(28, "No space left on device")
-        write(file, path, data)
+        write(path, data)
 
-    monkeypatch.setattr(recordings, "write_whole", fill_the_disk)
+    monkeypatch.setattr(recordings, "write_new", fill_the_disk)
     with pytest.raises(OSError, match="No space left"):
         recordings.replace_run(tmp_path, {"001_a.wav": b"3", "002_b.wav": b"4"})
     assert {name: data for name, (_, data) in state(tmp_path).items()} == {
