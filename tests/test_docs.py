@@ -158,19 +158,6 @@ def test_every_page_is_in_the_index() -> None:
     assert pages - set(LINK.findall(index)) == set()
 
 
-def test_missing_files_are_detected(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# A b: *c*\n[x](#a-b-c) [y](#no) [z](none.md) [w](https://example.org)\n", encoding="utf-8"
-    )
-    assert list(broken_links(page)) == ["#no", "none.md"]
-    assert paths_in("`morph/nothing.py` `lab/` `and/or` `tests/gpu.json` `python -m lab`") == {
-        "morph/nothing.py",
-        "lab/",
-    }
-    assert has_module("lab.benchmarks.frames") and has_module("lab.tails") and not has_module("lab.nothing")
-
-
 @pytest.mark.parametrize(
     "example", sorted((ROOT / "docs" / "examples").glob("*.py")), ids=lambda path: path.name
 )

@@ -78,7 +78,7 @@ for name, run in {
 print("all refused")
 """
 LOAD_MODEL = """
-import json, sys
+import sys
 import folder_paths
 from qwen3_tts_morph.morph.checkpoint.find import DEMO_VOICE, DEMO_VOICE_PATH, PUBLISHED
 from qwen3_tts_morph.nodes.models import load
@@ -91,7 +91,6 @@ assert shown() == [DEMO_VOICE, "TTS/good", "checkpoints/mine", *PUBLISHED], show
 valid = dict(checkpoint="TTS/good", precision="auto", attention="auto", engine="auto")
 assert LoadModel.validate_inputs(**valid) is True
 assert LoadModel.validate_inputs(**{name: None for name in valid}, weights=None) is True
-said = [LoadModel.validate_inputs(**{**valid, name: value}) for name, value in json.loads(sys.argv[2])]
 assert str(DEMO_VOICE_PATH / "morph.json") in [one[0] for one in LoadModel.fingerprint_inputs(DEMO_VOICE)]
 
 assert LoadModel.fingerprint_inputs(None) == [], "wired: what it gets is no change of a file"
@@ -101,7 +100,6 @@ def fail(roots):
 
 load.list_checkpoints = fail
 assert shown() == [DEMO_VOICE, *PUBLISHED]
-print(json.dumps(said))
 """
 EXTRA_VOICES = """
 from qwen3_tts_morph.nodes.voices.library import LoadVoice
@@ -110,18 +108,6 @@ print(LoadVoice.define_schema().inputs[0].options)
 """
 TINY_CONFIG = '{"model_type": "qwen3_tts"}'
 ODD = {"deep": "[" * 100_000, "cut": '{"model_type": "qwen3_tts"', "number": "9" * 10_000}
-REFUSED = [
-    ("precision", "fp8", "precision is 'fp8': choose one of auto, bf16"),
-    ("precision", "fp16", "precision is fp16 and the device is the CPU: choose auto"),
-    ("precision", 16, "precision is 16: choose one of"),
-    ("attention", "sage", "attention is 'sage': choose one of auto"),
-    ("attention", "flash_attention_2", "attention is flash_attention_2 and "),
-    ("engine", "x", "engine is 'x': choose one of auto"),
-    ("engine", {}, "engine is {}: choose one of auto"),
-    ("weights", "int4", "weights is 'int4': choose one of full"),
-    ("checkpoint", "TTS/gone", "checkpoint 'TTS/gone' no longer exists"),
-    ("checkpoint", {}, "checkpoint is {}: choose one from the list"),
-]
 MEMORY = """
 import gc
 import sys
@@ -230,7 +216,7 @@ def told(comfy_dir: Path, comfy_python: str, folders: Folders) -> dict[str, Told
     programs: Programs = {
         "grown": (GROWN, ()),
         "empty lists": (EMPTY_LISTS, ()),
-        "load model": (LOAD_MODEL, (str(folders.models), json.dumps([case[:2] for case in REFUSED]))),
+        "load model": (LOAD_MODEL, (str(folders.models),)),
         "extra voices": (EXTRA_VOICES, ()),
         "memory": (MEMORY, (str(folders.models / "tiny"), "full")),
     }
@@ -250,12 +236,9 @@ def test_an_empty_list_is_refused_by_the_name_of_the_input(told: dict[str, Told]
     assert list(folders.work.iterdir()) == [], "a file was written"
 
 
-def test_the_schema_survives_broken_folders_has_extra_ones_and_choices_are_checked(told) -> None:
+def test_the_schema_survives_broken_folders_and_has_extra_ones(told: dict[str, Told]) -> None:
     done = told["load model"]
     assert not done.failure, done.failure
-    said = json.loads(done.lines[-1])
-    for (name, value, sentence), one in zip(REFUSED, said, strict=True):
-        assert one is not True and sentence in one, (name, value, one)
     assert "a listing that fails" in done.log
     assert all(f"{name}' is left out" in done.log for name in ODD)
 

@@ -106,17 +106,3 @@ def test_the_commands_of_a_page_can_be_read(page, tmp_path, monkeypatch) -> None
 
 def test_the_pages_have_commands() -> None:
     assert sum(len(commands(page)) for page in CURRENT) > 60
-
-
-def test_a_command_that_lacks_an_option_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "`python -m lab.benchmarks.quality\n--steps times` `python -m lab.judges` x\n\n"
-        "    tail -f log | python speak.py --stdin \\\n      --out - > file 2>&1   # aloud\n",
-        encoding="utf-8",
-    )
-    aloud, lacking = commands(page)
-    assert aloud == ["speak.py", "--stdin", "--out", "-"]
-    assert lacking == ["-m", "lab.benchmarks.quality", "--steps", "times"]
-    with pytest.raises(SystemExit):
-        parse(lacking, monkeypatch)

@@ -74,7 +74,7 @@ def weight_of(model, path: str) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("synthesizer", "path", "value"),
-    thinned(pairwise(RUNS, {path: path for path in WEIGHTS}, {"NaN": torch.nan, "inf": torch.inf}), 4),
+    thinned(pairwise(RUNS, {path: path for path in WEIGHTS}, {"NaN": torch.nan, "inf": torch.inf}), 6),
     indirect=["synthesizer"],
 )
 def test_one_damaged_weight_is_noticed_within_a_frame(synthesizer, precision, path, value):

@@ -16,7 +16,6 @@ from tests.morph.pairwise import thinned
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
 CODEC, FEATURES = "speech_tokenizer/config.json", "speech_tokenizer/preprocessor_config.json"
-INDEX = "model.safetensors.index.json"
 Damage = Callable[[Path], None]
 
 
@@ -44,14 +43,6 @@ def cut(file: str) -> tuple[str, Damage]:
     return f"{file} cut off", damage
 
 
-def index(content: str) -> tuple[str, Damage]:
-    def damage(path: Path) -> None:
-        (path / "model.safetensors").unlink()
-        (path / INDEX).write_text(content, encoding="utf-8")
-
-    return f"index {content[:30]}", damage
-
-
 JSON_FILES = (CONFIG, GENERATION, TOKENIZER, CODEC, FEATURES, "vocab.json")
 T, P = "talker_config", "talker_config.code_predictor_config"
 D, E = "decoder_config", "encoder_config"
@@ -64,10 +55,6 @@ DAMAGED: list[tuple[str, Damage]] = [
     text("vocab.json", '{"a": "b"}'),
     text(CONFIG, "{}"),
     text(CODEC, "{}"),
-    *(
-        index(content)
-        for content in ("[]", "{", "{}", '{"weight_map": {"a": ["b"]}}', '{"weight_map": null}')
-    ),
     *(field(GENERATION, "temperature", value) for value in ("hot", "0.9", -1, [0.9], {})),
     *(field(GENERATION, name, "many") for name in ("top_k", "top_p", "repetition_penalty", "max_new_tokens")),
     field(GENERATION, "subtalker_temperature", "hot"),

@@ -40,22 +40,6 @@ def test_several_speakers_are_loaded(tuned):
     assert not torch.equal(*spoken)
 
 
-def test_weights_in_several_files_are_loaded(tuned):
-    whole = load_model(tuned, FP32).network.state_dict()
-    tensors = load_file(tuned / "model.safetensors")
-    (tuned / "model.safetensors").unlink()
-    parts = {f"model-0000{number}-of-00002.safetensors": list(tensors)[number - 1 :: 2] for number in (1, 2)}
-    for file, names in parts.items():
-        save_file({name: tensors[name] for name in names}, tuned / file, metadata={"format": "pt"})
-    index = {"weight_map": {name: file for file, names in parts.items() for name in names}}
-    (tuned / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    loaded = load_model(tuned, FP32).network.state_dict()
-    assert all(torch.equal(loaded[name], one) for name, one in whole.items())
-    (tuned / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"tuned lacks model-00002-of-00002.safetensors: download it again$"):
-        load_model(tuned)
-
-
 def test_without_generation_config_the_sampling_is_that_of_the_published_checkpoints(tuned, caplog):
     (tuned / "generation_config.json").unlink()
     with caplog.at_level(logging.WARNING):

@@ -120,7 +120,15 @@ def test_circular_and_dangling_links_are_skipped(shared):
 
 @pytest.mark.parametrize(
     "index",
-    ["{", "[]", "{}", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"a": 1}}']
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"weight_map": []}',
+        '{"weight_map": null}',
+        '{"weight_map": {}}',
+        '{"weight_map": {"a": 1}}',
+    ]
     + [f'{{"weight_map": {{"a": "{name}"}}}}' for name in ("../a.safetensors", "/a.safetensors", "a.bin")],
 )
 def test_a_damaged_index_is_named(tmp_path, index):

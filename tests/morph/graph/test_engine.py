@@ -207,30 +207,6 @@ def test_no_frame_is_made_beyond_all_lines_caps(load, monkeypatch):
     assert frames_of(4, 4, 3) == 4 + 3, "the rows' next line begins when theirs have been read"
 
 
-def test_a_cancel_passes_through_and_leaves_the_engine_usable(load):
-    model = load("tiny", "custom_voice")
-    prompts, engine = prompts_of(model), GraphDecoder(4)
-    wanted = engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
-    frames: list[int] = []
-
-    def cancel(lines: int) -> None:
-        frames.append(lines)
-        if len(frames) == 4:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        engine.decode(
-            model,
-            line_requests(prompts, guards_of(prompts, 500), SEEDS),
-            GenerateOptions(5, Sampling()),
-            cancel,
-        )
-    assert len(frames) == 4
-    assert_equal(
-        engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted
-    )
-
-
 def test_no_lines_are_refused(load):
     with pytest.raises(ValueError, match="no line to decode"):
         GraphDecoder(2).decode(load("tiny", "custom_voice"), [], GenerateOptions())

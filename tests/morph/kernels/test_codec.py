@@ -110,7 +110,7 @@ needs_tma = pytest.mark.skipif(
 
 
 @needs_tma
-@pytest.mark.parametrize("positions", [13, 27])
+@pytest.mark.parametrize("positions", [pytest.param(13, marks=pytest.mark.slow), 27])
 def test_units_of_long_rows_load_by_the_tensor_copy_engine(positions, generator, monkeypatch):
     """Of tiles that are no part of the row: what is before and behind it reads as zeros."""
     monkeypatch.setattr(ops_module, "FEWEST_TMA_ROWS", 27 * FRAMES)

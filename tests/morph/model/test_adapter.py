@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.key import common_key
 from qwen3_tts_morph.morph.checkpoint.adapter_file import adapt, read_adapter
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
@@ -136,16 +135,6 @@ def test_a_second_adapter_is_added_to_the_first(folders, tmp_path):
     assert both.first is base and one.first is base
     weights = [model.network.get_submodule(ATTENTION[0]).weight for model in (one, both)]
     torch.testing.assert_close(weights[1], read_adapter(second).parts[ATTENTION[0]].added_to(weights[0], 0.5))
-
-
-def test_an_adapter_and_its_strength_change_the_key(folders):
-    path, folder = folders
-    base = Synthesizer.load(path, LoadOptions("fp32"))
-    adapter, options = read_adapter(folder), GenerateOptions()
-    ones = [base, *(base.with_adapter(adapter, strength, path) for strength in (1.0, 0.5))]
-    keys = [common_key(one, options) for one in ones]
-    assert len(set(keys)) == 3
-    assert common_key(base.with_adapter(adapter, 0.5, path), options) == keys[2]
 
 
 @pytest.mark.parametrize("prefix", ["talker.", "talker.model."])

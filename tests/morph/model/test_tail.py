@@ -8,7 +8,6 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, load_tails, predictor_fingerprint
-from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.crossbar import tail_logits
@@ -259,16 +258,3 @@ def test_checkpoints_of_the_same_shape_have_different_fingerprints(folder, tmp_p
         ValueError, match=r"crossbar\.safetensors of other was trained for another checkpoint"
     ):
         load_model(other)
-
-
-def test_upstreams_own_predictor_stays_exact_with_tails(trained):
-    """At 15 a predictor with tails samples the same codes as one without."""
-    random = torch.Generator().manual_seed(0)
-    hidden, embedding = torch.randn(2, 3, 1, trained.width, generator=random)
-    codes = [
-        Predictor(trained.talker.code_predictor, tails).decode_frame(
-            hidden, embedding, 15, TokenSampling(), torch.Generator().manual_seed(1)
-        )
-        for tails in (trained.tails(), None)
-    ]
-    assert torch.equal(*codes)

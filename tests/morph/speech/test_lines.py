@@ -105,11 +105,6 @@ def test_the_ends_of_a_line_are_trimmed_and_its_pauses_stay(synthesizer, voice) 
     assert trimmed.report.seconds == len(trimmed.waveform) / 24000
 
 
-def test_a_wrong_pause_is_refused_before_any_frame(synthesizer, voice) -> None:
-    with pytest.raises(ValueError, match=r"\[pause x\] is not a pause"):
-        render_lines(synthesizer, [Line("One [pause x] two.", voice)], GenerateOptions(sampling=SHORT))
-
-
 def test_a_line_that_hits_its_cap_is_reported_and_warned_of(synthesizer, voice, caplog) -> None:
     sampling = Sampling(max_seconds=0.4)
     with caplog.at_level(logging.WARNING):
@@ -145,6 +140,7 @@ BASE_TEXT = "Hello."
         ({"text": " \n\t"}, "text is empty"),
         ({"text": "..."}, "no letter and no digit"),
         ({"text": "Hi \ud83d"}, "half a character"),
+        ({"text": "One [pause x] two."}, r"\[pause x\] is not a pause"),
         ({"language": "klingon"}, "language 'klingon' is unknown.*auto, chinese"),
         ({"language": "sichuan_dialect"}, "is unknown"),
         ({"instruct": "whispering"}, "does not follow instructions"),

@@ -20,8 +20,3 @@ def test_no_pattern_needs_a_newer_python(name: str) -> None:
     named = [value for value in vars(module).values() if isinstance(value, re.Pattern)]
     for pattern in [*named, *(pattern for pattern, _ in getattr(module, "RULES", ()))]:
         assert not any(word in str(parser.parse(pattern.pattern)) for word in NEWER), pattern
-
-
-def test_such_patterns_are_noticed() -> None:
-    if sys.version_info >= (3, 11):
-        assert NEWER[0] in str(importlib.import_module("re._parser").parse("a++"))

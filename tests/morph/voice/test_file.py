@@ -124,16 +124,6 @@ def test_packs_of_before_read_a_voice_with_a_recipe_and_files_of_before_are_the_
     assert voice_file.voice_digest(plain) == voice_file.voice_digest(shifted), "it sounds the same"
 
 
-@pytest.mark.parametrize("recipe", [7, ["Anna"], "x" * 1001])
-def test_a_recipe_that_is_none_is_refused(saved, recipe):
-    voice = VOICES["icl"]
-    texts = {key: getattr(voice, key) for key in voice_file.TEXTS} | {"recipe": recipe}
-    words = json.dumps(texts)
-    tensors = {"speaker_embedding": voice.speaker_embedding, "ref_codes": voice.ref_codes}
-    rewrite(saved, voice=words, sha256=voice_file.digest(words, tensors))
-    refused(saved, "recipe")
-
-
 def refused(path: Path, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence) as caught:
         load_voice(path)
@@ -161,23 +151,6 @@ def test_a_foreign_file_is_refused(tmp_path, metadata):
     path = tmp_path / "model.safetensors"
     save_file({"speaker_embedding": EMBEDDING}, path, metadata=metadata)
     refused(path, "not a voice file of this pack")
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [None, "{", "[]", json.dumps({"kind": "icl"}), json.dumps(dict.fromkeys(voice_file.TEXTS, "song"))],
-    ids=["none", "no json", "a list", "lacking keys", "unknown kind"],
-)
-def test_invalid_texts_are_refused(saved, texts):
-    rewrite(saved, voice=texts)
-    refused(saved, "is damaged")
-
-
-def test_a_voice_whose_tensor_is_gone_is_refused(saved):
-    with safe_open(saved, framework="pt") as file:
-        metadata = file.metadata()
-    save_file({"speaker_embedding": EMBEDDING}, saved, metadata=metadata)
-    refused(saved, "damaged.*checksum")
 
 
 def test_a_missing_file_is_refused(tmp_path):

@@ -92,11 +92,15 @@ CHANGED_TEXTS: dict[str, dict[str, Any]] = {
     "a speaker beside codes": {"speaker": "ryan"},
     "an x-vector voice with codes": {"kind": "x_vector"},
     "a preset voice with an embedding": {"kind": "preset", "speaker": "ryan", "transcript": None},
+    "another kind": {"kind": "song"},
+    "a number for a recipe": {"recipe": 7},
 }
 WORDS = {
     "deep JSON": "[" * 100_000,
     "a number": "5",
     "null": "null",
+    "a list": "[]",
+    "lacking keys": '{"kind": "icl"}',
     "a text": '"kind"',
     "cut off": '{"kind": "icl"',
 }
@@ -137,6 +141,10 @@ TOO_LONG: dict[str, tuple[dict[str, Any], str]] = {
     "a name of a megabyte": (
         {"texts": {"name": "x" * 2**20}},
         "a voice's name has 1048576 characters and 1000",
+    ),
+    "a long recipe": (
+        {"texts": {"recipe": "x" * 1001}},
+        "a voice's recipe has 1001 characters and 1000 are allowed",
     ),
     "15,000 words": (
         {"texts": {"transcript": "words " * 15_000}},

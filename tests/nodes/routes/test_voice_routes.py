@@ -229,25 +229,14 @@ def test_a_file_that_is_no_voice_is_refused(library: VoiceLibrary, data: bytes, 
         ({"data": b"[" * 60_000, "headers": {"Content-Type": "application/json"}}, 400),
         ({"data": b'{"name": "Anna"}', "headers": {"Content-Type": "text/plain"}}, 415),
         ({"json": {"name": "Anna"}, "headers": {"Origin": "http://evil.example"}}, 403),
-        ({"json": {"name": "Anna"}, "headers": {"Sec-Fetch-Site": "cross-site"}}, 403),
-        ({"json": {"name": "Anna"}, "headers": {"Host": "evil.example"}}, 403),
     ],
 )
 def test_a_request_that_is_not_the_pages_changes_nothing(library, options, status) -> None:
     async def scenario(ask: Ask) -> None:
         assert (await ask("/delete", "POST", **options))[0] == status
 
+        if status in (403, 415):
+            assert (await ask("/import?name=New", "POST", **options))[0] == status
+
     serve(library, scenario)
     assert "Anna" in library.files()
-
-
-def test_another_site_can_neither_read_nor_import_voices(library: VoiceLibrary) -> None:
-    async def scenario(ask: Ask) -> None:
-        other = {"Origin": "http://evil.example"}
-        assert (await ask(headers=other))[0] == 403
-        assert (await ask("/file?name=Anna", headers=other))[0] == 403
-        assert (await ask("/import?name=New", "POST", data=b"x", headers=BYTES | other))[0] == 403
-        plain = {"Content-Type": "text/plain"}
-        assert (await ask("/import?name=New", "POST", data=b"x", headers=plain))[0] == 415
-
-    serve(library, scenario)

@@ -1,7 +1,6 @@
 """``script``: lines, track, subtitles, and runs that go on where an earlier one stopped."""
 
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -136,15 +135,6 @@ def test_a_recogniser_that_is_not_there_is_one_sentence_before_the_model_is_load
     )
 
 
-@pytest.mark.parametrize(
-    ("lost", "sentence"),
-    [({1: "no"}, "line 2 could not be spoken (no): run the"), ({0: "a", 2: "b"}, "lines 1, 3 could not be")],
-)
-def test_lines_that_could_not_be_spoken_are_numbered(lost: dict[int, str], sentence: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(sentence)):
-        job.Job(*[None] * 5, lost).check_lost()
-
-
 def test_an_edited_script_speaks_only_what_is_new(run, tiny, file, tmp_path, spoken) -> None:
     assert run("script", file, *tiny).code == 0
     spoken.clear()
@@ -188,15 +178,6 @@ def test_a_line_edited_by_hand_stays_and_is_in_the_track(run, tiny, tmp_path, sp
         damage()
         assert run("script", "one.txt", *tiny).code == 0 and len(spoken) == 1
         assert soundfile.info(line).frames != 2400, "it is written again as it was spoken"
-
-
-def test_a_damaged_line_of_the_store_is_spoken_again(run, tiny, tmp_path, spoken) -> None:
-    (tmp_path / "one.txt").write_text("RYAN: Yes.", encoding="utf-8")
-    assert run("script", "one.txt", *tiny).code == 0
-    [kept] = (tmp_path / "one" / "lines").glob("*.safetensors")
-    kept.write_bytes(kept.read_bytes()[:-8] + bytes(8))
-    done = run("script", "one.txt", *tiny)
-    assert done.code == 0 and len(spoken) == 2 and "is damaged: it was made again" in done.err
 
 
 def test_speed_and_level_of_a_line_speak_nothing(run, tiny, tmp_path, spoken) -> None:
@@ -358,10 +339,3 @@ def test_a_track_for_which_there_is_no_room_says_so(tmp_path, monkeypatch, free,
         raise soundfile.LibsndfileError(2)
     assert f"a.flac cannot be written ({reason}): choose another folder" in str(told.value)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_progress_is_shown_in_lines_between_groups() -> None:
-    shown = []
-    for done in (1, 50, 99):
-        job.show_lines(lambda *numbers: shown.append(numbers), range(8, 12), 20, done, 100)
-    assert shown == [(8, 20), (10, 20), (11, 20)]

@@ -415,9 +415,3 @@ def test_a_server_that_starts_is_waited_for_at_the_first_question(server, monkey
     assert ask_server(server, attempts=attempts.ATTEMPTS).server == server
     assert len(tried) == attempts.TOLD_AT + 1
     assert caplog.text.count("cannot be reached") == caplog.text.count("asked again for a few seconds") == 1
-
-
-def test_a_server_that_restarts_is_waited_for_a_minute_and_one_that_is_not_there_for_seconds() -> None:
-    waits = [attempts.FIRST_WAIT_S * 2**number for number in range(attempts.ATTEMPTS - 1)]
-    assert 55 < sum(min(wait, attempts.LONGEST_WAIT_S) for wait in waits) < 90
-    assert sum(waits[: attempts.FIRST_ATTEMPTS - 1]) < 5

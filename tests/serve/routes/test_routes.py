@@ -261,20 +261,6 @@ def test_the_access_log_says_how_a_request_ended(does: str, ended: str, caplog) 
     assert b"x-request-id" in dict(sent[0]["headers"]) and b"secret" not in sent[-1]["body"]
 
 
-def test_openai_s_client_for_browsers_may_send_its_headers(client: Client) -> None:
-    options = ServerOptions(Access(origin="https://studio.example"))
-    asking = {
-        "origin": "https://studio.example",
-        "access-control-request-method": "POST",
-        "access-control-request-headers": "authorization,content-type,x-stainless-os",
-    }
-    allowing = Client(create_app(client.speaker, options), client.speaker)
-    answer = allowing.run(lambda http: http.options("/v1/audio/speech", headers=asking))
-    assert answer.headers["access-control-allow-headers"] == "authorization, *"
-    shown = allowing.get("/health", headers=asking).headers["access-control-expose-headers"]
-    assert "x-request-id" in shown and "x-speech-ignored" in shown
-
-
 def test_lists_may_be_read_without_the_key(client: Client) -> None:
     """Open WebUI sends none with these."""
     for is_open in (False, True):

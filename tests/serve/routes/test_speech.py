@@ -165,16 +165,6 @@ def test_parts_end_with_the_error(client: Client, monkeypatch) -> None:
     assert last["type"] == "error" and last["error"]["type"] == "server_error"
 
 
-@pytest.mark.parametrize("more", [{"stream": False}, {"stream_format": "multipart"}])
-def test_a_complete_sound_is_not_made_in_chunks(client: Client, monkeypatch, caplog, more) -> None:
-    """And no text is in the log."""
-    caplog.set_level("INFO")
-    monkeypatch.setattr(codec_turns.CodecTurns, "begin", lambda *_: pytest.fail("a chunk was made"))
-    response = client.post(asked("A word of mine. " * 3, **more))
-    assert response.status_code == 200 and len(response.content) > 1000
-    assert "ended as 'cap'" in caplog.text and "of mine" not in caplog.text
-
-
 def test_our_own_fields_reach_the_engine(client: Client) -> None:
     plain = asked(response_format="pcm", language="English")
     answers = [
