@@ -1,4 +1,4 @@
-"""Load this folder as the package ``qwen3_tts_morph``, by path, as ComfyUI loads a custom node; find its commit.
+"""Load this folder as the package ``qwen3_tts_morph``, by path, as ComfyUI loads a custom node.
 
 For programs outside ComfyUI. The folder may have any name, also one with a hyphen, so a plain ``import`` would not
 work.
@@ -7,7 +7,6 @@ work.
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -29,23 +28,3 @@ def load() -> ModuleType:
     sys.modules[NAME] = module
     spec.loader.exec_module(module)
     return module
-
-
-def find_commit(root: Path, written: Path) -> tuple[str, bool] | None:
-    """Return a tree's commit and whether it has changes; None if it is not a git checkout.
-
-    Changes of the file or folder ``written`` do not count: the caller writes it.
-    """
-    git = ["git", "-C", str(root)]
-    try:
-        top, commit, changes = (
-            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (
-                ("rev-parse", "--show-toplevel"),
-                ("rev-parse", "HEAD"),
-                ("status", "--porcelain", "--", ".", f":!{written.relative_to(root).as_posix()}"),
-            )
-        )
-    except (subprocess.CalledProcessError, OSError):
-        return None
-    return (commit, bool(changes)) if Path(top) == root else None

@@ -1,53 +1,26 @@
 """The pack's nodes, in ComfyUI's V3 API."""
 
+from importlib import import_module
+
 from comfy_api.latest import ComfyExtension, io
 
-from .models.load import LoadLora, LoadModel, WordCheckSettings
-from .models.remote import RemoteModel
-from .saving.captions import SaveSubtitles, WordCaptions
-from .saving.save import SaveSpeech, SpeechFromFile
-from .sound.audio import JoinAudio, SmoothNormalize, SpeedPitch
-from .speaking.cast import Cast, WholeCast
-from .speaking.dub import DubCaptions
-from .speaking.generate import GenerateSpeech
-from .speaking.pronunciation import Pronunciation
-from .speaking.sampling import SamplingSettings
-from .speaking.script import RenderScript, ScriptFromFile
-from .speaking.sweep import Sweep
-from .voices.library import LoadVoice, SaveVoice
-from .voices.trim import TrimRecording
-from .voices.voices import BlendVoices, CloneVoice, DesignVoice, PresetVoice, ShiftVoice
-
-NODES: tuple[type[io.ComfyNode], ...] = (
-    LoadModel,
-    RemoteModel,
-    CloneVoice,
-    PresetVoice,
-    DesignVoice,
-    BlendVoices,
-    ShiftVoice,
-    SaveVoice,
-    LoadVoice,
-    SamplingSettings,
-    GenerateSpeech,
-    Cast,
-    WholeCast,
-    RenderScript,
-    SmoothNormalize,
-    JoinAudio,
-    Sweep,
-    SaveSubtitles,
-    SaveSpeech,
-    SpeechFromFile,
-    ScriptFromFile,
-    WordCheckSettings,
-    SpeedPitch,
-    DubCaptions,
-    WordCaptions,
-    TrimRecording,
-    Pronunciation,
-    LoadLora,
+MODULES = (
+    *("models.load", "models.remote", "saving.captions", "saving.save", "sound.audio", "speaking.cast"),
+    *("speaking.dub", "speaking.generate", "speaking.pronunciation", "speaking.sampling", "speaking.script"),
+    *("speaking.sweep", "voices.library", "voices.trim", "voices.voices"),
 )
+
+
+def nodes_in(name: str) -> list[type[io.ComfyNode]]:
+    """Return the nodes that a module defines, in their order."""
+    module = import_module(f".{name}", __name__)
+    classes = [
+        one for one in vars(module).values() if isinstance(one, type) and issubclass(one, io.ComfyNode)
+    ]
+    return [one for one in classes if one.__module__ == module.__name__]
+
+
+NODES = tuple(node for name in MODULES for node in nodes_in(name))
 
 
 class MorphTTSExtension(ComfyExtension):

@@ -30,9 +30,7 @@ class StreamJoin:
         return self._advance(ended=False)
 
     def end(self) -> Waveform:
-        """End the current piece; return the samples that are final now. Raise RuntimeError if all have ended."""
-        if not self._left:
-            raise RuntimeError("all pieces have ended: create a StreamJoin with more pieces")
+        """End the current piece; return the samples that are final now."""
         self._left -= 1
         final = self._advance(ended=True)
         self._tail = self._pending if self._left else None
@@ -41,8 +39,6 @@ class StreamJoin:
 
     def gap(self, samples: int) -> Waveform:
         """Put silence before the current piece, without a fade; return final samples. It must not have begun."""
-        if self._length:
-            raise RuntimeError("the piece has begun: call gap before its first samples")
         tail, self._tail = self._tail, None
         silence = np.zeros(samples, dtype=np.float32)
         return silence if tail is None else np.concatenate((tail + np.float32(0), silence))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import install
-import pack
+from lab.benchmarks.origin import tree_commit
 from tests.environments import (
     COMFY,
     COMFY_PYTHON,
@@ -411,7 +411,7 @@ def describe_machine() -> dict[str, Any] | None:
 
 def find_commit(record: Path) -> str | None:
     """Return this tree's commit, marked if it has changes besides the record; None if it is not a git checkout."""
-    found = pack.find_commit(ROOT, record)
+    found = tree_commit(ROOT, record)
     return found and f"{found[0]}{' with changes' if found[1] else ''}"
 
 

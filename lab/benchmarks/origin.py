@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pack
 from pack import ROOT
 
 UNKNOWN = "unknown"
@@ -48,8 +48,28 @@ def find_commit(root: Path = ROOT) -> str:
 
     Rows that other commands have stored are no changes.
     """
-    found = pack.find_commit(root, root / RESULTS)
+    found = tree_commit(root, root / RESULTS)
     return f"{found[0][:7]}{'-dirty' if found[1] else ''}" if found else UNKNOWN
+
+
+def tree_commit(root: Path, written: Path) -> tuple[str, bool] | None:
+    """Return a tree's commit and whether it has changes; None if it is not a git checkout.
+
+    Changes of the file or folder ``written`` do not count: the caller writes it.
+    """
+    git = ["git", "-C", str(root)]
+    try:
+        top, commit, changes = (
+            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (
+                ("rev-parse", "--show-toplevel"),
+                ("rev-parse", "HEAD"),
+                ("status", "--porcelain", "--", ".", f":!{written.relative_to(root).as_posix()}"),
+            )
+        )
+    except (subprocess.CalledProcessError, OSError):
+        return None
+    return (commit, bool(changes)) if Path(top) == root else None
 
 
 def command_of(words: Sequence[str]) -> str:

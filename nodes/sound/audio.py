@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from comfy_api.latest import io, ui
 
-from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
+from ...postprocess import filters, silence
+from ...postprocess.join import Spacing, join
+from ...postprocess.loudness import Loudness, normalize_loudness, normalize_peak
+from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES, Stretch, stretch
 from .. import inputs
 from ..schema import output, schema
 from .values import facts_of, to_audio, to_waveforms
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ...postprocess import Loudness
-
 
 MODES = ("peak", "loudness", "off")
 CUTOFF_HZ = 11000.0  # the default
@@ -55,12 +53,10 @@ class SmoothNormalize(io.ComfyNode):
         lufs: float,
         trim_silence: bool,
     ) -> io.NodeOutput:
-        from ... import postprocess
-
         inputs.check(normalize=(MODES, normalize))
-        level = postprocess.Loudness(lufs, peak_db)
+        level = Loudness(lufs, peak_db)
         waveforms, rate = to_waveforms(audio), audio["sample_rate"]
-        wanted = postprocess.LowPass(order, cutoff, zero_phase) if low_pass else None
+        wanted = filters.LowPass(order, cutoff, zero_phase) if low_pass else None
         # Audio may have no frequencies at the default cutoff.
         left_out = wanted is not None and cutoff == CUTOFF_HZ and not wanted.has_effect(rate)
         filtering = None if left_out else wanted
@@ -68,9 +64,9 @@ class SmoothNormalize(io.ComfyNode):
         done = []
         for waveform in waveforms:
             if trim_silence:
-                waveform = postprocess.trim_silence(waveform, rate)
+                waveform = silence.trim_silence(waveform, rate)
             if filtering:
-                waveform = postprocess.low_pass(waveform, rate, filtering)
+                waveform = filters.low_pass(waveform, rate, filtering)
             done.append(to_audio(set_level(waveform, rate, normalize, level), rate, facts))
         if not left_out:
             return io.NodeOutput(done)
@@ -81,12 +77,10 @@ class SmoothNormalize(io.ComfyNode):
 
 def set_level(waveform: np.ndarray, rate: int, mode: str, level: Loudness) -> np.ndarray:
     """Apply one of ``MODES`` to ``[C, T]``."""
-    from ... import postprocess
-
     if mode == "peak":
-        return postprocess.normalize_peak(waveform, level.ceiling_db)
+        return normalize_peak(waveform, level.ceiling_db)
     if mode == "loudness":
-        return postprocess.normalize_loudness(waveform, rate, level)
+        return normalize_loudness(waveform, rate, level)
     return waveform
 
 
@@ -106,8 +100,6 @@ class JoinAudio(io.ComfyNode):
 
     @classmethod
     def execute(cls, audio: list[dict[str, Any]], gap: list[float], crossfade: list[float]) -> io.NodeOutput:
-        from ... import postprocess
-
         inputs.check_filled("audio", audio)
         waveforms = [waveform for one in audio for waveform in to_waveforms(one)]
         rates = sorted({one["sample_rate"] for one in audio})
@@ -116,7 +108,7 @@ class JoinAudio(io.ComfyNode):
             raise ValueError(
                 f"audio has different sample rates ({shown} Hz): resample the recordings to one rate first"
             )
-        joined, _ = postprocess.join(waveforms, rates[0], postprocess.Spacing(gap[0], crossfade[0]))
+        joined, _ = join(waveforms, rates[0], Spacing(gap[0], crossfade[0]))
         facts = [known for one in audio for known in facts_of(one)]
         return io.NodeOutput(to_audio(joined, rates[0], facts))
 
@@ -136,8 +128,6 @@ class SpeedPitch(io.ComfyNode):
 
     @classmethod
     def execute(cls, audio: dict[str, Any], speed: float, pitch: float) -> io.NodeOutput:
-        from ...postprocess import Stretch, stretch
-
         by = Stretch(speed, pitch)
         waveforms, rate = to_waveforms(audio), audio["sample_rate"]
         facts = facts_of(audio) if len(waveforms) == 1 else ()

@@ -33,7 +33,6 @@ class Limits(Checked):
     body_bytes: int = setting(256 * 1024, low=1)  # of its JSON
     seconds: float = setting(600.0, low=0, above=True)  # until all of the answer is sent
     idle_seconds: float = setting(30.0, low=0, above=True)  # for head, body, first message
-    audio_seconds: float = setting(0.0, low=0, high=3600, hint=" (0 is no limit)")
     voice_bytes: int = setting(1 << 20, low=1)  # of an uploaded voice
     pause_seconds: float = setting(60.0, low=0, above=True)  # between texts of a WebSocket
 

@@ -179,8 +179,6 @@ def _pronunciation(sent: dict[str, str] | None) -> tuple[PronunciationList, ...]
 
 def _options(given: Mapping[str, Any], rules: Rules) -> GenerateOptions:
     sampling = _sampling(given.get("sampling", {}), rules.model.sampling)
-    if longest := rules.limits.audio_seconds:
-        sampling = replace(sampling, max_seconds=min(sampling.max_seconds or longest, longest))
     public = {name: one.public for name, one in settings_of(GenerateOptions, REQUEST).items()}
     options = {name: given[field] for name, field in public.items() if field in given}
     return GenerateOptions(**{"seq_groups": rules.seq_groups, **options}, sampling=sampling, retries=0)

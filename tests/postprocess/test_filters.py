@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from qwen3_tts_morph.postprocess import LowPass, low_pass
+from qwen3_tts_morph.postprocess.filters import LowPass, low_pass
 
 RATE = 24000
 

@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.postprocess import Spacing, join
+from qwen3_tts_morph.postprocess.join import Spacing, join
 
 RATE = 1000
 

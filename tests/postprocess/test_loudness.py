@@ -3,7 +3,12 @@ import logging
 import numpy as np
 import pyloudnorm
 import pytest
-from qwen3_tts_morph.postprocess import Loudness, measure_loudness, normalize_loudness, normalize_peak
+from qwen3_tts_morph.postprocess.loudness import (
+    Loudness,
+    measure_loudness,
+    normalize_loudness,
+    normalize_peak,
+)
 
 RATE = 24000
 
