@@ -6,7 +6,7 @@ from comfy_api.latest import ComfyExtension, io
 
 MODULES = (
     *("models.load", "models.remote", "saving.captions", "saving.save", "sound.audio", "speaking.cast"),
-    *("speaking.dub", "speaking.generate", "speaking.pronunciation", "speaking.sampling", "speaking.script"),
+    *("speaking.generate", "speaking.pronunciation", "speaking.sampling", "speaking.script"),
     *("speaking.sweep", "voices.library", "voices.trim", "voices.voices"),
 )
 

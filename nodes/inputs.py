@@ -1,6 +1,7 @@
 """Inputs that several nodes share. ComfyUI builds schemas often, so this module does no heavy work."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from inspect import Parameter, Signature
 from typing import Any, TypeAlias
 
 from comfy_api.latest import io
@@ -128,6 +129,18 @@ def judge(**given: Given) -> bool | str:
             said = str(error)
             return said if said.casefold().startswith(name) else f"{name}: {said}"
     return True
+
+
+def judged(**checks: Callable[[Any], object] | Collection[str]) -> Any:
+    """Return a ``validate_inputs`` that judges these inputs: ComfyUI gives it those that its signature names."""
+
+    def validate_inputs(_: type, **given: Any) -> bool | str:
+        return judge(**{name: (one, given.get(name)) for name, one in checks.items()})
+
+    names = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in checks]
+    first = Parameter("cls", Parameter.POSITIONAL_OR_KEYWORD)
+    validate_inputs.__signature__ = Signature([first, *names])  # type: ignore[attr-defined]
+    return classmethod(validate_inputs)
 
 
 def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

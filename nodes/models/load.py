@@ -114,9 +114,7 @@ class WordCheckSettings(io.ComfyNode):
             hidden=[io.Hidden.unique_id],
         )
 
-    @classmethod
-    def validate_inputs(cls, recogniser: str | None = None) -> bool | str:
-        return inputs.judge(recogniser=(lambda _: check_installed(), recogniser))
+    validate_inputs = inputs.judged(recogniser=lambda _: check_installed())
 
     @classmethod
     def execute(cls, recogniser: str, most_errors: float, retakes: int) -> io.NodeOutput:
@@ -279,9 +277,7 @@ class LoadLora(io.ComfyNode):
             hidden=[io.Hidden.unique_id],
         )
 
-    @classmethod
-    def validate_inputs(cls, adapter: str | None = None) -> bool | str:
-        return inputs.judge(adapter=(find_adapter, adapter))
+    validate_inputs = inputs.judged(adapter=lambda name: find_adapter(name))
 
     @classmethod
     def fingerprint_inputs(cls, adapter: str | None = None, **_: object) -> list[tuple[str, int, int]]:

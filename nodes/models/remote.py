@@ -41,9 +41,7 @@ class RemoteModel(io.ComfyNode):
             hidden=[io.Hidden.unique_id],
         )
 
-    @classmethod
-    def validate_inputs(cls, server: str | None = None) -> bool | str:
-        return inputs.judge(server=(find_server, server))
+    validate_inputs = inputs.judged(server=find_server)
 
     @classmethod
     def fingerprint_inputs(cls, server: str, **_: bool) -> str:

@@ -34,9 +34,7 @@ class SaveSubtitles(io.ComfyNode):
             is_output_node=True,
         )
 
-    @classmethod
-    def validate_inputs(cls, name: str | None = None) -> bool | str:
-        return inputs.judge(name=(check_name, name))
+    validate_inputs = inputs.judged(name=check_name)
 
     @classmethod
     def execute(cls, srt: str, name: str, format: str = OF_SUBTITLES[0]) -> io.NodeOutput:
@@ -73,9 +71,7 @@ class WordCaptions(io.ComfyNode):
             is_output_node=True,
         )
 
-    @classmethod
-    def validate_inputs(cls, name: str | None = None) -> bool | str:
-        return inputs.judge(name=(check_name, name))
+    validate_inputs = inputs.judged(name=check_name)
 
     @classmethod
     def execute(cls, words: SpokenWords, name: str, format: str, unit: str, characters: int) -> io.NodeOutput:

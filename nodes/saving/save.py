@@ -106,9 +106,7 @@ class SpeechFromFile(io.ComfyNode):
             is_output_node=True,
         )
 
-    @classmethod
-    def validate_inputs(cls, file: str | None = None) -> bool | str:
-        return inputs.judge(file=(lambda name: chosen_file(name, FILES), file))
+    validate_inputs = inputs.judged(file=lambda name: chosen_file(name, FILES))
 
     @classmethod
     def fingerprint_inputs(cls, file: str | None = None) -> FileState:

@@ -33,9 +33,7 @@ class Cast(io.ComfyNode):
             outputs=[output(CastSocket, "larger_cast")],
         )
 
-    @classmethod
-    def validate_inputs(cls, name: str | None = None) -> bool | str:
-        return inputs.judge(name=(check_character, name))
+    validate_inputs = inputs.judged(name=check_character)
 
     @classmethod
     def execute(

@@ -30,9 +30,7 @@ class Pronunciation(io.ComfyNode):
             outputs=[output(PronunciationSocket, "pronunciation")],
         )
 
-    @classmethod
-    def validate_inputs(cls, words: str | None = None, file: str | None = None) -> bool | str:
-        return inputs.judge(words=(read_words, words), file=(read_file, file))
+    validate_inputs = inputs.judged(words=lambda words: read_words(words), file=lambda name: read_file(name))
 
     @classmethod
     def fingerprint_inputs(cls, file: str | None = None, **_: Any) -> FileState:

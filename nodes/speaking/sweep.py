@@ -46,9 +46,7 @@ class Sweep(io.ComfyNode):
             is_output_node=True,
         )
 
-    @classmethod
-    def validate_inputs(cls, text: str | None = None) -> bool | str:
-        return inputs.judge(text=(inputs.check_text, text))
+    validate_inputs = inputs.judged(text=inputs.check_text)
 
     @classmethod
     def execute(

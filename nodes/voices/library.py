@@ -34,9 +34,7 @@ class SaveVoice(io.ComfyNode):
             is_output_node=True,
         )
 
-    @classmethod
-    def validate_inputs(cls, name: str | None = None) -> bool | str:
-        return inputs.judge(name=(voice_library().path, name))
+    validate_inputs = inputs.judged(name=lambda name: voice_library().path(name))
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> Fingerprint:
@@ -83,9 +81,7 @@ class LoadVoice(io.ComfyNode):
             outputs=[output(VoiceSocket, "loaded_voice")],
         )
 
-    @classmethod
-    def validate_inputs(cls, name: str | None = None) -> bool | str:
-        return inputs.judge(name=(check_saved, name))
+    validate_inputs = inputs.judged(name=lambda name: check_saved(name))
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[FileState, ...]:

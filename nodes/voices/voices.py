@@ -169,9 +169,7 @@ class DesignVoice(io.ComfyNode):
             outputs=[output(VoiceSocket, "made_voice")],
         )
 
-    @classmethod
-    def validate_inputs(cls, description: str | None = None) -> bool | str:
-        return inputs.judge(description=(check_design, description))
+    validate_inputs = inputs.judged(description=check_design)
 
     @classmethod
     def execute(cls, model: ManagedModel, description: str) -> io.NodeOutput:

@@ -35,7 +35,7 @@ class Cloner:
 
     def __init__(self, speaker: Speaker):
         self._speaker = speaker
-        self._at_once = 0
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
     @asynccontextmanager
     async def place(self, asked: RecordingUpload) -> AsyncIterator[str]:
@@ -47,13 +47,10 @@ class Cloner:
         model = self._speaker.model
         if not model.can_clone:
             raise ApiError(400, f"{model.name} cannot clone voices: start the server with a Base checkpoint")
-        if not self._speaker.is_ready or self._at_once >= MOST_AT_ONCE:
+        if not self._speaker.is_ready or self._places.locked():
             raise _busy()
-        self._at_once += 1
-        try:
+        async with self._places:
             yield await anyio.to_thread.run_sync(self._speaker.voices.free_name, asked.name, asked.replace)
-        finally:
-            self._at_once -= 1
 
     async def clone(self, name: str, content: bytes, asked: RecordingUpload) -> Voice:
         """Return the voice of a sound file (``FORMATS``), which requests can name from now on.

@@ -66,10 +66,6 @@ def meant(word: str, commands: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(word.lower(), commands, 1, LIKENESS)), None)
 
 
-def whole_number(low: int, high: int) -> Callable[[str], int]:
-    return reader(Setting(low, "", low, high))
-
-
 def number(low: float, high: float) -> Callable[[str], float]:
     return reader(Setting(float(low), "", low, high))
 
@@ -98,14 +94,16 @@ def folder(word: str) -> Path:
 
 
 def existing_file(word: str) -> Path:
-    if not os.path.isfile(word):
-        raise argparse.ArgumentTypeError(f"{word} is not a file: give the path of one that exists")
-    return Path(word)
+    return _existing(word, "file", os.path.isfile)
 
 
 def existing_folder(word: str) -> Path:
-    if not os.path.isdir(word):
-        raise argparse.ArgumentTypeError(f"{word} is not a folder: give the path of one that exists")
+    return _existing(word, "folder", os.path.isdir)
+
+
+def _existing(word: str, kind: str, is_there: Callable[[str], bool]) -> Path:
+    if not is_there(word):
+        raise argparse.ArgumentTypeError(f"{word} is not a {kind}: give the path of one that exists")
     return Path(word)
 
 
@@ -344,7 +342,7 @@ def add_word_check(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--retakes",
-        type=whole_number(0, MOST_RETAKES),
+        type=reader(Setting(0, "", 0, MOST_RETAKES)),
         default=3,
         help="other takes of a line with more wrong words; the best one is kept. 0 only reports",
     )
