@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .terminal.arguments import BAD_INPUT, Parser, meant
+from .terminal.arguments import BAD_INPUT, Parser, add_help, meant
 from .terminal.console import Console, open_missing_streams
 from .terminal.folders import pack_version
 
@@ -174,6 +174,7 @@ def make_parser(name: str, program: str = PROGRAM) -> Parser:
         conflict_handler="resolve",
     )
     command.add_arguments(parser)
+    add_help(parser, name)
     parser.add_argument(HERE, action="store_true", help="use this Python as it is; install nothing")
     return parser
 

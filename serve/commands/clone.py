@@ -32,52 +32,24 @@ EPILOG = examples(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", type=arguments.existing_file, help="one speaker, 1-30 s")
+    parser.add_argument("recording", type=arguments.existing_file)
     moment = arguments.number(0, LATEST_S)
-    parser.add_argument(
-        "--start",
-        type=moment,
-        metavar="S",
-        help="clone the recording from this second on; none: its beginning",
-    )
-    parser.add_argument("--end", type=moment, metavar="S", help="up to this second; none: its end")
-    arguments.add_switch(
-        parser, "--best", "clone its best 3 to 12 s, which are printed, in place of --start and --end"
-    )
+    parser.add_argument("--start", type=moment, metavar="S")
+    parser.add_argument("--end", type=moment, metavar="S")
+    arguments.add_switch(parser, "--best")
     words = parser.add_mutually_exclusive_group()
-    words.add_argument(
-        "--transcript",
-        type=arguments.filled,
-        help="what the recording says: clones the manner of speaking too (ICL); none: its timbre alone",
-    )
-    words.add_argument(
-        "--transcript-file",
-        type=arguments.existing_file,
-        help="a text file with the transcript, in UTF-8; none: --transcript",
-    )
-    words.add_argument(
-        "--transcribe",
-        nargs="?",
-        const="base",
-        choices=RECOGNISERS,
-        metavar="SIZE",
-        help=f"let a speech recogniser write it: {', '.join(RECOGNISERS)} (base); needs faster-whisper; "
-        "none: nobody does",
-    )
-    leaks = "with a transcript: if the recording's last sound leaks into the speech"
-    arguments.add_switch(parser, "--pad", leaks)
-    parser.add_argument(
-        "--name", type=arguments.filled, help="in the voice library; none: that of --out or of the recording"
-    )
-    parser.add_argument(
-        "--out", type=voice_file, metavar="FILE", help="write this .safetensors file; none: the voice library"
-    )
+    words.add_argument("--transcript", type=arguments.filled)
+    words.add_argument("--transcript-file", type=arguments.existing_file)
+    words.add_argument("--transcribe", nargs="?", const="base", choices=RECOGNISERS, metavar="SIZE")
+    arguments.add_switch(parser, "--pad")
+    parser.add_argument("--name", type=arguments.filled)
+    parser.add_argument("--out", type=voice_file, metavar="FILE")
     add_overwrite(parser)
     arguments.add_model(parser)
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    arguments.add_switch(parser, "--overwrite", "replace another voice of this name")
+    arguments.add_switch(parser, "--overwrite")
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

@@ -29,11 +29,10 @@ EPILOG = examples("film.srt --speaker michael", "film.srt --cast ANNA=heart --ma
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     captions = arguments.ending_in(FILES, arguments.existing_file, "give captions")
-    parser.add_argument("file", type=captions, help="an SRT or WebVTT file; 'NAME: text' says who speaks")
+    parser.add_argument("file", type=captions)
     for one in settings_of(FitLimits).values():
         arguments.add_setting(parser, one)
-    aloud = "read [door slams], (laughs) and what is between notes aloud; default: they are left out"
-    arguments.add_switch(parser, "--read-sounds", aloud)
+    arguments.add_switch(parser, "--read-sounds")
     script.add_shared(parser)
 
 

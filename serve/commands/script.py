@@ -50,54 +50,24 @@ ROOM = 1 << 20  # bytes: a disk that has less is full
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        type=arguments.existing_file,
-        help='\'NAME: text\' lines, or .jsonl with objects such as {"text": "Hello.", "voice": "heart"}',
-    )
-    parser.add_argument("--gap", type=arguments.number(0, 60), default=0.3, help="seconds between lines")
-    arguments.add_switch(parser, "--sentence-subtitles", "a subtitle for each sentence instead of each line")
+    parser.add_argument("file", type=arguments.existing_file)
+    parser.add_argument("--gap", type=arguments.number(0, 60), default=0.3)
+    arguments.add_switch(parser, "--sentence-subtitles")
     add_shared(parser)
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out",
-        type=arguments.folder,
-        metavar="FOLDER",
-        help="where everything is written; default: the file's name without its ending",
-    )
-    parser.add_argument(
-        "--cast",
-        type=arguments.part,
-        action="append",
-        default=[],
-        metavar="NAME=VOICE",
-        help="who speaks: a saved voice, its file, or a speaker; other names are those themselves. May be repeated",
-    )
-    about = "of the track; new lines are wav for wav, otherwise flac"
+    parser.add_argument("--out", type=arguments.folder, metavar="FOLDER")
+    parser.add_argument("--cast", type=arguments.part, action="append", default=[], metavar="NAME=VOICE")
     tracks = [suffix[1:] for suffix in FILES]
-    parser.add_argument("--format", choices=tracks, default="wav", help=about)
+    parser.add_argument("--format", choices=tracks, default="wav")
     parser.add_argument(
-        "--cast-lora",
-        type=arguments.part_lora,
-        action="append",
-        default=[],
-        metavar="NAME=FOLDER[:STRENGTH]",
-        help="a LoRA adapter for a character's lines, beside those of --lora. May be repeated: one for each character",
+        "--cast-lora", type=arguments.part_lora, action="append", default=[], metavar="NAME=FOLDER[:STRENGTH]"
     )
     arguments.add_setting(parser, settings_of(GenerateOptions)["batch_size"])
-    parser.add_argument(
-        "--server",
-        type=arguments.filled,
-        metavar="NAME",
-        help="let a speech server speak: its name in MORPH_TTS_SERVERS, or http://HOST:PORT; its key is in the "
-        "environment (MORPH_TTS_KEY_NAME, MORPH_TTS_KEY_SERVER for an address); --batch-size lines are in flight; "
-        "none: the checkpoint on this computer",
-    )
-    agreed = "those whose cloned voices are sent to the server have agreed to that"
-    arguments.add_switch(parser, "--consent", agreed)
-    arguments.add_switch(parser, "--again", "speak all lines again, also those already spoken")
+    parser.add_argument("--server", type=arguments.filled, metavar="NAME")
+    arguments.add_switch(parser, "--consent")
+    arguments.add_switch(parser, "--again")
     add_speech(parser)
 
 

@@ -23,23 +23,15 @@ if TYPE_CHECKING:
     from ...morph.model.model import Model
 
 EXAMPLE = '"Anna (angry)" --of Anna --toward "Ben angry" --away "Ben calm" --strength 1.2'
-A_VOICE = "a saved voice, its file, a recording, or a speaker of the checkpoint"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of the new voice")
+    parser.add_argument("name", metavar="NAME")
     needed: dict[str, Any] = {"required": True, "type": arguments.filled, "metavar": "VOICE"}
-    parser.add_argument("--of", **needed, help=f"{A_VOICE}; needed")
-    mean = "their mean is taken; needed"
-    parser.add_argument("--toward", nargs="+", **needed, help=f"one or more that have the mood; {mean}")
-    without = f"one or more that do not, best of the same speakers; {mean}"
-    parser.add_argument("--away", nargs="+", **needed, help=without)
-    parser.add_argument(
-        "--strength",
-        type=arguments.number(*SHIFT_STRENGTHS),
-        default=1.0,
-        help="how often the difference is added, -2 to 3; below 0 goes the other way",
-    )
+    parser.add_argument("--of", **needed)
+    parser.add_argument("--toward", nargs="+", **needed)
+    parser.add_argument("--away", nargs="+", **needed)
+    parser.add_argument("--strength", type=arguments.number(*SHIFT_STRENGTHS), default=1.0)
     add_overwrite(parser)
     parser.set_defaults(out=None)
 
@@ -73,7 +65,7 @@ def check_known(words: Collection[str], saved: Collection[str], checkpoint: Path
 
 
 def find_voice(word: str, folders: Folders, model: Callable[[], Model]) -> Voice:
-    """Return the voice of a word, one of ``A_VOICE``; ``model`` returns the checkpoint, if it is needed."""
+    """Return the voice of a word, as ``--of`` takes it; ``model`` returns the checkpoint, if it is needed."""
     from ...morph.voice.create import CloneOptions, clone_voice, preset_voice
     from ...morph.voice.library import load_source
 

@@ -45,12 +45,11 @@ PIECE = 4096  # bytes of stdin at a time: what has come, up to this
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", nargs="?", help="what to say; none: --stdin has it")
-    arguments.add_switch(parser, "--stdin", "speak the text on stdin, while it comes")
-    by = "of a text on stdin: sentence by sentence, or token by token (voices cloned without transcript)"
-    parser.add_argument("--layout", choices=LAYOUTS, default=LAYOUTS[0], help=by)
+    parser.add_argument("text", nargs="?")
+    arguments.add_switch(parser, "--stdin")
+    parser.add_argument("--layout", choices=LAYOUTS, default=LAYOUTS[0])
     add_output(parser)
-    arguments.add_switch(parser, "--play", "speak aloud, while it is made; a file is written only with --out")
+    arguments.add_switch(parser, "--play")
     add_speech(parser)
 
 
@@ -71,11 +70,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         help=f"a file that ends in {', '.join(FILES)}, or - for stdout; default: speech.wav, speech-2.wav and so on",
     )
     arguments.add_overwrite(parser)
-    parser.add_argument(
-        "--format",
-        choices=KINDS,
-        help="with --out -: wav and pcm (signed 16 bits, 24 kHz, mono) come while they are made; default: wav",
-    )
+    parser.add_argument("--format", choices=KINDS)
 
 
 def sound_or_stdout(word: str) -> Path | str:
@@ -227,19 +222,8 @@ def read_text(source: int) -> Iterator[str]:
 
 def add_words(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("words")
-    group.add_argument(
-        "--words",
-        type=ending_in([f".{one}" for one in FORMATS]),
-        metavar="FILE",
-        help="also write word times for the output audio: .srt, .vtt (words light up), .json, or "
-        ".ass (karaoke); none: no such file",
-    )
-    group.add_argument(
-        "--words-by",
-        choices=UNITS,
-        default="phrase",
-        help="what a caption of that file has; a phrase has at most 42 characters",
-    )
+    group.add_argument("--words", type=ending_in([f".{one}" for one in FORMATS]), metavar="FILE")
+    group.add_argument("--words-by", choices=UNITS, default="phrase")
 
 
 def write_words(lines: Sequence[LineWords], options: argparse.Namespace) -> None:

@@ -22,14 +22,9 @@ EPILOG = examples('"Hello there."', '"Hello there." --groups 1,5,15 --out sweep'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", help="one line, short enough to be spoken in one piece")
-    parser.add_argument("--groups", default="1, 3, 5, 7, 15", help="the SEQ_GROUPS to try")
-    parser.add_argument(
-        "--out",
-        type=arguments.folder,
-        metavar="FOLDER",
-        help="write a recording of each, and a plot, here; none: the table alone",
-    )
+    parser.add_argument("text")
+    parser.add_argument("--groups", default="1, 3, 5, 7, 15")
+    parser.add_argument("--out", type=arguments.folder, metavar="FOLDER")
     arguments.add_overwrite(parser)
     arguments.add_voice(parser)
     arguments.add_settings(parser, seq_groups=False)

@@ -22,7 +22,6 @@ EPILOG = examples(
     "list", "save Michael --speaker michael", "preview Anna --out anna.wav", "import Anna.safetensors"
 )
 NO_VOICE = ("voice", "speaker", "reference", "describe", "transcript", "instruct")
-OR_FILE = "of a saved voice, or the path of its file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,24 +30,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=one.about, description=one.about, epilog=examples(one.example))
         one.add(action)
         (arguments.add_model if one.loads else arguments.add_folders)(action)
+        arguments.add_help(action, f"voices {name}")
         action.add_argument("--here", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
-def _add_name(parser: argparse.ArgumentParser, about: str = "of a saved voice") -> None:
-    parser.add_argument("name", type=arguments.filled, metavar="NAME", help=about)
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", type=arguments.filled, metavar="NAME")
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    arguments.add_switch(parser, "--json", "print JSON, for other programs")
+    arguments.add_switch(parser, "--json")
 
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
-    _add_name(parser, OR_FILE)
+    _add_name(parser)
     _add_list(parser)
 
 
 def _add_save(parser: argparse.ArgumentParser) -> None:
-    _add_name(parser, "of the new voice")
+    _add_name(parser)
     add_overwrite(parser)
     parser.set_defaults(out=None)
     arguments.add_voice(parser)
@@ -56,9 +56,8 @@ def _add_save(parser: argparse.ArgumentParser) -> None:
 
 def _add_design(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(**dict.fromkeys(NO_VOICE))
-    _add_name(parser, "of the new voice")
-    text = "the voice in words, e.g. 'a calm old man with a deep voice'"
-    parser.add_argument("describe", nargs="?", type=arguments.filled, metavar="TEXT", help=text)
+    _add_name(parser)
+    parser.add_argument("describe", nargs="?", type=arguments.filled, metavar="TEXT")
     # ``design TEXT --name NAME --out FILE`` was a command.
     parser.add_argument("--name", dest="named", type=arguments.filled, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=voice_file, help=argparse.SUPPRESS)
@@ -66,39 +65,37 @@ def _add_design(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME", help="of saved voices")
-    arguments.add_switch(parser, "--yes", "do not ask")
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    arguments.add_switch(parser, "--yes")
 
 
 def _add_rename(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
-    parser.add_argument("new", metavar="NEW", help="its new name")
+    parser.add_argument("new", metavar="NEW")
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
-    parser.add_argument("text", metavar="TEXT", help="one line; an empty one removes it")
+    parser.add_argument("text", metavar="TEXT")
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
-    parser.add_argument("--out", type=voice_file, metavar="FILE", help="the copy; default: NAME.safetensors")
-    arguments.add_switch(parser, "--overwrite", "replace another file")
+    parser.add_argument("--out", type=voice_file, metavar="FILE")
+    arguments.add_switch(parser, "--overwrite")
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", type=arguments.existing_file, metavar="FILE", help="a voice file (.safetensors)"
-    )
-    parser.add_argument("--name", type=arguments.filled, help="in the voice library; default: the file's")
+    parser.add_argument("file", type=arguments.existing_file, metavar="FILE")
+    parser.add_argument("--name", type=arguments.filled)
     add_overwrite(parser)
 
 
 def _add_preview(parser: argparse.ArgumentParser) -> None:
     unused = (*NO_VOICE, "check_words", "words")
     parser.set_defaults(stdin=False, layout=LAYOUTS[0], play=False, **dict.fromkeys(unused))
-    _add_name(parser, OR_FILE)
-    parser.add_argument("--text", default=PREVIEW, help="what is spoken")
+    _add_name(parser)
+    parser.add_argument("--text", default=PREVIEW)
     speak.add_output(parser)
     arguments.add_settings(parser)
     arguments.add_pronunciation(parser)

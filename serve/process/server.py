@@ -52,45 +52,23 @@ BROKEN_OFF = "ASGI callable returned without completing response."  # uvicorn's 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the server's options to a command line; ``read_options`` reads them."""
-    parser.add_argument("--host", default="127.0.0.1", help=f"any address but loopback needs {KEY_VARIABLE}")
-    parser.add_argument("--port", type=int, default=PORT, help=f"default {PORT}; 0 takes a free one")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=PORT)
     add_model(parser, attention=False)
-    parser.add_argument("--voices", type=folder, help="a folder of saved voices (*.safetensors)")
-    words = "how words are read, for all requests: a text file, 'word = as it is read' in each line"
-    parser.add_argument("--pronunciation", type=existing_file, metavar="FILE", help=words)
-    parser.add_argument(
-        "--devices",
-        nargs="+",
-        default=[],
-        metavar="DEVICE",
-        help="several in one process, such as cuda:0 cuda:1; --rows and --waiting are those of each",
-    )
-    parser.add_argument(
-        "--warm-groups",
-        type=int,
-        nargs="+",
-        default=[],
-        metavar="N",
-        help="more values of seq_groups that requests name: prepared before the server is ready",
-    )
-    parser.add_argument("--allow-origin", help='another site whose pages may ask, or "*"')
-    for name, kind, default, about in (
-        ("seq-groups", int, 5, "default for requests that give none, 1-15; 15 is exact, less is faster"),
-        ("rows", int, None, "requests spoken at a time; default 8 on a GPU, 2 on a CPU"),
-        ("waiting", int, 64, "requests that may wait; beyond them 429"),
-        ("most-characters", int, Limits.characters, "longest text of a request, in characters"),
-        ("most-seconds", float, Limits.seconds, "time limit of an answer, in seconds"),
-        ("most-pause", float, Limits.pause_seconds, "seconds that a WebSocket's client may send no text"),
-        ("replicas", int, None, "with --ray: how many; default one per GPU, or one on a CPU"),
-    ):
-        parser.add_argument(f"--{name}", type=kind, default=default, help=about)
-    for name, about in (
-        ("ray", "under Ray Serve: a replica per GPU, on all hosts of its cluster"),
-        ("open-lists", "lists of voices and models need no key: Open WebUI reads them without"),
-        ("strict", "refuse instructions that the checkpoint cannot follow, instead of ignoring them"),
-        ("access-log", "log a line for each request"),
-    ):
-        add_switch(parser, f"--{name}", about)
+    parser.add_argument("--voices", type=folder)
+    parser.add_argument("--pronunciation", type=existing_file, metavar="FILE")
+    parser.add_argument("--devices", nargs="+", default=[], metavar="DEVICE")
+    parser.add_argument("--warm-groups", type=int, nargs="+", default=[], metavar="N")
+    parser.add_argument("--allow-origin")
+    parser.add_argument("--seq-groups", type=int, default=5)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--waiting", type=int, default=64)
+    parser.add_argument("--most-characters", type=int, default=Limits.characters)
+    parser.add_argument("--most-seconds", type=float, default=Limits.seconds)
+    parser.add_argument("--most-pause", type=float, default=Limits.pause_seconds)
+    parser.add_argument("--replicas", type=int)
+    for name in ("ray", "open-lists", "strict", "access-log"):
+        add_switch(parser, f"--{name}")
 
 
 def read_options(arguments: argparse.Namespace) -> ServerOptions:

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import difflib
 import itertools
+import json
 import os
 import re
 import sys
@@ -28,6 +29,7 @@ from ...morph.text.pauses import check_spoken
 from ..plain_text import escaped
 
 BAD_INPUT = 2
+HELP = Path(__file__).with_name("help.json")
 LIKENESS = 0.75  # of a mistyped command to the one that is meant
 ONE_WORD = re.compile(r"[A-Za-z_-]+")  # "Yes." is a text
 RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
@@ -57,6 +59,15 @@ class Parser(argparse.ArgumentParser):
 
 def examples(*words: str) -> str:
     return "\n".join(["examples:", *(f"  %(prog)s {one}".rstrip() for one in words)])
+
+
+def add_help(parser: argparse.ArgumentParser, command: str) -> None:
+    """Give the options of a command their texts: those that ``help.json`` has for it, or for all."""
+    texts = json.loads(HELP.read_text(encoding="utf-8"))
+    own = texts["all"] | texts.get(command, {})
+    for action in parser._actions:
+        if action.help is None:
+            action.help = own.get(action.option_strings[-1] if action.option_strings else action.dest)
 
 
 def meant(word: str, commands: Iterable[str]) -> str | None:
@@ -191,8 +202,8 @@ def free_output(parser: argparse.ArgumentParser, path: Path) -> Path:
         parser.error(str(error))
 
 
-def add_switch(parser: argparse._ActionsContainer, name: str, about: str) -> None:
-    parser.add_argument(name, action="store_true", help=about)
+def add_switch(parser: argparse._ActionsContainer, name: str) -> None:
+    parser.add_argument(name, action="store_true")
 
 
 def add_setting(parser: argparse._ActionsContainer, one: Setting, **more: Any) -> None:
@@ -217,7 +228,7 @@ class Removed(argparse.Action):
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    add_switch(parser, "--overwrite", "replace files that are there already")
+    add_switch(parser, "--overwrite")
 
 
 def check_new(parser: argparse.ArgumentParser, written: Iterable[Path], overwrite: bool) -> None:
@@ -230,16 +241,9 @@ def check_new(parser: argparse.ArgumentParser, written: Iterable[Path], overwrit
 def add_model(parser: argparse.ArgumentParser, attention: bool = True) -> None:
     """Add the options of the checkpoint: which, where it runs, how it is loaded; ``attention``: all of how."""
     group = parser.add_argument_group("model")
-    group.add_argument(
-        "--checkpoint",
-        type=filled,
-        help="a Qwen3-TTS folder, its name in ComfyUI's models, or a published one such as "
-        "Qwen/Qwen3-TTS-12Hz-0.6B-Base, which is downloaded if it is not on this machine; none: the demo voice",
-    )
+    group.add_argument("--checkpoint", type=filled)
     add_folders(group)
-    group.add_argument(
-        "--device", default="auto", help="cpu, cuda or cuda:N; auto is CUDA where there is one"
-    )
+    group.add_argument("--device", default="auto")
     for name, one in settings_of(LoadOptions).items():
         if attention or name != "attention":
             add_setting(group, one)
@@ -247,48 +251,22 @@ def add_model(parser: argparse.ArgumentParser, attention: bool = True) -> None:
 
 
 def add_lora(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--lora",
-        action="append",
-        default=[],
-        type=lora,
-        metavar="FOLDER[:STRENGTH]",
-        help="a LoRA adapter as peft writes it, its folder or its name in ComfyUI's models/loras, and how strong it "
-        "is, -4 to 4; without a number 1, as trained; give it again for a second one",
-    )
+    group.add_argument("--lora", action="append", default=[], type=lora, metavar="FOLDER[:STRENGTH]")
 
 
 def add_folders(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--comfyui",
-        type=existing_folder,
-        metavar="FOLDER",
-        help="ComfyUI's folder, for its models and voice library; none: COMFYUI_DIR, or the one that the pack is in",
-    )
+    group.add_argument("--comfyui", type=existing_folder, metavar="FOLDER")
 
 
 def add_voice(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("voice")
     kinds = group.add_mutually_exclusive_group()
-    kinds.add_argument("--voice", type=filled, help="a saved voice: its name, or its file; none: a speaker")
-    kinds.add_argument("--speaker", type=filled, help="a preset speaker; none: the checkpoint's first")
-    kinds.add_argument(
-        "--reference",
-        type=existing_file,
-        help="a recording of 1-30 s to clone (the demo voice, Base checkpoints); none: no clone",
-    )
-    kinds.add_argument(
-        "--describe", type=filled, help="the voice in words (VoiceDesign checkpoints); none: a speaker"
-    )
-    group.add_argument(
-        "--transcript",
-        type=filled,
-        help="the words of the recording: clones its manner of speaking too (ICL); none: its timbre alone",
-    )
-    group.add_argument(
-        "--instruct",
-        help="how to speak, e.g. whispering (1.7B CustomVoice and VoiceDesign); none: the voice's own",
-    )
+    kinds.add_argument("--voice", type=filled)
+    kinds.add_argument("--speaker", type=filled)
+    kinds.add_argument("--reference", type=existing_file)
+    kinds.add_argument("--describe", type=filled)
+    group.add_argument("--transcript", type=filled)
+    group.add_argument("--instruct")
 
 
 def check_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -301,9 +279,7 @@ def check_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 
 def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> None:
     group = parser.add_argument_group("decoding")
-    group.add_argument(
-        "--language", default="auto", help="one of the checkpoint's, e.g. german; auto leaves it to the model"
-    )
+    group.add_argument("--language", default="auto")
     add_setting(group, SEED)
     for name, one in settings_of(GenerateOptions, ARGUMENT).items():
         if seq_groups or name != "seq_groups":
@@ -317,32 +293,11 @@ def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> No
 
 
 def add_pronunciation(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--pronunciation",
-        type=existing_file,
-        metavar="FILE",
-        help="how words are read: a text file, 'word = as it is read' in each line; a saved voice may have its own, "
-        "VOICE.pronunciation.txt beside it",
-    )
+    parser.add_argument("--pronunciation", type=existing_file, metavar="FILE")
 
 
 def add_word_check(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("word check")
-    group.add_argument(
-        "--check-words",
-        nargs="?",
-        const=RECOGNISERS[1],
-        choices=RECOGNISERS,
-        metavar="SIZE",
-        help="let a speech recogniser hear every line that is spoken, and speak one with too many wrong words again: "
-        f"{', '.join(RECOGNISERS)} ({RECOGNISERS[1]}); needs faster-whisper; none: nobody hears them",
-    )
-    group.add_argument(
-        "--most-errors", type=number(0, 100), default=5, help="wrong words that a line may have, in percent"
-    )
-    group.add_argument(
-        "--retakes",
-        type=reader(Setting(0, "", 0, MOST_RETAKES)),
-        default=3,
-        help="other takes of a line with more wrong words; the best one is kept. 0 only reports",
-    )
+    group.add_argument("--check-words", nargs="?", const=RECOGNISERS[1], choices=RECOGNISERS, metavar="SIZE")
+    group.add_argument("--most-errors", type=number(0, 100), default=5)
+    group.add_argument("--retakes", type=reader(Setting(0, "", 0, MOST_RETAKES)), default=3)
