@@ -5,7 +5,7 @@
     python speak.py --help
 
 Needs Python 3.10 or later and nothing else: the first run makes an environment in ``.envs/speak`` and installs
-torch, transformers and this pack's requirements into it. Without ``--checkpoint`` the demo voice in the pack speaks:
+torch and this pack's requirements into it. Without ``--checkpoint`` the demo voice in the pack speaks:
 small, English only. It has four speakers (``--speaker michael``), and clones (``--reference recording.wav``).
 
 The commands are those of ``serve/cli.py``; a first word that is none of them is a text to speak. The path of the file
@@ -29,8 +29,7 @@ import pack
 
 ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".envs" / "speak"
-# The versions that the tests run; ComfyUI users keep their own.
-TORCH = ("torch==2.13.0", "transformers==4.57.3")
+TORCH = "torch==2.13.0"  # the version that the tests run; ComfyUI users keep their own
 
 
 def run_in_environment(words: Sequence[str]) -> int:
@@ -96,10 +95,9 @@ def prepare_environment() -> Path:
     python = install.create_environment(ENVIRONMENT)
     ready = ENVIRONMENT / "ready"
     if not ready.exists() or ready.read_text(encoding="utf-8") != wanted():
-        note("first run: installing torch, transformers and the pack's requirements, a few minutes:")
-        install.pip_install(python, *TORCH, quiet=False)
-        install.pip_install(python, "-r", str(ROOT / "requirements.txt"), quiet=False)
-        subprocess.run([python, str(ROOT / "install.py")], check=True, stdout=sys.stderr)
+        note("first run: installing torch and the pack's requirements, a few minutes:")
+        install.pip_install(python, TORCH)
+        install.pip_install(python, "-r", str(ROOT / "requirements.txt"))
         ready.write_text(wanted(), encoding="utf-8")
     return python
 
@@ -110,14 +108,13 @@ def add_server(python: Path) -> None:
     ready, needed = ENVIRONMENT / "ready-serve", "\n".join(PACKAGES.values())
     if not ready.exists() or ready.read_text(encoding="utf-8") != needed:
         note("first run of the server: installing what it needs")
-        install.pip_install(python, *PACKAGES.values(), quiet=False)
+        install.pip_install(python, *PACKAGES.values())
         ready.write_text(needed, encoding="utf-8")
 
 
 def wanted() -> str:
     """Return what the environment has when it is ready: a new version of the pack may need more."""
-    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-    return "\n".join([*TORCH, requirements])
+    return "\n".join([TORCH, (ROOT / "requirements.txt").read_text(encoding="utf-8")])
 
 
 def note(text: str) -> None:

@@ -38,7 +38,7 @@ class Choice:
     """The engine of one rendering, and why."""
 
     engine: str  # "eager" or "graph"
-    codec: str  # "upstream", the original arithmetic, line by line; or "batch", many lines in one row
+    batch_codec: bool  # whether waveforms of many lines are made in one row of frames, not line by line
     why: str
 
 
@@ -81,7 +81,7 @@ class Engine:
         engine, why = self._pick(model)
         # Where "auto" takes the graph engine on a CPU, line by line is faster.
         together = engine == "graph" and (model.device.type == "cuda" or self.choice == "graph")
-        return Choice(engine, "batch" if together else "upstream", why)
+        return Choice(engine, together, why)
 
     def _pick(self, model: Model) -> tuple[str, str]:
         if self.choice != "auto":
@@ -100,7 +100,7 @@ class Engine:
         found = [
             self._graphs.fallback if on_cuda else NO_CUDA,
             self._graphs.frames.fallback_on(model.device) if on_cuda else None,
-            self._waveforms.fallback if choice.codec == "batch" else None,
+            self._waveforms.fallback if choice.batch_codec else None,
         ]
         return [one for one in found if one is not None]
 
@@ -185,7 +185,7 @@ class Engine:
             return Made(decode_waveforms(model, codes, references, on_chunk))
 
     def _batch_codec(self, model: Model, choice: Choice) -> BatchCodec | None:
-        return self._waveforms.batch_codec(model) if choice.codec == "batch" else None
+        return self._waveforms.batch_codec(model) if choice.batch_codec else None
 
     def open_codec(self, model: Model, choice: Choice, lines: int) -> LineCodec:
         """Return a codec for samples of ``lines`` concurrent lines, valid while you hold ``exclusive``."""

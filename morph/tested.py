@@ -1,7 +1,7 @@
 """Tested versions of other packages (``tested.json``), and installed ones.
 
-``install.py`` loads this file by its path, before anything is installed: only the standard library is imported.
-``python run_tests.py --newest`` adds the versions that it ran.
+The tests' own Python, with nothing installed, reads it too. ``python run_tests.py --newest`` adds the versions that it
+ran.
 """
 
 import importlib.metadata

@@ -115,8 +115,7 @@ def lacking(error: ModuleNotFoundError) -> str:
     if (error.name or "").startswith(__package__):
         return f"this copy of the pack has no {error.name}: install the pack again"
     return (
-        f"{sys.executable} has no package {error.name}: install torch, transformers 4.57 and the pack's "
-        "requirements.txt there, then run the pack's install.py with it"
+        f"{sys.executable} has no package {error.name}: install torch and the pack's requirements.txt there"
     )
 
 
@@ -133,7 +132,7 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
         return elsewhere(words)
     if elsewhere is not None:
         return elsewhere(words)
-    with contextlib.redirect_stdout(console.err):  # upstream prints a warning when it is imported
+    with contextlib.redirect_stdout(console.err):  # stdout is for a path or a sound
         code: int | None = command.run(options, console)
         return code or 0
 

@@ -1,13 +1,17 @@
 """The environments in which run_tests.py runs the tests, and the Python that creates them."""
 
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import install
+import pack
 from tests.comfy import install as comfy
 from tests.packages import install_packages, install_with_pip, lock_of
 
@@ -26,7 +30,7 @@ FRONTEND = COMFY / "frontend-1.58.1"  # unpacked by tests/comfy/install.py
 JAVASCRIPT = ENVS / "javascript"  # what checks the scripts of the pages
 
 # pysubs2 reads our captions, as another program.
-PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0", "pysubs2==1.8.1")
+PYTEST = ("pytest==9.2.0", "pytest-xdist==3.8.0", "hypothesis==6.170.17", "pysubs2==1.8.1")
 LINTERS = ("ruff==0.17.5", "mypy==2.4.1", "import-linter==2.16")
 BROWSER = ("playwright==1.65.2", "axe-playwright-python==0.1.8")
 TOOLS = (*PYTEST, *LINTERS, "pytest-cov==7.1.0", *BROWSER)
@@ -50,11 +54,14 @@ TRITON = (
 )
 OF_FILE = "--requirement="  # pip's option, and uv's
 PACK = f"{OF_FILE}{ROOT / 'requirements.txt'}"
-# The judges of speech for the ComfyUI tests; those of the second file are installed without their dependencies.
+# Upstream, for comparisons, without its pins and what no 12 Hz model uses: for transformers 4, and for 5.
+QWEN_TTS, QWEN_TTS_HF = "qwen-tts==0.1.1", "qwen-tts-hf==0.1.1.post1"
+UPSTREAM_NEEDS = ("librosa==0.11.0", "einops==0.8.2")
+# The judges of speech for the ComfyUI tests; those of the second file are installed without what they ask for.
 JUDGES = f"{OF_FILE}{ROOT / 'tests' / 'requirements.txt'}"
 JUDGES_ALONE = f"{OF_FILE}{ROOT / 'tests' / 'requirements-no-deps.txt'}"
-IN_COMFY = (*comfy.TORCH, *comfy.PACKAGES, *TOOLS, *SERVER, PACK, JUDGES)
-IN_TRANSFORMERS_5 = (TORCH, OLDEST_TRANSFORMERS_5, *PYTEST, PACK)
+IN_COMFY = (*comfy.TORCH, *comfy.PACKAGES, *TOOLS, *SERVER, PACK, JUDGES, *UPSTREAM_NEEDS)
+IN_TRANSFORMERS_5 = (TORCH, OLDEST_TRANSFORMERS_5, *PYTEST, PACK, *UPSTREAM_NEEDS)
 PYTHONS = ("3.11", "3.12", "3.13")  # for which all pinned packages have wheels; the first is preferred
 
 
@@ -86,20 +93,15 @@ def choose_python() -> str | None:
     return next((found for version in others if (found := find_python(version))), None)
 
 
-def add_packages(python: Path, *wanted: str, lock: Path | None = None) -> None:
-    """Install what is wanted, in the versions of a lock if there is one, unless the last run did; then the qwen_tts
-    that fits. With the judges come those that are installed without their dependencies.
-    """
-    alone = [JUDGES_ALONE] if JUDGES in wanted else []
+def add_packages(python: Path, *wanted: str, alone: Sequence[str], lock: Path | None = None) -> None:
+    """Install packages, unless the last run did: ``alone`` without what they ask for, the others as a lock says."""
     lines = [read_requirement(one) for one in (*wanted, *alone)]
     text = "\n".join([*lines, lock.read_text(encoding="utf-8") if lock else ""])
     stamp = python.parents[1] / "installed.txt"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != text:
         install_packages(python, lock, *wanted)
-        if alone:
-            install_with_pip(python, None, "--no-deps", *alone)
+        install_with_pip(python, None, "--no-deps", *alone)
         stamp.write_text(text, encoding="utf-8")
-    subprocess.run([python, ROOT / "install.py"], check=True)
 
 
 def read_requirement(argument: str) -> str:
@@ -112,7 +114,8 @@ def make_comfy() -> None:
     """Create ComfyUI with transformers 4, our requirements, the test tools and the judges of speech."""
     install_comfy(COMFY)
     triton = [] if brings_triton(COMFY_PYTHON) else [TRITON]
-    add_packages(COMFY_PYTHON, *IN_COMFY, *triton, lock=lock_of("comfy"))
+    alone = (JUDGES_ALONE, QWEN_TTS)
+    add_packages(COMFY_PYTHON, *IN_COMFY, *triton, alone=alone, lock=lock_of("comfy"))
 
 
 def install_comfy(*arguments: str | Path) -> None:
@@ -132,7 +135,7 @@ def make_transformers_5() -> None:
     python, lock = install.create_environment(TRANSFORMERS_5), lock_of("transformers5")
     if not (TRANSFORMERS_5 / "installed.txt").exists():
         install_with_pip(python, lock, TORCH)
-    add_packages(python, *IN_TRANSFORMERS_5, lock=lock)
+    add_packages(python, *IN_TRANSFORMERS_5, alone=[QWEN_TTS_HF], lock=lock)
 
 
 def make_newest_transformers() -> None:
@@ -146,7 +149,8 @@ def make_newest_transformers() -> None:
         shutil.rmtree(NEWEST_TRANSFORMERS, ignore_errors=True)
     python = install.create_environment(NEWEST_TRANSFORMERS)
     link_packages(python, install.environment_python(TRANSFORMERS_5))
-    add_packages(python, "--upgrade", "transformers", *PYTEST, PACK)
+    wanted = ("--upgrade", "transformers", *PYTEST, PACK, *UPSTREAM_NEEDS)
+    add_packages(python, *wanted, alone=[QWEN_TTS_HF])
     stamp.write_text(base, encoding="utf-8")
     write_versions(NEWEST_TRANSFORMERS, python)
 
@@ -159,14 +163,16 @@ def make_newest(program: Path | None) -> None:
     for folder in (NEWEST, NEWEST_TRANSFORMERS):
         shutil.rmtree(folder, ignore_errors=True)
     install_comfy(NEWEST, "--newest", *(["--program", program] if program else []))
-    add_packages(NEWEST_PYTHON, *PYTEST, *BROWSER, *map(without_pin, SERVER), PACK, JUDGES)
+    newest = map(without_pin, (*SERVER, *UPSTREAM_NEEDS))
+    add_packages(NEWEST_PYTHON, *PYTEST, *BROWSER, *newest, PACK, JUDGES, alone=[JUDGES_ALONE, QWEN_TTS_HF])
     write_versions(NEWEST, NEWEST_PYTHON)
 
 
 def make_plain() -> None:
     """Create the environment of --plain: what a user gets today with this Python, without ComfyUI."""
     python = install.create_environment(PLAIN)
-    add_packages(python, "torch", "transformers", *map(without_pin, (*PYTEST, *SERVER)), PACK)
+    newest = map(without_pin, (*PYTEST, *SERVER, *UPSTREAM_NEEDS))
+    add_packages(python, "torch", "transformers", *newest, PACK, alone=[QWEN_TTS_HF])
     write_versions(PLAIN, python)
 
 
@@ -175,8 +181,8 @@ def without_pin(requirement: str) -> str:
 
 
 def read_versions(python: Path | str) -> dict[str, str]:
-    """Return the versions of what the pack was tested with (morph/tested.json), as far as this Python has it."""
-    names = [*install.load_tested().tested(), *map(without_pin, install.QWEN_TTS.values())]
+    """Return the versions of what was tested, as far as this Python has it: morph/tested.json's, and upstream's."""
+    names = [*load_tested().tested(), "transformers", *map(without_pin, (QWEN_TTS, QWEN_TTS_HF))]
     code = (
         "import importlib.metadata as m, json\n"
         "there = {d.metadata['Name'].replace('_', '-') for d in m.distributions()}\n"
@@ -185,6 +191,12 @@ def read_versions(python: Path | str) -> dict[str, str]:
     done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def load_tested() -> ModuleType:
+    """Return ``morph/tested.py``, which needs no package that the tests' own Python lacks."""
+    pack.load()
+    return importlib.import_module(f"{pack.NAME}.morph.tested")
 
 
 def write_versions(folder: Path, python: Path) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import install
+from tests.environments import load_tested
 from tests.steps import Outcome
 
 
@@ -15,7 +15,7 @@ def describe_versions(versions: Mapping[str, Sequence[str]]) -> str:
 
 
 def sort_versions(versions: Iterable[str]) -> list[str]:
-    return sorted(set(versions), key=install.load_tested().order)
+    return sorted(set(versions), key=load_tested().order)
 
 
 def add_tested(file: Path, versions: Mapping[str, Sequence[str]]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import pack
 from tests import records, runner
 from tests.comfy import install as comfy
-from tests.environments import OLDEST_TRANSFORMERS_5, TORCH
+from tests.environments import TORCH
 
 HERE = Path(__file__).resolve()
 FORBIDDEN = {
@@ -136,11 +136,11 @@ def test_users_get_the_pack_without_tests_and_laboratory() -> None:
 def test_tested_versions_are_sorted_and_have_those_that_the_tests_pin() -> None:
     text = runner.TESTED.read_text(encoding="utf-8")
     known = json.loads(text)
-    assert set(known) == {"transformers", "torch", "ComfyUI", "comfyui-frontend-package"}
+    assert set(known) == {"torch", "ComfyUI", "comfyui-frontend-package"}
     assert text == records.format_tested(known)
     assert known == {name: records.sort_versions(versions) for name, versions in known.items()}
     pins = [*comfy.TORCH, *comfy.PACKAGES, comfy.FRONTEND, f"ComfyUI=={comfy.VERSION}"]
-    pinned = [pin.split("==") for pin in (*pins, OLDEST_TRANSFORMERS_5, TORCH)]
+    pinned = [pin.split("==") for pin in (*pins, TORCH)]
     assert {name for name, _ in pinned} >= set(known)
     assert [(name, version) for name, version in pinned if version not in known.get(name, version)] == []
 

@@ -172,8 +172,7 @@ def test_the_first_run_shows_what_pip_installs(monkeypatch, capfd, tmp_path) -> 
     monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
     monkeypatch.setattr(speak.install, "create_environment", lambda _: Path(sys.executable))
     monkeypatch.setattr(speak, "ROOT", tmp_path)
-    for name in ("requirements.txt", "install.py"):
-        (tmp_path / name).touch()
+    (tmp_path / "requirements.txt").touch()
     speak.prepare_environment()
     speak.add_server(Path(sys.executable))
     told = capfd.readouterr()
@@ -184,8 +183,7 @@ def test_the_environment_is_brought_up_to_date_with_the_pack(monkeypatch, tmp_pa
     installed: list[tuple[str, ...]] = []
     monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
     monkeypatch.setattr(speak.install, "create_environment", lambda path: path / "python")
-    monkeypatch.setattr(speak.install, "pip_install", lambda _, *what, quiet: installed.append(what))
-    monkeypatch.setattr(speak.subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(speak.install, "pip_install", lambda _, *what: installed.append(what))
     for _ in range(2):
         assert speak.prepare_environment() == tmp_path / "python"
     assert len(installed) == 2  # torch, and the requirements: once
@@ -215,7 +213,7 @@ def test_the_servers_packages_are_installed_once_and_only_for_it(monkeypatch, tm
     monkeypatch.setattr(speak, "ENVIRONMENT", tmp_path)
     monkeypatch.setattr(speak, "prepare_environment", lambda: Path("its-python"))
     monkeypatch.setattr(speak, "wait", lambda command: 0)
-    monkeypatch.setattr(speak.install, "pip_install", lambda python, *words, quiet: installed.append(words))
+    monkeypatch.setattr(speak.install, "pip_install", lambda python, *words: installed.append(words))
     assert speak.run_in_environment(["Hello."]) == 0 and installed == []
     assert [speak.run_in_environment(["serve", "--port", "1"]) for _ in range(2)] == [0, 0]
     assert installed == [tuple(PACKAGES.values())]

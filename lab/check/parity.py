@@ -160,11 +160,11 @@ def line_codes(model: Model, line: Line, options: GenerateOptions, engine: Engin
 
 
 def compare_codecs(model: Model, codes: torch.Tensor, engine: Engine) -> float:
-    """Return how many dB upstream's waveform of codes ``[T, 16]`` is above the batch codec's difference to it."""
+    """Return how many dB the batch codec's difference to upstream's waveform of codes ``[T, 16]`` is below it."""
     with model.exclusive(), limit_threads(model):
         theirs, ours = (
-            engine.decode_waveforms(model, Choice("graph", codec, "compared"), [codes], [None])[0]
-            for codec in ("upstream", "batch")
+            engine.decode_waveforms(model, Choice("graph", batch, "compared"), [codes], [None])[0]
+            for batch in (False, True)
         )
     return level_above(theirs, ours)
 

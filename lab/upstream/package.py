@@ -28,7 +28,7 @@ from .generation import accept_new_names, penalize_all_generated
 log = logging.getLogger(__name__)
 
 NAME = "_qwen3_tts_morph_qwen_tts"  # in sys.modules
-# By transformers' major version; install.py has their versions
+# By transformers' major version; tests/environments.py has their versions
 DISTRIBUTIONS = {4: "qwen-tts", 5: "qwen-tts-hf"}
 ONLY_FOR_25_HZ = ("torchaudio.compliance.kaldi", "sox", "onnxruntime")
 # Starts threads when it is imported; a process that was forked since then waits for them for ever when it exits.

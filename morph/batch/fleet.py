@@ -336,5 +336,5 @@ def _nature(batch: Batch) -> dict[str, str]:
         "weights": model.weights,
         "attention": model.attention,
         "engine": choice.engine,
-        "codec": choice.codec,
+        "codec": "many lines" if choice.batch_codec else "one line",
     }

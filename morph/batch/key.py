@@ -49,7 +49,8 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             "device": [device.type, torch.cuda.get_device_name(device) if device.type == "cuda" else ""],
             "checkpoint": model.fingerprint,
             "model": [str(model.dtype), model.attention, model.weights, model.size],
-            "engine": [choice.engine, choice.codec],
+            # "upstream" is what the codec of one line was called when lines were first kept.
+            "engine": [choice.engine, "batch" if choice.batch_codec else "upstream"],
             "sampling": asdict(options.sampling or model.sampling),
             "options": {
                 name: getattr(options, name) for name in settings_of(GenerateOptions) if name not in APART

@@ -1,4 +1,4 @@
-"""Whisper through faster-whisper, an optional package: on the CPU in int8, offline once its model is there."""
+"""Whisper through the optional package faster-whisper: on the CPU in int8, offline once its model is there."""
 
 import logging
 import sys
@@ -31,12 +31,14 @@ CODES = {
 
 
 def check_installed() -> None:
+    """Raise ValueError without faster-whisper, or without transformers, whose normalizer compares words."""
     try:
         import faster_whisper  # noqa: F401
+        import transformers  # noqa: F401
     except ImportError as error:
         raise ValueError(
-            f"the recogniser needs the package faster-whisper ({error}): run {sys.executable} -m pip install "
-            "faster-whisper and restart, or go without a recogniser"
+            f"the recogniser needs the packages faster-whisper and transformers ({error}): run {sys.executable} "
+            "-m pip install faster-whisper transformers and restart, or go without a recogniser"
         ) from error
 
 

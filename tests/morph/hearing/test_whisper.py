@@ -16,17 +16,18 @@ WORDS = (
 )
 
 
-def test_a_missing_package_is_named(monkeypatch, tmp_path) -> None:
+@pytest.mark.parametrize("missing", ["faster_whisper", "transformers"])
+def test_a_missing_package_is_named(missing, monkeypatch, tmp_path) -> None:
     original = builtins.__import__
 
     def refuse(name: str, *more):
-        if name == "faster_whisper":
-            raise ImportError("No module named 'faster_whisper'")
+        if name == missing:
+            raise ImportError(f"No module named '{missing}'")
         return original(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(
-        ValueError, match=r"needs the package faster-whisper .*: run .* -m pip install faster-whisper"
+        ValueError, match=rf"{missing}'\): run .* -m pip install faster-whisper transformers and restart"
     ):
         whisper.load_whisper("base", tmp_path)
 

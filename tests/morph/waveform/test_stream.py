@@ -27,8 +27,8 @@ from tests.morph.codec_lines import (
     steps,
 )
 
-UPSTREAM, BATCH = Choice("eager", "upstream", "test"), Choice("graph", "batch", "test")
-BOTH = pytest.mark.parametrize("choice", [UPSTREAM, BATCH], ids=["upstream", "batch"])
+SINGLE, BATCH = Choice("eager", False, "test"), Choice("graph", True, "test")
+BOTH = pytest.mark.parametrize("choice", [SINGLE, BATCH], ids=["single", "batch"])
 
 
 def slow(*values) -> list:
@@ -84,7 +84,7 @@ def test_bf16_is_no_further_from_float32_than_the_whole_line(load, choice):
     assert ours > signal_to_noise(whole, decode_waveform(rounded, codes)) - 1, "random weights round loudly"
 
 
-@pytest.mark.parametrize(("choice", "kind"), [(UPSTREAM, SingleLines), (BATCH, SharedRow)])
+@pytest.mark.parametrize(("choice", "kind"), [(SINGLE, SingleLines), (BATCH, SharedRow)])
 def test_more_lines_than_rows_take_turns(model, choice, kind):
     lines = {number: random_codes(model, frames, number) for number, frames in enumerate((20, 31, 26, 9))}
     engine = Engine("eager")
