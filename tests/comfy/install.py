@@ -47,30 +47,12 @@ TORCH_COMPANIONS = ["torchvision==0.28.0", "torchaudio==2.11.0"]
 # 100 MB), which 0.3.75 does not need to run.
 OWN_FRONTEND = "comfyui-frontend-package==1.32.9"  # ComfyUI pins its page; a newer one is started beside it
 PACKAGES = [
-    OWN_FRONTEND,
-    "torchsde==0.2.6",
-    "numpy==2.4.6",
-    "einops==0.8.2",
-    "transformers==4.57.3",
-    "tokenizers==0.22.2",
-    "sentencepiece==0.2.3",
-    "safetensors==0.8.0",
-    "aiohttp==3.14.5",
-    "yarl==1.25.1",
-    "pyyaml==6.0.3",
-    "Pillow==13.0.0",
-    "scipy==1.17.1",
-    "tqdm==4.70.1",
-    "psutil==7.2.2",
-    "alembic==1.20.1",
-    "SQLAlchemy==2.1.9",
-    "av==18.1.0",
-    "kornia==0.9.0",
-    "spandrel==0.4.2",
-    "pydantic==2.14.3",
-    "pydantic-settings==2.16.3",
+    OWN_FRONTEND, "torchsde==0.2.6", "numpy==2.4.6", "einops==0.8.2", "transformers==4.57.3", "tokenizers==0.22.2",
+    "sentencepiece==0.2.3", "safetensors==0.8.0", "aiohttp==3.14.5", "yarl==1.25.1", "pyyaml==6.0.3",
+    "Pillow==13.0.0", "scipy==1.17.1", "tqdm==4.70.1", "psutil==7.2.2", "alembic==1.20.1", "SQLAlchemy==2.1.9",
+    "av==18.1.0", "kornia==0.9.0", "spandrel==0.4.2", "pydantic==2.14.3", "pydantic-settings==2.16.3",
     "requests==2.34.2",
-]
+]  # fmt: skip
 WANTED = "\n".join([VERSION, WHEEL_SHA256, FRONTEND, *TORCH, *TORCH_COMPANIONS, *PACKAGES])
 
 META_ANCHOR = "import torchvision.extension  # noqa: F401\n"

@@ -313,26 +313,11 @@ WRITTEN = {
     "Speech From File": (lambda: {"read": node("MorphTTSSpeechFromFile")}, "read", ("file",)),
 }  # fmt: skip
 MAY_BE_NOTHING = {
-    "word_check",
-    "pronunciation",
-    "sampling",
-    "voice_c",
-    "away_3",
-    "more_models",
-    "Blend Voices.model",
-    "Shift Voice.model",
-    "Clone Voice.audio",
-    "Preset Voice.model",
-    "Generate Speech.model",
-    "Generate Speech.voice",
-    "Render Script.model",
-    "Render Script.cast",
-    "Dub.model",
-    "Dub.voice",
-    "Dub.cast",
-    "Cast.cast",
-    "Cast.model",
-}
+    "word_check", "pronunciation", "sampling", "voice_c", "away_3", "more_models", "Blend Voices.model",
+    "Shift Voice.model", "Clone Voice.audio", "Preset Voice.model", "Generate Speech.model",
+    "Generate Speech.voice", "Render Script.model", "Render Script.cast", "Dub.model", "Dub.voice", "Dub.cast",
+    "Cast.cast", "Cast.model",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("case", "key"), [(case, key) for case, row in WRITTEN.items() for key in row[2]])

@@ -110,19 +110,8 @@ def test_the_talker_gets_what_it_gets_when_it_speaks(model, voice, monkeypatch) 
 
 def arguments(checkpoint: Path, data: Path, out: Path, *more: str) -> list[str]:
     words = [
-        "--model",
-        checkpoint,
-        "--data",
-        data,
-        "--out",
-        out,
-        "--held-out",
-        1,
-        "--device",
-        "cpu",
-        "--steps",
-        6,
-    ]
+        "--model", checkpoint, "--data", data, "--out", out, "--held-out", 1, "--device", "cpu", "--steps", 6,
+    ]  # fmt: skip
     return [*map(str, words), "--batch", "2", "--check", "2", "--rank", "2", "--rate", "0.01", *more]
 
 

@@ -20,16 +20,9 @@ KB = 1024
 SHARED = {80: 163 * KB, 89: 99 * KB, 90: 227 * KB, 120: 99 * KB}
 # Kernels that read weights, keys or activations. Two bytes at a time took the alignment head three times as long.
 READERS = {
-    "gemv",
-    "gemm",
-    "attend_line",
-    "attend_batch",
-    "attend_pair",
-    "find_token",
-    "_residual_unit",
-    "_convolve",
+    "gemv", "gemm", "attend_line", "attend_batch", "attend_pair", "find_token", "_residual_unit", "_convolve",
     "add_and_norm",
-}
+}  # fmt: skip
 RUN = "import pack; pack.load(); from tests.morph.kernels.compiled import main; main()"
 MOST_NARROW = 16  # loads of two bytes in one of them: of single numbers
 

@@ -49,21 +49,8 @@ TEXTS = [
     "It costs $45\nand is here at 5:30\n1. Eggs\n2. Milk",
 ]
 WORDS = [
-    "one",
-    "three,",
-    "Dr.",
-    "e.g.",
-    "B",
-    "B.",
-    "no",
-    "five;",
-    '"Six"',
-    "(seven)",
-    "»eight«",
-    "-",
-    "'",
-    "it's",
-]
+    "one", "three,", "Dr.", "e.g.", "B", "B.", "no", "five;", '"Six"', "(seven)", "»eight«", "-", "'", "it's",
+]  # fmt: skip
 FIGURES = ["3,", "$5", "1999", "50%", "the BBC", "7/8/2009;", "iPhone", "No. 4", "12", "she:"]
 ENDS = [". ", "! ", "?", "... ", "\n", "\n\n", ".\n", ",\n", ':\n"', " ", '." ', " - ", "\r\n", "\n» "]
 

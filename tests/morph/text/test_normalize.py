@@ -23,18 +23,11 @@ def test_it_is_written_out_as_people_read_it(text, spoken) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "This is the part I love most.",
-        "The book I read.",
-        "Type i error.",
-        "In the Chapter I wrote.",
-        "James I think so.",
-        "Don't, won't, it's I'm.",
-        '"Stop!" he said.',
-        "Well... I don't know.",
-        "Was anybody listening?",
-        "I am. So is A.",
+        "This is the part I love most.", "The book I read.", "Type i error.", "In the Chapter I wrote.",
+        "James I think so.", "Don't, won't, it's I'm.", '"Stop!" he said.', "Well... I don't know.",
+        "Was anybody listening?", "I am. So is A.",
     ],
-)
+)  # fmt: skip
 def test_plain_words_stay_as_they_are(text) -> None:
     assert ENGLISH.write_out(text).text == text
 

@@ -152,25 +152,9 @@ def test_no_character_is_lost_and_no_piece_is_too_long():
 
 LONG = 100_000
 ROWS = [
-    "!",
-    "…",
-    "!)",
-    ",",
-    ")",
-    " x",
-    "x",
-    "Dr. ",
-    ". »",
-    "a.b",
-    "a, ",
-    "Hi! ",
-    "U.S. I ",
-    "a.b.  ",
-    "![1]",
-    "!«",
-    "你!",
-    "你!“",
-]
+    "!", "…", "!)", ",", ")", " x", "x", "Dr. ", ". »", "a.b", "a, ", "Hi! ", "U.S. I ", "a.b.  ", "![1]", "!«",
+    "你!", "你!“",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [row * (LONG // len(row)) + "x" for row in ROWS], ids=ROWS)

@@ -195,15 +195,8 @@ def level(path: Path) -> float:
 def test_a_list_of_lines_is_spoken(run: Callable, tiny: list[str], tmp_path: Path) -> None:
     rows = [
         {"text": "Good morning."},
-        {
-            "text": "Good evening.",
-            "name": "Bob",
-            "voice": "ryan",
-            "pause": 0.5,
-            "seed": 7,
-            "language": "german",
-        },
-    ]
+        {"text": "Good evening.", "name": "Bob", "voice": "ryan", "pause": 0.5, "seed": 7, "language": "german"},
+    ]  # fmt: skip
     (tmp_path / "list.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n", encoding="utf-8")
     done = run("script", "list.jsonl", "--format", "mp3", *tiny)
     assert done.code == 0, done.err

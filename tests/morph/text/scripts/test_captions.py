@@ -282,15 +282,8 @@ def test_tags_apply_to_their_caption() -> None:
 
 def test_captions_without_words_are_returned_apart() -> None:
     texts = (
-        "[door slams]",
-        "Hi.",
-        "(sighs)",
-        "\u266a",
-        "...",
-        "\u266a la la \u266a",
-        "ANNA: [sighs]",
-        "(he) sighs",
-    )
+        "[door slams]", "Hi.", "(sighs)", "\u266a", "...", "\u266a la la \u266a", "ANNA: [sighs]", "(he) sighs",
+    )  # fmt: skip
     lines, silent = read_dub(captions(*texts), ["NARRATOR"])
     assert [(one.caption.number, one.line.text, one.left_out) for one in lines] == [
         (2, "Hi.", False),

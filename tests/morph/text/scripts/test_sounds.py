@@ -11,26 +11,12 @@ def left(text: str) -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        "[door slams]",
-        "(laughs)",
-        "\uff08\u7b11\uff09",
-        "\u3010\u62cd\u624b\u3011",
-        "(laughs) [a door]\n(sighs)",
-        "\u266a soft music \u266a",
-        "\u266a\u266a soft music \u266a\u266a",
-        "\u266a soft music",
-        "la la la \u266a",
-        "\u266a One\n\u266a two",
-        "\u266a One\ntwo \u266a",
-        "\U0001f3b5 humming \U0001f3b5",
-        "[\u266a music \u266a]",
-        "(\u266a music \u266a)",
-        "#La la#",
-        "# La la #",
-        "# La la\nla la #",
-        "# La la",
+        "[door slams]", "(laughs)", "\uff08\u7b11\uff09", "\u3010\u62cd\u624b\u3011", "(laughs) [a door]\n(sighs)",
+        "\u266a soft music \u266a", "\u266a\u266a soft music \u266a\u266a", "\u266a soft music", "la la la \u266a",
+        "\u266a One\n\u266a two", "\u266a One\ntwo \u266a", "\U0001f3b5 humming \U0001f3b5",
+        "[\u266a music \u266a]", "(\u266a music \u266a)", "#La la#", "# La la #", "# La la\nla la #", "# La la",
     ],
-)
+)  # fmt: skip
 def test_a_caption_that_is_a_sound_has_no_words(text: str) -> None:
     assert not any(char.isalnum() for char in without_sounds(text))
 
@@ -65,19 +51,10 @@ def test_a_caption_with_a_sound_and_words_keeps_its_words(text: str, words: str)
 @pytest.mark.parametrize(
     "text",
     [
-        "Wait (a little).",
-        "Wait (a little) for me.",
-        "ANNA (softly): Hello.",
-        "(555) 123",
-        "I write C#",
-        "#1 fan",
-        "#MeToo is a tag",
-        "Call #4 and #5",
-        "Then press #",
-        "[speed 1.1] Hello.",
-        "One [pause 0.3] two.",
+        "Wait (a little).", "Wait (a little) for me.", "ANNA (softly): Hello.", "(555) 123", "I write C#", "#1 fan",
+        "#MeToo is a tag", "Call #4 and #5", "Then press #", "[speed 1.1] Hello.", "One [pause 0.3] two.",
     ],
-)
+)  # fmt: skip
 def test_what_is_words_is_returned_as_it_was(text: str) -> None:
     assert without_sounds(text) == text
 
