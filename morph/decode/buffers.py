@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
@@ -14,6 +16,15 @@ FIRST_ROOM = 64  # frames; room doubles from here
 PERIODS = np.arange(1, LONGEST_PERIOD + 1)
 LEAST_AGREED = LOOP_AGREEMENT * LOOP_WINDOW
 NO_FRAMES = np.zeros((0, REPORT_WIDTH), dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class LeftFrames:
+    """The frames ``[T, REPORT_WIDTH]`` of a line that has left its row, and what its stop criteria have seen."""
+
+    frames: np.ndarray
+    seen: list[np.ndarray]
+    words: FollowsWords | None
 
 
 class RowBuffers:
@@ -32,6 +43,7 @@ class RowBuffers:
         # Whether each frame of the window has the code that is p + 1 frames before it, and how many have.
         self._agreed = np.zeros((rows, LOOP_WINDOW, LONGEST_PERIOD), dtype=bool)
         self._agreements = np.zeros((rows, LONGEST_PERIOD), dtype=np.int64)
+        self._seen = self.caps, self._detects, self._agreed, self._agreements
         self._words: dict[int, FollowsWords] = {}  # of the rows that have one
 
     def begin(self, row: int, guard: Guard, words: FollowsWords | None = None) -> None:
@@ -93,6 +105,20 @@ class RowBuffers:
         self.counts[row] = 0
         self._words.pop(row, None)
         return frames
+
+    def leave(self, row: int) -> LeftFrames:
+        """Forget a row's line; return what ``enter`` needs."""
+        words = self._words.get(row)
+        return LeftFrames(self.release(row), [one[row].copy() for one in self._seen], words)
+
+    def enter(self, row: int, left: LeftFrames) -> None:
+        """Go on with a line that has left a row of these buffers."""
+        self.counts[row] = len(left.frames)
+        self.frames[row, : len(left.frames)] = left.frames
+        for one, values in zip(self._seen, left.seen, strict=True):
+            one[row] = values
+        if left.words is not None:
+            self._words[row] = left.words
 
 
 class LineFrames:

@@ -118,7 +118,7 @@ class EagerRows:
         return max(0, min(waiting, rows - len(self._lines)))
 
     def admit(self, lines: Sequence[LineRequest]) -> list[int]:
-        rows = [row for row in range(self.count) if row not in self._lines][: len(lines)]
+        rows = self._free_rows[: len(lines)]
         for row, line in zip(rows, lines, strict=True):
             options = self._options if line.group is None else replace(self._options, **line.group._asdict())
             predictor = self._predictors.get(options.tail) or self._open_predictor(options.tail)
@@ -153,8 +153,23 @@ class EagerRows:
         return Frame(np.array(rows), np.stack([self._lines[row].make_frame() for row in rows]))
 
     def release(self, row: int) -> None:
-        del self._lines[row]
+        self.suspend(row)
+
+    def settle(self) -> None:
+        pass  # ``read`` makes the frames that are due
+
+    def suspend(self, row: int) -> _Line:
         self._stopped.discard(row)
+        return self._lines.pop(row)
+
+    def resume(self, state: _Line) -> int:
+        row = self._free_rows[0]
+        self._lines[row] = state
+        return row
+
+    @property
+    def _free_rows(self) -> list[int]:
+        return [row for row in range(self.count) if row not in self._lines]
 
 
 class _Line:

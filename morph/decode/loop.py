@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,10 +14,10 @@ import torch
 from ..model.finite import not_finite
 from ..model.model import Model
 from ..words.trace import Trace
-from .buffers import RowBuffers
+from .buffers import LeftFrames, RowBuffers
 from .decoded import ALIGNMENT, BROKEN, EOS, FLAG, Decoded
 from .request import Group, LateText, LineRequest
-from .rows import Rows
+from .rows import Frame, Rows
 
 PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many lines takes
 
@@ -28,6 +30,7 @@ class Decoding:
         self.buffers = RowBuffers(rows.count, int(model.config.talker_config.codec_eos_token_id))
         self.lines = 0  # in the last frame that was read
         self._late: dict[int, _LateRow] = {}
+        self._ended: deque[list[tuple[int, str]]] = deque()  # of frames that were read before their turn
 
     def admit(self, requests: Sequence[LineRequest]) -> list[int]:
         """Put lines into free rows; return the rows."""
@@ -58,8 +61,12 @@ class Decoding:
 
     def read(self) -> list[tuple[int, str]] | None:
         """Read a frame; return the rows whose lines end with it, and how, or None if there is no frame."""
-        if (frame := self.rows.read()) is None:
-            return None
+        if self._ended:
+            return self._ended.popleft()
+        frame = self.rows.read()
+        return None if frame is None else self._append(frame)
+
+    def _append(self, frame: Frame) -> list[tuple[int, str]]:
         ended = self.buffers.append(frame)
         self.lines = len(frame.rows) - (len([1 for _, end in ended if end in (EOS, BROKEN)]) if ended else 0)
         return ended
@@ -70,12 +77,45 @@ class Decoding:
         self._late.pop(row, None)
         return self.buffers.release(row)
 
+    def suspend(self, row: int) -> Suspended | None:
+        """Free a row; return its line for ``resume``, or None if it has ended, which ``read`` then tells.
+
+        Frames in flight are read first: the host waits for the device.
+        """
+        self.rows.settle()
+        over = {row for ended in self._ended for row, _ in ended}
+        while (frame := self.rows.read()) is not None:
+            goes_on = ~np.isin(frame.rows, [*over])
+            ended = self._append(Frame(frame.rows[goes_on], frame.report[goes_on]))
+            self._ended.append(ended)
+            over.update(row for row, _ in ended)
+        if row in over:
+            return None
+        return Suspended(self.rows.suspend(row), self.buffers.leave(row), self._late.pop(row, None))
+
+    def resume(self, line: Suspended) -> int:
+        """Put a line of this decoding into a free row, where it goes on as if it had never left; return the row."""
+        row = self.rows.resume(line.state)
+        self.buffers.enter(row, line.left)
+        if line.late is not None:
+            self._late[row] = line.late
+        return row
+
 
 class _LateRow:
     def __init__(self, request: LineRequest, text: LateText):
         self.request, self.text = request, text
         self.written = len(request.prompt.trailing)  # positions of text
         self.frames = 0
+
+
+@dataclass(frozen=True)
+class Suspended:
+    """A line without a row; it holds the device's memory of its positions until it is dropped."""
+
+    state: Any  # of ``Rows.suspend``
+    left: LeftFrames
+    late: _LateRow | None
 
 
 def decode_lines(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -92,3 +92,12 @@ class Rows(Protocol):
 
     def release(self, row: int) -> None:
         """Free the row of a line that has ended, and all of the line's state."""
+
+    def settle(self) -> None:
+        """Have ``read`` return all frames in flight."""
+
+    def suspend(self, row: int) -> Any:
+        """Free the row of a line without frames in flight; return its state for ``resume``."""
+
+    def resume(self, state: Any) -> int:
+        """Put a suspended line into a free row, where it goes on; return the row."""

@@ -253,6 +253,18 @@ class Buffers:
         self.state.copy_rows(self.entering, line.state)
         self.cache.copy_rows(self.entering, line.cache.window(positions))
 
+    def take_line(self, row: int, positions: int) -> TakenLine:
+        """Return a copy of the line in a row, with this many cache positions."""
+        cache = self.cache.window(positions).row(row).clone()
+        return TakenLine(self.state.take(self.index([row])), self.text[row].clone(), cache)
+
+    def put_line(self, row: int, line: TakenLine) -> None:
+        rows, length = self.index([row]), len(line.text)
+        self.state.copy_rows(rows, line.state)
+        self.cache.copy_rows(rows, line.cache)
+        self.text[row, :length] = line.text
+        self.text[row, length:] = line.text[-1]  # the pad, as in ``grown``
+
     def put_texts(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:
         """Write the trailing texts of new lines to their rows; raise ValueError if one exceeds the context."""
         longest = max(len(prompt.trailing) for prompt in prompts)
@@ -276,6 +288,15 @@ class Buffers:
         self.text[row, start : start + len(part.rows)] = part.rows.to(self.text.dtype)
         self.state.minimums[row] = part.min_frames
         self.state.spans[row, 1] = part.text_tokens
+
+
+@dataclass(frozen=True)
+class TakenLine:
+    """What a frame reads of one line, apart from its sampling."""
+
+    state: LineState
+    text: torch.Tensor  # [N, H]
+    cache: StaticCache
 
 
 def _allocate_cache(decoder: LayerStack, batch: int, length: int) -> StaticCache:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -22,7 +23,7 @@ from ..decode.guard import Guard
 from ..decode.loop import decode_lines
 from ..decode.request import Group, LatePart, LineRequest
 from ..decode.rows import Frame, RowPlan
-from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
+from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch, TakenLine
 from ..frame.noise import GROUPS
 from ..frame.weights import KeptWeights, Weights
 from ..model.finite import NotFinite
@@ -186,15 +187,30 @@ class GraphDecoder:
         longest = max(line.prompt.length for line in lines)
         trailing = max(len(line.prompt.trailing) for line in lines)
         self._grow(max(pad_length(longest), trailing + 1))
-        self._started[1].clear(rows, self._broken)
-        self._broken.difference_update(rows)
-        self._put_samplings(rows, lines)
+        self._make_ready(rows, lines)
         if self._entrance is not None and runs_alone(lines):
             for row, line in zip(rows, lines, strict=True):
                 self._enter(self._entrance, row, line)
         else:
             self._run_prompts(rows, lines)
         self._unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
+
+    def _make_ready(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
+        self._started[1].clear(rows, self._broken)
+        self._broken.difference_update(rows)
+        self._put_samplings(rows, lines)
+
+    @torch.inference_mode()
+    def take_line(self, row: int, positions: int) -> TakenLine:
+        """Return a copy of the line in a row."""
+        self._write_texts()
+        return self._started[1].take_line(row, positions)
+
+    @torch.inference_mode()
+    def put_line(self, row: int, line: LineRequest, taken: TakenLine) -> None:
+        """Put a line that was taken from a row into this one."""
+        self._make_ready([row], [line])
+        self._started[1].put_line(row, taken)
 
     def _put_samplings(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         """Set how these rows sample, without a launch for a row that has sampled so before."""
@@ -422,6 +438,13 @@ class GraphDecoder:
         graphs.forget()
 
 
+@dataclass(frozen=True)
+class SuspendedRow:
+    line: LineRequest
+    positions: int  # of the cache that the line has used
+    taken: TakenLine
+
+
 class GraphRows:
     """The rows of one decoding by a started decoder, with the device a few frames ahead of the host."""
 
@@ -433,9 +456,8 @@ class GraphRows:
         self._rows_of: dict[Group | None, list[int]] = {}
         self.began: Sequence[tuple[int, torch.Tensor | None]] = ()
         self._lines: dict[int, LineRequest] = {}  # by row
-        self._new: list[int] = []  # rows without a frame in flight
-        self._unread: set[int] = set()  # rows of lines of which no frame has been read
-        self._unheard: set[int] = set()  # rows of streamed lines whose first frame is in flight
+        # Rows of lines of which no frame has been read, and whether their first one is in flight.
+        self._unread: dict[int, bool] = {}
         self._report = np.zeros((decoder.batch, REPORT_WIDTH))  # of the frame that was read last
         self._ahead = False  # whether the last step launched a frame
         self._split = 0  # positions of the frame whose first part alone has been launched
@@ -444,14 +466,33 @@ class GraphRows:
         return self._table.room(waiting)
 
     def admit(self, lines: Sequence[LineRequest]) -> list[int]:
-        rows = self._table.take([line.prompt.length for line in lines])
-        for row, line in zip(rows, lines, strict=True):
-            self._lines[row] = line
-            self._rows_of.setdefault(line.group, []).append(row)
-        self._new += rows
-        self._unread.update(rows)
+        rows = self._take(lines, [line.prompt.length for line in lines])
         self.decoder.put(rows, lines)
         return rows
+
+    def _take(self, lines: Sequence[LineRequest], positions: Sequence[int]) -> list[int]:
+        rows = self._table.take(positions)
+        for row, line, reached in zip(rows, lines, positions, strict=True):
+            self._lines[row] = line
+            self._rows_of.setdefault(line.group, []).append(row)
+            if reached == line.prompt.length:
+                self._unread[row] = False
+        return rows
+
+    def settle(self) -> None:
+        self._ahead = False
+        self._end_split()
+
+    def suspend(self, row: int) -> SuspendedRow:
+        line, positions = self._lines[row], self._table.reached(row)
+        taken = self.decoder.take_line(row, positions)
+        self.release(row)
+        return SuspendedRow(line, positions, taken)
+
+    def resume(self, state: SuspendedRow) -> int:
+        [row] = self._take([state.line], [state.positions])
+        self.decoder.put_line(row, state.line, state.taken)
+        return row
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
         self.decoder._grow(start + len(part.rows) + 1)
@@ -469,9 +510,9 @@ class GraphRows:
         if not self._ahead:
             return False
         self._table.send(stopped)
-        began = [row for row in self._new if row not in stopped] if self._new else []
-        urgent = [row for row in began if self._lines[row].is_streamed]
-        self._unheard.update(urgent)
+        began = [row for row, launched in self._unread.items() if not launched and row not in stopped]
+        if began:
+            self._unread.update(dict.fromkeys(began, True))
         positions = self._table.positions
         if self._codes_are_awaited and not stopped and self.decoder._can_split(positions):
             self._split = positions
@@ -482,9 +523,8 @@ class GraphRows:
         if self._split:  # while the device makes the codes: behind them the first sound would wait for it
             self.decoder._write_texts()
         if began:
-            self._new = [row for row in self._new if row not in began]
-            alone = len(began) == 1
-            self.began = [(row, self.decoder.report[row, :GROUPS] if alone else None) for row in urgent]
+            codes = self.decoder.report[began[0], :GROUPS] if len(began) == 1 else None
+            self.began = [(row, codes) for row in began if self._lines[row].is_streamed]
         return True
 
     def _use(self, group: Group | None) -> None:
@@ -535,25 +575,32 @@ class GraphRows:
             self._report = self._readback.pop().numpy()
             frame = self._table.receive(self._report)
             if self._unread:
-                rows = frame.rows.tolist()
-                self._unread.difference_update(rows)
-                self._unheard.difference_update(rows)
+                for row in frame.rows.tolist():
+                    self._unread.pop(row, None)
             return frame
+        self._end_split()
+        return None
+
+    def _end_split(self) -> None:
         if self._split:
             self.decoder._advance(self._split)
             self._split = 0
-        return None
+
+    @property
+    def _awaited(self) -> int:
+        """The streamed lines whose first frame is in flight."""
+        return sum(launched and self._lines[row].is_streamed for row, launched in self._unread.items())
 
     @property
     def _first_is_awaited(self) -> bool:
-        return bool(self._unheard) and self._table.running <= FIRST_AT_ONCE
+        return bool(self._unread) and self._table.running <= FIRST_AT_ONCE and self._awaited > 0
 
     @property
     def _codes_are_awaited(self) -> bool:
         """Whether the next frame's codes are read before the talker's step: of a few lines, or if no line plays."""
         # With more lines that play, their needs go before a new line's latency.
         running = self._table.running
-        return self._first_is_awaited and (running <= FEW_LINES or len(self._unheard) == running)
+        return self._first_is_awaited and (running <= FEW_LINES or self._awaited == running)
 
     @property
     def _lag(self) -> int:
@@ -573,10 +620,7 @@ class GraphRows:
         self._rows_of[group].remove(row)
         if not self._rows_of[group]:
             del self._rows_of[group]
-        if row in self._new:
-            self._new.remove(row)
-        self._unheard.discard(row)
-        self._unread.discard(row)
+        self._unread.pop(row, None)
 
     @property
     def held(self) -> Iterable[int]:

@@ -35,6 +35,9 @@ class StaticCache:
     def window(self, length: int) -> StaticCache:
         return StaticCache(self.keys[:, :, :, :length], self.values[:, :, :, :length])
 
+    def row(self, row: int) -> StaticCache:
+        return StaticCache(self.keys[:, row : row + 1], self.values[:, row : row + 1])
+
     def clone(self) -> StaticCache:
         return StaticCache(self.keys.clone(), self.values.clone())
 

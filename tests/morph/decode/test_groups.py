@@ -1,4 +1,4 @@
-"""Lines of several groups (SEQ_GROUPS and tail) in the rows of one decoding: a frame each in turn."""
+"""Lines of several groups (SEQ_GROUPS and tail) in the rows of one decoding, and lines that leave their rows."""
 
 import random
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.loop import Decoding, decoded
+from qwen3_tts_morph.morph.decode.loop import Decoding, Suspended, decoded
 from qwen3_tts_morph.morph.decode.request import Group, LineRequest
 from qwen3_tts_morph.morph.decode.rows import RowPlan
 from qwen3_tts_morph.morph.engine import Engine
@@ -43,6 +43,17 @@ def model(checkpoint) -> Model:
     return model
 
 
+class EndsAt:
+    """A ``FollowsWords`` that ends its line at a frame."""
+
+    def __init__(self, frames: int):
+        self._left = frames
+
+    def take(self, token: int, weight: float) -> object | None:
+        self._left -= 1
+        return None if self._left else self
+
+
 def requests_of(prompts, sampling: Sampling) -> list[LineRequest]:
     """Lines of all groups; every third is streamed, and the text of every third comes late."""
     requests = []
@@ -51,11 +62,12 @@ def requests_of(prompts, sampling: Sampling) -> list[LineRequest]:
         requests.append(
             LineRequest(
                 replace(prompt, trailing=prompt.text_rows[:0]) if is_late else prompt,
-                Guard(8 + 5 * line % 17, False),
+                Guard(130 if line == 3 else 8 + 5 * line % 17),
                 line,
                 text=Arriving(prompt) if is_late else None,
-                sampling=sampling,
+                sampling=sampling if line % 3 else FILTERED,
                 is_streamed=line % 3 == 0,
+                words=EndsAt(7) if line == 5 else None,
                 group=GROUPS[line % len(GROUPS)],
             )
         )
@@ -73,12 +85,20 @@ def alone(engine: Engine, model: Model, request: LineRequest) -> Decoded:
 
 
 def decode_in_turns(
-    engine: Engine, model: Model, requests: Sequence[LineRequest], choose: random.Random
+    engine: Engine, model: Model, requests: Sequence[LineRequest], seed: int, suspends: float = 0.0
 ) -> list[Decoded]:
-    """Decode lines in ``ROWS`` rows, with a group that is chosen anew for every frame."""
-    with engine.open_rows(model, GenerateOptions(15), RowPlan(ROWS, ROWS, late=True)) as rows:
+    """Decode lines in ``ROWS`` rows, with a group that is chosen anew for every frame.
+
+    ``suspends``: how likely it is that a line leaves its row before a frame, which others then get.
+    """
+    choose, plan = random.Random(seed), RowPlan(ROWS, ROWS, late=seed % 2 == 0)
+    with engine.open_rows(model, GenerateOptions(15), plan) as rows:
         decoding, waiting, running, made = Decoding(model, rows), [*range(len(requests))], {}, {}
-        while waiting or running:
+        left: dict[int, Suspended] = {}
+        while waiting or running or left:
+            if left and ((len(running) < ROWS and choose.random() < 0.4) or not running):
+                line = choose.choice([*left])
+                running[decoding.resume(left.pop(line))] = line
             if room := rows.room(len(waiting)):
                 taken, waiting = waiting[:room], waiting[room:]
                 admitted = decoding.admit([requests[line] for line in taken])
@@ -86,19 +106,29 @@ def decode_in_turns(
             for line in running.values():
                 if requests[line].text is not None and choose.random() < 0.7:
                     requests[line].text.arrive()
-            if choose.random() < 0.1:
-                rows.prepare(choose.choice(GROUPS))
-            decoding.step(choose.choice([requests[line].group for line in running.values()]))
-            while (ended := decoding.read()) is not None:
-                for row, end in ended:
-                    made[running.pop(row)] = decoded(decoding.release(row), end)
+            if choose.random() < 0.03:
+                rows.prepare(Group(choose.randint(2, 14), "auto"))  # others have windows of all lengths
+            if running:
+                decoding.step(choose.choice([requests[line].group for line in running.values()]))
+            if choose.random() < 0.5:
+                end_lines(decoding, running, made)
+            for row in [row for row in running if choose.random() < suspends]:
+                if (line := decoding.suspend(row)) is not None:
+                    left[running.pop(row)] = line
+            end_lines(decoding, running, made)
         return [made[line] for line in range(len(requests))]
+
+
+def end_lines(decoding: Decoding, running: dict[int, int], made: dict[int, Decoded]) -> None:
+    while (ended := decoding.read()) is not None:
+        for row, end in ended:
+            made[running.pop(row)] = decoded(decoding.release(row), end)
 
 
 @pytest.mark.parametrize(
     ("kind", "sampling"), each_value(KINDS, {"greedy": GREEDY, "sampled": Sampling(), "filtered": FILTERED})
 )
-def test_lines_of_several_groups_have_the_codes_that_they_have_alone(
+def test_lines_in_turns_and_interrupted_have_the_codes_that_they_have_alone(
     model, recording, monkeypatch, kind, sampling
 ):
     engine, recorded = kind
@@ -110,8 +140,9 @@ def test_lines_of_several_groups_have_the_codes_that_they_have_alone(
         monkeypatch.setattr(graph, "LATE_CONTEXT", 32)
     one = Engine(engine)
     for seed in range(2):  # the second time what was recorded is replayed
-        made = decode_in_turns(one, model, requests_of(prompts, sampling), random.Random(seed))
-        assert_equal(made, wanted)
+        assert_equal(decode_in_turns(one, model, requests_of(prompts, sampling), seed), wanted)
+    for seed in range(2, 5):
+        assert_equal(decode_in_turns(one, model, requests_of(prompts, sampling), seed, 0.15), wanted)
 
 
 @pytest.mark.gpu
@@ -121,8 +152,8 @@ def test_on_a_gpu_too(model, recording, engine):
     model.module.to("cuda")
     one = Engine(engine)
     wanted = [alone(one, model, request) for request in requests_of(prompts, GREEDY)]
-    for seed in range(3):
-        made = decode_in_turns(one, model, requests_of(prompts, GREEDY), random.Random(seed))
+    for seed in range(6):
+        made = decode_in_turns(one, model, requests_of(prompts, GREEDY), seed, 0.15 * (seed > 2))
         assert [line.ended for line in made] == [line.ended for line in wanted]
         assert all(torch.equal(ours.codes, theirs.codes) for ours, theirs in zip(made, wanted, strict=True))
     if engine == "graph":
