@@ -18,7 +18,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 
-from tests.morph.decode.test_late import Arriving, on_cuda
+from tests.morph.decode.test_late import Arriving
 from tests.morph.decoding import FILTERED, GREEDY, assert_equal, prompts_of
 from tests.morph.pairwise import each_value
 from tests.morph.recorded import AsOnGpu, Recordings
@@ -148,9 +148,8 @@ def test_lines_in_turns_and_interrupted_have_the_codes_that_they_have_alone(
 @pytest.mark.gpu
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 def test_on_a_gpu_too(model, recording, engine):
-    prompts = [on_cuda(prompt) for prompt in prompts_of(model, "x_vector", recording=recording)]
     model.module.to("cuda")
-    one = Engine(engine)
+    prompts, one = prompts_of(model, "x_vector", recording=recording), Engine(engine)
     wanted = [alone(one, model, request) for request in requests_of(prompts, GREEDY)]
     for seed in range(6):
         made = decode_in_turns(one, model, requests_of(prompts, GREEDY), seed, 0.15 * (seed > 2))
