@@ -78,9 +78,22 @@ class LineState:
         self.seen.zero_()
         self.report.zero_()
 
-    def take(self, rows: torch.Tensor) -> LineState:
-        """Return a copy of the state of rows int64 ``[N]``."""
-        return LineState(**{name: part.index_select(0, rows) for name, part in vars(self).items()})
+    def row(self, row: int) -> LineState:
+        """Return the state of one row, as views."""
+        return LineState(**{name: part[row : row + 1] for name, part in vars(self).items()})
+
+    def clone(self) -> LineState:
+        return LineState(**{name: part.clone() for name, part in vars(self).items()})
+
+    def copy_from(self, other: LineState) -> None:
+        for name, part in vars(other).items():
+            getattr(self, name).copy_(part)
+
+    def copy_where(self, rows: torch.Tensor, other: LineState) -> None:
+        """Copy the rows that are true in bool ``[B]``."""
+        for name, part in vars(other).items():
+            own = getattr(self, name)
+            torch.where(rows.view(-1, *[1] * (part.dim() - 1)), part, own, out=own)
 
     def copy_rows(self, rows: torch.Tensor, lines: LineState) -> None:
         """Copy lines ``[N, ...]`` to these rows (int64 ``[N]``, without repeats)."""
@@ -197,6 +210,8 @@ class Buffers:
     codebook: int  # size of the other groups' vocabulary
     workspace: Workspace
     entering: torch.Tensor  # int64 [1], the row of ``copy_line``
+    stopped: torch.Tensor  # bool [B], rows without the next frame, whose states are in ``kept`` meanwhile
+    kept: LineState
 
     @classmethod
     def allocate(
@@ -219,6 +234,8 @@ class Buffers:
             codebook=config.code_predictor_config.vocab_size,
             workspace=Workspace(like.device),
             entering=torch.zeros(1, dtype=torch.int64, device=like.device),
+            stopped=torch.zeros(batch, dtype=torch.bool, device=like.device),
+            kept=LineState.allocate(config, batch, like),
         )
 
     @property
@@ -242,11 +259,19 @@ class Buffers:
         if self.cache.keys.dtype != torch.float16:  # idle rows can overflow in this dtype only
             rows = [row for row in rows if row in broken]
         if rows:
-            self.cache.clear(self.index(rows))
+            self.cache.clear(torch.tensor(rows, device=self.text.device))
 
-    def index(self, rows: Sequence[int]) -> torch.Tensor:
-        """Return rows as an index on the device, without a host sync."""
-        return _pinned(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
+    def stop(self, rows: Sequence[int]) -> None:
+        """Choose the rows that ``restore`` brings back to where they were in ``keep``."""
+        stopped = torch.zeros(len(self.stopped), dtype=torch.bool, pin_memory=self.stopped.is_cuda)
+        stopped.numpy()[list(rows)] = True
+        self.stopped.copy_(stopped, non_blocking=True)
+
+    def keep(self) -> None:
+        self.kept.copy_from(self.state)
+
+    def restore(self) -> None:
+        self.state.copy_where(self.stopped, self.kept)
 
     def copy_line(self, line: Buffers, positions: int) -> None:
         """Copy the only line of other buffers to row ``entering``: its state, and this many cache positions."""
@@ -256,12 +281,12 @@ class Buffers:
     def take_line(self, row: int, positions: int) -> TakenLine:
         """Return a copy of the line in a row, with this many cache positions."""
         cache = self.cache.window(positions).row(row).clone()
-        return TakenLine(self.state.take(self.index([row])), self.text[row].clone(), cache)
+        return TakenLine(self.state.row(row).clone(), self.text[row].clone(), cache)
 
     def put_line(self, row: int, line: TakenLine) -> None:
-        rows, length = self.index([row]), len(line.text)
-        self.state.copy_rows(rows, line.state)
-        self.cache.copy_rows(rows, line.cache)
+        length = len(line.text)
+        self.state.row(row).copy_from(line.state)
+        self.cache.row(row).copy_from(line.cache)
         self.text[row, :length] = line.text
         self.text[row, length:] = line.text[-1]  # the pad, as in ``grown``
 
@@ -273,8 +298,9 @@ class Buffers:
         if len(rows) == 1:
             self._put_text(rows[0], prompts[0])
             return
+        index = _pinned(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
         pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
-        self.text.index_copy_(0, self.index(rows), pads[:, None].expand(-1, self.context, -1))
+        self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
         put_sequences(self.text, rows, [prompt.text_rows for prompt in prompts])
 
     def _put_text(self, row: int, prompt: Prompt) -> None:

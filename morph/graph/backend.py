@@ -138,7 +138,7 @@ class FrameBackend:
 
     def _try(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
         """Run the first frame of its kind: if a kernel fails, restore the lines' state and use torch operations."""
-        before = {name: part.clone() for name, part in vars(slots.state).items()}
+        before = slots.state.clone()
         try:
             self.compile(weights, slots, seq_groups, window)
             self._passes.decode(weights, slots, seq_groups, window)
@@ -146,8 +146,7 @@ class FrameBackend:
             raise
         except Exception as error:  # no compiler, too little shared memory, an unknown architecture
             self.refuse(first_line(error))
-            for name, part in before.items():
-                getattr(slots.state, name).copy_(part)
+            slots.state.copy_from(before)
             self._passes.decode(weights, slots, seq_groups, window)
 
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
 import numpy as np
 import torch
 
-from ..decode.decoded import FLAG, REPORT_WIDTH, Decoded
+from ..decode.decoded import FLAG, REPORT_WIDTH
 from ..decode.guard import Guard
-from ..decode.loop import decode_lines
 from ..decode.request import Group, LatePart, LineRequest
 from ..decode.rows import Frame, RowPlan
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch, TakenLine
@@ -306,8 +304,9 @@ class GraphDecoder:
         self._grow(positions)
         self._write_texts()
         _, slots, graphs = self._started
-        rows = slots.index(stopped) if stopped else None
-        kept = None if rows is None else slots.state.take(rows)
+        if stopped:
+            slots.stop(stopped)
+            graphs.run(("keep",), slots.keep)
         window, before = choose_window(positions), graphs.fallback
         self._run(("frame", *self.group, window), self.frames.decode, self.group.seq_groups, window)
         if graphs.fallback is not None and graphs.fallback != before and self.frames.fallback is None:
@@ -315,8 +314,8 @@ class GraphDecoder:
             self.frames.refuse(f"a graph of them could not be captured: {graphs.fallback.why}")
             graphs.forget()
             self._graphs = CapturedGraphs(graphs.device, self._captures)
-        if rows is not None and kept is not None:
-            slots.state.copy_rows(rows, kept)
+        if stopped:
+            self._graphs_here.run(("restore",), slots.restore)
 
     def _can_split(self, positions: int) -> bool:
         """Return whether the next frame can be split: codes, which are read before the talker's step, and that."""
@@ -338,19 +337,6 @@ class GraphDecoder:
     def report(self) -> torch.Tensor:
         """The last frame on the device: int64 ``[B, REPORT_WIDTH]``, see ``decode/decoded.py``."""
         return self._started[1].state.report
-
-    def decode(
-        self,
-        model: Model,
-        lines: Sequence[LineRequest],
-        options: GenerateOptions,
-        on_frame: Callable[[int], None] | None = None,
-    ) -> list[Decoded]:
-        """Decode lines to their ends; see ``Engine.decode``. Raise ValueError as ``start`` and for no lines."""
-        if not lines:
-            raise ValueError("there is no line to decode: give one or more")
-        with self.open_rows(model, options, RowPlan.of_lines(lines, options.batch_size)) as rows:
-            return decode_lines(model, rows, lines, on_frame)
 
     @contextmanager
     def open_rows(self, model: Model, options: GenerateOptions, plan: RowPlan) -> Iterator[GraphRows]:
@@ -381,6 +367,8 @@ class GraphDecoder:
         """Capture, before any line has a row, everything that lines would otherwise wait for."""
         # Frames up to the cache's length, in one piece and split, and prompts of up to ``most`` lines together.
         self._prepare_frames()
+        for _ in range(2):
+            self.frame(1, [0])  # of a stopped row
         for window in windows_up_to(self.context):
             self._graphs_here.prepare(("advance", window), partial(self._advance, window))
         if self._entrance is not None:
@@ -438,13 +426,6 @@ class GraphDecoder:
         graphs.forget()
 
 
-@dataclass(frozen=True)
-class SuspendedRow:
-    line: LineRequest
-    positions: int  # of the cache that the line has used
-    taken: TakenLine
-
-
 class GraphRows:
     """The rows of one decoding by a started decoder, with the device a few frames ahead of the host."""
 
@@ -483,15 +464,15 @@ class GraphRows:
         self._ahead = False
         self._end_split()
 
-    def suspend(self, row: int) -> SuspendedRow:
-        line, positions = self._lines[row], self._table.reached(row)
-        taken = self.decoder.take_line(row, positions)
+    def suspend(self, row: int) -> tuple[LineRequest, TakenLine]:
+        suspended = self._lines[row], self.decoder.take_line(row, self._table.reached(row))
         self.release(row)
-        return SuspendedRow(line, positions, taken)
+        return suspended
 
-    def resume(self, state: SuspendedRow) -> int:
-        [row] = self._take([state.line], [state.positions])
-        self.decoder.put_line(row, state.line, state.taken)
+    def resume(self, state: tuple[LineRequest, TakenLine]) -> int:
+        line, taken = state
+        [row] = self._take([line], [taken.cache.length])
+        self.decoder.put_line(row, line, taken)
         return row
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:

@@ -5,11 +5,12 @@ import torch
 from qwen3_tts_morph.morph.decode import eager, predictor
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.loop import Decoding, decoded
+from qwen3_tts_morph.morph.decode.loop import Decoding, decode_lines, decoded
 from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.decode.rows import RowPlan
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder
+from qwen3_tts_morph.morph.graph.engine import GraphDecoder as GraphRowsDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
@@ -75,6 +76,18 @@ def line_requests(prompts, guards=None, seeds=None) -> list[LineRequest]:
 
 def guards_of(prompts, frames: int = 16) -> list[Guard]:
     return [Guard(frames, detect_loops=False) for _ in prompts]
+
+
+class GraphDecoder(GraphRowsDecoder):
+    """A graph decoder that decodes given lines to their ends."""
+
+    def decode(self, model, lines, options, on_frame=None) -> list[Decoded]:
+        return decode_graphs(self, model, lines, options, on_frame)
+
+
+def decode_graphs(decoder: GraphRowsDecoder, model, lines, options, on_frame=None) -> list[Decoded]:
+    with decoder.open_rows(model, options, RowPlan.of_lines(lines, options.batch_size)) as rows:
+        return decode_lines(model, rows, lines, on_frame)
 
 
 class SameNoise:

@@ -11,12 +11,11 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 
 from lab.benchmarks.upstream import generate
 from lab.upstream.over import upstream_of
-from tests.morph.decoding import line_requests, prompts_of
+from tests.morph.decoding import GraphDecoder, line_requests, prompts_of
 
 DEVICES = [
     "cpu",

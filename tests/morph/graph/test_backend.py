@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.frame.step import prefill_all
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder, pad_single
+from qwen3_tts_morph.morph.graph.engine import pad_single
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.kernels import torch_passes
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerOps
@@ -21,7 +21,16 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 
-from tests.morph.decoding import SEEDS, assert_equal, graph_lines, guards_of, line_requests, prompts_of
+from tests.morph.decoding import (
+    SEEDS,
+    GraphDecoder,
+    assert_equal,
+    decode_graphs,
+    graph_lines,
+    guards_of,
+    line_requests,
+    prompts_of,
+)
 from tests.morph.recorded import AsOnGpu
 
 
@@ -174,7 +183,7 @@ def test_failures_are_remembered_after_the_engine_is_freed(model, monkeypatch):
     options = GenerateOptions(5, Sampling(), 1)
     for _ in range(2):
         requests = line_requests(prompts, guards_of(prompts), [1])
-        engines.decoder(model, RowPlan.of_lines(requests, 1)).decode(model, requests, options)
+        decode_graphs(engines.decoder(model, RowPlan.of_lines(requests, 1)), model, requests, options)
         engines.free()
     assert kernels.calls == 1
 

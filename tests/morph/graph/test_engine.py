@@ -14,7 +14,6 @@ from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
     LARGEST_PREFILL,
-    GraphDecoder,
     choose_window,
     expected_positions,
     largest_prefill,
@@ -29,6 +28,7 @@ from tests.morph.decoding import (
     FILTERED,
     GREEDY,
     SEEDS,
+    GraphDecoder,
     assert_equal,
     eager_lines,
     graph_lines,
@@ -205,11 +205,6 @@ def test_no_frame_is_made_beyond_all_lines_caps(load, monkeypatch):
     assert frames_of(9) == 9 and frames_of(1) == 1
     assert frames_of(4, 9) == 9
     assert frames_of(4, 4, 3) == 4 + 3, "the rows' next line begins when theirs have been read"
-
-
-def test_no_lines_are_refused(load):
-    with pytest.raises(ValueError, match="no line to decode"):
-        GraphDecoder(2).decode(load("tiny", "custom_voice"), [], GenerateOptions())
 
 
 def test_prefills_are_cut_into_powers_of_two_that_are_not_too_large():

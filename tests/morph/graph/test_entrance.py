@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.rows import NOTHING_AHEAD, Ahead, RowPlan
 from qwen3_tts_morph.morph.frame.buffers import SHORT_PROMPTS, Buffers
 from qwen3_tts_morph.morph.graph import engine as graph
-from qwen3_tts_morph.morph.graph.engine import FEW_LINES, FEW_NEWCOMERS, LATE_LAG, GraphDecoder
+from qwen3_tts_morph.morph.graph.engine import FEW_LINES, FEW_NEWCOMERS, LATE_LAG
 from qwen3_tts_morph.morph.graph.readback import Readback
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
@@ -24,6 +24,7 @@ from tests.morph.decoding import (
     FILTERED,
     GREEDY,
     TEXTS,
+    GraphDecoder,
     decode_coming,
     graph_lines,
     guards_of,

@@ -9,12 +9,20 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.rows import RowPlan
 from qwen3_tts_morph.morph.frame.weights import KeptWeights
 from qwen3_tts_morph.morph.graph import engine as graph
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tests.morph.decoding import GREEDY, SEEDS, assert_equal, guards_of, line_requests, prompts_of
+from tests.morph.decoding import (
+    GREEDY,
+    SEEDS,
+    GraphDecoder,
+    assert_equal,
+    decode_graphs,
+    guards_of,
+    line_requests,
+    prompts_of,
+)
 from tests.morph.held import note_buffers
 from tests.morph.model.weights.moving import move
 from tests.morph.recorded import Recordings
@@ -53,7 +61,7 @@ def test_free_releases_caches_and_graphs(load, monkeypatch):
     def decode():
         requests, options = line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 8)
         plan = RowPlan.of_lines(requests, options.batch_size)
-        return engines.decoder(model, plan).decode(model, requests, options)
+        return decode_graphs(engines.decoder(model, plan), model, requests, options)
 
     first = decode()
     workspace = held[0].buffers().workspace.empty("qkv", (1, 8), torch.float32)

@@ -8,12 +8,11 @@ from qwen3_tts_morph.morph.decode.loop import Decoding
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, SharedParts
 
-from tests.morph.decoding import GREEDY, TEXTS, assert_equal, eager_lines, line_requests
+from tests.morph.decoding import GREEDY, TEXTS, GraphDecoder, assert_equal, eager_lines, line_requests
 from tests.morph.recorded import Recordings
 
 SEED = [2**64 - 1]

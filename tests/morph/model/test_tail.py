@@ -9,7 +9,6 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, load_tails, predictor_fingerprint
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.crossbar import tail_logits
 from qwen3_tts_morph.morph.model.tail import About, Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
@@ -23,6 +22,7 @@ from lab.tails.save import save_tails
 from tests.morph.decoding import (
     GREEDY,
     SEEDS,
+    GraphDecoder,
     assert_equal,
     eager_lines,
     graph_lines,
