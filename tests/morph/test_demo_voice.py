@@ -25,7 +25,6 @@ from qwen3_tts_morph.morph.voice.prompt import build_prompt
 from qwen3_tts_morph.morph.voice.voice import check_voice
 from qwen3_tts_morph.morph.words.trace import Trace
 
-from lab.streams import render_lines
 from lab.upstream.package import default_rope_registered, import_qwen_tts
 from tests.morph import test_parity
 from tests.morph.decoding import line_requests
@@ -152,16 +151,6 @@ def test_its_codes_equal_upstreams(demo, recording):
     theirs = test_parity.upstream_codes(*asked)
     assert sum(map(len, theirs[0])) > 20
     test_parity.assert_equal(test_parity.our_codes(*asked), theirs)
-
-
-def test_presets_and_clones_speak_from_the_same_folder(demo, recording):
-    voices = [preset_voice(demo, "heart"), clone_voice(demo, recording, RATE)]
-    voices.append(clone_voice(demo, recording, RATE, CloneOptions("icl", "a tone")))
-    spoken = render_lines(
-        Synthesizer(demo), [Line("Good evening.", voice) for voice in voices], GenerateOptions(15)
-    )
-    assert all(np.abs(one.waveform).max() > 0.01 for one in spoken)
-    assert all(len(one.waveform) == one.report.frames * 1920 for one in spoken)
 
 
 def test_unsupported_requests_are_refused_with_the_reason(demo, load):

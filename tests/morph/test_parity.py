@@ -119,11 +119,9 @@ def test_codes_equal_upstream(load, recording, shape, precision, sampling, atten
 @pytest.mark.parametrize(
     ("language", "kind"),
     [
-        ("auto", "x_vector"),
-        ("auto", "design"),
-        ("german", "icl"),
+        *(("auto", "x_vector"), ("german", "icl")),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in (("auto", "icl"), ("german", "x_vector"))),
-        pytest.param("german", "design", marks=pytest.mark.slow),
+        *(pytest.param(language, "design", marks=pytest.mark.slow) for language in ("auto", "german")),
     ],
 )
 def test_each_voice_kind_equals_upstream(load, recording, kind, language):
