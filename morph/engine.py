@@ -193,11 +193,16 @@ class Engine:
             return self._streams.open(model, self._batch_codec(model, choice), lines)
 
     def prepare_codec(self, model: Model, choice: Choice, codec: LineCodec) -> None:
-        """Warm up both codecs: ``codec``, and the batch codec for offline lines."""
+        """Warm up ``codec`` for a line alone; plan the rest, also of the batch codec for offline lines."""
         with self.exclusive():
             codec.prepare()
             if (batch := self._batch_codec(model, choice)) is not None:
                 batch.prepare()
+
+    def prepare_next(self) -> bool:
+        """Do the next first call or capture that is planned, while no line has a row; return whether there was one."""
+        with self.exclusive(), torch.inference_mode():
+            return self.first_times.prepare_next()
 
     def free(self) -> None:
         """Release caches and graphs; the next decoding creates them again. Waits for a decoding in another thread."""

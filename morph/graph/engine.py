@@ -31,6 +31,7 @@ from ..model.static_cache import StaticCache
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..runtime.capture import CapturedGraphs, CaptureStream
 from ..runtime.fallback import Fallback
+from ..runtime.first_times import LONG, TOGETHER
 from ..runtime.recent import Recent
 from ..runtime.sizes import power_below
 from ..text.duration import reserved_frames
@@ -364,40 +365,52 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def _prepare(self, most: int) -> None:
-        """Capture, before any line has a row, everything that lines would otherwise wait for."""
+        """Capture, before any line has a row, what a line alone waits for; plan what others would wait for."""
         # Frames up to the cache's length, in one piece and split, and prompts of up to ``most`` lines together.
+        *longer, shortest = windows_up_to(self.context)
         self._prepare_frames()
         for _ in range(2):
             self.frame(1, [0])  # of a stopped row
-        for window in windows_up_to(self.context):
-            self._graphs_here.prepare(("advance", window), partial(self._advance, window))
+        self._graphs_here.prepare(("advance", shortest), partial(self._advance, shortest))
         if self._entrance is not None:
             self._prepare_entrance(self._entrance)
         if self.batch == 1:
-            self._prepare_line(pad_length(LONGEST_PREPARED))
-            return
+            self._prepare_line()
+        plan = self._graphs_here.plan
         for count, length in prefill_kinds(min(most, self.batch)):
-            prefill = partial(self._prefill_nothing, count, length)
-            self._graphs_here.prepare(("prefill", count, length), prefill)
+            plan(TOGETHER, ("prefill", count, length), partial(self._prefill_nothing, count, length))
+        for window in reversed(longer):
+            plan(LONG, ("advance", window), partial(self._advance, window))
 
     @torch.inference_mode()
     def _prepare_frames(self, rows: Sequence[int] = (), positions: int = 0) -> None:
-        """Capture the group's frames; lines in ``rows``, with at most so many positions, are as before."""
-        for window in windows_up_to(self.context):
-            if window > positions:
-                # A frame that cannot be captured replaces the graphs.
-                self._graphs_here.prepare(("frame", *self.group, window), partial(self.frame, window, rows))
-        self._graphs_here.prepare(("codes", *self.group), self._codes)
+        """Capture the group's next frames, and plan those of longer lines.
 
-    def _prepare_line(self, longest: int) -> None:
-        for length in line_lengths(longest):
+        Lines in ``rows``, with at most so many positions, are as before.
+        """
+        windows = [window for window in reversed(windows_up_to(self.context)) if window > positions]
+        for window in windows[:1]:
+            # A frame that cannot be captured replaces the graphs.
+            self._graphs_here.prepare(("frame", *self.group, window), partial(self.frame, window, rows))
+        self._graphs_here.prepare(("codes", *self.group), self._codes)
+        for window in windows[1:]:
+            frame = partial(self._frame_of, self.group, window)
+            self._graphs_here.plan(LONG, ("frame", *self.group, window), frame)
+
+    def _frame_of(self, group: Group, window: int) -> None:
+        before, self.group = self.group, group
+        self.frame(window)
+        self.group = before
+
+    def _prepare_line(self) -> None:
+        for length in SHORT_PROMPTS:
             self._graphs_here.prepare(("prefill", 1, length), partial(self._prefill_nothing, 1, length))
         line = self._empty_line(SHORT_PROMPTS[0])
         prefix = PromptPrefix(line.prompt.embeds[:-1])
         self._graphs_here.prepare(("begin", SMALLEST_WINDOW), partial(self._begin, line, prefix))
 
     def _prepare_entrance(self, entrance: GraphDecoder) -> None:
-        entrance._prepare_line(SHORT_PROMPTS[-1])
+        entrance._prepare_line()
         for length in SHORT_PROMPTS:
             enter = partial(self._enter, entrance, 0, self._empty_line(length))
             self._graphs_here.prepare(("enter", length), enter)
@@ -630,17 +643,14 @@ def split_prefill(lengths: Sequence[int], most: int = LARGEST_PREFILL) -> Iterat
 
 
 def prefill_kinds(most: int) -> list[tuple[int, int]]:
-    """Return lines and length of the prefills to capture, largest first: all share its memory."""
+    """Return lines and length of the prefills to capture: the largest first, as all share its memory, then by need."""
     kinds = [
         (1 << bit, length)
         for length in range(PROMPT_STEP, LONGEST_PREPARED + 1, PROMPT_STEP)
-        for bit in range(min(most, LARGEST_CAPTURED_PREFILL // length).bit_length())
+        for bit in reversed(range(min(most, LARGEST_CAPTURED_PREFILL // length).bit_length()))
     ]
-    return sorted(kinds, key=lambda kind: (kind[0] * kind[1], kind), reverse=True)
-
-
-def line_lengths(longest: int) -> list[int]:
-    return sorted({pad_single(positions) for positions in range(1, longest + 1)}, reverse=True)
+    largest = max(kinds, key=lambda kind: kind[0] * kind[1])
+    return [largest, *(kind for kind in kinds if kind != largest)]
 
 
 def windows_up_to(context: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .fallback import Fallback
-from .first_times import FirstTimes
+from .first_times import FirstTimes, Planned
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +62,24 @@ class CapturedGraphs:
             torch.cuda.synchronize(self.device)  # a replay may still be in flight
             self._graphs.clear()
             self._pool = torch.cuda.graph_pool_handle()  # a pool without graphs cannot be reused
+        self._first_times.forget(self)
 
     def has(self, key: Hashable) -> bool:
         return self._graphs.get(key) is not None
 
+    def lacks(self, key: Hashable) -> bool:
+        """Return whether the function of this key is not captured, and could be."""
+        return self.fallback is None and not self.has(key)
+
     def prepare(self, key: Hashable, call: Callable[[], object]) -> None:
         """Have ``call`` run the function of this key until it is captured, if graphs can be captured."""
-        while self.fallback is None and not self.has(key):
+        while self.lacks(key):
             call()
+
+    def plan(self, need: int, key: Hashable, call: Callable[[], object]) -> None:
+        """Have ``FirstTimes.prepare_next`` do so, in the order of need."""
+        if self.lacks(key):
+            self._first_times.plan(Planned(need, self, key, call))
 
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         """Call, capture or replay the function of this key, in the current stream's order."""

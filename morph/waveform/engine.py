@@ -36,6 +36,7 @@ from ..model.weights.addresses import TensorAddresses
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
+from ..runtime.first_times import COMPLETE
 from .in_flight import Row, RowsInFlight, SamplesInFlight
 
 log = logging.getLogger(__name__)
@@ -217,7 +218,7 @@ class BatchCodec:
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Capture rows of all lengths if possible, so that no line waits for it later."""
+        """Plan to capture rows of all lengths if possible, so that no line waits for it."""
         weights = self.look_up()
         codes = torch.zeros(CHUNK_FRAMES, len(weights.offsets), dtype=torch.int64)
         with torch.cuda.device_of(weights.codebooks):
@@ -226,7 +227,7 @@ class BatchCodec:
                 frames = max(0, min(CHUNK_FRAMES, size - weights.gap))
                 plan = write_plan([PackedChunk(Chunk(0, 0, 0, frames), weights.gap)], [codes], size)
                 if replays is not None:
-                    replays.prepare(("row", size), partial(self._try, weights, plan))
+                    replays.plan(COMPLETE, ("row", size), partial(self._try, weights, plan))
 
     def _choose_ops(self, weights: CodecWeights) -> TorchOps:
         if weights.codebooks.device.type != "cuda":

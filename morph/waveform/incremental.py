@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -26,6 +27,7 @@ from ..codec.weights import Attention, CodecWeights, Transformer
 from ..model.layers import Angles
 from ..model.sdpa import without_cudnn
 from ..runtime.capture import CapturedGraphs
+from ..runtime.first_times import TOGETHER
 from ..runtime.sizes import power_above
 
 STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row
@@ -342,10 +344,12 @@ class RowStream:
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Capture and time the steps of all sizes, so that no line waits for it later."""
-        for size in sorted({self._size(lines) for lines in range(1, self.lines + 1)}):
-            self._capture(size)
-            self.step_s(size)
+        """Capture and time the step of a line alone; plan those of more lines."""
+        self._capture(1)
+        self.step_s(1)
+        if self._graphs is not None:
+            for size in sorted({self._size(lines) for lines in range(2, self.lines + 1)}):
+                self._graphs.plan(TOGETHER, ("step", size), partial(self.step_s, size))
         if self._inputs.is_cuda:
             self._take_pinned()
 

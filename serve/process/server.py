@@ -217,3 +217,17 @@ def _warm(speaker: Any) -> None:
         log.info("closed before the first line was spoken")
     except Exception:
         log.exception("the first line could not be spoken: /ready stays false")
+    else:
+        prepare_rest(speaker)
+
+
+def prepare_rest(speaker: Any) -> None:
+    """Prepare what the first line does not need, beside requests."""
+    from ...morph.batch.queue import BatchClosed
+
+    try:
+        speaker.prepare_rest()
+    except BatchClosed:
+        log.info("closed before all was prepared")
+    except Exception:
+        log.exception("not all is prepared: requests may wait for captures")

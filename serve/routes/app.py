@@ -59,6 +59,9 @@ def create_app(speaker: Speaker, options: ServerOptions) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await anyio.to_thread.run_sync(
+            int
+        )  # anyio imports its part for asyncio at the first call: 10 ms and more
         yield
         await anyio.to_thread.run_sync(speaker.close)
 

@@ -12,16 +12,18 @@ from ...morph.batch.queue import BatchStatus
 
 PREFIX = "morph_tts"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# What all requests may have waited for; counters but the longest one.
+# What all requests may have waited for; counters but GAUGES.
 SLOW_MOMENTS = {
     "captures": "CUDA graphs that were captured.",
-    "late_captures": "First calls and captures after the server was ready: the log says of what.",
+    "captures_planned": "CUDA graphs that were captured, or will be while nothing is spoken.",
+    "late_captures": "First calls and captures that held up requests: the log says of what.",
     "collections": "Collections of garbage since the server was ready.",
     "collection_seconds": "What they took.",
     "collection_longest_seconds": "What the longest of them took.",
     "gpu_allocations": "Blocks of memory that torch asked the GPU's driver for.",
     "pinned_allocations": "Blocks of pinned memory that torch asked the driver for.",
 }
+GAUGES = ("captures_planned", "collection_longest_seconds")
 FIRST_AUDIO_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
 
 
@@ -89,5 +91,5 @@ class _Now(Collector):
                 f"{PREFIX}_gpu_memory_bytes", "Memory taken of the GPU.", self.gpu_bytes()
             )
         for name, value in (self.slow_moments() if self.slow_moments else {}).items():
-            kind = GaugeMetricFamily if "longest" in name else CounterMetricFamily
+            kind = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
             yield kind(f"{PREFIX}_{name}", SLOW_MOMENTS[name], value)

@@ -45,7 +45,7 @@ from ..api.request import Rules, SpeechRequest
 from ..audio.speed import changed_length, open_speed
 from ..audio.whole import Encoders, StreamEncoder, Whole, encode_whole
 from .voices import VoiceBook
-from .warming import WARM_TEXT, ahead_of, encode_all, one_per_row, speak, speak_each
+from .warming import WARM_TEXT, ahead_of, encode_all, lines_beside, speak, speak_each
 
 DIGITS = 3  # milliseconds
 LOOKED_AT_S = 5.0  # of the sound so far, for the silence before a word
@@ -360,6 +360,7 @@ class Speaker:
             allocations.update(count_allocations(batch.synthesizer.model.device))
         return {
             "captures": sum(one.captures for one in done),
+            "captures_planned": sum(one.planned for one in done),
             "late_captures": sum(one.late for one in done),
             "collections": pauses.count,
             "collection_seconds": pauses.seconds,
@@ -372,7 +373,7 @@ class Speaker:
         return self._ready.is_set() and not self._is_ending
 
     def warm(self, before_ready: Callable[[], None] = lambda: None) -> None:
-        """Warm up with lines that no client gets, then admit requests; ``before_ready`` is called between the two."""
+        """Warm up for a line alone, then admit requests; ``before_ready`` is called between the two."""
         began = time.perf_counter()
         encode_all(self.model.sample_rate)
         for batch in self._batches:
@@ -382,31 +383,48 @@ class Speaker:
         before_ready()
         self.pauses.begin()
         self._ready.set()
-        self._tell_ready(time.perf_counter() - began)
+        self._tell("ready", time.perf_counter() - began)
+
+    def prepare_rest(self) -> None:
+        """Prepare for several requests at once, long and complete ones, while none is spoken; BatchClosed."""
+        began = time.perf_counter()
+        for batch in self._batches:
+            while batch.between_lines(batch.synthesizer.engine.prepare_next).result():
+                pass
+            if batch.ahead.lines:  # a CPU captures nothing
+                self._speak_several(batch)
+        self._tell("all is prepared", time.perf_counter() - began)
+
+    def _speak_several(self, batch: Batch) -> None:
+        voice, options = self._warm_voice(), self._warm_options(self.rules.seq_groups, WARM_SECONDS)
+        try:
+            speak(batch, [Line(WARM_TEXT, voice)], options, live=False)
+            speak(batch, lines_beside(batch, voice, self._options.waiting), options)
+        except Busy:
+            log.debug("requests have prepared what these lines would")
 
     def _warm(self, batch: Batch) -> None:
         voice, usual = self._warm_voice(), self.rules.seq_groups
         others = dict.fromkeys(groups for groups in self._options.warm_groups if groups != usual)
         for seq_groups in (*others, usual):
             speak_each(batch, [voice], self._warm_options(seq_groups, WARM_SECONDS))
-        options = self._warm_options(usual, WARM_SECONDS)
-        if batch.ahead.lines:  # a CPU captures nothing
-            speak(batch, [Line(WARM_TEXT, voice)], options, live=False)
+        if batch.ahead.lines:
             own = [self.voices.find(entry.name) for entry in self.voices.entries()[:WARM_VOICES]]
             speak_each(batch, own, self._warm_options(usual, SHORT_SECONDS))
-            speak(batch, one_per_row(batch, voice, self._options.waiting), options)
 
     def _warm_options(self, seq_groups: int, seconds: float) -> GenerateOptions:
         return GenerateOptions(seq_groups, replace(self.model.sampling, max_seconds=seconds), retries=0)
 
-    def _tell_ready(self, seconds: float) -> None:
+    def _tell(self, what: str, seconds: float) -> None:
         done = [one.first_times for one in self._engines]
         positions = self._batches[0].ahead.positions
         log.info(
-            "ready: %s, prepared in %.1f s; %d graphs captured, first calls and captures %.1f s; %d rows%s",
+            "%s: %s, prepared in %.1f s; %d of %d graphs captured, first calls and captures %.1f s; %d rows%s",
+            what,
             self.model.name,
             seconds,
             sum(one.captures for one in done),
+            sum(one.planned for one in done),
             sum(one.seconds for one in done),
             sum(batch.rows for batch in self._batches),
             f" of {positions} positions" if positions else "",

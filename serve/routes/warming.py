@@ -44,9 +44,9 @@ def speak_each(batch: Batch, voices: Sequence[Voice], options: GenerateOptions) 
         speak(batch, [Line(WARM_TEXT, voice)], options)
 
 
-def one_per_row(batch: Batch, voice: Voice, most: int) -> list[Line]:
-    """Return a line per row, at most ``most``; one of them with late text."""
-    lines = [Line(WARM_TEXT, voice) for _ in range(min(batch.rows, most))]
+def lines_beside(batch: Batch, voice: Voice, most: int) -> list[Line]:
+    """Return lines for all rows but one, which is a request's; at most ``most``, and one of them with late text."""
+    lines = [Line(WARM_TEXT, voice) for _ in range(min(max(1, batch.rows - 1), most))]
     if voice.kind == "x_vector":
         lines[0] = Line((f"{word} " for word in WARM_TEXT.split()), voice, layout="token")
     return lines

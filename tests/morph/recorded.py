@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, CaptureStream
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -41,8 +41,9 @@ class Recordings:
 
     made = 0
 
-    def __init__(self, device: torch.device, _: object = None):
+    def __init__(self, device: torch.device, captures: CaptureStream | None = None):
         self.device, self.fallback = device, None
+        self._first_times = (captures or CaptureStream()).first_times
         self.recordings: dict[Hashable, Recording | None] = {}
 
     def forget(self) -> None:
@@ -51,7 +52,7 @@ class Recordings:
     def has(self, key: Hashable) -> bool:
         return self.recordings.get(key) is not None
 
-    prepare = CapturedGraphs.prepare
+    lacks, prepare, plan = CapturedGraphs.lacks, CapturedGraphs.prepare, CapturedGraphs.plan
 
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         if key not in self.recordings:
@@ -74,6 +75,13 @@ def note_graphs(monkeypatch: pytest.MonkeyPatch) -> list[Recordings]:
         Recordings, "__init__", lambda graphs, *given: (made.append(graphs), begin(graphs, *given))[1]
     )
     return made
+
+
+@torch.inference_mode()
+def prepare_all(captures: CaptureStream) -> None:
+    """Record all that is planned."""
+    while captures.first_times.prepare_next():
+        pass
 
 
 class AsOnGpu(Recordings):

@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import FEW_LINES, FEW_NEWCOMERS, LATE_LAG
 from qwen3_tts_morph.morph.graph.readback import Readback
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, CaptureStream
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import build_prompt
 
@@ -32,9 +32,10 @@ from tests.morph.decoding import (
     prompts_of,
 )
 from tests.morph.held import note_buffers
-from tests.morph.recorded import AsOnGpu, Recordings, note_graphs
+from tests.morph.recorded import AsOnGpu, Recordings, note_graphs, prepare_all
 
 OPTIONS = GenerateOptions(5, Sampling())
+GROUP = (5, graph.STOCK)
 
 
 def decode_joining(
@@ -255,9 +256,10 @@ def test_no_pass_is_prepared_that_would_not_be_captured():
     assert {count for count, length in graph.prefill_kinds(7) if length == short} == {1, 2, 4}
     assert {length for _, length in graph.prefill_kinds(1)} == set(range(64, graph.LONGEST_PREPARED + 1, 64))
     kinds = graph.prefill_kinds(256)
-    sizes = [count * length for count, length in kinds]
     assert len(kinds) == len(set(kinds)) == 31
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] == graph.LARGEST_CAPTURED_PREFILL
+    (count, length), *others = kinds
+    assert count * length == graph.LARGEST_CAPTURED_PREFILL, "first: all share its memory"
+    assert others == sorted(others, key=lambda kind: (kind[1], -kind[0])), "short prompts are the likely ones"
 
 
 @pytest.mark.parametrize("lengths", [[40] * 33, [500, 9, 9, 9, 9, 9, 9, 9], [300, 200, 100], [2000] * 2])
@@ -270,9 +272,26 @@ def test_passes_that_are_prepared_hold_all_prompts_of_lines_that_begin_together(
     assert all(len(part) * graph.pad_length(max(part)) <= graph.LARGEST_CAPTURED_PREFILL for part in parts)
 
 
-def test_prompts_of_all_lengths_of_a_single_line_are_prepared():
-    assert graph.line_lengths(SHORT_PROMPTS[-1]) == sorted(SHORT_PROMPTS, reverse=True)
-    assert graph.line_lengths(200) == [256, 192, 128, *sorted(SHORT_PROMPTS, reverse=True)]
+@torch.inference_mode()
+def test_what_a_line_alone_needs_is_captured_first_and_the_rest_one_by_one_by_need(
+    load, monkeypatch, ran, graphs, few_lengths
+):
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    monkeypatch.setattr(graph, "SMALLEST_WINDOW", 64)
+    monkeypatch.setattr(graph, "LATE_CONTEXT", 64)
+    captures = CaptureStream()
+    plan, steps = RowPlan(2, 2, (), True, Ahead(2, 256)), []
+    with GraphDecoder(2, captures=captures).open_rows(load("tiny", "custom_voice"), OPTIONS, plan):
+        alone = {("frame", *GROUP, 64), ("advance", 64), ("codes", *GROUP), ("begin", 64)}
+        short = {kind for length in SHORT_PROMPTS for kind in (("prefill", 1, length), ("enter", length))}
+        assert {key for one in graphs for key in one.recordings if one.has(key)} == alone | short
+        ran.clear()
+        while captures.first_times.prepare_next():
+            steps.append(tuple(ran))
+            ran.clear()
+    several = [("prefill", 2, 128), ("prefill", 2, 64), ("prefill", 1, 64), ("prefill", 1, 128)]
+    long = [(*kind, window) for kind in (("frame", *GROUP), ("advance",)) for window in (128, 256)]
+    assert steps == [(key,) for key in [*several, *long] for _ in range(2)], "directly, then captured"
 
 
 @pytest.mark.parametrize("kind", ["x_vector", "preset"])
@@ -287,11 +306,14 @@ def test_nothing_is_captured_once_lines_are_spoken(load, recording, monkeypatch,
     prompts += prompts_of(model, kind, recording=recording)
     requests = requests_of(prompts, [9, 14, 3, 150, 12, 5, 7, 30, 6, 4, 9, 11])
     groups = [requests[:1], requests[1:2], requests[2:4], requests[4:7], requests[7:]]
-    decoder, made = GraphDecoder(6), []
+    captures, made = CaptureStream(), []
+    decoder = GraphDecoder(6, captures=captures)
 
     def note(lines: int) -> None:
         made.append(Recordings.made)
 
+    with decoder.open_rows(model, OPTIONS, RowPlan(6, 6, (), True, Ahead(8, 256))):
+        prepare_all(captures)
     decode_joining(decoder, model, groups, on_frame=note, ahead=Ahead(8, 256))
     assert {*made} == {Recordings.made} and decoder.context == 256
     assert len(graphs) == 2, "the decoder's, and those of the one that runs prompts"

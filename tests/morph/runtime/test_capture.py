@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import torch
@@ -160,6 +161,37 @@ def test_first_calls_and_captures_are_counted_and_named_if_they_come_late(cuda, 
         "prefill 4 128 was run for the first time while lines may wait",
         "prefill 4 128 was captured while lines may wait",
     ]
+
+
+def test_what_is_planned_is_captured_bit_by_bit_by_need_and_is_not_late(cuda, caplog):
+    stream = CaptureStream()
+    replays, first, calls = CapturedGraphs(torch.device("cuda"), stream), stream.first_times, []
+
+    def call(key: str) -> None:
+        replays.run(key, lambda: calls.append(key))
+
+    for need, key in ((2, "long"), (1, "wide"), (1, "asked"), (2, "long")):
+        replays.plan(need, key, partial(call, key))
+    first.settle()
+    assert first.prepare_next() and calls == ["wide"] and (first.captures, first.planned) == (0, 3)
+    for _ in range(2):
+        call("asked")
+    assert first.late == 2 and (first.captures, first.planned) == (1, 3), "a line needed it before"
+    while first.prepare_next():
+        pass
+    assert calls == ["wide", "asked", "asked", "wide", "long", "long"]
+    assert first.late == 2 and (first.captures, first.planned) == (3, 3)
+
+
+def test_a_planned_call_that_fails_is_not_repeated_and_forgotten_graphs_have_no_plan(cuda):
+    stream = CaptureStream()
+    replays, first = CapturedGraphs(torch.device("cuda"), stream), stream.first_times
+    replays.plan(0, "a", lambda: 1 / 0)
+    replays.plan(0, "b", lambda: pytest.fail("its graphs are released"))
+    with pytest.raises(ZeroDivisionError):
+        first.prepare_next()
+    replays.forget()
+    assert not first.prepare_next() and first.planned == 0
 
 
 def test_a_first_call_that_fails_is_not_counted(cuda):

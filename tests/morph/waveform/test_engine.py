@@ -9,13 +9,14 @@ from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
 from qwen3_tts_morph.morph.codec.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import LoadOptions
+from qwen3_tts_morph.morph.runtime.capture import CaptureStream
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.waveform import engine as waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec, RowSettings
 from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, random_codes, signal_to_noise
-from tests.morph.recorded import Recordings, note_graphs
+from tests.morph.recorded import Recordings, note_graphs, prepare_all
 
 BF16_DB = 12  # against float32; upstream's own bf16 has 15
 
@@ -174,8 +175,10 @@ def test_rows_of_all_lengths_are_captured_before_a_line_waits_for_them(model, mo
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((3, 30, 299))]
     wanted = [take_all(BatchCodec(model).begin_waveforms([line]))[0] for line in lines]
     monkeypatch.setattr(waveforms, "CapturedGraphs", Recordings)
-    graphs, engine = note_graphs(monkeypatch), BatchCodec(model, rows=RowSettings(largest=360))
+    graphs, captures = note_graphs(monkeypatch), CaptureStream()
+    engine = BatchCodec(model, rows=RowSettings(largest=360), captures=captures)
     engine.prepare()
+    prepare_all(captures)
     assert [[*one.recordings] for one in graphs] == [[("row", size) for size in reversed(engine.sizes)]]
     made = Recordings.made
     for ours, theirs in zip(

@@ -2,11 +2,14 @@
 
 import argparse
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.decode.rows import NOTHING_AHEAD, Ahead
+from qwen3_tts_morph.morph.runtime.first_times import Planned
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -51,14 +54,45 @@ def test_every_setting_and_voice_of_the_server_is_spoken_with_before_it_is_ready
     try:
         with caplog.at_level(logging.INFO):
             speaker.warm()
-        assert speaker.is_ready
+            assert speaker.is_ready
+            heard = (5, "ann", "sentence")
+            assert spoken == [(3, "ann", "sentence"), heard, (5, "ann", "sentence"), (5, "bob", "sentence")]
+            spoken.clear()
+            speaker.prepare_rest()
     finally:
         speaker.close()
-    heard = complete = (5, "ann", "sentence")
-    alone = [(3, "ann", "sentence"), heard, complete, (5, "ann", "sentence"), (5, "bob", "sentence")]
-    assert spoken == [*alone, (5, "ann", "token"), (5, "ann", "sentence")], "at most two may wait"
-    [ready] = [record.getMessage() for record in caplog.records if record.getMessage().startswith("ready: ")]
-    assert "3 rows of 1024 positions" in ready and "0 graphs captured" in ready
+    complete = (5, "ann", "sentence")
+    assert spoken == [complete, (5, "ann", "token"), (5, "ann", "sentence")], (
+        "a row is left, at most two wait"
+    )
+    said = [record.getMessage() for record in caplog.records]
+    [ready] = [one for one in said if one.startswith("ready: ")]
+    assert "3 rows of 1024 positions" in ready and "0 of 0 graphs captured" in ready
+    assert said[-1].startswith("all is prepared: ")
+
+
+def test_the_rest_is_prepared_beside_requests_and_metrics_say_how_far_it_is(client):
+    first, done = client.speaker._engines[0].first_times, []
+    ask = {"input": "Hello.", "voice": client.speaker.voices.entries()[0].name}
+
+    def capture(key: str) -> None:
+        done.append(key)
+        if len(done) == 1:
+            asked.append(threads.submit(client.post, ask))
+
+    class Graphs:
+        def lacks(self, key: str) -> bool:
+            return key not in done
+
+    graphs, asked = Graphs(), []
+    for key in ("a", "b", "c"):
+        first.plan(Planned(0, graphs, key, partial(capture, key)))
+    assert value_of(client.get("/metrics").text, "morph_tts_captures_planned") == 3
+    with ThreadPoolExecutor() as threads:
+        client.speaker.prepare_rest()
+        assert asked[0].result().status_code == 200
+    assert done == ["a", "b", "c"]
+    assert value_of(client.get("/metrics").text, "morph_tts_captures_planned") == 0
 
 
 def test_on_a_cpu_one_line_is_spoken(load, spoken):
