@@ -1,5 +1,6 @@
 """Speaking and cloning import torch and the pack's own code: a broken transformers or librosa cannot stop them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -46,8 +47,11 @@ def ask(port):
         json.dumps({"input": "Yes.", "voice": "anna"}).encode(),
         {"Content-Type": "application/json"},
     )
+    before = set(sys.modules)
     with open("served.wav", "wb") as file:
         file.write(urllib.request.urlopen(request).read())
+    with open("late.json", "w") as file:
+        json.dump(sorted(set(sys.modules) - before), file)
     signal.raise_signal(signal.SIGINT)
 
 run("clone", "recording.wav", "--transcript", "A tone.", "--out", "voices/anna.safetensors")
@@ -74,6 +78,7 @@ def test_speech_needs_no_upstream(tmp_path: Path) -> None:
         timeout=20 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "late.json").read_text()) == [], "the first request imports nothing"
     for name in ("preset.wav", "saved.wav", "script/lines.wav", "served.wav"):
         assert (tmp_path / name).is_file(), done.stderr
         waveform, rate = sf.read(tmp_path / name)

@@ -28,6 +28,7 @@ from .common import DEMO
 
 VOICE = "ann"  # made of random numbers
 HEAD = "talker.codec_head.weight"
+CAPTURED, PLANNED = "morph_tts_captures_total", "morph_tts_captures_planned"
 START_S = 300  # to load a model, compile and capture
 WIDTHS = {"F32": 4, "BF16": 2, "F16": 2}  # bytes
 
@@ -71,8 +72,10 @@ def write_voice(folder: Path, shape: str) -> Path:
 
 @contextmanager
 def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
-    """Start a server as ``started``; yield its address."""
+    """Start a server as ``started``; yield its address once all that it plans to capture is captured."""
     with started(options, module) as (address, _):
+        while (now := read_metrics(address)).get(CAPTURED, 0) < now.get(PLANNED, 0):
+            time.sleep(0.2)
         yield address
 
 
