@@ -282,7 +282,14 @@ def test_what_a_line_alone_needs_is_captured_first_and_the_rest_one_by_one_by_ne
     captures = CaptureStream()
     plan, steps = RowPlan(2, 2, (), True, Ahead(2, 256)), []
     with GraphDecoder(2, captures=captures).open_rows(load("tiny", "custom_voice"), OPTIONS, plan):
-        alone = {("frame", *GROUP, 64), ("advance", 64), ("codes", *GROUP), ("begin", 64)}
+        alone = {
+            ("frame", *GROUP, 64),
+            ("keep",),
+            ("restore",),
+            ("advance", 64),
+            ("codes", *GROUP),
+            ("begin", 64),
+        }
         short = {kind for length in SHORT_PROMPTS for kind in (("prefill", 1, length), ("enter", length))}
         assert {key for one in graphs for key in one.recordings if one.has(key)} == alone | short
         ran.clear()
