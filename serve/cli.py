@@ -12,20 +12,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .terminal.arguments import BAD_INPUT, Parser, add_help, meant
+from .terminal.arguments import BAD_INPUT, Parser, add_help, meant, texts_of
 from .terminal.console import Console, open_missing_streams
 from .terminal.folders import pack_version
 
 PROGRAM = "qwen3-tts-morph"
-COMMANDS = {
-    "speak": "speak a text into a file, or to stdout while it is made",
-    "clone": "save a voice cloned from a recording",
-    "voices": "list, show, save, design, shift, preview, rename, describe, export, import and delete saved voices",
-    "script": "speak a script or a list of lines: a file per line, a track, subtitles; resumes",
-    "dub": "speak an SRT or WebVTT file: each caption at its time; lists those that do not fit",
-    "sweep": "speak one line at several SEQ_GROUPS, with their speed",
-    "serve": "start the speech server",
-}
+COMMANDS = ("speak", "clone", "voices", "script", "dub", "sweep", "serve")
 MOVED = {
     "check": "run `python -m lab.check` in a clone of the repository",
     "bench": "use sweep, which measures the speed at each SEQ_GROUPS",
@@ -168,9 +160,8 @@ def make_parser(name: str, program: str = PROGRAM) -> Parser:
     command = load(name)
     parser = Parser(
         prog=f"{program} {name}",
-        description=COMMANDS[name],
-        epilog=command.EPILOG,
         conflict_handler="resolve",
+        **texts_of(name),
     )
     command.add_arguments(parser)
     add_help(parser, name)
@@ -185,7 +176,7 @@ def load(name: str) -> Any:
 
 def overview(program: str) -> str:
     width = max(map(len, COMMANDS))
-    rows = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+    rows = [f"  {name:{width}}  {texts_of(name)['description']}" for name in COMMANDS]
     usage = [f'usage: {program} "text" [options]', f"       {program} COMMAND [options]"]
     end = f"{program} COMMAND --help lists a command's options; without a command, those are speak's."
     return "\n".join([*usage, "", "commands:", *rows, "", end])

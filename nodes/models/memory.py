@@ -198,34 +198,25 @@ def load_managed(path: Path, options: LoadOptions, device: torch.device | None =
 
 @contextmanager
 def on_devices(models: Sequence[LoadedModel]) -> Iterator[list[Synthesizer]]:
-    with explain_out_of_memory():
-        patchers = dict.fromkeys(one.patcher for one in models)  # models with adapters share the first one's
+    """Yield models on their devices; an OutOfMemoryError gets advice, and keeps its type, on which ComfyUI unloads."""
+    patchers = dict.fromkeys(one.patcher for one in models)  # models with adapters share the first one's
+    try:
         management.load_models_gpu(list(patchers), force_full_load=True)
         yield [one.synthesizer for one in models]
-
-
-def open_engine(ready: Sequence[Synthesizer], rows: int) -> AbstractContextManager[Speaks]:
-    """Return a backend of models on their devices, with up to ``rows`` rows on each; leaving it closes it."""
-    from ...morph.batch.batch import Batch
-
-    batches = [Batch(one, rows, linger_s=None) for one in ready]
-    if len(batches) == 1:
-        return batches[0]
-    from ...morph.batch.fleet import Fleet
-
-    return Fleet(batches)
-
-
-@contextmanager
-def explain_out_of_memory() -> Iterator[None]:
-    """Add advice to an out-of-memory error. Its type is kept, because ComfyUI unloads its models on that type."""
-    try:
-        yield
     except torch.cuda.OutOfMemoryError as error:
         raise torch.cuda.OutOfMemoryError(
             f"{error}\nThe GPU is out of memory: lower batch_size, use shorter texts or the 0.6B checkpoint, or "
             "close other programs that use the GPU. The model stays usable for the next run."
         ) from error
+
+
+def open_engine(ready: Sequence[Synthesizer], rows: int) -> AbstractContextManager[Speaks]:
+    """Return a backend of models on their devices, with up to ``rows`` rows on each; leaving it closes it."""
+    from ...morph.batch.batch import Batch
+    from ...morph.batch.fleet import Fleet
+
+    batches = [Batch(one, rows, linger_s=None) for one in ready]
+    return batches[0] if len(batches) == 1 else Fleet(batches)
 
 
 # Links: a caller of ComfyUI's API may send any value.

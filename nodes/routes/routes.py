@@ -13,8 +13,8 @@ from ...serve.api.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_h
 from ..page.live import APP_KEY, SAMPLE_BYTES, PlayedSpeech, SpeechStore
 from ..voices.saved_voices import APP_KEY as SAVED_KEY
 from ..voices.saved_voices import SavedVoices
+from .voice_routes import HEADERS, Refused, VoiceRoutes, check_json, read_object
 from .voice_routes import ROOT as VOICES_ROOT
-from .voice_routes import VoiceRoutes
 
 if TYPE_CHECKING:
     from ...morph.kept.cache import CacheSize, LineCache
@@ -104,8 +104,7 @@ class KeptLineRoutes:
 
     async def clear(self, request: web.Request) -> web.StreamResponse:
         """Remove all cached lines; answer how many there were."""
-        if request.content_type != "application/json":
-            return web.json_response({"error": "send JSON"}, status=415)
+        check_json(request)
         return await self._answer(lambda: self._open_cache().clear())
 
     async def _answer(self, look: Callable[[], CacheSize]) -> web.StreamResponse:
@@ -113,9 +112,7 @@ class KeptLineRoutes:
             size = await asyncio.to_thread(look)
         except (OSError, ValueError) as error:
             log.warning("the kept lines cannot be reached: %s", error)
-            return web.json_response(
-                {"error": "the kept lines cannot be reached: see the server's log"}, status=500
-            )
+            raise Refused("the kept lines cannot be reached: see the server's log", 500) from error
         return web.json_response({"lines": size.lines, "bytes": size.bytes})
 
 
@@ -134,21 +131,19 @@ class SpeechRoutes:
                 host = unlisted_host(request.headers, self._hosts)
                 named = {"unlisted_host": host, "variable": HOSTS_VARIABLE} if host else {}
                 return web.json_response({"error": why, **named}, status=403)
-            return await handler(request)
+            try:
+                return await handler(request)
+            except Refused as error:
+                return web.json_response({"error": str(error)}, status=error.status, headers=HEADERS)
 
         return checked
 
     async def listen(self, request: web.Request) -> web.StreamResponse:
         """Read ``{"client": id, "wanted": bool}``: whether a page wants to hear what it queues."""
-        if request.content_type != "application/json":
-            return web.json_response({"error": "send JSON"}, status=415)
-        try:
-            said = await request.json()
-        except (ValueError, RecursionError):
-            return web.json_response({"error": "the body is not JSON"}, status=400)
-        client, wanted = (said.get("client"), said.get("wanted")) if isinstance(said, dict) else (None, None)
+        said = await read_object(request)
+        client, wanted = said.get("client"), said.get("wanted")
         if not isinstance(client, str) or not 0 < len(client) <= 64 or not isinstance(wanted, bool):
-            return web.json_response({"error": "client is a short text, wanted true or false"}, status=400)
+            raise Refused("client is a short text, wanted true or false")
         self._store.listen(client, wanted)
         return web.json_response({})
 
@@ -162,9 +157,9 @@ class SpeechRoutes:
         speech = self._store.find(request.match_info["stream"])
         start = request.query.get("from", "0")
         if speech is None:
-            return web.json_response({"error": "there is no such speech, or it is over"}, status=404)
+            raise Refused("there is no such speech, or it is over", 404)
         if not start.isascii() or not start.isdigit() or len(start) > 12:
-            return web.json_response({"error": "from is a number of samples"}, status=400)
+            raise Refused("from is a number of samples")
         response = web.StreamResponse(headers=self._headers())
         response.content_type = "application/octet-stream"
         await response.prepare(request)
@@ -176,12 +171,8 @@ class SpeechRoutes:
 
     def _headers(self) -> dict[str, str]:
         """Return the headers of every answer; ComfyUI's CORS middleware comes too late for a stream."""
-        headers = {
-            "Cache-Control": "no-store",
-            "X-Accel-Buffering": "no",
-            "X-Content-Type-Options": "nosniff",
-        }
-        return headers | ({"Access-Control-Allow-Origin": self._cors} if self._cors else {})
+        origin = {"Access-Control-Allow-Origin": self._cors} if self._cors else {}
+        return {**HEADERS, "X-Accel-Buffering": "no", **origin}
 
 
 async def _send(

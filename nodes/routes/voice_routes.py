@@ -28,6 +28,14 @@ CHANGES: dict[str, tuple[tuple[str, ...], Callable[..., dict[str, str]]]] = {
 }
 
 
+class Refused(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, why: str, status: int = 400):
+        super().__init__(why)
+        self.status = status
+
+
 class VoiceRoutes:
     """Handlers for voices; ``open_library`` and ``checkpoints`` run in a thread: they look into folders."""
 
@@ -55,10 +63,10 @@ class VoiceRoutes:
     async def _import(self, request: web.Request) -> web.StreamResponse:
         """Import the voice file in the body under ``?name=``."""
         if request.content_type != FILE_TYPE:
-            return _refuse(f"send the file as {FILE_TYPE}", 415)
+            raise Refused(f"send the file as {FILE_TYPE}", 415)
         data = await _read_body(request, MOST_BYTES)
-        if data is None:
-            return _refuse(f"the file has more than {MOST_BYTES / 1e6:.0f} MB: it is no voice", 413)
+        if len(data) > MOST_BYTES:
+            raise Refused(f"the file has more than {MOST_BYTES / 1e6:.0f} MB: it is no voice", 413)
         name = request.query.get("name", "")
         return await self._act(
             lambda library: {"name": library.take_in(Path(f"{name}.safetensors"), name, content=data)}
@@ -70,9 +78,9 @@ class VoiceRoutes:
             name = request.query.get("name", "")
             data = await asyncio.to_thread(lambda: self._open_library().export(name))
         except ValueError as error:
-            return _refuse(str(error), 404)
-        except FileNotFoundError:
-            return _refuse("the voice was deleted: choose another", 404)
+            raise Refused(str(error), 404) from error
+        except FileNotFoundError as error:
+            raise Refused("the voice was deleted: choose another", 404) from error
         attachment = {"Content-Disposition": "attachment"}
         return web.Response(body=data, content_type=FILE_TYPE, headers=HEADERS | attachment)
 
@@ -80,15 +88,10 @@ class VoiceRoutes:
         self, keys: tuple[str, ...], act: Callable[..., dict[str, str]], request: web.Request
     ) -> web.StreamResponse:
         """Answer a request whose body is an object with texts under these keys."""
-        if request.content_type != "application/json":
-            return _refuse("send JSON", 415)
-        try:
-            said = json.loads(await _read_body(request, MOST_JSON) or b"")
-        except (ValueError, RecursionError):
-            return _refuse("the body is not JSON", 400)
-        values = [said.get(key) for key in keys] if isinstance(said, dict) else []
-        if not values or not all(isinstance(value, str) for value in values):
-            return _refuse(f"{' and '.join(keys)}: send texts", 400)
+        said = await read_object(request)
+        values = [said.get(key) for key in keys]
+        if not all(isinstance(value, str) for value in values):
+            raise Refused(f"{' and '.join(keys)}: send texts")
         return await self._act(lambda library: act(library, *values))
 
     async def _act(self, act: Callable[[VoiceLibrary], dict[str, str]]) -> web.StreamResponse:
@@ -97,19 +100,31 @@ class VoiceRoutes:
             async with self._one_change:
                 done = await asyncio.to_thread(lambda: act(self._open_library()))
         except ValueError as error:
-            return _refuse(str(error), 400)
+            raise Refused(str(error)) from error
         return web.json_response(done, headers=HEADERS)
 
 
-async def _read_body(request: web.Request, most: int) -> bytes | None:
-    """Return a request's body, or None if it has more than ``most`` bytes."""
+async def read_object(request: web.Request) -> dict[str, Any]:
+    """Return the JSON object in a request's body, {} for other JSON; ``Refused`` for anything else."""
+    check_json(request)
+    try:
+        said = json.loads(await _read_body(request, MOST_JSON))
+    except (ValueError, RecursionError) as error:
+        raise Refused("the body is not JSON") from error
+    return said if isinstance(said, dict) else {}
+
+
+def check_json(request: web.Request) -> None:
+    """Refuse what pages of other sites could send."""
+    if request.content_type != "application/json":
+        raise Refused("send JSON", 415)
+
+
+async def _read_body(request: web.Request, most: int) -> bytes:
+    """Return a request's body; of one with more than ``most`` bytes only the first ones, which are more too."""
     body = bytearray()
     async for block in request.content.iter_chunked(1 << 16):
         body += block
         if len(body) > most:
-            return None
+            break
     return bytes(body)
-
-
-def _refuse(why: str, status: int) -> web.Response:
-    return web.json_response({"error": why}, status=status, headers=HEADERS)

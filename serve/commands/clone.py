@@ -10,7 +10,6 @@ from ...morph.options import RECOGNISERS
 from ...morph.text.files import read_text_file
 from ...morph.voice.voice import Voice
 from ..terminal import arguments
-from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_synthesizer
 from ..terminal.folders import Folders
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
 VOICE_FILE = ".safetensors"
 voice_file = arguments.ending_in((VOICE_FILE,))
 LATEST_S = 86_400.0  # of a recording
-EPILOG = examples(
-    "recording.wav --name Anna",
-    'recording.wav --transcript "What she says there." --name Anna',
-    "recording.wav --transcribe --out anna.safetensors",
-    "recording.wav --best --transcribe --name Anna",
-    "recording.wav --start 4.2 --end 12.9 --name Anna",
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,6 @@ from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
 from ..scripts.job import SavedLines, outputs, speak_into
 from ..terminal import arguments
-from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import CheckpointConfig, read_lists
 from . import script
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ...morph.voice.cast import Cast
 
 FILES = (".srt", ".vtt")
-EPILOG = examples("film.srt --speaker michael", "film.srt --cast ANNA=heart --max-speed 1.4 --overrun 0.3")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

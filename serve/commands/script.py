@@ -24,7 +24,6 @@ from ...morph.text.pronunciation import PronunciationList
 from ...morph.text.scripts.cues import Cue, write_cues
 from ..scripts.job import MANIFEST, Job, SavedLines, outputs, speak_into
 from ..terminal import arguments
-from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import CheckpointConfig, read_lists
 from ..terminal.sound import write_whole
@@ -40,11 +39,6 @@ if TYPE_CHECKING:
     from ..scripts.line_list import LineList
     from ..scripts.opened import Opened
 
-EPILOG = examples(
-    "scene.txt --cast ANNA=heart --cast BEN=michael",
-    "lines.jsonl --format mp3 --out chapter-1",
-    "lines.jsonl --server http://192.168.1.20:8765 --batch-size 32",
-)
 JSON_LINES = (".jsonl", ".ndjson")
 ROOM = 1 << 20  # bytes: a disk that has less is full
 

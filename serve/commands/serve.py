@@ -3,18 +3,8 @@
 import argparse
 
 from ..logs import start_log
-from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import find_adapters, find_checkpoint, folders_of
-
-EPILOG = (
-    examples("", "--port 8765 --seq-groups 15", "--host 0.0.0.0 --voices FOLDER")
-    + """
-
-environment:
-  MORPH_TTS_API_KEY  the key that clients send as Authorization: Bearer KEY; needed beyond loopback; none: no key
-  MORPH_TTS_HOSTS    names of this server beside addresses and localhost, separated by commas; none: no other name"""
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

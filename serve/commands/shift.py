@@ -22,8 +22,6 @@ from .clone import VOICE_FILE, add_overwrite, choose_path, save
 if TYPE_CHECKING:
     from ...morph.model.model import Model
 
-EXAMPLE = '"Anna (angry)" --of Anna --toward "Ben angry" --away "Ben calm" --strength 1.2'
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")

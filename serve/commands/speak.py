@@ -18,7 +18,7 @@ from ...morph.audio.formats import FILES, PLAIN_STREAMS
 from ...morph.options import LAYOUTS
 from ...morph.text.scripts.cues import FORMATS, UNITS
 from ..terminal import arguments
-from ..terminal.arguments import ending_in, examples
+from ..terminal.arguments import ending_in
 from ..terminal.console import Console
 from ..terminal.engine import load_voice, make_check, make_settings, read_lists
 from ..terminal.player import find_device, playing
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 Sink = Callable[[bytes], object]
 STDOUT = "-"
 KINDS = (*(suffix[1:] for suffix in FILES), "pcm")
-EPILOG = examples(
-    '"Hello there."',
-    '"Hello there." --out hello.mp3 --seed 7',
-    '"Hello there." --reference recording.wav --play',
-    "--stdin --out - --format pcm",
-)
 PIECE = 4096  # bytes of stdin at a time: what has come, up to this
 
 

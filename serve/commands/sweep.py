@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ...morph.options import parse_groups
 from ..terminal import arguments
-from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import load_voice, make_settings, read_lists
 from ..terminal.sound import write_sound
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 PLOT = "sweep.png"
 RECORDINGS = "groups_*.wav"
-EPILOG = examples('"Hello there."', '"Hello there." --groups 1,5,15 --out sweep')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from ...morph.options import LAYOUTS
 from ..plain_text import one_line
 from ..terminal import arguments
-from ..terminal.arguments import examples
 from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_voice, saved_file
 from ..terminal.sound import write_whole
@@ -18,16 +17,14 @@ from .clone import add_overwrite, choose_path, save, voice_file
 
 PREVIEW = "Hello, this is how I sound. I hope that you like it."
 LONGEST_SHOWN = 50
-EPILOG = examples(
-    "list", "save Michael --speaker michael", "preview Anna --out anna.wav", "import Anna.safetensors"
-)
 NO_VOICE = ("voice", "speaker", "reference", "describe", "transcript", "instruct")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="what to do:")
     for name, one in ACTIONS.items():
-        action = actions.add_parser(name, help=one.about, description=one.about, epilog=examples(one.example))
+        told = arguments.texts_of(f"voices {name}")
+        action = actions.add_parser(name, help=told["description"], **told)
         one.add(action)
         (arguments.add_model if one.loads else arguments.add_folders)(action)
         arguments.add_help(action, f"voices {name}")
@@ -217,41 +214,19 @@ def take_in(options: argparse.Namespace, console: Console) -> None:
 class Action(NamedTuple):
     add: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Console], None]
-    example: str  # of its arguments
-    about: str
     loads: bool = False  # whether it may load a model
 
 
 ACTIONS = {
-    "list": Action(_add_list, list_voices, "--json", "list the saved voices"),
-    "show": Action(_add_show, show, "Anna", "show what a saved voice is"),
-    "save": Action(
-        *(_add_save, save_one, "Michael --speaker michael"),
-        *("save a voice: a file's, a preset, a clone or a description", True),
-    ),
-    "design": Action(
-        *(_add_design, save_one, 'Sailor "An old sailor." --checkpoint Qwen/Qwen3-TTS-12Hz-1.7B-VoiceDesign'),
-        *("save a voice made from a description (VoiceDesign checkpoints)", True),
-    ),
-    "shift": Action(
-        *(shift.add_arguments, shift.run, shift.EXAMPLE),
-        *("save a voice moved by the difference of two others, such as angry less calm", True),
-    ),
-    "delete": Action(
-        *(_add_delete, delete, "Anna Ben"),
-        "delete saved voices; asks first, without a terminal it needs --yes",
-    ),
-    "rename": Action(_add_rename, rename, "Anna Clara", "give a saved voice another name"),
-    "describe": Action(
-        *(_add_describe, describe, 'Anna "low and calm"'),
-        "keep a short text with a saved voice, for lists",
-    ),
-    "export": Action(_add_export, export, "Anna --out Anna.safetensors", "copy a saved voice to a file"),
-    "import": Action(
-        *(_add_import, take_in, "Anna.safetensors --name Anna"),
-        "check a voice file and copy it into the library",
-    ),
-    "preview": Action(
-        *(_add_preview, speak.run, "Anna --out anna.wav", "speak a sentence with a saved voice", True)
-    ),
+    "list": Action(_add_list, list_voices),
+    "show": Action(_add_show, show),
+    "save": Action(_add_save, save_one, True),
+    "design": Action(_add_design, save_one, True),
+    "shift": Action(shift.add_arguments, shift.run, True),
+    "delete": Action(_add_delete, delete),
+    "rename": Action(_add_rename, rename),
+    "describe": Action(_add_describe, describe),
+    "export": Action(_add_export, export),
+    "import": Action(_add_import, take_in),
+    "preview": Action(_add_preview, speak.run, True),
 }

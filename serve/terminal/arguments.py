@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,7 +30,6 @@ from ...morph.text.pauses import check_spoken
 from ..plain_text import escaped
 
 BAD_INPUT = 2
-HELP = Path(__file__).with_name("help.json")
 LIKENESS = 0.75  # of a mistyped command to the one that is meant
 ONE_WORD = re.compile(r"[A-Za-z_-]+")  # "Yes." is a text
 RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
@@ -57,14 +57,22 @@ class Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, escaped(f"{self.prog}: {message}; {self.prog} --help lists the options\n"))
 
 
-def examples(*words: str) -> str:
-    return "\n".join(["examples:", *(f"  %(prog)s {one}".rstrip() for one in words)])
+@cache
+def read_texts() -> dict[str, Any]:
+    texts: dict[str, Any] = json.loads(Path(__file__).with_name("help.json").read_text(encoding="utf-8"))
+    return texts
+
+
+def texts_of(command: str) -> dict[str, str]:
+    """Return what a command does, and its examples, as the arguments of its parser."""
+    own = read_texts()[command]
+    examples = [f"  %(prog)s {one}".rstrip() for one in own["examples"]]
+    return {"description": own["about"], "epilog": "\n".join(["examples:", *examples, *own.get("more", ())])}
 
 
 def add_help(parser: argparse.ArgumentParser, command: str) -> None:
     """Give the options of a command their texts: those that ``help.json`` has for it, or for all."""
-    texts = json.loads(HELP.read_text(encoding="utf-8"))
-    own = texts["all"] | texts.get(command, {})
+    own = read_texts()["all"] | read_texts()[command]
     for action in parser._actions:
         if action.help is None:
             action.help = own.get(action.option_strings[-1] if action.option_strings else action.dest)
