@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import install
@@ -58,19 +58,13 @@ def wait(command: Sequence[str]) -> int:
     with subprocess.Popen(command) as process:
         before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # as a service is stopped
         try:
-            code = outlast(process)
+            while process.poll() is None:
+                with suppress(KeyboardInterrupt):
+                    process.wait()
         finally:
             signal.signal(signal.SIGTERM, before)
+    code = process.returncode
     return code if code >= 0 else 128 - code  # a signal's number, as shells do
-
-
-def outlast(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a process through all interrupts; return its exit code."""
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue
 
 
 @contextmanager

@@ -37,12 +37,16 @@ class Progress:
 
         A repeated text is not sent again. Texts that start with the same word are sent at most every SAID_EVERY s.
         """
+        from server import PromptServer
+
         throw_exception_if_processing_interrupted()
         now = time.monotonic()
         another_phase = text.split(" ")[0] != self._words.split(" ")[0]
         if another_phase or (text != self._words and now - self._said >= SAID_EVERY):
             self._said, self._words = now, text
-            send_words(text, self._node_id)
+            server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts
+            if self._node_id is not None and server.client_id is not None:  # the page that queued the prompt
+                server.send_progress_text(text, self._node_id, server.client_id)
 
     def fill(self) -> None:
         """Fill the bar: the expected number of frames is an estimate."""
@@ -55,12 +59,3 @@ def show_progress(node_id: str | None) -> Iterator[Progress]:
     progress = Progress(node_id)
     yield progress
     progress.fill()
-
-
-def send_words(text: str, node_id: str | None) -> None:
-    """Send a status text to the page that queued the prompt, if any."""
-    from server import PromptServer
-
-    server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts
-    if node_id is not None and server.client_id is not None:
-        server.send_progress_text(text, node_id, server.client_id)

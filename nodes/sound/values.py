@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -123,14 +123,6 @@ def _read(line: object) -> Facts:
     return Facts(**line)
 
 
-class Audio(TypedDict, total=False):
-    """The value of an AUDIO socket."""
-
-    waveform: torch.Tensor
-    sample_rate: int
-    morph_speech: tuple[Facts, ...]  # only in the pack's own; see facts.py
-
-
 def to_waveforms(audio: dict[str, Any]) -> list[np.ndarray]:
     """Return every recording of a batch as float32 ``[C, T]``; ValueError if there is none."""
     if not isinstance(audio, Mapping) or "waveform" not in audio or "sample_rate" not in audio:
@@ -153,12 +145,12 @@ def to_one_waveform(audio: dict[str, Any], name: str) -> np.ndarray:
     return waveforms[0]
 
 
-def to_audio(waveform: np.ndarray, sample_rate: int, facts: Sequence[Facts] = ()) -> Audio:
+def to_audio(waveform: np.ndarray, sample_rate: int, facts: Sequence[Facts] = ()) -> dict[str, Any]:
     """Return an AUDIO of one recording, ``[T]`` or ``[C, T]``; ``facts`` are of its lines."""
     channels = np.atleast_2d(np.ascontiguousarray(waveform, dtype=np.float32))
-    audio: Audio = {"waveform": torch.from_numpy(channels)[None], "sample_rate": sample_rate}
+    audio: dict[str, Any] = {"waveform": torch.from_numpy(channels)[None], "sample_rate": sample_rate}
     if facts:
-        audio["morph_speech"] = tuple(facts)
+        audio[KEY] = tuple(facts)
     return audio
 
 

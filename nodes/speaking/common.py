@@ -29,7 +29,7 @@ from ..page.clips import Clip, to_clip
 from ..page.live import PlayedSpeech, announce
 from ..page.progress import show_progress
 from ..schema import WordsSocket, output, schema
-from ..sound.values import Audio, Facts, SpokenWords, describe_seeds, facts_of_line, to_audio, words_of
+from ..sound.values import Facts, SpokenWords, describe_seeds, facts_of_line, to_audio, words_of
 from ..voices.voices import PACKED
 from .kept_lines import once_of
 from .pronunciation import lists_of
@@ -114,7 +114,7 @@ def options_of(given: Mapping[str, Any]) -> GenerateOptions:
     return GenerateOptions(sampling=given.get("sampling"), **options)
 
 
-def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[Audio]:
+def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[dict[str, Any]]:
     return [
         to_audio(one.waveform, one.sample_rate, [known]) for one, known in zip(spoken, facts, strict=True)
     ]
@@ -130,7 +130,7 @@ class Performance:
     report: str
     outcome: str
 
-    def audios(self) -> list[Audio]:
+    def audios(self) -> list[dict[str, Any]]:
         return to_audios(self.lines, self.facts)
 
     def clips(self) -> list[Clip]:

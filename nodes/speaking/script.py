@@ -20,7 +20,7 @@ from ..models.memory import check_cast, check_voice
 from ..page.clips import show
 from ..schema import VoiceSocket, output, schema
 from ..sound.values import to_audio
-from .characters import find_characters, saved_states
+from .characters import States, find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of
 
@@ -73,9 +73,7 @@ class RenderScript(SpeakingNode):
     validate_inputs = inputs.judged(script=check_script)
 
     @classmethod
-    def fingerprint_inputs(
-        cls, script: str | None = None, **_: Any
-    ) -> list[tuple[str, tuple[FileState, ...]]]:
+    def fingerprint_inputs(cls, script: str | None = None, **_: Any) -> States:
         return saved_states(script)
 
     @classmethod
@@ -198,9 +196,7 @@ class DubCaptions(SpeakingNode):
     validate_inputs = inputs.judged(captions=read_captions)
 
     @classmethod
-    def fingerprint_inputs(
-        cls, captions: str | None = None, **_: Any
-    ) -> list[tuple[str, tuple[FileState, ...]]]:
+    def fingerprint_inputs(cls, captions: str | None = None, **_: Any) -> States:
         return saved_states(captions)
 
     @classmethod

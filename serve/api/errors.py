@@ -4,14 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    429: "rate_limit_error",
-    500: "server_error",
-    503: "server_error",
-    504: "server_error",
-}
+TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 BAD_REQUEST = "invalid_request_error"
 
 
@@ -32,7 +25,7 @@ class ApiError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        kind = TYPES.get(self.status, BAD_REQUEST)
+        kind = "server_error" if self.status >= 500 else TYPES.get(self.status, BAD_REQUEST)
         param = None if self.param is None else _encodable(self.param)
         message = _encodable(self.message)
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}

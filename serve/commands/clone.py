@@ -36,12 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_switch(parser, "--pad")
     parser.add_argument("--name", type=arguments.filled)
     parser.add_argument("--out", type=voice_file, metavar="FILE")
-    add_overwrite(parser)
-    arguments.add_model(parser)
-
-
-def add_overwrite(parser: argparse.ArgumentParser) -> None:
     arguments.add_switch(parser, "--overwrite")
+    arguments.add_model(parser)
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

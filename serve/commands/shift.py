@@ -17,7 +17,7 @@ from ..terminal.console import Console
 from ..terminal.engine import find_checkpoint, folders_of, load_synthesizer, read_config
 from ..terminal.folders import Folders
 from ..terminal.sound import read_recording
-from .clone import VOICE_FILE, add_overwrite, choose_path, save
+from .clone import VOICE_FILE, choose_path, save
 
 if TYPE_CHECKING:
     from ...morph.model.model import Model
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--toward", nargs="+", **needed)
     parser.add_argument("--away", nargs="+", **needed)
     parser.add_argument("--strength", type=arguments.number(*SHIFT_STRENGTHS), default=1.0)
-    add_overwrite(parser)
+    arguments.add_switch(parser, "--overwrite")
     parser.set_defaults(out=None)
 
 

@@ -63,7 +63,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         type=sound_or_stdout,
         help=f"a file that ends in {', '.join(FILES)}, or - for stdout; default: speech.wav, speech-2.wav and so on",
     )
-    arguments.add_overwrite(parser)
+    arguments.add_switch(parser, "--overwrite")
     parser.add_argument("--format", choices=KINDS)
 
 

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text")
     parser.add_argument("--groups", default="1, 3, 5, 7, 15")
     parser.add_argument("--out", type=arguments.folder, metavar="FOLDER")
-    arguments.add_overwrite(parser)
+    arguments.add_switch(parser, "--overwrite")
     arguments.add_voice(parser)
     arguments.add_settings(parser, seq_groups=False)
     arguments.add_pronunciation(parser)

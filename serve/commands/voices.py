@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_voice, saved_file
 from ..terminal.sound import write_whole
 from . import shift, speak
-from .clone import add_overwrite, choose_path, save, voice_file
+from .clone import choose_path, save, voice_file
 
 PREVIEW = "Hello, this is how I sound. I hope that you like it."
 LONGEST_SHOWN = 50
@@ -25,74 +25,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, one in ACTIONS.items():
         told = arguments.texts_of(f"voices {name}")
         action = actions.add_parser(name, help=told["description"], **told)
+        for argument, more in one.arguments:
+            action.add_argument(argument, **more)
         one.add(action)
         (arguments.add_model if one.loads else arguments.add_folders)(action)
         arguments.add_help(action, f"voices {name}")
         action.add_argument("--here", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
-def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", type=arguments.filled, metavar="NAME")
-
-
-def _add_list(parser: argparse.ArgumentParser) -> None:
-    arguments.add_switch(parser, "--json")
-
-
-def _add_show(parser: argparse.ArgumentParser) -> None:
-    _add_name(parser)
-    _add_list(parser)
-
-
 def _add_save(parser: argparse.ArgumentParser) -> None:
-    _add_name(parser)
-    add_overwrite(parser)
     parser.set_defaults(out=None)
     arguments.add_voice(parser)
 
 
 def _add_design(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(**dict.fromkeys(NO_VOICE))
-    _add_name(parser)
-    parser.add_argument("describe", nargs="?", type=arguments.filled, metavar="TEXT")
     # ``design TEXT --name NAME --out FILE`` was a command.
     parser.add_argument("--name", dest="named", type=arguments.filled, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=voice_file, help=argparse.SUPPRESS)
-    add_overwrite(parser)
-
-
-def _add_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME")
-    arguments.add_switch(parser, "--yes")
-
-
-def _add_rename(parser: argparse.ArgumentParser) -> None:
-    _add_name(parser)
-    parser.add_argument("new", metavar="NEW")
-
-
-def _add_describe(parser: argparse.ArgumentParser) -> None:
-    _add_name(parser)
-    parser.add_argument("text", metavar="TEXT")
-
-
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    _add_name(parser)
-    parser.add_argument("--out", type=voice_file, metavar="FILE")
-    arguments.add_switch(parser, "--overwrite")
-
-
-def _add_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=arguments.existing_file, metavar="FILE")
-    parser.add_argument("--name", type=arguments.filled)
-    add_overwrite(parser)
 
 
 def _add_preview(parser: argparse.ArgumentParser) -> None:
     unused = (*NO_VOICE, "check_words", "words")
     parser.set_defaults(stdin=False, layout=LAYOUTS[0], play=False, **dict.fromkeys(unused))
-    _add_name(parser)
-    parser.add_argument("--text", default=PREVIEW)
     speak.add_output(parser)
     arguments.add_settings(parser)
     arguments.add_pronunciation(parser)
@@ -212,21 +167,27 @@ def take_in(options: argparse.Namespace, console: Console) -> None:
 
 
 class Action(NamedTuple):
-    add: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Console], None]
+    arguments: Sequence[tuple[str, dict[str, Any]]] = ()
+    add: Callable[[argparse.ArgumentParser], None] = lambda _: None  # adds the others
     loads: bool = False  # whether it may load a model
 
 
+NAME: tuple[str, dict[str, Any]] = ("name", {"type": arguments.filled, "metavar": "NAME"})
+JSON, OVERWRITE, YES = ((name, {"action": "store_true"}) for name in ("--json", "--overwrite", "--yes"))
+FILE = ("file", {"type": arguments.existing_file, "metavar": "FILE"})
+OUT = ("--out", {"type": voice_file, "metavar": "FILE"})
+WORDS = ("describe", {"nargs": "?", "type": arguments.filled, "metavar": "TEXT"})
 ACTIONS = {
-    "list": Action(_add_list, list_voices),
-    "show": Action(_add_show, show),
-    "save": Action(_add_save, save_one, True),
-    "design": Action(_add_design, save_one, True),
-    "shift": Action(shift.add_arguments, shift.run, True),
-    "delete": Action(_add_delete, delete),
-    "rename": Action(_add_rename, rename),
-    "describe": Action(_add_describe, describe),
-    "export": Action(_add_export, export),
-    "import": Action(_add_import, take_in),
-    "preview": Action(_add_preview, speak.run, True),
+    "list": Action(list_voices, [JSON]),
+    "show": Action(show, [NAME, JSON]),
+    "save": Action(save_one, [NAME, OVERWRITE], _add_save, True),
+    "design": Action(save_one, [NAME, WORDS, OVERWRITE], _add_design, True),
+    "shift": Action(shift.run, [], shift.add_arguments, True),
+    "delete": Action(delete, [("names", {"nargs": "+", "metavar": "NAME"}), YES]),
+    "rename": Action(rename, [NAME, ("new", {"metavar": "NEW"})]),
+    "describe": Action(describe, [NAME, ("text", {"metavar": "TEXT"})]),
+    "export": Action(export, [NAME, OUT, OVERWRITE]),
+    "import": Action(take_in, [FILE, ("--name", {"type": arguments.filled}), OVERWRITE]),
+    "preview": Action(speak.run, [NAME, ("--text", {"default": PREVIEW})], _add_preview, True),
 }

@@ -35,11 +35,6 @@ PACKAGES = {
     "av": "av>=14.2",
     "prometheus_client": "prometheus-client>=0.20",
 }
-# Options that are fields of ``ServerOptions``.
-AS_GIVEN = (
-    *("port", "checkpoint", "voices", "device", "engine", "weights", "precision", "seq_groups", "rows"),
-    *("waiting", "strict", "access_log"),
-)
 SHUTDOWN_S = 5  # for a replica's answers to end after Ctrl+C
 # How long a thread may hold the GIL while others wait. The model's thread releases it at each of a frame's dozens of
 # operations, and waits this long to get it back from a busy thread (docs/log/many-gpus.md).
@@ -77,21 +72,24 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
     access = Access(
         arguments.host, key, arguments.allow_origin, tuple(listed_hosts()), open_lists=arguments.open_lists
     )
-    return ServerOptions(
-        access=access,
-        pronunciation=() if words is None else (read_pronunciation(Path(words)),),
-        adapters=tuple((Path(word), strength) for word, strength in arguments.lora),
-        devices=tuple(arguments.devices),
-        warm_groups=tuple(arguments.warm_groups),
-        replicas=1 if arguments.replicas is None or not arguments.ray else arguments.replicas,
-        limits=Limits(
+    given = {
+        name: value for name, value in vars(arguments).items() if name in ServerOptions.__dataclass_fields__
+    }
+    given |= {
+        "access": access,
+        "pronunciation": () if words is None else (read_pronunciation(Path(words)),),
+        "adapters": tuple((Path(word), strength) for word, strength in arguments.lora),
+        "devices": tuple(arguments.devices),
+        "warm_groups": tuple(arguments.warm_groups),
+        "replicas": arguments.replicas if arguments.replicas is not None and arguments.ray else 1,
+        "limits": Limits(
             characters=arguments.most_characters,
             body_bytes=body_bytes(arguments.most_characters),
             seconds=arguments.most_seconds,
             pause_seconds=arguments.most_pause,
         ),
-        **{name: getattr(arguments, name) for name in AS_GIVEN},
-    )
+    }
+    return ServerOptions(**given)
 
 
 def check_packages() -> None:

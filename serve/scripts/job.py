@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -261,7 +260,7 @@ def speak_group(job: Job, group: range, show: OnFrame) -> None:
     check = job.opened.check
     once = Once(job.saved.cache, check, again=job.options.again)
     listener = Listener(
-        partial(show_lines, show, group, len(job.lines)),
+        lambda done, expected: show(group.start + len(group) * done // expected, len(job.lines)),
         on_line=lambda place, spoken: job.add(group[place], spoken, is_checked=check is None),
     )
     try:
@@ -275,11 +274,6 @@ def speak_group(job: Job, group: range, show: OnFrame) -> None:
     if check is not None:
         for index, one in zip(group, spoken, strict=True):
             job.add(index, one)
-
-
-def show_lines(show: OnFrame, group: range, count: int, done: int, expected: int) -> None:
-    """Show a group's frames as lines, of ``count``; those before it are done."""
-    show(group.start + len(group) * done // expected, count)
 
 
 def tell(job: Job, elapsed: float, console: Console) -> None:

@@ -235,10 +235,6 @@ class Removed(argparse.Action):
         sys.stderr.write(f"{parser.prog}: {name} is ignored: it was removed\n")
 
 
-def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    add_switch(parser, "--overwrite")
-
-
 def check_new(parser: argparse.ArgumentParser, written: Iterable[Path], overwrite: bool) -> None:
     """End with an error if a file would be replaced without ``--overwrite``."""
     for path in written:
@@ -255,10 +251,6 @@ def add_model(parser: argparse.ArgumentParser, attention: bool = True) -> None:
     for name, one in settings_of(LoadOptions).items():
         if attention or name != "attention":
             add_setting(group, one)
-    add_lora(group)
-
-
-def add_lora(group: argparse._ActionsContainer) -> None:
     group.add_argument("--lora", action="append", default=[], type=lora, metavar="FOLDER[:STRENGTH]")
 
 
