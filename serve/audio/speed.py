@@ -17,42 +17,35 @@ LATENCY_S = 0.5  # more than all filters hold back of their input
 BLOCK = 480  # samples per step: a filter returns its output in portions of this size
 
 
-class SpeedChange:
-    """Changes the length of audio that comes in chunks; this one leaves it as it is."""
-
-    def add(self, samples: np.ndarray) -> np.ndarray:
-        """Process the next samples, float32 ``[n]``; return the finished ones, maybe none."""
-        return samples
-
-    def finish(self) -> np.ndarray:
-        return np.zeros(0, dtype=np.float32)
-
-
-def open_speed(speed: float, sample_rate: int) -> SpeedChange:
-    """Return a speed change for one sound: 0.25 to 4; 1 leaves every sample as it is, and holds none back."""
-    return SpeedChange() if speed == 1 else _Tempo(speed, sample_rate)
-
-
 def changed_length(samples: int, speed: float) -> int:
     """Return samples / speed, rounded half up."""
     return math.floor(samples / speed + 0.5)
 
 
-class _Tempo(SpeedChange):
-    """The result is bit-equal however the samples are cut; its length is ``changed_length``."""
+class SpeedChange:
+    """Changes the length of a sound that comes in chunks: speed 0.25 to 4; 1 leaves every sample as it is.
+
+    The result is bit-equal however the samples are cut; its length is ``changed_length``.
+    """
 
     def __init__(self, speed: float, sample_rate: int):
         self._speed, self._sample_rate = speed, sample_rate
         self._taken = self._given = 0  # samples
-        self._graph, self._source, self._sink = _chain(speed, sample_rate)
+        if speed != 1:
+            self._graph, self._source, self._sink = _chain(speed, sample_rate)
 
     def add(self, samples: np.ndarray) -> np.ndarray:
+        """Process the next samples, float32 ``[n]``; return the finished ones, maybe none."""
+        if self._speed == 1:
+            return samples
         ready = self._through(samples)
         self._taken += len(samples)
         self._given += len(ready)
         return ready
 
     def finish(self) -> np.ndarray:
+        if self._speed == 1:
+            return np.zeros(0, dtype=np.float32)
         # Silence after the sound: without it the filters' output lacks up to a window.
         silence = self._through(np.zeros(round(LATENCY_S * self._sample_rate), dtype=np.float32))
         self._source.push(None)

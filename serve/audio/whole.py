@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from ...morph.audio.writer import FFMPEG, LIBSNDFILE, PLAIN, Encoder, encode, maker_of, open_encoder
-from .speed import open_speed
+from .speed import SpeedChange
 
 PLAIN_THREADS = 2  # numpy, which releases the GIL for long arrays
 FFMPEG_THREADS = 2  # each needs the GIL for every packet
@@ -28,7 +28,7 @@ class Whole:
 
 def encode_whole(sounds: Sequence[np.ndarray], sample_rate: int, speed: float, name: str) -> Whole:
     """Return the parts of a sound, float32 ``[T]`` within -1..1, as one file of format ``name`` (one of SERVED)."""
-    change = open_speed(speed, sample_rate)
+    change = SpeedChange(speed, sample_rate)
     changed = np.concatenate([*map(change.add, sounds), change.finish()])
     return Whole(encode(changed, sample_rate, name), len(changed))
 

@@ -42,7 +42,7 @@ from ...morph.words.timing import WordTime, without_quiet
 from ..api.errors import ApiError, shutting_down
 from ..api.options import ServerOptions
 from ..api.request import Rules, SpeechRequest
-from ..audio.speed import changed_length, open_speed
+from ..audio.speed import SpeedChange, changed_length
 from ..audio.whole import Encoders, StreamEncoder, Whole, encode_whole
 from .voices import VoiceBook
 from .warming import WARM_TEXT, ahead_of, encode_all, lines_beside, speak, speak_each
@@ -210,7 +210,7 @@ class Reading:
 
         ApiError comes after the samples made before the failure.
         """
-        speed = open_speed(self._speed, self._sample_rate)
+        speed = SpeedChange(self._speed, self._sample_rate)
         while True:
             self._news.clear()
             while self._failure is None and self._read.ready:

@@ -15,7 +15,7 @@ from ...morph.model.model import Model
 from ...morph.options import GenerateOptions
 from ...morph.speech.lines import Line
 from ...morph.voice.voice import Voice
-from ..audio.speed import open_speed
+from ..audio.speed import SpeedChange
 
 WARM_TEXT = "The speech server is ready."
 WARM_SPEED = 1.5
@@ -55,7 +55,7 @@ def lines_beside(batch: Batch, voice: Voice, most: int) -> list[Line]:
 def encode_all(sample_rate: int) -> None:
     """Encode silence in every format, streamed and complete, and change its speed: that loads libraries."""
     silence = np.zeros(WARM_SAMPLES, dtype=np.float32)
-    speed = open_speed(WARM_SPEED, sample_rate)
+    speed = SpeedChange(WARM_SPEED, sample_rate)
     speed.add(silence)
     speed.finish()
     for name in SERVED:

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from qwen3_tts_morph.serve.audio.speed import changed_length, open_speed
+from qwen3_tts_morph.serve.audio.speed import SpeedChange, changed_length
 
 RATE = 24000
 FRAME = 1920
@@ -13,13 +13,13 @@ def tone(seconds: float, frequency: float = 220.0) -> np.ndarray:
 
 def changed(waveform: np.ndarray, speed: float, size: int = FRAME) -> np.ndarray:
     """A waveform that is given in portions of one size."""
-    changing = open_speed(speed, RATE)
+    changing = SpeedChange(speed, RATE)
     parts = [changing.add(waveform[start : start + size]) for start in range(0, len(waveform), size)]
     return np.concatenate([*parts, changing.finish()])
 
 
 def test_speed_1_gives_the_samples_that_it_is_given() -> None:
-    samples, same = tone(0.1), open_speed(1.0, RATE)
+    samples, same = tone(0.1), SpeedChange(1.0, RATE)
     assert same.add(samples) is samples and len(same.finish()) == 0
 
 
@@ -57,7 +57,7 @@ def test_a_place_moves_with_the_speed_to_within_a_window(speed: float) -> None:
 
 @pytest.mark.parametrize("speed", SPEEDS)
 def test_it_is_heard_while_it_is_made(speed: float) -> None:
-    changing, given = open_speed(speed, RATE), 0
+    changing, given = SpeedChange(speed, RATE), 0
     for start in range(0, RATE, FRAME):
         given += len(changing.add(tone(1.0)[start : start + FRAME]))
     assert 0.6 * RATE / speed < given <= RATE / speed
