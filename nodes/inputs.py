@@ -83,16 +83,18 @@ def sampling() -> io.Input:
     return SamplingSocket.Input("sampling", optional=True)
 
 
-def decoding() -> io.Input:
-    return choice("decoding", ("crossbar", "lossless"), "crossbar", optional=True)
+def batch() -> list[io.Input]:
+    return [seq_groups(), seed(), setting("batch_size"), language()]
 
 
-def reuse_lines() -> io.Input:
-    return switch("reuse_lines", True, optional=True)
+def takes() -> list[io.Input]:
+    """Return the inputs of retries and figures, behind ``decoding``, which saved workflows have and is ignored."""
+    decoding = choice("decoding", ("crossbar", "lossless"), "crossbar", optional=True)
+    return [decoding, setting("retries", optional=True), setting("normalize", optional=True)]
 
 
-def word_check() -> io.Input:
-    return WordCheckSocket.Input("word_check", optional=True)
+def reuse_and_check() -> list[io.Input]:
+    return [switch("reuse_lines", True, optional=True), WordCheckSocket.Input("word_check", optional=True)]
 
 
 def pronunciation() -> io.Input:

@@ -73,10 +73,6 @@ class Connection:
     def __init__(self, server: Server, session: aiohttp.ClientSession):
         self._server, self._session = server, session
 
-    @property
-    def url(self) -> str:
-        return self._server.url
-
     async def ask(self) -> ServerFacts:
         """Return the server's facts; ``Failure`` if it cannot be reached, or is no speech server."""
         limit = aiohttp.ClientTimeout(total=ASKED_S, connect=CONNECT_S)

@@ -63,7 +63,7 @@ def read_texts() -> dict[str, Any]:
     return texts
 
 
-def texts_of(command: str) -> dict[str, str]:
+def texts_of(command: str) -> dict[str, Any]:
     """Return what a command does, and its examples, as the arguments of its parser."""
     own = read_texts()[command]
     examples = [f"  %(prog)s {one}".rstrip() for one in own["examples"]]

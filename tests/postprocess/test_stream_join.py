@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.postprocess.join import Spacing, join
-from qwen3_tts_morph.postprocess.stream_join import StreamJoin
+from qwen3_tts_morph.postprocess.join import Spacing, StreamJoin, join
 
 RATE = 24000
 FADE_MS = 60  # 1,440 samples

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ....postprocess.ends import EndTrim
-from ....postprocess.stream_join import StreamJoin
+from ....postprocess.join import StreamJoin
 from ...options import GenerateOptions
 from ...speech.joined import CROSSFADE_MS
 from ...speech.piece import NO_SAMPLES, Piece, concatenate
