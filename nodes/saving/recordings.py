@@ -168,15 +168,12 @@ def listed(recordings: Sequence[Recording], run: Run) -> dict[str, Any]:
     """Return the ui of the node: the files as ComfyUI's nodes name them, and as a list that the page plays."""
     folder = run.paths[0].parent.name
     files = [{"filename": path.name, "subfolder": folder, "type": "output"} for path in run.paths]
-    clips = [
-        Clip(one.waveform, one.sample_rate, one.name if one.number else "track", one.text)
-        for one in recordings
-    ]
-    rows = [list_clip(clip, file) for clip, file in zip(clips, files, strict=True)]
-    for row, one, path in zip(rows, recordings, run.paths, strict=True):
-        row["track"] = not one.number
+    rows = []
+    for one, path, file in zip(recordings, run.paths, files, strict=True):
+        clip = Clip(one.waveform, one.sample_rate, one.name if one.number else "track", one.text)
         # A file that was replaced has the same address: browsers would play the old one from their cache.
-        row["version"] = str(path.stat().st_mtime_ns)
+        version = str(path.stat().st_mtime_ns)
+        rows.append({**list_clip(clip, file), "track": not one.number, "version": version})
     return {"text": (run.summary,), "audio": files, CLIPS: rows}
 
 

@@ -82,15 +82,13 @@ class Sweep(io.ComfyNode):
                 page.play(spoken.waveform)
 
             result = sweep(ready, line, groups, options, progress, play)
+            pairs = list(zip(result.spoken, result.rows, strict=True))
             facts = [
                 facts_of_line(line, one, replace(options, seq_groups=row.seq_groups), ready.model.name)
-                for one, row in zip(result.spoken, result.rows, strict=True)
+                for one, row in pairs
             ]
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
-        clips = [
-            to_clip(one, f"SEQ_GROUPS {row.seq_groups}")
-            for one, row in zip(result.spoken, result.rows, strict=True)
-        ]
+        clips = [to_clip(one, f"SEQ_GROUPS {row.seq_groups}") for one, row in pairs]
         shown = "\n".join(map(in_words, result.rows))
         return io.NodeOutput(
             image, to_audios(result.spoken, facts), table(result), ui=show(shown, clips, compare=True)

@@ -261,13 +261,6 @@ def usage_of(reading: Reading) -> dict[str, Any]:
 
 def report_of(reading: Reading, made_by: tuple[str, ...]) -> dict[str, Any]:
     report = reading.report
-    return {
-        "frames": report.frames,
-        "seconds": report.seconds,
-        "ended": report.ended,
-        "pieces": report.pieces,
-        "spoken": report.spoken,
-        "notes": list(report.notes),
-        "made_by": list(made_by),
-        "readings": {one.shown: one.read for one in report.readings},
-    }
+    same = {name: getattr(report, name) for name in ("frames", "seconds", "ended", "pieces", "spoken")}
+    readings = {one.shown: one.read for one in report.readings}
+    return {**same, "notes": list(report.notes), "made_by": list(made_by), "readings": readings}
