@@ -57,7 +57,7 @@ class RowBuffers:
         rows, report = frame.rows, frame.report
         ended: list[tuple[int, str]] = []
         is_over = (report[:, FLAG] != 0) | (report[:, 0] == self._eos)
-        if is_over.any():
+        if np.count_nonzero(is_over):  # fewer calls than ``any``
             broken = (report[is_over, FLAG] != 0).tolist()
             ended = [
                 (row, BROKEN if bad else EOS) for row, bad in zip(rows[is_over].tolist(), broken, strict=True)
@@ -72,7 +72,7 @@ class RowBuffers:
         self.counts[rows] = at + 1
         loops = self._find_loops(rows, at, report[:, 0])
         stops = loops | (at + 1 >= self.caps[rows])
-        if stops.any():
+        if np.count_nonzero(stops):
             kinds = np.where(loops, "loop", "cap")
             ended += zip(rows[stops].tolist(), kinds[stops].tolist(), strict=True)
         return self._find_words(frame, ended) if self._words else ended
@@ -85,7 +85,7 @@ class RowBuffers:
         counts = self._agreements[rows] + agrees - self._agreed[rows, place]
         self._agreed[rows, place], self._agreements[rows] = agrees, counts
         found: np.ndarray = counts.max(axis=1) >= LEAST_AGREED
-        if found.any():
+        if np.count_nonzero(found):
             found &= (at + 1 >= LOOP_WINDOW + LONGEST_PERIOD) & self._detects[rows]
         return found
 

@@ -199,13 +199,11 @@ class GraphDecoder:
         self._broken.difference_update(rows)
         self._put_samplings(rows, lines)
 
-    @torch.inference_mode()
     def take_line(self, row: int, positions: int) -> TakenLine:
         """Return a copy of the line in a row."""
         self._write_texts()
         return self._started[1].take_line(row, positions)
 
-    @torch.inference_mode()
     def put_line(self, row: int, line: LineRequest, taken: TakenLine) -> None:
         """Put a line that was taken from a row into this one."""
         self._make_ready([row], [line])
@@ -241,7 +239,6 @@ class GraphDecoder:
 
         graphs.run(("enter", positions), function)
 
-    @torch.inference_mode()
     def _write_texts(self) -> None:
         """Write the trailing texts of new lines: the talker's first step reads them, the codes before it do not."""
         if self._unwritten:
@@ -297,7 +294,6 @@ class GraphDecoder:
             with without_cudnn():
                 self.frames.prefill(weights, slots, arrivals, small)
 
-    @torch.inference_mode()
     def frame(self, positions: int, stopped: Sequence[int] = ()) -> None:
         """Run every line's next frame; its codes are in ``report`` once the device has finished it."""
         # Stopped rows are computed too, and get their state back: a mask would cost every frame time. Their next
@@ -324,11 +320,9 @@ class GraphDecoder:
         self._grow(positions)
         return self._graphs_here.has(("frame", *self.group, choose_window(positions)))
 
-    @torch.inference_mode()
     def _codes(self) -> None:
         self._run(("codes", *self.group), self.frames.predict, self.group.seq_groups)
 
-    @torch.inference_mode()
     def _advance(self, positions: int) -> None:
         window = choose_window(positions)
         self._write_texts()
@@ -453,7 +447,7 @@ class GraphRows:
         # Rows of lines of which no frame has been read, and whether their first one is in flight.
         self._unread: dict[int, bool] = {}
         self._report = np.zeros((decoder.batch, REPORT_WIDTH))  # of the frame that was read last
-        self._ahead = False  # whether the last step launched a frame
+        self._lag = 0  # frames that the device may be ahead of the host, until the next step
         self._split = 0  # positions of the frame whose first part alone has been launched
 
     def room(self, waiting: int) -> int:
@@ -474,8 +468,9 @@ class GraphRows:
         return rows
 
     def settle(self) -> None:
-        self._ahead = False
-        self._end_split()
+        self._lag = 0
+        if self._split:
+            self._end_split()
 
     def suspend(self, row: int) -> tuple[LineRequest, TakenLine]:
         suspended = self._lines[row], self.decoder.take_line(row, self._table.reached(row))
@@ -500,15 +495,16 @@ class GraphRows:
         if len(self._rows_of) > 1 or group not in self._rows_of:
             others = (rows for one, rows in self._rows_of.items() if one != group)
             stopped = [*stopped, *chain.from_iterable(others)]
-        self._ahead = len(stopped) < self._table.running and self._goes_on(stopped)
-        if not self._ahead:
+        if len(stopped) >= self._table.running or not self._goes_on(stopped):
+            self._lag = 0
             return False
+        self._lag = self._choose_lag()
         self._table.send(stopped)
         began = [row for row, launched in self._unread.items() if not launched and row not in stopped]
         if began:
             self._unread.update(dict.fromkeys(began, True))
         positions = self._table.positions
-        if self._codes_are_awaited and not stopped and self.decoder._can_split(positions):
+        if self._unread and not stopped and self._codes_are_awaited and self.decoder._can_split(positions):
             self._split = positions
         self._launch(positions, stopped)
         if not self.decoder._views.confirm():  # last: what a first frame waits for has been launched
@@ -565,20 +561,20 @@ class GraphRows:
 
     def read(self) -> Frame | None:
         # A streamed line's first frame is urgent: it is not read late, and no frame is launched before it is read.
-        if self._readback.waiting > (self._lag if self._ahead else 0) or self._first_is_awaited:
+        if self._readback.waiting > self._lag or (self._unread and self._first_is_awaited):
             self._report = self._readback.pop().numpy()
             frame = self._table.receive(self._report)
             if self._unread:
                 for row in frame.rows.tolist():
                     self._unread.pop(row, None)
             return frame
-        self._end_split()
+        if self._split:
+            self._end_split()
         return None
 
     def _end_split(self) -> None:
-        if self._split:
-            self.decoder._advance(self._split)
-            self._split = 0
+        self.decoder._advance(self._split)
+        self._split = 0
 
     @property
     def _awaited(self) -> int:
@@ -587,7 +583,7 @@ class GraphRows:
 
     @property
     def _first_is_awaited(self) -> bool:
-        return bool(self._unread) and self._table.running <= FIRST_AT_ONCE and self._awaited > 0
+        return self._table.running <= FIRST_AT_ONCE and self._awaited > 0
 
     @property
     def _codes_are_awaited(self) -> bool:
@@ -596,9 +592,8 @@ class GraphRows:
         running = self._table.running
         return self._first_is_awaited and (running <= FEW_LINES or self._awaited == running)
 
-    @property
-    def _lag(self) -> int:
-        """How many frames the device is ahead of the host, which delays late lines."""
+    def _choose_lag(self) -> int:
+        """Return how many frames the device may be ahead of the host, which delays late lines."""
         # With few lines, and a row free for another, none: each frame then takes a tenth longer.
         if self.decoder._synchronous:
             return 0
@@ -615,6 +610,7 @@ class GraphRows:
         if not self._rows_of[group]:
             del self._rows_of[group]
         self._unread.pop(row, None)
+        self._lag = min(self._lag, self._choose_lag())
 
     @property
     def held(self) -> Iterable[int]:

@@ -274,6 +274,7 @@ def test_replays_on_cuda_return_the_eager_engines_codes(checkpoint, monkeypatch,
 
 
 @pytest.mark.gpu
+@torch.inference_mode()
 def test_a_replay_on_cuda_has_no_host_sync(checkpoint):
     model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("bf16", "sdpa"), "cuda")
     prompts, engine = prompts_of(model), GraphDecoder(2)
