@@ -12,6 +12,6 @@ setup(
     package_data={
         NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*", "recordings/*"],
         f"{NAME}.morph": ["tested.json", "text/lists.txt", "checkpoint/defaults.json"],
-        f"{NAME}.serve": ["page/*", "terminal/help.json"],
+        f"{NAME}.serve": ["page/*", "api/fields.json", "terminal/help.json"],
     },
 )

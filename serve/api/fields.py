@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -38,6 +40,7 @@ from ..audio.speed import HIGHEST_SPEED, LOWEST_SPEED
 from .errors import ApiError
 
 Schema = dict[str, Any]
+TEXTS: dict[str, str] = json.loads(Path(__file__).with_name("fields.json").read_text(encoding="utf-8"))
 PART: dict[str, Any] = {"ge": 0, "le": LONGEST_READ_S}  # of a recording, in seconds
 DEPRECATED: Schema = {"deprecated": True}
 NULL, ABOUT = {"type": "null"}, ("title", "description", "default", "deprecated")
@@ -71,8 +74,11 @@ def allowed(schema: Schema) -> str:
     return ""
 
 
-def _or_null(schema: Schema) -> None:
+def _complete(schema: Schema) -> None:
+    """Add the fields' texts, and null to those that may be left out."""
     for name, one in schema["properties"].items():
+        if name in TEXTS:
+            one["description"] = TEXTS[name]
         if name not in schema.get("required", ()) and NULL not in one.get("anyOf", ()):
             about = {key: one.pop(key) for key in ABOUT if key in one}
             schema["properties"][name] = {"anyOf": [*(one.get("anyOf") or [one]), NULL], **about}
@@ -84,7 +90,7 @@ class Fields(BaseModel):
     ApiError 400 names the field and what it may be; pydantic's own error is never raised.
     """
 
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_or_null)
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_complete)
     PART_OF: ClassVar[str] = ""  # the field of a request that this object is
 
     @model_validator(mode="wrap")
@@ -169,11 +175,9 @@ class VoiceShift(Fields):
     """Where a request's voice is moved: names of voices, and how often their difference is added."""
 
     PART_OF = "voice_shift"
-    toward: Names = about("the name of a voice that has the mood, or a list of 1 to 8; their mean is taken")
-    away: Names = about("the name of a voice that has not, or a list of 1 to 8; best of the same speaker")
-    strength: float = about(
-        "how often the difference is added", 1.0, ge=SHIFT_STRENGTHS[0], le=SHIFT_STRENGTHS[1]
-    )
+    toward: Names
+    away: Names
+    strength: float = Field(1.0, ge=SHIFT_STRENGTHS[0], le=SHIFT_STRENGTHS[1])
 
 
 class _SamplingFields(Fields):
@@ -183,62 +187,28 @@ class _SamplingFields(Fields):
 class SettingsFields(Fields):
     """What a request and a WebSocket's first message may say beside the text; ``GENERATED`` has the rest."""
 
-    model: str | None = about(
-        "the loaded checkpoint's name, or one of OpenAI's such as tts-1, which stand for it", None
-    )
-    voice: Name | VoiceId | None = about(
-        "a name that GET /v1/audio/voices lists, or one of OpenAI's; left out: the first", None
-    )
-    voice_shift: VoiceShift | None = about(
-        "moves the voice by the difference of others, such as angry less calm", None
-    )
-    instructions: Text = about(
-        "how to speak; a checkpoint that cannot follow them ignores them, and the header x-speech-ignored says so; for "
-        "VoiceDesign the voice's description",
-        "",
-        max_length=4096,  # as OpenAI's
-    )
-    response_format: Annotated[str, OneOf(tuple(SERVED))] = about("of the sound", "mp3")
-    speed: float = about("of the speech, at the same pitch", 1.0, ge=LOWEST_SPEED, le=HIGHEST_SPEED)
-    return_timestamps: bool = about(
-        "true tells when each word is heard: with sse in events speech.audio.timestamps, with multipart and json in "
-        "timestamps; not for checkpoints without an alignment head",
-        False,
-    )
-    language: str = about("the language of the text", "auto")
-    decoding: Literal["crossbar", "lossless"] = about("ignored", "crossbar", json_schema_extra=DEPRECATED)
-    continuity: bool = about("ignored", False, json_schema_extra=DEPRECATED)
-    pronunciation: dict[str, Annotated[str, Field(max_length=LONGEST_READING)]] | None = about(
-        'an object such as {"Nguyen": "win"}; how words are read: they count before the server\'s own; not with layout '
-        "token",
-        None,
-        max_length=MOST_ENTRIES,
+    model: str | None = None
+    voice: Name | VoiceId | None = None
+    voice_shift: VoiceShift | None = None
+    instructions: Text = Field("", max_length=4096)  # as OpenAI's
+    response_format: Annotated[str, OneOf(tuple(SERVED))] = "mp3"
+    speed: float = Field(1.0, ge=LOWEST_SPEED, le=HIGHEST_SPEED)
+    return_timestamps: bool = False
+    language: str = "auto"
+    decoding: Literal["crossbar", "lossless"] = Field("crossbar", json_schema_extra=DEPRECATED)
+    continuity: bool = Field(False, json_schema_extra=DEPRECATED)
+    pronunciation: dict[str, Annotated[str, Field(max_length=LONGEST_READING)]] | None = Field(
+        None, max_length=MOST_ENTRIES
     )
 
 
 class SpeechFields(SettingsFields):
     """``POST /v1/audio/speech``."""
 
-    input: Text = about(
-        "the text to speak; [pause 0.4] is silence of 0.4 s, and of <shown|read> the second side is read",
-        min_length=1,
-    )
-    stream_format: Annotated[str, OneOf(STREAM_FORMATS)] = about(
-        "the bytes as they are made, or server-sent events; multipart: the sound is made complete, and the answer's "
-        "parts are JSON that tells the progress, the file, and JSON that tells how it went; json: one object, with the "
-        "complete file as base64 in audio",
-        "audio",
-    )
-    stream: bool | None = about(
-        "false: one file with its true length, which is made complete; not with sse", None
-    )
-    event_interval: float = about(
-        "with sse: the shortest time between two events, in seconds; with multipart: the time between two parts that "
-        "tell the progress (0: none do)",
-        0.0,
-        ge=0,
-        le=LONGEST_INTERVAL_S,
-    )
+    input: Text = Field(min_length=1)
+    stream_format: Annotated[str, OneOf(STREAM_FORMATS)] = "audio"
+    stream: bool | None = None
+    event_interval: float = Field(0.0, ge=0, le=LONGEST_INTERVAL_S)
 
 
 class ConfigFields(SettingsFields):
