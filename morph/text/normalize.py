@@ -29,8 +29,9 @@ ITEM = re.compile(rf"(?:{MARKED})[,;]?|{NUMBER}[,;]", re.ASCII)
 # The first items are not cut apart: what is before a list may belong to the first one, as in "May 5, 2020, 2021".
 FIRST_ITEMS = 2
 FIRST_AMOUNTS = 1
-WHOLE = r"0|[1-9]\d{0,5}|[1-9]\d{0,2},\d{3}"
+WHOLE = r"0|[1-9]\d{0,8}|[1-9]\d{0,2}(?:,\d{3}){1,3}"
 AMOUNT = re.compile(rf"([$\u00a3\u20ac])({WHOLE})(?:\.(\d\d))?([,;]?)", re.ASCII)
+LARGE = {10**9: "billion", 10**6: "million"}
 UNITS = {
     "$": (("dollar", "dollars"), ("cent", "cents")),
     "\u00a3": (("pound", "pounds"), ("penny", "pence")),
@@ -60,7 +61,7 @@ def cut_lists(text: str) -> list[str]:
 
 
 def write_amount(text: str) -> str | None:
-    """Return an amount below a million in words, with its comma or semicolon; None for another text."""
+    """Return an amount below a trillion in words, with its comma or semicolon; None for another text."""
     found = AMOUNT.fullmatch(text)
     if found is None:
         return None
@@ -75,7 +76,12 @@ def _counted(number: int, names: tuple[str, str]) -> str:
 
 
 def in_words(number: int) -> str:
-    """Return a number below a million in words: 1,204 "one thousand two hundred and four"."""
+    """Return a number below a trillion in words: 1,204 "one thousand two hundred and four"."""
+    for size, name in LARGE.items():
+        if number >= size:
+            high, rest = divmod(number, size)
+            said = f"{in_words(high).replace(' and ', ' ')} {name}"
+            return f"{said} {in_words(rest)}" if rest else said
     thousands, rest = divmod(number, 1000)
     hundreds, last = divmod(rest, 100)
     words = [f"{in_words(thousands).replace(' and ', ' ')} thousand"] if thousands else []
