@@ -4,27 +4,28 @@
         for chunk in batch.speak(Line("Hello there.", voice)):
             player.write(chunk.samples)
 
-One thread owns the model. Lines that run together share SEQ_GROUPS and tail; each has its own sampling. Other lines
-form other groups, which take turns (``turns.py``). With a seed, a line has the same codes in any batch, up to the
+One thread owns the model (``loop.py``). Lines that make a frame together share SEQ_GROUPS and tail, and other groups
+alternate with them; each line has its own sampling. With a seed, a line has the same codes in any batch, up to the
 rounding of another batch size. If the engine fails, lines that have delivered nothing are retried once, each alone.
 """
 
 from __future__ import annotations
 
-import logging
+import math
 import os
+import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import TypeVar
-
-import torch
 
 from ..decode.rows import NOTHING_AHEAD, Ahead
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
-from ..runtime.collector import older_objects_spared
+from ..runtime.bell import Bell
 from ..runtime.exclusive import check_process
 from ..runtime.kept_threads import Job
 from ..speech.lines import Line, Spoken, check_line
@@ -34,17 +35,29 @@ from ..speech.wrong_words import check_followed
 from ..synthesizer import Synthesizer
 from ..words.timing import WordTime
 from .fitting import most_rows
+from .inbox import Inbox
 from .key import common_key, line_key
-from .line_state import LineState
-from .queue import BatchClosed, BatchStatus, Queue, Waiting, group_of
-from .running import LINGER_S, Running, Settings
+from .loop import LINGER_S, BatchClosed, Loop, Settings
+from .scheduler import Busy, Scheduler
 from .speech import Delivery, Speech
-
-log = logging.getLogger(__name__)
+from .utterance import Status, Utterance
 
 ROWS = 8
 WAITING = 64
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class BatchStatus:
+    """What a batch does now, in lines."""
+
+    rows: int
+    speaking: int
+    waiting: int  # could be spoken, but have no row
+    frames: int  # of all lines, since the batch was created
+    frame_s: float  # seconds per frame, 0 if unknown
+    parked: int = 0  # started, without a row: for a slow reader, or text
+    silent: int = 0  # not begun: none of their text can be spoken yet
 
 
 class SynthesizerChecks:
@@ -81,16 +94,17 @@ class Batch:
         self._checks = SynthesizerChecks(synthesizer)
         self.name, self.languages = synthesizer.model.title, self._checks.languages
         self.rate = synthesizer.model.sample_rate
-        self.most_waiting = 1 << 40 if waiting is None else waiting
-        self._queue = Queue(self.rows, self.most_waiting)
+        self.most_waiting = math.inf if waiting is None else waiting
         self.ahead = ahead
+        self._scheduler = Scheduler[Utterance]([self.rows], self.most_waiting)
+        self._inbox, self._numbers = Inbox(), count(1)
+        self._loop = Loop(synthesizer, self._scheduler, self._inbox, Settings(self.rows, linger_s, ahead))
         self._process = os.getpid()
-        serve = partial(_serve, synthesizer, self._queue, Settings(self.rows, linger_s, ahead))
-        self._job = synthesizer.engine.threads.start(serve)
+        self._job = synthesizer.engine.threads.start(self._loop.run)
         # For a batch that is dropped. The garbage collector may run in this thread, or in one that it needs.
-        weakref.finalize(self, self._queue.leave).atexit = False
+        weakref.finalize(self, self._inbox.close).atexit = False
         # At exit a thread that is still in torch would abort the program.
-        weakref.finalize(self._job, _end, self._queue, weakref.ref(self._job))
+        weakref.finalize(self._job, _end, self._loop, self._inbox, weakref.ref(self._job))
 
     def check(self, line: Line, options: GenerateOptions) -> None:
         self._checks.check(line, options)
@@ -117,22 +131,34 @@ class Batch:
         for line in lines:
             self.check(line, options)
         speeches = [
-            Speech(line, options, delivery, self._queue.bell)
-            for line, delivery in zip(lines, deliveries, strict=True)
+            Speech(line, options, delivery, Bell()) for line, delivery in zip(lines, deliveries, strict=True)
         ]
         self.take(*speeches)
         return speeches
 
     def take(self, *speeches: Speech) -> None:
         """Queue checked lines; lines admitted together start together. Raises the errors of ``speak``."""
-        lines = []
-        for speech in speeches:
-            speech.bell = self._queue.bell
-            lines.append(Waiting(speech, group_of(speech.options), self.rate))
-        self._queue.put(*lines)
-        for one in lines:
-            # After ``put``: the text of a refused line stays unread.
-            one.start()
+        if self._inbox.is_closed:
+            raise BatchClosed("the batch is closed: create another")
+        utterances = [Utterance(next(self._numbers), one, self.rate, self._inbox) for one in speeches]
+        try:
+            self._scheduler.submit(utterances, time.perf_counter())
+        except Busy:
+            self._forget_cancelled()
+            self._scheduler.submit(utterances, time.perf_counter())
+        for one in utterances:
+            # After ``submit``: the text of a refused line stays unread.
+            one.read()
+            one.signal.set()
+        if self._inbox.is_closed:  # meanwhile: nothing may look at them any more
+            self._loop.end()
+
+    def _forget_cancelled(self) -> None:
+        """Make room in the queue; the loop ends these lines."""
+        for one in self._scheduler.utterances:
+            if one.speech.is_cancelled and not one.rows:
+                self._scheduler.remove(one)
+                self._inbox.post(partial(Utterance.itself, one))  # nothing else refers to it
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
         """Run other work with the model once no line is spoken; new lines wait meanwhile.
@@ -141,9 +167,9 @@ class Batch:
         cancel the future to withdraw it. The future gets BatchClosed if the batch closes first.
         """
         check_process(self._process, "the batch")
-        asked = self._queue.between.ask(work)
-        if self._queue.is_closed:
-            self._queue.close()
+        asked = self._inbox.ask(work)
+        if self._inbox.is_closed:
+            self._loop.end()
         return asked
 
     def check_words(self) -> None:
@@ -157,11 +183,22 @@ class Batch:
 
     @property
     def status(self) -> BatchStatus:
-        return self._queue.status
+        each, loop = self._scheduler.utterances, self._loop
+        counts = Counter(one.status for one in each)
+        parked = [one for one in each if one.status is Status.IDLE and one.is_open]
+        return BatchStatus(
+            self.rows,
+            min(self.rows, counts[Status.RUNNING] + counts[Status.DRAINING]),
+            counts[Status.QUEUED],
+            loop.frames,
+            loop.frame_s,
+            len(parked),
+            counts[Status.IDLE] - len(parked),
+        )
 
     def close(self) -> None:
         if self._job.is_here:
-            _stop(self._queue, self._job)
+            _stop(self._loop, self._inbox, self._job)
 
     def __enter__(self) -> Batch:
         return self
@@ -170,92 +207,15 @@ class Batch:
         self.close()
 
 
-def _stop(queue: Queue, job: Job) -> None:
+def _stop(loop: Loop, inbox: Inbox, job: Job) -> None:
     """End all lines and join the thread, unless it still waits for the model, which the caller may hold."""
-    queue.close()
-    if queue.has_model and not job.is_current:
+    inbox.close()
+    if loop.has_model and not job.is_current:
         job.join()
+    else:
+        loop.end()
 
 
-def _end(queue: Queue, job: weakref.ref[Job]) -> None:
+def _end(loop: Loop, inbox: Inbox, job: weakref.ref[Job]) -> None:
     if (running := job()) is not None and running.is_here:
-        _stop(queue, running)
-
-
-def _serve(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> None:
-    """Run batches until the queue is closed. Holds no ``Batch``, so that it can be dropped."""
-    try:
-        while not queue.is_closed:
-            _serve_next(synthesizer, queue, settings)
-    except BatchClosed:  # while the thread waited for the model
-        pass
-    finally:
-        queue.close()
-
-
-def _serve_next(synthesizer: Synthesizer, queue: Queue, settings: Settings) -> None:
-    first = None
-    try:
-        if (first := queue.first()) is not None:
-            with _model(synthesizer, queue), older_objects_spared():
-                _run(Running(synthesizer, queue, first, settings), queue)
-            return
-        if queue.between.waits:
-            with _model(synthesizer, queue):
-                queue.between.do()
-            return
-        queue.bell.wait()
-    except BatchClosed:
-        raise
-    except Exception as error:  # from a batch that did not begin
-        log.exception("a running batch failed: its lines were ended")
-        if first is not None:
-            queue.drop(first, error)  # without a row so far, it would be retried for ever
-
-
-@contextmanager
-def _model(synthesizer: Synthesizer, queue: Queue) -> Iterator[None]:
-    """Hold the model; raise BatchClosed if the batch was closed meanwhile: torch must not be called at program exit."""
-    with synthesizer.model.exclusive():
-        queue.has_model = True
-        try:
-            if queue.is_closed:
-                raise BatchClosed
-            with synthesizer.session():
-                yield
-        finally:
-            queue.has_model = False
-
-
-def _run(running: Running, queue: Queue) -> None:
-    try:
-        running.run()
-    except BaseException as error:
-        lines = running.lines
-        if not lines:
-            raise
-        if not isinstance(error, BatchClosed):  # closing is no failure
-            log.exception("a running batch failed with %d lines", len(lines))
-        for line in lines:
-            if not _retry(line, queue, error, alone=len(lines) == 1):
-                line.fail(error)
-        if not isinstance(error, Exception):
-            raise
-
-
-def _retry(line: LineState, queue: Queue, error: BaseException, alone: bool) -> bool:
-    group = line.waiting.group
-    was_alone = group != group_of(line.speech.options)
-    heard = not line.is_untouched or line.speech.is_cancelled
-    if alone or was_alone or heard or queue.is_closed or is_final(error):
-        return False
-    again = Waiting(line.speech, (*group, object()), line.parts.model.sample_rate)
-    line.stop_text()
-    line.speech.progress.done = 0
-    queue.put_back(again)
-    return True
-
-
-def is_final(error: BaseException) -> bool:
-    """Return whether no line can be spoken after an error: out of memory, or the program ends."""
-    return isinstance(error, torch.cuda.OutOfMemoryError) or not isinstance(error, Exception)
+        _stop(loop, inbox, running)

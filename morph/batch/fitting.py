@@ -10,7 +10,7 @@ from ..graph.room import position_bytes
 from ..model.model import Model
 from ..options import MOST_LINES
 from ..speech.pieces import piece_limit
-from .queue import Waiting
+from .utterance import Utterance
 
 CPU_ROWS = 8  # more are no faster on a CPU
 # Expected positions per row: a prompt with 10 s of reference and a piece of 25 s. A growing cache needs memory for the
@@ -33,12 +33,12 @@ def row_bytes(model: Model) -> int:
     return ROW_POSITIONS * position_bytes(model)
 
 
-def needed_rows(model: Model, lines: Iterable[Waiting]) -> int:
+def needed_rows(model: Model, lines: Iterable[Utterance]) -> int:
     """Return how many rows these lines can use: an offline line can use one for each piece."""
     rows = 0
     for one in lines:
         text, options = one.speech.line.text, one.speech.options
-        if one.is_live or not isinstance(text, str) or not (limit := piece_limit(model, options)):
+        if one.is_streamed or not isinstance(text, str) or not (limit := piece_limit(model, options)):
             rows += 1
         else:
             rows += max(1, -(-len(text) // limit))

@@ -18,9 +18,11 @@ from ..runtime.bell import Bell
 from ..speech.lines import Line, Spoken, say_why
 from ..text.duration import likely_frames
 from ..words.timing import WordTime
-from .batch import Batch, is_final
-from .queue import BatchClosed, BatchStatus, Busy, Waiting, group_of
+from .batch import Batch, BatchStatus
+from .loop import BatchClosed, is_final
+from .scheduler import Busy
 from .speech import Chunk, Delivery, Outcome, Speech
+from .utterance import cancelled
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ class Fleet:
             left = [speech for speech in self._waiting if speech.is_cancelled]
             self._waiting = [speech for speech in self._waiting if speech not in left]
         for speech in left:
-            Waiting(speech, group_of(speech.options), self.rate).leave()
+            speech.finish(cancelled(speech.line, self.rate))
 
     def _put(self, speech: _Dispatched) -> None:
         """Queue a new line. Of a list's offline lines the longest goes first: short ones fill the end."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..options import GenerateOptions
-from ..runtime.bell import Bell
+from ..runtime.bell import Wakes
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..speech.progress import Progress
 from ..words.trace import Trace
@@ -112,7 +112,7 @@ class Outcome:
 class Speech:
     """One line in work: an iterator over its chunks, for one reader. Any thread may hold it."""
 
-    def __init__(self, line: Line, options: GenerateOptions, delivery: Delivery, bell: Bell):
+    def __init__(self, line: Line, options: GenerateOptions, delivery: Delivery, bell: Wakes):
         self.line, self.options, self.bell = line, options, bell
         # Without the callback: a reader refers to this, and the cycle would need the garbage collector.
         self.delivery = replace(delivery, on_change=None)

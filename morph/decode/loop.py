@@ -13,6 +13,7 @@ import torch
 
 from ..model.finite import not_finite
 from ..model.model import Model
+from ..voice.prompt import Prompt
 from ..words.trace import Trace
 from .buffers import LeftFrames, RowBuffers
 from .decoded import ALIGNMENT, BROKEN, EOS, FLAG, Decoded
@@ -137,7 +138,7 @@ def decode_lines(
             running.update(zip(admitted, (number for number, _ in taken), strict=True))
         if decoding.step():
             prompts += make_prompts(
-                [line for _, line in islice(waiting, prompts, prompts + PROMPTS_PER_FRAME)]
+                [line.prompt for _, line in islice(waiting, prompts, prompts + PROMPTS_PER_FRAME)]
             )
         while (ended := decoding.read()) is not None:
             for row, end in ended:
@@ -149,12 +150,12 @@ def decode_lines(
     return [made[number] for number in range(len(lines))]
 
 
-def make_prompts(lines: Sequence[LineRequest]) -> int:
+def make_prompts(prompts: Sequence[Prompt]) -> int:
     """Make prompts of queued lines while the device makes a frame; return their number."""
-    for line in lines:
-        line.prompt.make_inputs()
-        line.prompt.make_text()
-    return len(lines)
+    for prompt in prompts:
+        prompt.make_inputs()
+        prompt.make_text()
+    return len(prompts)
 
 
 def decoded(report: np.ndarray, ended: str) -> Decoded:

@@ -2,6 +2,13 @@
 
 import threading
 from contextlib import suppress
+from typing import Protocol
+
+
+class Wakes(Protocol):
+    """Tells a thread that something has changed. Any thread may call it, even in a finalizer."""
+
+    def set(self) -> None: ...
 
 
 class Bell:

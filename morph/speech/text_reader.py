@@ -9,7 +9,7 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from ..runtime.bell import Bell
+from ..runtime.bell import Wakes
 from ..text.arriving import MOST_UNREAD, Sentences
 from ..text.encoding import check_encodable, is_encodable
 from ..text.pauses import check_spoken
@@ -46,7 +46,7 @@ class TextReader:
     It finds what can be spoken: complete sentences, or in ``layout`` "token" (see ``Line``) all from the first word.
     """
 
-    def __init__(self, parts: Iterable[str], bell: Bell, layout: str = "sentence"):
+    def __init__(self, parts: Iterable[str], bell: Wakes, layout: str = "sentence"):
         self._parts, self._bell = parts, bell
         self._is_token = layout == "token"
         self._arriving: Words | Sentences = Words() if self._is_token else Sentences()

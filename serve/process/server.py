@@ -206,7 +206,7 @@ def load_speaker(options: ServerOptions) -> Speaker:
 
 
 def _warm(speaker: Any) -> None:
-    from ...morph.batch.queue import BatchClosed
+    from ...morph.batch.loop import BatchClosed
     from ...morph.runtime.collector import spare_older_objects
 
     try:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...morph.batch.queue import BatchStatus
+from ...morph.batch.batch import BatchStatus
 
 PREFIX = "morph_tts"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -21,10 +21,11 @@ import numpy as np
 import torch
 
 from ...morph.audio.formats import FORMATS
-from ...morph.batch.batch import ROWS, Batch, Result
+from ...morph.batch.batch import ROWS, Batch, BatchStatus, Result
 from ...morph.batch.fleet import Fleet
 from ...morph.batch.key import common_key
-from ...morph.batch.queue import BatchClosed, BatchStatus, Busy
+from ...morph.batch.loop import BatchClosed
+from ...morph.batch.scheduler import Busy
 from ...morph.batch.speech import Chunk, Delivery, Speech
 from ...morph.engine import Engine
 from ...morph.model.model import Model

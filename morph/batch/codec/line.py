@@ -16,8 +16,10 @@ from .line_chunks import LineChunks
 class TurnLine(ABC):
     """A line that ``CodecTurns`` knows by ``number``; ``reference``: int64 ``[R, groups]``, an ICL voice's codes."""
 
-    def __init__(self, number: int, chunks: LineChunks, reference: torch.Tensor | None):
-        self.number, self.chunks, self.reference = number, chunks, reference
+    chunks: LineChunks
+
+    def __init__(self, number: int, reference: torch.Tensor | None):
+        self.number, self.reference = number, reference
         self.begun = False  # whether the codec has a state for the current piece
         self.in_codec = False  # whether the codec decodes it now
         self.is_resting = False  # until ``CodecTurns`` sees that a chunk may be due

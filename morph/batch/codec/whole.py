@@ -82,6 +82,10 @@ class WholeCodec:
     def is_making(self) -> bool:
         return self._making is not None
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._pieces) or self._making is not None
+
     def run(self, most: int | None = None) -> None:
         """Decode at most ``most`` pieces and pass them on; none may be in flight."""
         frames = sum(_frames(*one) for one in self._pieces[:most])

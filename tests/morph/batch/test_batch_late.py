@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch import standing
+from qwen3_tts_morph.morph.batch import utterance as utterance_module
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
 from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
-from qwen3_tts_morph.morph.batch.line_state import PIECES_AHEAD, LineState, Shared
-from qwen3_tts_morph.morph.batch.queue import Busy, Waiting
+from qwen3_tts_morph.morph.batch.inbox import Inbox
+from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.utterance import PIECES_AHEAD, Shared, Utterance
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
@@ -99,7 +100,7 @@ def test_a_line_that_runs_out_of_text_leaves_its_row(synthesizer, voice) -> None
 
 def test_a_line_by_tokens_keeps_its_row_for_a_bounded_time(synthesizer, voice, monkeypatch) -> None:
     """While others wait for one: its state cannot be put aside."""
-    monkeypatch.setattr(standing, "STAND_S", -1e9)
+    monkeypatch.setattr(utterance_module, "STALL_S", -1e9)
     parts = Parts("One two three ", "four.")
     with Batch(synthesizer, 1) as service:
         speaking = service.speak(late(parts, voice, "token"), OPTIONS)
@@ -184,21 +185,19 @@ def test_an_iterator_whose_close_blocks_holds_up_nobody(synthesizer, voice) -> N
 
 def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> None:
     """A prompt takes some milliseconds, and all lines wait for it."""
-    waiting = Waiting(
-        Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), Bell()), (), 24000
-    )
-    waiting.start()
-    assert waiting.reader is not None
-    wait_until(lambda: waiting.reader._ended)
+    speech = Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), Bell())
+    line, counts = Utterance(1, speech, 24000, Inbox()), []
+    line.read()
+    wait_until(lambda: line._reader._ended)
     with synthesizer.session():
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
         shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str, synthesizer.engine.texts)
-        line, counts = LineState(1, waiting, shared), []
+        line.open(shared)
         for _ in range(PIECES_AHEAD + 2):
             counts.append(len(line.parts.pieces))
             line.follow()
     assert counts == [*range(1, PIECES_AHEAD + 1)] + [PIECES_AHEAD] * 2
-    waiting.close()
+    line.close_text()
 
 
 def test_a_part_of_any_length_is_read_as_far_as_its_speech_needs() -> None:

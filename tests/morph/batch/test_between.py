@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.between import Between
+from qwen3_tts_morph.morph.batch.inbox import Inbox
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -14,18 +14,17 @@ from tests.patience import PATIENCE
 
 
 def test_work_is_done_in_its_order_and_an_error_is_the_asker_s() -> None:
-    bell, done = threading.Event(), []
-    between = Between(bell)
-    first, failing = between.ask(lambda: done.append(1)), between.ask(lambda: 1 / 0)
-    withdrawn, last = between.ask(lambda: done.append(2)), between.ask(lambda: done.append(3))
-    assert bell.is_set() and between.waits and withdrawn.cancel()
-    assert between.do() and done == [1], "one at a time: lines come before the next"
-    assert between.do() and between.do() and not between.do()
-    assert done == [1, 3] and not between.waits and first.result() is last.result() is None
+    inbox, done = Inbox(), []
+    first, failing = inbox.ask(lambda: done.append(1)), inbox.ask(lambda: 1 / 0)
+    withdrawn, last = inbox.ask(lambda: done.append(2)), inbox.ask(lambda: done.append(3))
+    assert inbox.wait(0) and inbox.has_work and withdrawn.cancel()
+    assert inbox.do_work() and done == [1], "one at a time: lines come before the next"
+    assert inbox.do_work() and inbox.do_work() and not inbox.do_work()
+    assert done == [1, 3] and not inbox.has_work and first.result() is last.result() is None
     with pytest.raises(ZeroDivisionError):
         failing.result()
-    late = between.ask(lambda: done.append(4))
-    between.end(ValueError("closed"))
+    late = inbox.ask(lambda: done.append(4))
+    inbox.refuse_work(ValueError("closed"))
     with pytest.raises(ValueError, match="closed"):
         late.result()
     assert done == [1, 3]

@@ -10,7 +10,7 @@ import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec import whole as whole_module
 from qwen3_tts_morph.morph.batch.codec.whole import PASS_ON_S, WholeCodec
-from qwen3_tts_morph.morph.batch.queue import Busy
+from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.model.finite import NotFinite
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling

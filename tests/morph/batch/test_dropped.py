@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
-from qwen3_tts_morph.morph.batch import batch
+from qwen3_tts_morph.morph.batch import loop
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.queue import Queue
+from qwen3_tts_morph.morph.batch.loop import Loop
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.runtime.kept_threads import KeptThreads
@@ -36,22 +36,24 @@ def in_a_cycle(one: object) -> None:
 def test_a_service_is_collected_in_its_own_thread_while_that_holds_a_lock(synthesizer, monkeypatch) -> None:
     service = Batch(synthesizer, 1)
     in_a_cycle(service)
-    job, queue, look, ran = service._job, service._queue, Queue._look, threading.Event()
+    job, scheduler, inbox = service._job, service._scheduler, service._inbox
+    handle, ran = Loop._handle, threading.Event()
 
-    def collect_and_look(one: Queue):
-        gc.collect()
+    def collect_and_handle(one: Loop, has_model: bool = True) -> None:
+        with scheduler._lock:
+            gc.collect()
         ran.set()
-        return look(one)
+        handle(one, has_model)
 
-    monkeypatch.setattr(Queue, "_look", collect_and_look)
+    monkeypatch.setattr(Loop, "_handle", collect_and_handle)
     del service
-    queue.bell.set()
+    inbox.post(lambda: None)
     job.join()
-    assert ran.is_set() and queue.is_closed
+    assert ran.is_set() and inbox.is_closed
 
 
 def test_a_stream_is_collected_by_a_thread_that_its_own_waits_for(synthesizer, monkeypatch) -> None:
-    monkeypatch.setattr(batch, "older_objects_spared", nullcontext)  # what was there before is looked at too
+    monkeypatch.setattr(loop, "older_objects_spared", nullcontext)  # what was there before is looked at too
     line = Line("Hello there.", preset_voice(synthesizer.model, "ryan"))
     stream = stream_line(synthesizer, line, GenerateOptions(1, Sampling(max_new_tokens=9)))
     in_a_cycle(stream)

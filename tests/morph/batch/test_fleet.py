@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.batch.batch import BatchStatus
 from qwen3_tts_morph.morph.batch.fleet import Fleet
-from qwen3_tts_morph.morph.batch.queue import BatchStatus, Busy
+from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery, Outcome, Speech
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 
 ROWS = 4
-CHOICE = SimpleNamespace(engine="graph", codec="torch")
+CHOICE = SimpleNamespace(engine="graph", batch_codec=False)
 
 
 class Device:

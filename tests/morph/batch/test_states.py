@@ -5,18 +5,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from enum import Enum, auto
 from queue import SimpleQueue
 
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch import speech as speech_module
-from qwen3_tts_morph.morph.batch import standing
+from qwen3_tts_morph.morph.batch import utterance
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.line_state import LineState
-from qwen3_tts_morph.morph.batch.queue import BatchClosed, Busy
-from qwen3_tts_morph.morph.batch.running import Running
+from qwen3_tts_morph.morph.batch.loop import BatchClosed, Loop
+from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.utterance import Status, Utterance
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.finite import NotFinite
@@ -37,73 +36,49 @@ FULL = 10  # frames that a reader may have waiting
 END = None
 
 
-class Status(Enum):
-    """What a line of a running batch is; ``docs/architecture.md`` has the table of transitions."""
-
-    QUEUED = auto()  # wants a row
-    RUNNING = auto()  # has one
-    IDLE = auto()  # wants none for now: its text is late, or its reader full
-    DRAINING = auto()  # all codes are there, samples are missing
-    DONE = auto()
-
-
-TRANSITIONS = {
-    Status.QUEUED: {Status.RUNNING, Status.DONE, Status.IDLE},
-    Status.RUNNING: {Status.QUEUED, Status.IDLE, Status.DRAINING, Status.DONE},
-    Status.IDLE: {Status.QUEUED, Status.RUNNING, Status.DRAINING, Status.DONE},
-    Status.DRAINING: {Status.QUEUED, Status.RUNNING, Status.DONE},
-    Status.DONE: set(),
-}
-
-
-def status_of(running: Running, line: LineState) -> Status:
-    if line.is_done:
-        return Status.DONE
-    if any(own is line for own, _ in running._in_rows.values()):
-        return Status.RUNNING
-    if any(one.line is line for one in running._ready):
-        return Status.QUEUED
-    if not line.wants_rows or (line.takes.in_codec and not line.takes.again and not line._waiting):
-        return Status.DRAINING
-    return Status.IDLE if line._text is not None and not line._waiting else Status.QUEUED
-
-
 class Watch:
-    """Checks a running batch after each iteration, in its thread; ``faults`` are for the test's."""
+    """Checks a batch after each iteration, in its thread; ``faults`` are for the test's."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
         self.looks = 0
         self.seen = Counter[tuple[Status, Status]]()
-        self._before: dict[LineState, Status] = {}
 
-    def look(self, running: Running) -> None:
+    def look(self, loop: Loop) -> None:
         self.looks += 1
         try:
-            self._look(running)
+            self._look(loop)
         except AssertionError as error:
             self.faults.append(str(error))
 
-    def _look(self, running: Running) -> None:
-        lines, in_rows = set(running._lines.values()), list(running._in_rows.values())
-        assert running._decoding.rows._table.running == len(in_rows), "rows without lines"
-        for row, (line, piece) in running._in_rows.items():
-            assert line in lines, "a line that has left has a row"
-            assert piece.frames.row == row, "a piece is in another row"
-            assert not line.speech.ended, "a line that has ended has a row"
-        decoding = Counter(line for line, _ in in_rows) + Counter(one.line for one in running._ready)
-        for line in lines:
-            assert decoding[line] == line.takes.decoding, "pieces in work are not counted"
-            assert decoding[line] <= 1 or not line.is_live, "a streamed line has two rows"
-            assert not line.is_resting or line.chunks.piece.frames.row is not None, "a line rests for ever"
-            self._step(running, line)
+    def _look(self, loop: Loop) -> None:
+        assert loop._decoding.rows._table.running == len(loop._by_row), "rows without lines"
+        assert loop._groups == Counter(one.group for one in loop._by_row.values()), "groups are not counted"
+        for row, one in loop._by_row.items():
+            assert one.status is Status.RUNNING, f"{one.status.name}, with a row"
+            assert one.rows[row].frames.row == row, "a piece is in another row"
+            assert one.number in loop._active and not one.speech.ended, "a line that has ended has a row"
+        places = loop._scheduler._places.values()
+        pending = [changed() for changed in list(loop._inbox.changed)]
+        for one in {*loop._active.values(), *(place.utterance for place in places)}:
+            assert one.status is not Status.DONE, "a line that has ended is not forgotten"
+            assert (one.status is Status.RUNNING) == bool(one.rows), (
+                f"{one.status.name}, rows {list(one.rows)}"
+            )
+            assert all(loop._by_row[row] is one for row in one.rows), "a row is another line's"
+            waits = one.ready and one.status not in (Status.QUEUED, Status.RUNNING)
+            assert not waits or one in pending, "a piece waits for ever"
+            assert len(one.rows) <= 1 or not one.is_live, "a streamed line has two rows"
+            assert not one.is_resting or one.chunks.piece.frames.row is not None, "a line rests for ever"
+            assert one.number in loop._active or not one.begun, "a line that needs nothing has a codec state"
+        for place in places:
+            assert place.rows == len(place.utterance.rows), "rows are not counted"
+            queued = bool(place.key) == (place.utterance.wants > 0)
+            assert queued or place.utterance in pending, "a line that wants a row is not queued"
 
-    def _step(self, running: Running, line: LineState) -> None:
-        now, before = status_of(running, line), self._before.get(line)
-        if before is not None and before is not now:
-            self.seen[before, now] += 1
-            assert now in TRANSITIONS[before], f"{before.name} becomes {now.name}"
-        self._before[line] = now
+    def note(self, one: Utterance, before: Status) -> None:
+        if one.status is not before:
+            self.seen[before, one.status] += 1
 
 
 class Fed:
@@ -210,10 +185,22 @@ class Machine:
 
 @pytest.fixture
 def watch(monkeypatch) -> Watch:
-    made, enter = Watch(), Running._enter_rows
-    monkeypatch.setattr(Running, "_enter_rows", lambda running: (enter(running), made.look(running))[0])
+    made, admit, become = Watch(), Loop._iterate, Utterance.become
+
+    def iterate(loop: Loop) -> bool:
+        goes_on = admit(loop)
+        made.look(loop)
+        return goes_on
+
+    def note(one: Utterance, status: Status) -> None:
+        before = one.status
+        become(one, status)
+        made.note(one, before)
+
+    monkeypatch.setattr(Loop, "_iterate", iterate)
+    monkeypatch.setattr(Utterance, "become", note)
     monkeypatch.setattr(speech_module, "QUEUED_FRAMES", FULL)
-    monkeypatch.setattr(standing, "STAND_S", 0.0)  # a text that is late ends its line soon
+    monkeypatch.setattr(utterance, "STALL_S", 0.0)  # a text that is late ends its line soon
     original = pieces.build_piece
 
     def build(builder, line, text):

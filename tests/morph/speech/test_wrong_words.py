@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch import line_state
+from qwen3_tts_morph.morph.batch import utterance
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -83,7 +83,7 @@ class Faulty:
 @pytest.mark.parametrize("wrong_words", ["end", "retry"])
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 def test_a_stream_ends_where_its_words_go_wrong(model, voice, monkeypatch, engine, wrong_words) -> None:
-    monkeypatch.setattr(line_state, "follow_words", lambda *_: Faulty())
+    monkeypatch.setattr(utterance, "follow_words", lambda *_: Faulty())
     options = replace(OPTIONS, wrong_words=wrong_words, guard=False)
     with stream_line(Synthesizer(model, Engine(engine)), Line(TEXT, voice, seed=2), options) as stream:
         heard = sum(chunk.frames for chunk in stream)

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from qwen3_tts_morph.morph.batch.line_state import LineState
 from qwen3_tts_morph.morph.batch.speech import Speech
+from qwen3_tts_morph.morph.batch.utterance import Utterance
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.speech.pieces import LinePieces
@@ -21,7 +21,7 @@ from tests.patience import wait_until
 from tests.serve.conftest import Client, asked, row_is_free
 
 # Of each line; what a batch of them has in common may be left over when it ends.
-OF_A_LINE = (SpeechAnswer, Reading, Speech, LineState, TextFeed, LinePieces, Piece, Prompt, LineRequest)
+OF_A_LINE = (SpeechAnswer, Reading, Speech, Utterance, TextFeed, LinePieces, Piece, Prompt, LineRequest)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.queue import Busy
+from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions

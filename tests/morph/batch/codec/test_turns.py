@@ -117,7 +117,8 @@ class Heard(TurnLine):
     ):
         chunks = LineChunks(ChunkSizes(RAMP, speed), round(SAMPLES / AUDIO_S), GenerateOptions())
         codes = torch.zeros(reference, 16, dtype=torch.int64) if reference else None
-        super().__init__(number, chunks, codes)
+        super().__init__(number, codes)
+        self.chunks = chunks
         self.made, self.device = Piece(), device
         self.begins, self.frames = begins, frames
         chunks.add_piece(self.made)

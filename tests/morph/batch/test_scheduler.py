@@ -5,9 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from qwen3_tts_morph.morph.batch.policy import OFFLINE_SHARE, START_S, Busy
-
-from lab.scheduler import Scheduler
+from qwen3_tts_morph.morph.batch.scheduler import OFFLINE_SHARE, RESERVE_S, START_S, Busy, Scheduler
 
 SCHEDULES = 1000
 PIECE_S = 1.0  # of a row
@@ -22,6 +20,7 @@ class Said:
     pieces: int = 1
     order: int = 0
     group: tuple[object, ...] = (5,)
+    is_alone = False
     length: float = 1.0
     plays_s: float = 4.0
     excluded: set[int] = field(default_factory=set)
@@ -71,17 +70,14 @@ class World:
         self.now += seconds
         over = [one for one in self.running if one[0] <= self.now]
         for one in over:
-            _, device, said = one
+            said = one[2]
             said.pieces -= 1
             if said.is_live:
                 said.first_s = self.now if said.first_s is None else said.first_s
                 said.dry_at = max(said.deadline(self.now), self.now) + said.plays_s
-            if said.is_live and said.pieces and said.has_text and not self.scheduler.yields(said, self.now):
-                self.running[self.running.index(one)] = (self.now + PIECE_S, device, said)
-                continue
             self.running.remove(one)
             said.running -= 1
-            self.scheduler.release(said)
+            self.scheduler.release(said, self.now)
             self.scheduler.requeue(said, self.now)
             if not said.pieces:
                 self.scheduler.remove(said)
@@ -94,7 +90,7 @@ class World:
 def play(seed: int) -> None:
     chance = random.Random(seed)
     rows = [chance.randint(1, 8) for _ in range(chance.randint(1, 3))]
-    world, said = World(rows, reserve=chance.randint(0, 1)), list[Said]()
+    world, said = World(rows), list[Said]()
     for _ in range(chance.randint(1, 30)):
         kind = chance.random()
         if kind < 0.5:
@@ -137,6 +133,7 @@ def play(seed: int) -> None:
     world.run(left + len(said) + 2)  # a step ends one piece at least
     assert not world.running and not world.scheduler.counts().total() and not any(one.pieces for one in said)
     assert not world.scheduler._caller_rows and not world.scheduler._queues[True]
+    assert not world.scheduler.wanted
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -179,9 +176,8 @@ def test_a_player_that_runs_dry_goes_before_a_new_line_that_can_wait() -> None:
     assert dry.dry_at is not None
     world.now = dry.dry_at - START_S / 2
     world.submit(new)
-    assert not world.scheduler.yields(dry, world.now)
-    dry.dry_at += START_S
-    assert world.scheduler.yields(dry, world.now)  # the new one has waited enough
+    world.admit()
+    assert world.given == [dry, dry]
 
 
 def test_the_caller_with_the_fewest_rows_goes_first() -> None:
@@ -225,12 +221,20 @@ def test_a_list_ends_beside_streams_that_want_all_rows(rows: int) -> None:
 
 
 def test_a_list_leaves_a_row_to_the_stream_that_may_come() -> None:
-    world, stream = World([2], reserve=1), Said()
-    world.submit(Said("list", is_live=False, pieces=64))
+    world, stream = World([2]), Said()
+    world.submit(Said())
+    world.step()
+    listed = Said("list", is_live=False, pieces=64)
+    world.submit(listed)
     world.step(PIECE_S / 2)
     world.submit(stream)
     world.step(PIECE_S / 2)
     assert stream in world.given
+    world.run(3)
+    assert listed.running == 0 and world.given[-2:] == [listed] * 2
+    world.now += RESERVE_S + 1
+    world.admit()
+    assert listed.running == 2
 
 
 def test_all_pieces_of_an_offline_utterance_get_rows_together() -> None:
@@ -240,15 +244,12 @@ def test_all_pieces_of_an_offline_utterance_get_rows_together() -> None:
     assert world.given == [said] * 3 and not world.scheduler.counts()
 
 
-def test_bounds_are_for_all_and_for_each_caller_and_silent_ones_have_their_own() -> None:
-    world = World([1], waiting=4, per_caller=3)
+def test_queued_and_silent_utterances_have_bounds_of_their_own() -> None:
+    world = World([1], waiting=4)
     world.submit(*(Said("a") for _ in range(3)))
-    with pytest.raises(Busy, match="3 lines wait already"):
-        world.submit(Said("a"))
-    world.submit(Said("b"), Said("a", has_text=False))
     with pytest.raises(Busy, match="4 lines wait already"):
         world.submit(Said("c"), Said("d"))
-    world.submit(*(Said("b", has_text=False) for _ in range(3)))
+    world.submit(Said("b"), *(Said("b", has_text=False) for _ in range(4)))
     with pytest.raises(Busy, match="for their texts"):
         world.submit(Said("c", has_text=False))
 
@@ -269,6 +270,6 @@ def test_a_failed_utterance_goes_to_another_device() -> None:
     world.submit(said)
     [failed] = world.scheduler.next(0, 1, 0.0)
     failed.excluded.add(0)
-    world.scheduler.release(failed)
+    world.scheduler.release(failed, 0.0)
     world.scheduler.requeue(failed, 0.0)
     assert not world.scheduler.next(0, 1, 0.0) and world.scheduler.next(1, 1, 0.0) == [said]

@@ -1,29 +1,28 @@
 """Decide which utterances get rows: the only queue of a process. It has no torch, no clock and no thread.
 
-The product does not use it yet: ``batch/queue.py`` has the policy for one device, one group at a time (issue 65).
-
-    scheduler = Scheduler(rows=[8, 8], waiting=64, per_caller=48)
+    scheduler = Scheduler(rows=[8, 8], waiting=64)
     scheduler.submit([utterance], now)                   # raises Busy
     for utterance in scheduler.next(device, free, now):  # an utterance stands in the list once for each of its rows
         ...                                              # decode a piece of it
-    scheduler.release(utterance)                         # a piece has ended, and its row is free
+    scheduler.release(utterance, now)                    # a piece has ended, and its row is free
     scheduler.requeue(utterance, now)                    # what it wants, its deadline or ``is_live`` has changed
     scheduler.remove(utterance)                          # it has ended, wherever it was
+    scheduler.group(device, now)                         # whose rows make the next frame
 
 An utterance is queued while it ``wants`` rows, idle while it wants and has none; it may have rows and be queued for
-more. When a streamed piece ends and the next one is ready, ``yields`` says whether another utterance needs the row
-more: then ``release``, ``requeue`` and ``next``. ``group`` says whose rows make the next frame.
+more. A long text is released and queued again after each piece, so it keeps its row only if nobody needs it more.
 
-Any thread may call ``submit``, ``requeue``, ``remove``, ``counts`` and ``utterances``; a device's own thread calls
-``next``, ``release``, ``yields`` and ``group``. ``now`` is in the seconds of ``Queued.deadline``, from any one clock.
-Members of ``Queued`` are read under the lock: they must not wait or call back.
+Any thread may call ``submit``, ``requeue``, ``remove`` and ``utterances``; a device's own thread calls ``next`` and
+``release``. ``now`` is in the seconds of ``Queued.deadline``, from any one clock. Members of ``Queued`` are read under
+the lock: they must not wait or call back.
 
 1. A lower ``order`` goes first.
-2. Streamed utterances go by deadline; a new one can wait for START_S. Deadlines of the same START_S, and all that have
-   passed, are equal: then the caller with the fewest rows goes first, then the earlier deadline.
-3. Offline utterances take the rows that are left but ``reserve``: the caller with the fewest rows first, then the
-   earliest submission, then the longest. While streams take all rows, offline ones get every fourth that is free, up to
-   a quarter of the rows.
+2. Streamed utterances go by deadline: when their player runs dry; a new one can wait for START_S. Deadlines of the same
+   START_S, and all that have passed, are equal: then the caller with the fewest rows goes first, then the earlier
+   deadline.
+3. Offline utterances take the rows that are left, but for one until RESERVE_S after a stream: the caller with the
+   fewest rows first, then the earliest submission, then the longest. While streams take all rows, offline ones get
+   every fourth that is free, up to a quarter of the rows.
 4. Groups make frames in rounds, the earliest deadline first.
 """
 
@@ -33,24 +32,38 @@ import math
 import threading
 from bisect import insort
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from qwen3_tts_morph.morph.batch.policy import OFFLINE_SHARE, START_S, Busy, Group, urgency
+START_S = 0.5  # a new line that begins so much later is better than a player that runs dry
+FAR_S = 3600.0  # all that can wait for so long are equal
+OFFLINE_SHARE = 4  # one row in so many is for offline lines
+RESERVE_S = 60.0  # after a streamed line, offline ones leave a row to the next one
+
+
+class Busy(Exception):
+    """The queue is full: try again later."""
+
+    @classmethod
+    def of(cls, most: float) -> Busy:
+        return cls(f"{most:.0f} lines wait already: try again later")
 
 
 class Queued(Protocol):
     """What the scheduler reads of an utterance.
 
     ``caller``: an API key, an address or a graph. ``length``: of what it wants rows for, in any unit. ``wants``: rows,
-    beside those it has: at most 1 if streamed, 0 without text or for a full reader.
+    beside those it has: at most 1 if streamed, 0 without text or for a full reader. ``is_alone``: it has a device for
+    itself while it runs.
     """
 
     order: int
     caller: str
-    group: Group
+    is_alone: bool
 
+    @property
+    def group(self) -> Hashable: ...
     @property
     def is_live(self) -> bool: ...
     @property
@@ -89,13 +102,11 @@ class _Place(Generic[U]):
 
 
 class Scheduler(Generic[U]):
-    """See the module. ``rows``: of each device. ``waiting``, and for one caller ``per_caller``: how many utterances may
-    be queued, again how many silent, and again how many idle."""
+    """See the module. ``rows``: of each device. ``waiting``: how many utterances may be queued, again how many silent,
+    and again how many idle beyond the rows."""
 
-    def __init__(
-        self, rows: Sequence[int], waiting: float = math.inf, per_caller: float = math.inf, reserve: int = 0
-    ):
-        self._rows, self._waiting, self._per_caller, self._reserve = rows, waiting, per_caller, reserve
+    def __init__(self, rows: Sequence[int], waiting: float = math.inf):
+        self._rows, self._waiting = rows, waiting
         self._lock = threading.RLock()
         self._count = 0
         self._places: dict[int, _Place[U]] = {}  # by ``id``
@@ -104,35 +115,46 @@ class Scheduler(Generic[U]):
         self._with_rows: dict[int, _Place[U]] = {}
         self._caller_rows, self._offline_rows = Counter[str](), Counter[int]()
         self._passed = Counter[int]()  # rows that streams got on a device since an offline utterance did
-        self._stepped = defaultdict[int, set[Group]](set)  # in this round
+        self._streamed_at = defaultdict[int, float](lambda: -math.inf)  # when a stream had a row of a device
+        self.wanted = 0  # rows, by all that are queued
+        self._stepped = defaultdict[int, set[Hashable]](set)  # in this round
 
     def submit(self, utterances: Sequence[U], now: float) -> None:
         """Queue new utterances, all or none, as one submission. Raises Busy beyond the bounds."""
         with self._lock:
-            for caller in {None, *(one.caller for one in utterances)}:
-                self._check_room([one for one in utterances if caller in (None, one.caller)], caller)
+            self._check_room(utterances)
             submission = self._count
             for one in utterances:
                 self._count += 1
                 place = self._places[id(one)] = _Place(one, self._count, submission)
                 self._enqueue(place, now)
 
-    def _check_room(self, utterances: Sequence[U], caller: str | None) -> None:
-        most = self._waiting if caller is None else min(self._waiting, self._per_caller)
-        if most == math.inf:
-            return
-        counts, silent = self.counts(caller), sum(not one.wants for one in utterances)
-        queued = len(utterances) - silent
-        if queued and max(counts["queued"] + queued, counts["idle"] + 1) > most:
-            raise Busy.of(most)
-        if silent and counts["silent"] + silent > most:
-            raise Busy(f"{most} lines wait for their texts already: try again later")
-
-    def counts(self, caller: str | None = None) -> Counter[str]:
-        """Count utterances, a caller's or all, that are "running", "queued", "idle", or "silent": idle, not begun."""
+    def resubmit(self, utterance: U, now: float) -> None:
+        """Queue an utterance in the place of another, whatever the bounds."""
         with self._lock:
-            places = self._places.values()
-            return Counter(one.state for one in places if caller in (None, one.utterance.caller))
+            self._count += 1
+            place = self._places[id(utterance)] = _Place(utterance, -self._count, 0)
+            self._enqueue(place, now)
+
+    def _check_room(self, utterances: Sequence[U]) -> None:
+        if self._waiting == math.inf:
+            return
+        counts, silent = self.counts(), sum(not one.wants for one in utterances)
+        queued = len(utterances) - silent
+        if queued and max(counts["queued"] + queued, counts["idle"] + 1 - sum(self._rows)) > self._waiting:
+            raise Busy.of(self._waiting)
+        if silent and counts["silent"] + silent > self._waiting:
+            raise Busy(f"{self._waiting:.0f} lines wait for their texts already: try again later")
+
+    def counts(self) -> Counter[str]:
+        """Count utterances that are "running", "queued", "idle", or "silent": idle, not begun."""
+        with self._lock:
+            return Counter(one.state for one in self._places.values())
+
+    @property
+    def has_live(self) -> bool:
+        """Whether a streamed utterance is queued."""
+        return bool(self._queues[True])
 
     @property
     def utterances(self) -> list[U]:
@@ -146,10 +168,12 @@ class Scheduler(Generic[U]):
                 self._dequeue(place)
                 self._enqueue(place, now)
 
-    def release(self, utterance: U) -> None:
+    def release(self, utterance: U, now: float) -> None:
         with self._lock:
             if (place := self._places.get(id(utterance))) is not None:
                 self._hold(place, place.rows - 1)
+                if place.is_live:
+                    self._streamed_at[place.device] = now
 
     def remove(self, utterance: U) -> None:
         with self._lock:
@@ -161,26 +185,17 @@ class Scheduler(Generic[U]):
         """Return the utterances that get the ``free`` rows of a device."""
         admitted = list[U]()
         with self._lock:
-            while len(admitted) < free and (place := self._best(device, now)) is not None:
-                self._admit(place, device)
+            beside = [one.utterance for one in self._with_rows.values() if one.device == device]
+            while len(admitted) < free and not (beside and beside[-1].is_alone):
+                place = self._best(device, now)
+                if place is None or (place.utterance.is_alone and beside):
+                    break
+                self._admit(place, device, now)
                 admitted.append(place.utterance)
+                beside.append(place.utterance)
         return admitted
 
-    def yields(self, utterance: U, now: float) -> bool:
-        """Return whether a streamed utterance should give up its row. Ask once at the end of a piece."""
-        with self._lock:
-            if (place := self._places.get(id(utterance))) is None:
-                return True
-            self._hold(place, 0)  # it is compared as if it were queued
-            stream, offline = self._first(True, place.device, now), self._first(False, place.device, now)
-            own = self._rank(place, _key(place, now), now)
-            yields = stream is not None and self._rank(stream, stream.key, now) < own
-            yields |= offline is not None and self._goes_before(offline, utterance.order, place.device)
-            self._hold(place, 1)
-            self._passed[place.device] += offline is not None and not yields
-            return yields
-
-    def group(self, device: int, now: float) -> Group | None:
+    def group(self, device: int, now: float) -> Any:
         """Return the group whose rows make the device's next frame; None if no row is held."""
         with self._lock:
             places = [one for one in self._with_rows.values() if one.device == device]
@@ -205,8 +220,10 @@ class Scheduler(Generic[U]):
         return stream
 
     def _first(self, is_live: bool, device: int, now: float) -> _Place[U] | None:
-        if not is_live and self._offline_rows[device] >= max(1, self._rows[device] - self._reserve):
-            return None
+        if not is_live:
+            reserved = now - self._streamed_at[device] <= RESERVE_S
+            if self._offline_rows[device] >= max(1, self._rows[device] - reserved):
+                return None
         queues = self._queues[is_live].values()
         heads = [next((one for one in queue if one.fits(device)), None) for queue in queues]
         found = [one for one in heads if one is not None]
@@ -217,7 +234,8 @@ class Scheduler(Generic[U]):
         rows, (order, first, *rest) = self._caller_rows[place.utterance.caller], key
         if not place.is_live:
             return (order, rows, first, *rest)
-        return (order, urgency(first, now), rows, first, *rest)
+        left = min(max(0.0, first - now), FAR_S)
+        return (order, left // START_S, rows, first, *rest)
 
     def _goes_before(self, offline: _Place[U], order: int, device: int) -> bool:
         if offline.utterance.order != order:
@@ -225,8 +243,11 @@ class Scheduler(Generic[U]):
         is_short = self._offline_rows[device] < max(1, self._rows[device] // OFFLINE_SHARE)
         return is_short and self._passed[device] >= OFFLINE_SHARE - 1
 
-    def _admit(self, place: _Place[U], device: int) -> None:
+    def _admit(self, place: _Place[U], device: int, now: float) -> None:
         self._passed[device] *= place.is_live
+        if place.is_live:
+            self._streamed_at[device] = now
+        self.wanted -= 1
         place.device, place.has_begun, place.wants = device, True, place.wants - 1
         if not place.wants:
             self._dequeue(place)
@@ -249,6 +270,7 @@ class Scheduler(Generic[U]):
         if place.wants:
             place.key = _key(place, now)
             insort(self._queues[place.is_live][one.caller], place, key=lambda other: other.key)
+            self.wanted += place.wants
 
     def _dequeue(self, place: _Place[U]) -> None:
         if place.key:
@@ -257,6 +279,7 @@ class Scheduler(Generic[U]):
             if not queues[caller]:
                 del queues[caller]
             place.key = ()
+            self.wanted -= place.wants
 
 
 def _key(place: _Place[Any], now: float) -> tuple[float, ...]:

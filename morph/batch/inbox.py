@@ -1,0 +1,73 @@
+"""What other threads tell the thread of a batch: utterances that have changed, other model work, and the end."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from ..runtime.bell import Bell
+
+
+class Inbox:
+    """Any thread posts, without a lock: even the garbage collector. One thread reads."""
+
+    def __init__(self) -> None:
+        self._bell = Bell()
+        self.changed = deque[Any]()  # weak references to utterances
+        self._work = deque[tuple[Future[Any], Callable[[], Any]]]()
+        self.is_closed = False
+
+    def post(self, changed: Any) -> None:
+        self.changed.append(changed)
+        self._bell.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for news; return False if none came within ``timeout`` seconds."""
+        return self._bell.wait(timeout)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._bell.set()
+
+    def ask(self, work: Callable[[], Any]) -> Future[Any]:
+        """Queue model work. Cancel the future to withdraw work that has not begun."""
+        future = Future[Any]()
+        self._work.append((future, work))
+        self._bell.set()
+        return future
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._work)
+
+    def do_work(self) -> bool:
+        """Run one piece of work, so that lines come before the next; return whether there was one."""
+        while self._work:
+            future, work = self._work.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work())
+            except Exception as error:  # the caller gets it, and lines go on
+                future.set_exception(error)
+            return True
+        return False
+
+    def refuse_work(self, error: Exception) -> None:
+        while self._work:
+            future, _ = self._work.popleft()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+
+
+class Signal:
+    """Posts that one utterance has changed. Its weak reference makes no cycle with what holds the signal."""
+
+    def __init__(self, inbox: Inbox, utterance: object):
+        self._inbox, self._utterance = inbox, weakref.ref(utterance)
+
+    def set(self) -> None:
+        self._inbox.post(self._utterance)

@@ -1,0 +1,459 @@
+"""The loop of one device: one thread owns the model, the rows and the utterances, and handles events."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from ..decode.loop import PROMPTS_PER_FRAME, Decoding, make_prompts
+from ..decode.request import Group, LineRequest
+from ..decode.rows import NOTHING_AHEAD, Ahead, RowPlan
+from ..engine import Choice
+from ..options import FRAME_RATE
+from ..runtime.collector import older_objects_spared
+from ..speech.piece import Piece
+from ..synthesizer import Synthesizer
+from .codec.pacing import Speed
+from .codec.turns import FEW, CodecTurns
+from .codec.whole import WholeCodec
+from .fitting import needed_rows
+from .inbox import Inbox
+from .scheduler import Scheduler
+from .utterance import Shared, Status, Utterance
+
+log = logging.getLogger(__name__)
+
+# An empty batch holds the model so long, because the next line would have to take it again.
+LINGER_S = 0.5
+LOOK_S = 0.5  # between two checks of stalled rows while lines are queued
+NEWCOMERS = 8  # pieces that begin in one frame beside streams; they share one prefill
+COMPLETE_BESIDE = 4  # offline pieces decoded together while other lines stream
+# How long pieces are gathered for one codec call: for lines that come one by one, each awaited; and for a list, while
+# rows are free: its last lines end soon after each other.
+GATHER_S, GATHER_LIST_S = 0.05, 0.5
+
+
+class BatchClosed(Exception):
+    """The batch is closed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a batch runs.
+
+    ``linger_s``: how long an empty batch waits for another line, holding the model. None: it does not wait,
+    and has no more rows than its first lines need; later ones wait for one of these.
+    """
+
+    rows: int
+    linger_s: float | None = LINGER_S
+    ahead: Ahead = NOTHING_AHEAD
+
+
+@dataclass(frozen=True)
+class _Entering:
+    utterance: Utterance
+    piece: Piece
+    request: LineRequest
+
+
+class Loop:
+    """Decodes the utterances that the scheduler gives a device. Other threads only post to ``inbox``.
+
+    While there are utterances it holds the model: a session. Those that need it have a place in ``_active``: they have
+    a row, or samples of them are missing.
+    """
+
+    def __init__(
+        self, synthesizer: Synthesizer, scheduler: Scheduler[Utterance], inbox: Inbox, settings: Settings
+    ):
+        self._synthesizer, self._scheduler, self._inbox = synthesizer, scheduler, inbox
+        self._settings = settings
+        self._rows = settings.rows
+        self._device = 0
+        self.has_model = False
+        self.frames, self.frame_s = 0, 0.0  # of all lines, and seconds per frame
+        self._speed = Speed(1 / FRAME_RATE)
+        self._active: dict[int, Utterance] = {}
+        self._streamed: list[Utterance] = []  # the streamed ones of them
+        self._late: list[Utterance] = []  # those whose text is written into their rows as it comes
+        self._by_row: dict[int, Utterance] = {}
+        self._groups = Counter[Group]()  # of the rows
+        self._prompts: deque[Piece] = deque()  # of queued pieces, to be made while the device is busy
+
+    # Sessions
+
+    def run(self) -> None:
+        """Speak until the inbox is closed."""
+        try:
+            while not self._inbox.is_closed:
+                self._next()
+        except BatchClosed:
+            pass
+        finally:
+            self.end()
+
+    def _next(self) -> None:
+        self._handle(has_model=False)
+        if not (self._scheduler.wanted or self._inbox.has_work):
+            self._inbox.wait()
+            return
+        try:
+            with self._model():
+                if self._scheduler.wanted:
+                    with older_objects_spared():
+                        self._speak()
+                else:
+                    self._inbox.do_work()
+        except BatchClosed:
+            raise
+        except BaseException as error:
+            log.exception("a running batch failed with %d lines", len(self._active))
+            self._end_failed(error)
+            if not isinstance(error, Exception):
+                raise
+
+    @contextmanager
+    def _model(self) -> Iterator[None]:
+        """Hold the model; raise BatchClosed if the batch was closed meanwhile: torch must not run at program exit."""
+        with self._synthesizer.model.exclusive():
+            self.has_model = True
+            try:
+                self._check_open()
+                with self._synthesizer.session():
+                    yield
+            finally:
+                self.has_model = False
+
+    def _check_open(self) -> None:
+        if self._inbox.is_closed:
+            raise BatchClosed("the batch was closed while it spoke this line")
+
+    def end(self) -> None:
+        """Close: end all utterances, and refuse other work."""
+        self._inbox.close()
+        changed = [one for ref in list(self._inbox.changed) if (one := ref()) is not None]
+        for one in {*self._scheduler.utterances, *changed}:
+            if one.status is Status.DONE:
+                continue
+            said = (
+                "before this line was spoken" if one.status is Status.QUEUED else "while it spoke this line"
+            )
+            self._fail(one, BatchClosed(f"the batch was closed {said}"))
+        self._inbox.refuse_work(BatchClosed("the batch was closed before this was done"))
+
+    def _end_failed(self, error: BaseException) -> None:
+        """End the utterances of a failed session. Those that have delivered nothing are retried, each alone."""
+        failed = list(self._active.values())
+        if not failed:  # it did not begin: whoever waits would be retried for ever
+            failed = self._scheduler.next(self._device, 1, time.perf_counter())
+        self._by_row.clear()
+        self._groups.clear()
+        self._prompts.clear()
+        for one in failed:
+            if len(failed) == 1 or not self._retry_alone(one, error):
+                self._fail(one, error)
+
+    def _retry_alone(self, one: Utterance, error: BaseException) -> bool:
+        has_begun = one.speech.has_begun or not isinstance(one.speech.line.text, str)
+        if has_begun or one.is_alone or one.speech.is_cancelled or self._inbox.is_closed or is_final(error):
+            return False
+        self._remove(one)
+        one.speech.progress.done = 0
+        again = Utterance(one.number, one.speech, self._synthesizer.model.sample_rate, self._inbox, True)
+        self._scheduler.resubmit(again, time.perf_counter())
+        return True
+
+    def _speak(self) -> None:
+        engine, model = self._synthesizer.engine, self._synthesizer.model
+        choice, settings = engine.choose(model), self._settings
+        if settings.linger_s is None:
+            self._rows = max(1, min(settings.rows, needed_rows(model, self._scheduler.utterances)))
+        self._turns = CodecTurns(
+            partial(engine.open_codec, model, choice, self._rows), model.codec, self._speed
+        )
+        whole = WholeCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self._check_open))
+        describe = partial(engine.describe, model, choice)
+        self._shared = Shared(engine.prompt_builder(model), self._speed, whole, describe, engine.texts)
+        if settings.ahead.lines:
+            engine.prepare_codec(model, choice, self._turns.codec)
+        for one in self._scheduler.utterances:
+            self._open_early(one)
+        while True:
+            self._handle()
+            if entering := self._begin_pieces(self._rows):
+                self._decode(choice, entering)
+                return
+            if not self._rest():
+                return
+
+    def _open_early(self, one: Utterance) -> None:
+        """Open a queued offline utterance: the engine makes room for the longest prompt, and prompts are made ahead."""
+        is_early = one.status is Status.QUEUED and not (one.is_open or one.is_streamed or self._streamed)
+        if is_early and self._open(one):
+            self._settle(one)
+
+    def _decode(self, choice: Choice, entering: Sequence[_Entering]) -> None:
+        """Decode these pieces, and what comes meanwhile, until nothing comes any more."""
+        engine, model = self._synthesizer.engine, self._synthesizer.model
+        queued = [one for one in self._scheduler.utterances if one.is_open and not one.is_streamed]
+        requests = [one.request for one in entering]
+        requests += [one.parts.request(piece) for one in queued for piece in one.ready]
+        plan = RowPlan(self._rows, self._settings.rows, requests, self._is_late, self._settings.ahead)
+        options = entering[0].utterance.speech.options
+        with engine.open_rows(model, options, plan, choice) as rows:
+            self._decoding = Decoding(model, rows)
+            self._turns.use(self._decoding.buffers)
+            self._enter(entering)
+            while self._iterate() or self._rest():
+                pass
+
+    def _iterate(self) -> bool:
+        """Make a frame of one group, and apply what has happened; return False if there was nothing to do."""
+        if self._shared.whole.is_busy:
+            self._make_complete()
+        if self._inbox.changed or self._inbox.is_closed:
+            self._handle()
+        if self._late:
+            self._follow_late()
+        self._decoding.rows.late = self._is_late
+        if self._scheduler.wanted:
+            self._admit()
+        # Another group, if all lines of one wait for text.
+        return any(self._make_frame() for _ in range(max(1, len(self._groups))))
+
+    def _make_frame(self) -> bool:
+        decoding = self._decoding
+        if goes_on := decoding.step(self._group):
+            self._meanwhile(decoding.rows.began)
+        while (ended := decoding.read()) is not None:
+            goes_on = True
+            for row, end in ended:
+                self._end_piece(row, end)
+            if decoding.lines:
+                self._on_frame(decoding.lines)
+        return goes_on
+
+    @property
+    def _group(self) -> Group | None:
+        """Whose rows make the next frame."""
+        if len(self._groups) > 1:
+            return self._scheduler.group(self._device, time.perf_counter())
+        return next(iter(self._groups), None)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether lines come while others are decoded. If nothing streams, all are there from the beginning."""
+        return bool(self._streamed) or self._scheduler.has_live
+
+    # Events
+
+    def _handle(self, has_model: bool = True) -> None:
+        """Apply what other threads have changed: new lines, new text, readers that took a chunk or left."""
+        self._check_open()
+        changed = self._inbox.changed
+        for one in dict.fromkeys([changed.popleft()() for _ in range(len(changed))]):
+            if one is None or one.status is Status.DONE:
+                continue
+            if one.speech.is_heard and not one.is_streamed:
+                one.stream()
+                self._note_active()
+            if has_model and one.is_open and not one.speech.is_cancelled:
+                try:
+                    one.follow()
+                except Exception as error:  # of any kind: it is this line's, and its reader gets it
+                    self._fail(one, error)
+                    continue
+            if has_model:
+                self._open_early(one)
+            self._settle(one)
+
+    def _settle(self, one: Utterance) -> None:
+        """Give an utterance the status that follows from what has happened, and tell the scheduler."""
+        if one.speech.is_cancelled:
+            one.cancel()
+        if one.rows and one.is_cut_off:
+            for row in list(one.rows):
+                self._leave_row(row, "cancelled")
+        status = one.settle()
+        if one.number in self._active and not one.rows:
+            while one.is_full and status is not Status.DONE and one.chunks.has_codes:
+                self._turns.finish_piece(one)  # a slow reader's line keeps no state in the codec
+                status = one.settle()
+            if status is not Status.DONE and not one.holds_codes:
+                self._deactivate(one)
+        if status is Status.DONE:
+            self._remove(one)
+            one.finish()
+        else:
+            self._scheduler.requeue(one, time.perf_counter())
+
+    def _fail(self, one: Utterance, error: BaseException) -> None:
+        for row in [row for row, other in self._by_row.items() if other is one]:
+            self._leave_row(row, "cancelled")
+        self._remove(one)
+        one.fail(error)
+
+    def _remove(self, one: Utterance) -> None:
+        """Forget an utterance, before its reader is told: it may look at the status."""
+        self._deactivate(one)
+        self._scheduler.remove(one)
+        one.become(Status.DONE)
+
+    def _deactivate(self, one: Utterance) -> None:
+        if self._active.pop(one.number, None) is not None:
+            if one.begun:
+                self._turns.end(one)
+            self._note_active()
+
+    def _note_active(self) -> None:
+        self._streamed = [one for one in self._active.values() if one.is_streamed]
+        self._late = [one for one in self._streamed if one.is_token]
+
+    def _follow_late(self) -> None:
+        now, is_wanted = time.perf_counter(), self._scheduler.wanted > 0
+        for one in self._late:
+            if one.needs_text:
+                one.follow()
+            one.stall(now, is_wanted)
+            if one.is_cut_off:
+                self._settle(one)
+
+    # Rows
+
+    def _admit(self) -> None:
+        if room := self._decoding.rows.room(self._scheduler.wanted):
+            self._enter(self._begin_pieces(min(room, NEWCOMERS) if self._streamed else room))
+
+    def _begin_pieces(self, room: int) -> list[_Entering]:
+        """Return the next pieces for up to ``room`` rows."""
+        entering = list[_Entering]()
+        while len(entering) < room and (
+            admitted := self._scheduler.next(self._device, room - len(entering), time.perf_counter())
+        ):
+            entering += [begun for one in admitted if (begun := self._begin(one)) is not None]
+        return entering
+
+    def _begin(self, one: Utterance) -> _Entering | None:
+        """Begin the next piece of an admitted utterance; None if it has none after all."""
+        now = time.perf_counter()
+        if one.status is not Status.DONE and (one.is_open or self._open(one)):
+            try:
+                begun = one.begin_piece(self._shared)
+            except Exception as error:  # of any kind: it is this line's, and its reader gets it
+                self._scheduler.release(one, now)
+                self._fail(one, error)
+                return None
+            if begun is not None:
+                one.become(Status.RUNNING)
+                if one.number not in self._active:
+                    self._active[one.number] = one
+                    self._note_active()
+                self._scheduler.requeue(one, now)  # for its other pieces
+                return _Entering(one, *begun)
+        self._scheduler.release(one, now)
+        if one.status is not Status.DONE:
+            self._settle(one)
+        return None
+
+    def _open(self, one: Utterance) -> bool:
+        """Cut a text into pieces; return whether it could be done."""
+        try:
+            one.open(self._shared)
+        except Exception as error:  # of any kind: it is this line's, and its reader gets it
+            self._fail(one, error)
+            return False
+        if not one.is_streamed:
+            one.settle()
+            self._prompts.extend(one.ready)
+        return True
+
+    def _enter(self, entering: Sequence[_Entering]) -> None:
+        if not entering:
+            return
+        rows = self._decoding.admit([one.request for one in entering])
+        for row, one in zip(rows, entering, strict=True):
+            self._by_row[row] = one.utterance
+            self._groups[one.utterance.group] += 1
+            one.utterance.enter_row(self._decoding.buffers, row, one.piece)
+
+    def _end_piece(self, row: int, ended: str) -> None:
+        one = self._by_row[row]
+        self._leave_row(row, ended)
+        self._settle(one)
+
+    def _leave_row(self, row: int, ended: str) -> None:
+        one = self._by_row.pop(row)
+        self._groups = self._groups - Counter([one.group])
+        one.leave_row(row, self._decoding.release(row), ended)
+        self._scheduler.release(one, time.perf_counter())
+
+    def _meanwhile(self, began: Sequence[tuple[int, torch.Tensor | None]]) -> None:
+        """Work while the device makes a frame: begin first chunks, deliver what the codec has made, make prompts."""
+        for row, codes in began:
+            one = self._by_row[row]
+            self._turns.begin_ahead(one, one.rows[row], codes)
+        if len(self._streamed) > FEW:
+            self._turns.settle()
+        if self._prompts:
+            count = min(PROMPTS_PER_FRAME, len(self._prompts))
+            make_prompts([self._prompts.popleft().prompt for _ in range(count)])
+
+    # Samples
+
+    def _on_frame(self, lines: int) -> None:
+        speed, streamed = self._speed, self._streamed
+        speed.end_frame()
+        self.frames += lines
+        self.frame_s = speed.frame_s
+        if streamed:
+            comes = bool(self._inbox.changed) and len(streamed) <= FEW and self._scheduler.has_live
+            self._turns.turn(streamed, comes and len(self._by_row) < self._rows)
+
+    def _make_complete(self) -> None:
+        """Decode offline pieces. If no line streams, frames go on meanwhile: the device waits for nothing."""
+        whole = self._shared.whole
+        whole.collect()
+        if most := self._complete_now:
+            (whole.run if self._streamed else whole.start)(most)
+
+    @property
+    def _complete_now(self) -> int:
+        """How many offline pieces to decode next: many together, or what takes no longer than readers can wait."""
+        whole, is_list = self._shared.whole, self._settings.linger_s is None
+        if not whole.count or whole.is_making:  # a reader would wait for all in flight
+            return 0
+        if streamed := [one for one in self._streamed if not one.is_starved]:
+            empty_at = min(math.inf if one.chunks.ended else one.chunks.sizes.empty_at for one in streamed)
+            return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
+        gather_s = GATHER_LIST_S if is_list else GATHER_S
+        gathered = whole.waited_s >= gather_s and not (is_list and self._scheduler.wanted)
+        return whole.count if gathered or whole.count >= self._rows else 0
+
+    def _rest(self) -> bool:
+        """Make the samples that are left, then wait for an event; return False if the session is over."""
+        if self._shared.whole.advance():
+            return True
+        self._turns.send(self._streamed, hurry=True)
+        self._speed.rest()
+        if self._inbox.changed:
+            return True
+        if self._by_row:  # all of them wait for text
+            self._inbox.wait(LOOK_S if self._scheduler.wanted else None)
+            return True
+        if not self._active and self._inbox.do_work():
+            return True
+        return self._inbox.wait(self._settings.linger_s or 0.0)
+
+
+def is_final(error: BaseException) -> bool:
+    """Return whether no line can be spoken after an error: out of memory, or the program ends."""
+    return isinstance(error, torch.cuda.OutOfMemoryError) or not isinstance(error, Exception)
