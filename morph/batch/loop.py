@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 
-from ..decode.loop import PROMPTS_PER_FRAME, Decoding, make_prompts
+from ..decode.loop import PROMPTS_PER_FRAME, Decoding, Suspended, make_prompts
 from ..decode.request import Group, LineRequest
 from ..decode.rows import NOTHING_AHEAD, Ahead, RowPlan
 from ..engine import Choice
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 # An empty batch holds the model so long, because the next line would have to take it again.
 LINGER_S = 0.5
-LOOK_S = 0.5  # between two checks of stalled rows while lines are queued
+EXCHANGE_S = 0.05  # between two checks of who gives up a row within a piece
 NEWCOMERS = 8  # pieces that begin in one frame beside streams; they share one prefill
 COMPLETE_BESIDE = 4  # offline pieces decoded together while other lines stream
 # How long pieces are gathered for one codec call: for lines that come one by one, each awaited; and for a list, while
@@ -86,6 +86,7 @@ class Loop:
         self._streamed: list[Utterance] = []  # the streamed ones of them
         self._late: list[Utterance] = []  # those whose text is written into their rows as it comes
         self._by_row: dict[int, Utterance] = {}
+        self._exchange_at = 0.0
         self._groups = Counter[Group]()  # of the rows
         self._prompts: deque[Piece] = deque()  # of queued pieces, to be made while the device is busy
 
@@ -227,6 +228,8 @@ class Loop:
         self._decoding.rows.late = self._is_late
         if self._scheduler.wanted:
             self._admit()
+            if self._scheduler.wanted and len(self._by_row) == self._rows:
+                self._exchange()
         # Another group, if all lines of one wait for text.
         return any(self._make_frame() for _ in range(max(1, len(self._groups))))
 
@@ -259,7 +262,7 @@ class Loop:
     def _handle(self, has_model: bool = True) -> None:
         """Apply what other threads have changed: new lines, new text, readers that took a chunk or left."""
         self._check_open()
-        changed = self._inbox.changed
+        changed, self._exchange_at = self._inbox.changed, 0.0
         for one in dict.fromkeys([changed.popleft()() for _ in range(len(changed))]):
             if one is None or one.status is Status.DONE:
                 continue
@@ -272,6 +275,8 @@ class Loop:
                 except Exception as error:  # of any kind: it is this line's, and its reader gets it
                     self._fail(one, error)
                     continue
+            if one.suspended is not None:
+                self._turns.drain(one)
             if has_model:
                 self._open_early(one)
             self._settle(one)
@@ -284,7 +289,7 @@ class Loop:
             for row in list(one.rows):
                 self._leave_row(row, "cancelled")
         status = one.settle()
-        if one.number in self._active and not one.rows:
+        if one.number in self._active and not (one.rows or one.suspended):
             while one.is_full and status is not Status.DONE and one.chunks.has_codes:
                 self._turns.finish_piece(one)  # a slow reader's line keeps no state in the codec
                 status = one.settle()
@@ -315,19 +320,36 @@ class Loop:
             self._note_active()
 
     def _note_active(self) -> None:
-        self._streamed = [one for one in self._active.values() if one.is_streamed]
+        self._streamed = [one for one in self._active.values() if one.is_streamed and one.suspended is None]
         self._late = [one for one in self._streamed if one.is_token]
 
     def _follow_late(self) -> None:
-        now, is_wanted = time.perf_counter(), self._scheduler.wanted > 0
         for one in self._late:
             if one.needs_text:
                 one.follow()
-            one.stall(now, is_wanted)
             if one.is_cut_off:
                 self._settle(one)
 
     # Rows
+
+    def _exchange(self) -> None:
+        """Let streams that are far ahead of their players give up their rows to others."""
+        if (now := time.perf_counter()) < self._exchange_at:
+            return
+        self._exchange_at = now + EXCHANGE_S
+        for _ in range(self._rows):
+            one = self._scheduler.yields(self._device, now)
+            if one is None or len(self._by_row) < self._rows:
+                return
+            [row] = one.rows
+            if (state := self._decoding.suspend(row)) is None:  # its end has come
+                return
+            self._forget_row(row)
+            one.suspend(row, state)
+            self._turns.drain(one)
+            self._note_active()
+            self._settle(one)
+            self._admit()
 
     def _admit(self) -> None:
         if room := self._decoding.rows.room(self._scheduler.wanted):
@@ -336,11 +358,21 @@ class Loop:
     def _begin_pieces(self, room: int) -> list[_Entering]:
         """Return the next pieces for up to ``room`` rows."""
         entering = list[_Entering]()
-        while len(entering) < room and (
-            admitted := self._scheduler.next(self._device, room - len(entering), time.perf_counter())
-        ):
-            entering += [begun for one in admitted if (begun := self._begin(one)) is not None]
+        while room > 0 and (admitted := self._scheduler.next(self._device, room, time.perf_counter())):
+            for one in admitted:
+                if one.suspended is not None:
+                    self._resume(one, one.suspended)
+                    room -= 1
+                elif (begun := self._begin(one)) is not None:
+                    entering.append(begun)
+                    room -= 1
         return entering
+
+    def _resume(self, one: Utterance, state: Suspended) -> None:
+        row = self._decoding.resume(state)
+        one.resume(self._decoding.buffers, row)
+        self._hold_row(row, one)
+        self._note_active()
 
     def _begin(self, one: Utterance) -> _Entering | None:
         """Begin the next piece of an admitted utterance; None if it has none after all."""
@@ -381,9 +413,18 @@ class Loop:
             return
         rows = self._decoding.admit([one.request for one in entering])
         for row, one in zip(rows, entering, strict=True):
-            self._by_row[row] = one.utterance
-            self._groups[one.utterance.group] += 1
+            self._hold_row(row, one.utterance)
             one.utterance.enter_row(self._decoding.buffers, row, one.piece)
+
+    def _hold_row(self, row: int, one: Utterance) -> None:
+        self._by_row[row] = one
+        self._groups[one.group] += 1
+
+    def _forget_row(self, row: int) -> Utterance:
+        one = self._by_row.pop(row)
+        self._groups = self._groups - Counter([one.group])
+        self._scheduler.release(one, time.perf_counter())
+        return one
 
     def _end_piece(self, row: int, ended: str) -> None:
         one = self._by_row[row]
@@ -391,10 +432,8 @@ class Loop:
         self._settle(one)
 
     def _leave_row(self, row: int, ended: str) -> None:
-        one = self._by_row.pop(row)
-        self._groups = self._groups - Counter([one.group])
+        one = self._forget_row(row)
         one.leave_row(row, self._decoding.release(row), ended)
-        self._scheduler.release(one, time.perf_counter())
 
     def _meanwhile(self, began: Sequence[tuple[int, torch.Tensor | None]]) -> None:
         """Work while the device makes a frame: begin first chunks, deliver what the codec has made, make prompts."""
@@ -447,7 +486,7 @@ class Loop:
         if self._inbox.changed:
             return True
         if self._by_row:  # all of them wait for text
-            self._inbox.wait(LOOK_S if self._scheduler.wanted else None)
+            self._inbox.wait(EXCHANGE_S if self._scheduler.wanted else None)
             return True
         if not self._active and self._inbox.do_work():
             return True

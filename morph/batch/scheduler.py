@@ -17,13 +17,15 @@ Any thread may call ``submit``, ``requeue``, ``remove`` and ``utterances``; a de
 the lock: they must not wait or call back.
 
 1. A lower ``order`` goes first.
-2. Streamed utterances go by deadline: when their player runs dry; a new one can wait for START_S. Deadlines of the same
-   START_S, and all that have passed, are equal: then the caller with the fewest rows goes first, then the earlier
-   deadline.
+2. Streamed utterances go by deadline: when their player runs dry; a new one's is now. Deadlines of the same START_S,
+   and all that have passed, are equal: then the caller with the fewest rows goes first, then who was served least. So a
+   new line is heard soon although long ones have more to say than the device can make.
 3. Offline utterances take the rows that are left, but for one until RESERVE_S after a stream: the caller with the
    fewest rows first, then the earliest submission, then the longest. While streams take all rows, offline ones get
    every fourth that is free, up to a quarter of the rows.
-4. Groups make frames in rounds, the earliest deadline first.
+4. A stream gives up its row within a piece (``yields``) to one whose player runs dry AHEAD_S before its own; if its own
+   is dry, to one that was served SERVED_S less.
+5. Groups make frames in rounds, the earliest deadline first.
 """
 
 from __future__ import annotations
@@ -36,9 +38,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-START_S = 0.5  # a new line that begins so much later is better than a player that runs dry
+START_S = 0.5  # deadlines so near to each other are equal
 FAR_S = 3600.0  # all that can wait for so long are equal
 OFFLINE_SHARE = 4  # one row in so many is for offline lines
+AHEAD_S, SERVED_S = 1.0, 0.5  # less is not worth a change of rows within a piece
 RESERVE_S = 60.0  # after a streamed line, offline ones leave a row to the next one
 
 
@@ -53,9 +56,9 @@ class Busy(Exception):
 class Queued(Protocol):
     """What the scheduler reads of an utterance.
 
-    ``caller``: an API key, an address or a graph. ``length``: of what it wants rows for, in any unit. ``wants``: rows,
-    beside those it has: at most 1 if streamed, 0 without text or for a full reader. ``is_alone``: it has a device for
-    itself while it runs.
+    ``caller``: an API key, an address or a graph. ``served_s``: seconds of its sound, delivered. ``length``: of
+    what it wants rows for, in any unit. ``wants``: rows, beside those it has: at most 1 if streamed, 0 without text or
+    for a full reader. ``is_alone``: it has a device for itself while it runs.
     """
 
     order: int
@@ -68,6 +71,8 @@ class Queued(Protocol):
     def is_live(self) -> bool: ...
     @property
     def length(self) -> float: ...
+    @property
+    def served_s(self) -> float: ...
     @property
     def wants(self) -> int: ...
 
@@ -195,6 +200,31 @@ class Scheduler(Generic[U]):
                 beside.append(place.utterance)
         return admitted
 
+    def yields(self, device: int, now: float) -> U | None:
+        """Return the running stream that gives up its row within a piece to one whose player runs dry before its own.
+
+        One that has no use for its row gives it up to an offline utterance too.
+        """
+        with self._lock:
+            running = [
+                one.utterance for one in self._with_rows.values() if one.device == device and one.is_live
+            ]
+            if not running or running[0].is_alone:
+                return None
+            last = max(running, key=lambda one: (one.order, one.deadline(now)))
+            ends = last.deadline(now)
+            queued = self._first(True, device, now)
+            if queued is None and ends == math.inf:
+                queued = self._first(False, device, now)
+            if queued is None or queued.utterance.is_alone or queued.utterance.order > last.order:
+                return None
+            first = max(queued.key[1], now) if queued.is_live else now
+            if ends - first > AHEAD_S:
+                return last
+            most = max(running, key=lambda one: (one.deadline(now) <= now, one.served_s))
+            is_dry = queued.is_live and first == now and most.deadline(now) <= now
+            return most if is_dry and most.served_s - queued.utterance.served_s > SERVED_S else None
+
     def group(self, device: int, now: float) -> Any:
         """Return the group whose rows make the device's next frame; None if no row is held."""
         with self._lock:
@@ -225,8 +255,11 @@ class Scheduler(Generic[U]):
             if self._offline_rows[device] >= max(1, self._rows[device] - reserved):
                 return None
         queues = self._queues[is_live].values()
-        heads = [next((one for one in queue if one.fits(device)), None) for queue in queues]
-        found = [one for one in heads if one is not None]
+        found = (
+            [one for queue in queues for one in queue if one.fits(device)]
+            if is_live
+            else [one for queue in queues if (one := next((one for one in queue if one.fits(device)), None))]
+        )
         return min(found, key=lambda one: self._rank(one, one.key, now), default=None)
 
     def _rank(self, place: _Place[U], key: tuple[float, ...], now: float) -> tuple[float, ...]:
@@ -235,7 +268,7 @@ class Scheduler(Generic[U]):
         if not place.is_live:
             return (order, rows, first, *rest)
         left = min(max(0.0, first - now), FAR_S)
-        return (order, left // START_S, rows, first, *rest)
+        return (order, left // START_S, rows, place.utterance.served_s, first, *rest)
 
     def _goes_before(self, offline: _Place[U], order: int, device: int) -> bool:
         if offline.utterance.order != order:
@@ -287,4 +320,4 @@ def _key(place: _Place[Any], now: float) -> tuple[float, ...]:
     one = place.utterance
     if not place.is_live:
         return (one.order, place.submission, -one.length, place.number)
-    return (one.order, one.deadline(now) + START_S * (not place.has_begun), place.number)
+    return (one.order, one.deadline(now), place.number)

@@ -15,9 +15,10 @@ import numpy as np
 
 from ..decode.buffers import RowBuffers
 from ..decode.decoded import BROKEN, Decoded
+from ..decode.loop import Suspended
 from ..decode.request import Group, LineRequest
 from ..model.finite import NotFinite, not_finite, of_voice
-from ..options import END_AT_ONCE, FRAME_RATE
+from ..options import END_AT_ONCE
 from ..speech.joined import assemble, note_of, warn_of
 from ..speech.lines import Line, LineReport, Spoken
 from ..speech.piece import NO_SAMPLES, Piece
@@ -39,11 +40,6 @@ log = logging.getLogger(__name__)
 
 PIECES_AHEAD = 4  # of a line: faster text is not read beyond them
 SHORT = 400  # characters; a shorter text is cut at once
-STALL_S = 10.0  # that a row may stall on late text while others wait, beyond the seconds spoken
-TOO_LATE = (
-    f"the text came too late: the line's row stood still for {STALL_S:g} s longer than it spoke, while others waited "
-    "for a row; give the text sooner, or choose layout sentence, which keeps no row"
-)
 
 
 class Status(Enum):
@@ -120,7 +116,9 @@ class Utterance(TurnLine):
         self._ends: list[tuple[str, str]] = []
         self._stopped: str | None = None  # one of ``takes.STOPPED``, if the line is over before its end
         self._error: BaseException | None = None
-        self._stalled_s, self._stalls_since = 0.0, math.inf
+        self.suspended: Suspended | None = (
+            None  # the state of ``ready[0]``, which has left its row within the piece
+        )
         self._shared: Shared | None = None
 
     @property
@@ -171,13 +169,17 @@ class Utterance(TurnLine):
         return 0 if self._reader is not None else len(str(self.speech.line.text))
 
     @property
+    def served_s(self) -> float:
+        return self._sent_samples / self._rate
+
+    @property
     def wants(self) -> int:
         return len(self.ready) or int(self.status is Status.QUEUED)
 
     def deadline(self, now: float) -> float:
         if not self.is_open:
             return now
-        return math.inf if self.is_full else self.chunks.sizes.empty_at or now
+        return math.inf if self.is_full or self.is_starved else self.chunks.sizes.empty_at or now
 
     def allows(self, device: int) -> bool:
         return True
@@ -391,6 +393,19 @@ class Utterance(TurnLine):
         piece.frames.enter(buffers, row)
         self.speech.progress.follow(piece.frames)
 
+    def suspend(self, row: int, state: Suspended) -> None:
+        """Take a piece out of its row until somebody has a row for it."""
+        piece = self.rows.pop(row)
+        piece.frames.leave(state.left.frames)
+        self.is_resting, self.suspended = False, state
+        self.ready.appendleft(piece)
+
+    def resume(self, buffers: RowBuffers, row: int) -> None:
+        piece = self.rows[row] = self.ready.popleft()
+        piece.frames.enter(buffers, row)
+        self.suspended = None
+        self.become(Status.RUNNING)
+
     def leave_row(self, row: int, frames: np.ndarray, ended: str) -> None:
         """Take a piece out of its row, with its frames."""
         piece = self.rows.pop(row)
@@ -470,6 +485,7 @@ class Utterance(TurnLine):
         self.close_text()
         self._text = None
         self.ready.clear()
+        self.suspended = None
         self.chunks.cancel()
         self.signal.set()
 
@@ -509,19 +525,10 @@ class Utterance(TurnLine):
                 made, wave = piece.end_take()
                 piece.take = Take(replace(made, ended=ended), wave, ended)
 
-    def stall(self, now: float, is_wanted: bool) -> None:
-        """End a line that stalls on late text for too long while others want its row (``is_wanted``)."""
-        if self._tokens is None or self._tokens.done:
-            return
-        self._stalled_s += max(0.0, now - self._stalls_since)
-        stalls = is_wanted and self.is_starved
-        self._stalls_since = now if stalls else math.inf
-        if stalls and self._stalled_s >= STALL_S + self._sent_frames / FRAME_RATE:
-            self._tokens.stop(ValueError(TOO_LATE))
-
     # The end
 
     def cancel(self) -> None:
+        self.suspended = None
         self._stopped = self._stopped or "cancelled"
         self.close_text()
         if self.is_open:

@@ -115,6 +115,7 @@ class TokenFeed(TextFeed):
         if new:
             self._rows.append(parts.builder.rows(ids, ended))
             self._count += new
+            self._starved = False  # as far as is known before the next frame
         tokens = self._prompt.text_tokens + len(ids)
         minimum = held_frames(text, False) if self._holds_end else self._prompt.min_frames
         self._piece.made = replace(self._prompt, text_tokens=tokens, min_frames=minimum)

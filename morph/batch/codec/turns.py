@@ -204,6 +204,11 @@ class CodecTurns:
         while piece is not None and line.chunks.piece is piece and self._send_due([line], hurry=True):
             pass
 
+    def drain(self, line: TurnLine) -> None:
+        """Decode and deliver the codes of a line that are there, until its reader has enough: no others come soon."""
+        while not line.is_full and self._send_due([line], hurry=True):
+            pass
+
     def settle(self) -> None:
         """Wait for everything in the codec, and deliver it."""
         while self._in_codec:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch import utterance as utterance_module
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
 from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
@@ -98,22 +97,21 @@ def test_a_line_that_runs_out_of_text_leaves_its_row(synthesizer, voice) -> None
     assert speaking.report.pieces == 3
 
 
-def test_a_line_by_tokens_keeps_its_row_for_a_bounded_time(synthesizer, voice, monkeypatch) -> None:
-    """While others wait for one: its state cannot be put aside."""
-    monkeypatch.setattr(utterance_module, "STALL_S", -1e9)
-    parts = Parts("One two three ", "four.")
+@pytest.mark.parametrize("live", [True, False])
+def test_a_line_by_tokens_without_text_gives_its_row_to_others(synthesizer, voice, live) -> None:
+    """And goes on with the codes that it would have had."""
     with Batch(synthesizer, 1) as service:
+        whole = codes_of(service.speak(late(["One two three four."], voice, "token"), OPTIONS))
+        parts = Parts("One two three ", "four.")
         speaking = service.speak(late(parts, voice, "token"), OPTIONS)
         parts.go.release()
         made = [speaking.take()]
         wait_until(lambda: parts.asked == 2)
-        assert service.status.speaking == 1 and not speaking.ended, "nobody else wants the row"
-        assert len(codes_of(service.speak(Line("Another.", voice), OPTIONS)))
-        with pytest.raises(ValueError, match="came too late"):
-            made += list(speaking)
-        assert made[0] is not None and len(made[0].codes)
+        for _ in range(2):
+            assert service.speak(Line("Another.", voice), OPTIONS, Delivery(live=live)).result()
         parts.go.release(2)
-        wait_until(lambda: parts.closed)
+        made += list(speaking)
+    assert torch.equal(torch.cat([chunk.codes for chunk in made]), whole)
 
 
 def test_lines_without_text_take_no_place_from_others(synthesizer, voice) -> None:

@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
@@ -97,6 +98,23 @@ def test_a_long_line_gives_up_its_row_to_a_new_one_after_a_piece(synthesizer, li
         codes, _ = read_all([first, *made])
     assert torch.equal(codes, alone) and len(alone) == 3 * PIECES * PIECE
     assert progress[0] <= 2 * PIECE
+
+
+@pytest.mark.parametrize("groups", [5, 1])
+def test_a_line_far_ahead_gives_up_its_row_within_a_piece(synthesizer, line, groups: int) -> None:
+    """It goes on with the codes that it has alone, also in another row."""
+    options = replace(OPTIONS, split_chars=0, sampling=Sampling(max_new_tokens=400))
+    with Batch(synthesizer, 1) as service:
+        alone = service.speak(line, options).result()
+        first = service.speak(line, options)
+        wait_until(lambda: first.progress.done > 100)
+        for seed in range(2):
+            other = service.speak(
+                replace(line, text="Hello.", seed=seed), replace(OPTIONS, seq_groups=groups)
+            )
+            assert len(codes_of(other)) and not first.ended
+        spoken = first.result()
+    assert np.array_equal(spoken.waveform, alone.waveform) and spoken.report == alone.report
 
 
 @pytest.mark.parametrize("rows", (1, 2))

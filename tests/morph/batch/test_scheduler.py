@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from qwen3_tts_morph.morph.batch.scheduler import OFFLINE_SHARE, RESERVE_S, START_S, Busy, Scheduler
+from qwen3_tts_morph.morph.batch.scheduler import AHEAD_S, OFFLINE_SHARE, RESERVE_S, SERVED_S, Busy, Scheduler
 
 SCHEDULES = 1000
 PIECE_S = 1.0  # of a row
@@ -28,6 +28,7 @@ class Said:
     dry_at: float | None = None
     running: int = 0
     first_s: float | None = None
+    served_s = 0.0
 
     @property
     def wants(self) -> int:
@@ -73,6 +74,7 @@ class World:
             said = one[2]
             said.pieces -= 1
             if said.is_live:
+                said.served_s += said.plays_s
                 said.first_s = self.now if said.first_s is None else said.first_s
                 said.dry_at = max(said.deadline(self.now), self.now) + said.plays_s
             self.running.remove(one)
@@ -169,15 +171,38 @@ def test_all_long_texts_play_without_a_gap_while_the_device_is_fast_enough() -> 
         assert all(one.deadline(world.now) >= world.now for one in texts)
 
 
-def test_a_player_that_runs_dry_goes_before_a_new_line_that_can_wait() -> None:
-    world, dry, new = World([1]), Said("a", pieces=3, plays_s=PIECE_S + START_S / 2), Said("b")
-    world.submit(dry)
+def test_a_player_that_has_more_than_a_moment_left_waits_for_a_new_line() -> None:
+    world, ahead, new = World([1]), Said("a", pieces=3), Said("b")
+    world.submit(ahead)
     world.step()
-    assert dry.dry_at is not None
-    world.now = dry.dry_at - START_S / 2
     world.submit(new)
+    world.run(2)
+    assert world.given == [ahead, new, ahead]
+
+
+def test_of_players_that_are_dry_the_one_that_was_served_least_goes_first() -> None:
+    world, long, new = World([1]), Said(pieces=9, plays_s=0.1), Said(pieces=2, plays_s=0.1)
+    world.submit(long)
+    world.run(3)
+    world.submit(new)
+    world.run(2)
+    assert world.given[3:] == [new, new]
+
+
+def test_a_stream_gives_up_its_row_within_a_piece() -> None:
+    world, long, new = World([1]), Said(pieces=9), Said()
+    world.submit(long)
+    world.step()
     world.admit()
-    assert world.given == [dry, dry]
+    assert world.scheduler.yields(0, world.now) is None
+    world.submit(new)
+    assert world.scheduler.yields(0, world.now) is long, "it is ahead of its player"
+    long.dry_at, long.served_s = world.now + AHEAD_S / 2, 9.0
+    assert world.scheduler.yields(0, world.now) is None
+    long.dry_at = world.now - 1
+    assert world.scheduler.yields(0, world.now) is long, "its player is dry, and it had more"
+    long.served_s = SERVED_S / 2
+    assert world.scheduler.yields(0, world.now) is None
 
 
 def test_the_caller_with_the_fewest_rows_goes_first() -> None:

@@ -9,8 +9,9 @@ from queue import SimpleQueue
 
 import pytest
 import torch
+from qwen3_tts_morph.morph.batch import loop as loop_module
+from qwen3_tts_morph.morph.batch import scheduler
 from qwen3_tts_morph.morph.batch import speech as speech_module
-from qwen3_tts_morph.morph.batch import utterance
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.loop import BatchClosed, Loop
 from qwen3_tts_morph.morph.batch.scheduler import Busy
@@ -200,7 +201,8 @@ def watch(monkeypatch) -> Watch:
     monkeypatch.setattr(Loop, "_iterate", iterate)
     monkeypatch.setattr(Utterance, "become", note)
     monkeypatch.setattr(speech_module, "QUEUED_FRAMES", FULL)
-    monkeypatch.setattr(utterance, "STALL_S", 0.0)  # a text that is late ends its line soon
+    monkeypatch.setattr(scheduler, "AHEAD_S", 0.0)  # rows change hands within pieces
+    monkeypatch.setattr(loop_module, "EXCHANGE_S", 0.0)
     original = pieces.build_piece
 
     def build(builder, line, text):
