@@ -27,7 +27,6 @@ from .runtime.first_times import FirstTimes
 from .runtime.kept_threads import KeptThreads
 from .setting import settings_of
 from .voice.prompt import PromptBuilder, SharedParts
-from .waveform.choose import Waveforms
 from .waveform.engine import BatchCodec
 from .waveform.in_flight import InFlight, Made, take_all
 from .waveform.stream import LineCodec, StreamCodecs
@@ -56,7 +55,8 @@ class Engine:
         # Shared by frames and samples of streamed lines: these alternate, and go before offline lines.
         self._captures = captures = CaptureStream(first=True)
         self._graphs = DecoderPool(kernels, captures)
-        self._waveforms = Waveforms(CaptureStream(first_times=captures.first_times))
+        self._rows_captures = CaptureStream(first_times=captures.first_times)
+        self._codec: BatchCodec | None = None
         self._streams = StreamCodecs(captures)
         self._prompts = SharedParts()
         self._use = Exclusive("the engine")
@@ -100,7 +100,7 @@ class Engine:
         found = [
             self._graphs.fallback if on_cuda else NO_CUDA,
             self._graphs.frames.fallback_on(model.device) if on_cuda else None,
-            self._waveforms.fallback if choice.batch_codec else None,
+            self._codec.fallback if choice.batch_codec and self._codec else None,
         ]
         return [one for one in found if one is not None]
 
@@ -185,7 +185,16 @@ class Engine:
             return Made(decode_waveforms(model, codes, references, on_chunk))
 
     def _batch_codec(self, model: Model, choice: Choice) -> BatchCodec | None:
-        return self._waveforms.batch_codec(model) if choice.batch_codec else None
+        if not choice.batch_codec:
+            return None
+        if self._codec is None or self._codec.codec is not model.codec:
+            self._free_codec()
+            self._codec = BatchCodec(model, captures=self._rows_captures)
+        return self._codec
+
+    def _free_codec(self) -> None:
+        if self._codec is not None:
+            self._codec.free()
 
     def open_codec(self, model: Model, choice: Choice, lines: int) -> LineCodec:
         """Return a codec for samples of ``lines`` concurrent lines, valid while you hold ``exclusive``."""
@@ -208,6 +217,6 @@ class Engine:
         """Release caches and graphs; the next decoding creates them again. Waits for a decoding in another thread."""
         with self.exclusive():
             self._graphs.free()
-            self._waveforms.free()
+            self._free_codec()
             self._streams.free()
             self._prompts.clear()

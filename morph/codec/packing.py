@@ -63,18 +63,9 @@ def first_needed(frames: int) -> int:
 
 
 def row_sizes(window: int, largest: int) -> list[int]:
-    """Return row lengths in frames, ascending: shorter than attention's ``window``, or multiples of it.
-
-    Raises ValueError if the longest chunk would not fit.
-    """
+    """Return row lengths in frames, ascending: shorter than attention's ``window``, or multiples of it."""
     lengths = {length if length <= window else length // window * window for length in LENGTHS}
-    sizes = sorted(size for size in lengths if size <= largest)
-    if not sizes or sizes[-1] < LONGEST_CHUNK:
-        raise ValueError(
-            f"the codec engine decodes {LONGEST_CHUNK} frames at once and its longest row has "
-            f"{max(sizes, default=0)}: allow a longer row"
-        )
-    return sizes
+    return sorted(size for size in lengths if size <= largest)
 
 
 def pack_rows(chunks: Sequence[Chunk], capacity: int, gap: int) -> list[list[PackedChunk]]:

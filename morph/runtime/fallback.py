@@ -6,7 +6,6 @@ from dataclasses import dataclass
 INSTEAD = {
     "CUDA graphs": "op by op, without CUDA graphs",
     "Triton kernels": "torch operations",
-    "batch codec": "waveforms by the original codec, one line at a time, slower",
     "codec kernels": "waveforms in torch operations, slower",
 }
 

@@ -18,7 +18,6 @@ from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.waveform.choose import Waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 
 from lab.streams import render_lines
@@ -137,7 +136,7 @@ def test_each_engine_uses_its_own_codec(model, monkeypatch):
 def test_where_auto_chooses_graph_on_a_cpu_the_original_codec_is_used(model, monkeypatch):
     """There it is faster, and bit-equal to upstream."""
     codes, engine = torch.randint(64, (12, 16)), Engine("auto")
-    monkeypatch.setattr(Waveforms, "batch_codec", pytest.fail)
+    monkeypatch.setattr(BatchCodec, "begin_waveforms", pytest.fail)
     [wave] = waveforms(engine, model, [codes], [None])
     assert np.array_equal(wave, decode_waveform(model, codes))
 

@@ -181,6 +181,11 @@ def test_numbers_that_do_not_fit_the_weights_are_named(mine, field, value, words
     refused(mine, words)
 
 
+def test_a_codec_with_biases_is_refused(mine):
+    change_config(mine / CODEC / "config.json", "decoder_config.attention_bias", True)
+    refused(mine, "decoder_config has hidden_act 'silu' and attention_bias True: only silu without biases")
+
+
 def test_a_codec_of_other_codes_is_refused(mine):
     change_config(mine / CODEC / "config.json", "decoder_config.num_quantizers", 15)
     refused(mine, "decoder_config.num_quantizers in speech_tokenizer/config.json is 15: it must be 16")

@@ -7,7 +7,6 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.codec.complete import decode_waveform
 from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
 from qwen3_tts_morph.morph.codec.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.runtime.capture import CaptureStream
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
@@ -223,18 +222,6 @@ def test_full_memory_and_torchs_own_errors_pass_through(model, monkeypatch):
         take_all(BatchCodec(model).begin_waveforms([random_codes(model, 5)]))
 
 
-def test_an_unsupported_codec_is_decoded_by_upstreams_modules(checkpoint, caplog):
-    model = load_model(checkpoint("tiny", "base"))
-    lines, heard = [random_codes(model, 9), random_codes(model, 0)], [random_codes(model, 4, 1), None]
-    model.codec.decoder.config.attention_bias = True
-    engine = Engine("graph")
-    for _ in range(2):
-        choice = engine.choose(model)
-        first, second = engine.decode_waveforms(model, choice, lines, heard)
-    assert np.array_equal(first, decode_waveform(model, lines[0], heard[0])) and len(second) == 0
-    assert len(caplog.records) == 1 and "attention_bias True" in engine.describe(model, choice)
-
-
 def test_nothing_to_decode(model):
     engine = BatchCodec(model)
     assert take_all(engine.begin_waveforms([])) == []
@@ -260,11 +247,6 @@ def test_a_plan_keeps_gaps_between_chunks():
     plan = write_plan(row, lines, 24)
     assert plan[:, -1].tolist() == [-1] * 3 + [3] * 5 + [-1] * 3 + [11] * 2 + [-1] * 11
     assert plan[:, 0].tolist() == [0] * 3 + [7] * 5 + [0] * 3 + [9] * 2 + [0] * 11
-
-
-def test_rows_too_short_for_a_chunk_are_refused():
-    with pytest.raises(ValueError, match="decodes 350 frames at once and its longest row has 288"):
-        row_sizes(72, 288)
 
 
 @pytest.mark.parametrize("window", [1, 5, 16, 71, 72, 100, 250, 1000, 5000])

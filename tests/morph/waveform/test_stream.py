@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from qwen3_tts_morph.morph import engine as engine_module
 from qwen3_tts_morph.morph.codec.complete import decode_waveform
 from qwen3_tts_morph.morph.codec.forward import TorchOps
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.engine import Choice, Engine
-from qwen3_tts_morph.morph.waveform import choose
 from qwen3_tts_morph.morph.waveform import stream as stream_module
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
@@ -196,7 +196,7 @@ def test_a_kernel_that_fails_is_replaced_within_the_step(model, monkeypatch):
             return super().finish(*arguments)
 
     monkeypatch.setattr(
-        choose, "BatchCodec", lambda *given, **more: BatchCodec(*given, **{**more, "ops": Broken()})
+        engine_module, "BatchCodec", lambda *given, **more: BatchCodec(*given, **{**more, "ops": Broken()})
     )
     engine, codes = Engine("graph"), random_codes(model, 30)
     codec = engine.open_codec(model, BATCH, 1)
