@@ -28,7 +28,7 @@ from .runtime.kept_threads import KeptThreads
 from .setting import settings_of
 from .voice.prompt import PromptBuilder, SharedParts
 from .waveform.engine import BatchCodec
-from .waveform.in_flight import InFlight, Made, take_all
+from .waveform.in_flight import InFlight, take_all
 from .waveform.stream import LineCodec, StreamCodecs
 
 
@@ -182,7 +182,7 @@ class Engine:
         with self.exclusive():
             if (codec := self._batch_codec(model, choice)) is not None:
                 return codec.begin_waveforms(codes, references, on_chunk)
-            return Made(decode_waveforms(model, codes, references, on_chunk))
+            return InFlight(decode_waveforms(model, codes, references, on_chunk))
 
     def _batch_codec(self, model: Model, choice: Choice) -> BatchCodec | None:
         if not choice.batch_codec:

@@ -34,7 +34,8 @@ from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.readback import LAG, Readback
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec
-from qwen3_tts_morph.morph.waveform.incremental import FrameAhead, RowStream, StepsInFlight
+from qwen3_tts_morph.morph.waveform.in_flight import SamplesInFlight
+from qwen3_tts_morph.morph.waveform.incremental import RowStream, StepsInFlight
 from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.trace import REPORTED
 
@@ -147,17 +148,17 @@ class Samples:
         """Whether the row has been decoded."""
         return self.ready.query()
 
-    def wait(self) -> np.ndarray:
+    def wait(self) -> list[np.ndarray]:
         """Return them once the row has been decoded."""
         self.ready.synchronize()
-        return self.samples
+        return [self.samples]
 
 
 @contextmanager
 def simulated(times: Times | None = None) -> Iterator[Timeline]:
     """Have every graph engine and every row of the codec in the block run on a simulated device."""
     timeline, times = Timeline(), times or Times()
-    copy = FrameAhead.copy.__func__  # type: ignore[attr-defined]
+    copy = SamplesInFlight.__init__
 
     def run(row: RowStream, size: int, wanted: bool = True) -> None:
         timeline.launch(times.step + times.line * size)
@@ -168,10 +169,9 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
         timeline.launch(times.row_frame * len(plan))
         return Samples(noise[: len(plan) * weights.samples_per_frame], timeline.mark())
 
-    def copy_later(cls: type[FrameAhead], *tensors: torch.Tensor) -> FrameAhead:
-        made: FrameAhead = copy(cls, *tensors)
-        object.__setattr__(made, "ready", timeline.mark())
-        return made
+    def copy_later(made: SamplesInFlight, *tensors: torch.Tensor) -> None:
+        copy(made, *tensors)
+        made._event = timeline.mark()  # type: ignore[assignment]
 
     init = Readback.__init__
 
@@ -189,7 +189,7 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
         (RowStream, "step_s", lambda row, lines: times.step + times.line * row._size(lines)),
         (StepsInFlight, "begin", lambda steps, _: setattr(steps, "_began", timeline.mark())),
         (StepsInFlight, "end", lambda steps: setattr(steps, "_done", timeline.mark())),
-        (FrameAhead, "copy", classmethod(copy_later)),
+        (SamplesInFlight, "__init__", copy_later),
         (Readback, "__init__", init_readback),
     ]
     with ExitStack() as stack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -17,18 +17,24 @@ MOST_ROWS = 8  # that the device has at a time, a tenth of a second's work: 16 M
 Row: TypeAlias = "Sequence[PackedChunk]"
 
 
-class InFlight(Protocol):
-    """Waveforms of lines that may still be computed. Each is taken once, by the line's index."""
+class InFlight:
+    """Waveforms of lines, complete here, which a device may still compute. Each is taken once, by the line's index."""
+
+    def __init__(self, waves: Sequence[np.ndarray]):
+        self._waves = dict(enumerate(waves))
 
     @property
     def is_done(self) -> bool:
         """Whether all have been taken."""
+        return not self._waves
 
     def take(self, wait: bool = False) -> dict[int, np.ndarray]:
         """Collect a part of the device's samples; return the waveforms that are complete by now.
 
         ``wait``: for the next part. float32 ``[T * 1920]`` each; ``NotFinite`` for samples that are not finite.
         """
+        waves, self._waves = self._waves, {}
+        return waves
 
 
 def take_all(made: InFlight) -> list[np.ndarray]:
@@ -39,22 +45,7 @@ def take_all(made: InFlight) -> list[np.ndarray]:
     return [waves[line] for line in sorted(waves)]
 
 
-class Made:
-    """Complete waveforms."""
-
-    def __init__(self, waves: Sequence[np.ndarray]):
-        self._waves = dict(enumerate(waves))
-
-    @property
-    def is_done(self) -> bool:
-        return not self._waves
-
-    def take(self, wait: bool = False) -> dict[int, np.ndarray]:
-        waves, self._waves = self._waves, {}
-        return waves
-
-
-class RowsInFlight:
+class RowsInFlight(InFlight):
     """Lines whose rows are launched on a device, MOST_ROWS at a time.
 
     A thread, which ends with this object, copies the samples: for a row this takes longer than a frame of 64 lines, as
@@ -106,7 +97,7 @@ class RowsInFlight:
     def _copy(self) -> None:
         """Copy the samples of the first row, which the device has computed or computes now."""
         row, samples = self._launched.popleft()
-        self._copying.append((row, self._thread.submit(self._unpack, row, samples.wait())))
+        self._copying.append((row, self._thread.submit(self._unpack, row, samples.wait()[0])))
         self._launch()
 
     def _end_copy(self) -> None:
@@ -119,12 +110,12 @@ class RowsInFlight:
 
 
 class SamplesInFlight:
-    """Samples being copied from the device: float32, after the row that computes them."""
+    """Tensors being copied from the device, behind its work so far."""
 
-    def __init__(self, samples: torch.Tensor):
+    def __init__(self, *tensors: torch.Tensor):
         # torch uses pinned memory for a non-blocking copy.
-        self._host = samples.to("cpu", non_blocking=True, copy=True)
-        self._event = torch.cuda.Event() if samples.is_cuda else None
+        self._host = [one.to("cpu", non_blocking=True, copy=True).numpy() for one in tensors]
+        self._event = torch.cuda.Event() if tensors[0].is_cuda else None
         if self._event is not None:
             self._event.record()
 
@@ -132,7 +123,7 @@ class SamplesInFlight:
     def is_ready(self) -> bool:
         return self._event is None or bool(self._event.query())
 
-    def wait(self) -> np.ndarray:
+    def wait(self) -> list[np.ndarray]:
         if self._event is not None:
             self._event.synchronize()
-        return self._host.numpy()
+        return self._host

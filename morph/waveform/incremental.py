@@ -29,6 +29,7 @@ from ..model.sdpa import without_cudnn
 from ..runtime.capture import CapturedGraphs
 from ..runtime.first_times import TOGETHER
 from ..runtime.sizes import power_above
+from .in_flight import SamplesInFlight
 
 STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row
 TAPS = 3  # of the convolution before the transformer
@@ -192,7 +193,7 @@ class RowStream:
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._frames = [0] * lines
         self._recent = [_no_codes(weights)] * lines
-        self._ahead: dict[int, FrameAhead] = {}
+        self._ahead: dict[int, SamplesInFlight] = {}  # a frame's samples and its codes
         self._took: dict[int, float] = {}  # seconds of a step, by its size
 
     @property
@@ -253,19 +254,19 @@ class RowStream:
         inputs[0, 1, -1].fill_(line)
         self._step({line: 0})
         self._frames[line] += 1
-        self._ahead[line] = FrameAhead.copy(self._samples[0, : self._weights.samples_per_frame], codes)
+        self._ahead[line] = SamplesInFlight(self._samples[0, : self._weights.samples_per_frame], codes)
         return True
 
     @torch.inference_mode()
-    def take_ahead(self, line: int) -> torch.Tensor | None:
-        """Wait for the frame that was begun ahead, float32 ``[1920]`` on the CPU; None if there is none."""
-        if line not in self._ahead:
+    def take_ahead(self, line: int) -> np.ndarray | None:
+        """Wait for the frame that was begun ahead, float32 ``[1920]``; None if there is none."""
+        if (ahead := self._ahead.pop(line, None)) is None:
             return None
-        samples, codes = self._ahead[line].wait()
-        self.claim_ahead(line, codes)
+        samples, codes = ahead.wait()
+        self._remember(line, codes[None])
         return samples
 
-    def claim_ahead(self, line: int, codes: torch.Tensor) -> FrameAhead | None:
+    def claim_ahead(self, line: int, codes: torch.Tensor) -> SamplesInFlight | None:
         """Return the frame that was begun ahead, without waiting for it; its ``codes`` ``[groups]`` are known."""
         if (ahead := self._ahead.pop(line, None)) is not None:
             self._remember(line, _on_host(codes)[None])
@@ -275,25 +276,16 @@ class RowStream:
         """Append to a line's last frames, ``[n, groups]``: when a chunk begins, they are decoded again."""
         self._recent[line] = np.concatenate((self._recent[line], codes))[-CONTEXT_FRAMES:]
 
-    def has_ahead(self, line: int) -> bool:
-        """Whether a frame of the line was begun ahead, and not taken."""
-        return line in self._ahead
-
     @property
     def _largest_code(self) -> int:
         return len(self._weights.codebooks) // len(self._weights.offsets) - 1
 
     @torch.inference_mode()
-    def decode(self, codes: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-        """Decode lines' next codes ``[n, groups]``, any n, to float32 ``[n * 1920]`` on the CPU.
+    def launch(self, codes: Mapping[int, torch.Tensor]) -> StepsInFlight:
+        """Launch the decoding of lines' next codes ``[n, groups]``, any n; others may be launched meanwhile.
 
         None was begun ahead. No special codes: EOS is not in the codebook.
         """
-        return {line: torch.from_numpy(wave) for line, wave in self.launch(codes).wait().items()}
-
-    @torch.inference_mode()
-    def launch(self, codes: Mapping[int, torch.Tensor]) -> StepsInFlight:
-        """Launch ``decode`` on the device without waiting; others may be launched meanwhile."""
         waiting = {line: deque(self._cut(line, _on_host(part))) for line, part in codes.items()}
         made = StepsInFlight(list(codes), self._weights.samples_per_frame)
         made.begin(self._inputs.is_cuda)
@@ -506,34 +498,6 @@ class Warm:
     state: LineStates
     frames: int
     recent: np.ndarray
-
-
-@dataclass(frozen=True)
-class FrameAhead:
-    """A frame begun ahead: its ``samples`` and ``codes`` on the CPU, once the device has passed ``ready``."""
-
-    samples: torch.Tensor
-    codes: torch.Tensor
-    ready: torch.cuda.Event | None
-
-    @classmethod
-    def copy(cls, samples: torch.Tensor, codes: torch.Tensor) -> FrameAhead:
-        """Copy both to the CPU, after the device's work so far."""
-        own_samples, own_codes = _to_come(samples), _to_come(codes)
-        ready = torch.cuda.Event() if samples.is_cuda else None
-        if ready is not None:
-            ready.record()
-        return cls(own_samples, own_codes, ready)
-
-    @property
-    def is_ready(self) -> bool:
-        return self.ready is None or self.ready.query()
-
-    def wait(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Wait; return samples and codes."""
-        if self.ready is not None:
-            self.ready.synchronize()
-        return self.samples, self.codes
 
 
 @dataclass(frozen=True)

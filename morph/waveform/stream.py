@@ -1,9 +1,8 @@
 """The codec of a stream: lines' samples as their codes are made, one line at a time or in a shared row."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,73 +11,89 @@ from ..codec.stream import CodecState, CodecStream
 from ..codec.weights import CodecWeights
 from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
+from ..runtime.recent import Recent
 from .engine import BatchCodec
-from .incremental import FrameAhead, RowStream, StepsInFlight, Warm, count_steps
-from .references import References
+from .in_flight import SamplesInFlight
+from .incremental import RowStream, StepsInFlight, Warm, count_steps
 
+KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
 SPARE_LINES = 2  # a row is used again for streams of at least half as many lines
 
 
-class WavesInFlight(Protocol):
-    """Samples that the device computes, in the order of their launches."""
+class References(Recent[int, tuple[torch.Tensor, Any]]):
+    """The codec's states after references: the most recently used ones are kept.
+
+    A reference is known by its tensor's identity: a voice keeps its codes for as long as it lives, and so does this
+    cache, so that the id stays unique. A state's ``frames`` counts the reference's frames before it.
+    """
+
+    def __init__(self, kept: int = KEPT_REFERENCES):
+        super().__init__(kept)
+
+    def missing(self, reference: torch.Tensor) -> int:
+        """Return how many frames of a reference must still be fed."""
+        state = self._state(reference)
+        return len(reference) if state is None else len(reference) - int(state.frames)
+
+    def feed(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> None:
+        """Advance a reference's state by some frames: ``feed`` gets the last state, or None, and the reference."""
+        self.keep(id(reference), (reference, feed(self._state(reference), reference)))
+
+    def after(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> Any:
+        """Return the state after all frames; missing frames are fed."""
+        while self.missing(reference):
+            self.feed(reference, feed)
+        return self._state(reference)
+
+    def _state(self, reference: torch.Tensor) -> Any:
+        kept = self.get(id(reference))
+        return None if kept is None else kept[1]
+
+
+class WavesInFlight:
+    """Samples in the order of their launches; complete here, but the device may still compute them."""
+
+    def __init__(self, waves: dict[int, np.ndarray]):
+        self.waves = waves
 
     @property
     def is_ready(self) -> bool:
         """Whether ``wait`` returns at once."""
-
-    def wait(self) -> dict[int, np.ndarray]:
-        """Return them by line, float32 ``[n * 1920]`` on the CPU. Call it once."""
+        return True
 
     @property
     def seconds(self) -> float | None:
         """The device's time for them, after ``wait``; None if only the caller's clock tells."""
+        return None
+
+    def wait(self) -> dict[int, np.ndarray]:
+        """Return them by line, float32 ``[n * 1920]`` on the CPU. Call it once."""
+        return self.waves
 
 
-class LineCodec(Protocol):
-    """Decodes the codes of lines step by step; the caller numbers the lines. Not thread-safe."""
+class LineCodec(ABC):
+    """Decodes the codes of lines step by step; the caller numbers the lines. Not thread-safe.
 
-    def prepare(self) -> None:
-        """Capture and measure once, so that no line waits for it later."""
-
-    def step_s(self, lines: int) -> float | None:
-        """Return the device's seconds for a chunk of each of ``lines``; None if unknown."""
-
-    def steps(self, line: int, frames: int) -> int:
-        """Return in how many steps a line's next ``frames`` are decoded: more than one if a chunk begins."""
-
-    def begin(self, line: int, reference: torch.Tensor | None) -> None:
-        """Begin a line, after an ICL voice's codes ``[R, groups]``; drop the number's last line."""
-
-    def missing(self, line: int) -> int:
-        """Return how many frames of its reference must still be decoded before a line's own."""
-
-    def feed(self, line: int) -> None:
-        """Decode some of the missing frames, in a time as short as that of a chunk."""
-
-    def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
-        """Launch the next frames of lines that have begun, ``[n, groups]`` each, if possible without waiting.
-
-        Missing frames of a reference are decoded before.
-        """
-
-    def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
-        """Launch a line's next frame, ``[groups]`` on the device, before the host knows its codes, if possible.
-
-        ``launch`` gets these codes next.
-        """
-
-    def end(self, line: int) -> None:
-        """Release a line's state."""
-
-
-class _AfterReferences(ABC):
-    """Lines that begin once the references of their voices are decoded."""
+    A line begins once the reference of its voice is decoded. Here nothing is prepared, and every line takes one step.
+    """
 
     def __init__(self, references: References):
         self._references = references
         self._behind: dict[int, torch.Tensor] = {}  # references of lines that wait for the state after them
 
+    def prepare(self) -> None:  # noqa: B027 - nothing to prepare, by default
+        """Capture and measure once, so that no line waits for it later."""
+
+    def step_s(self, lines: int) -> float | None:
+        """Return the device's seconds for a chunk of each of ``lines``; None if unknown."""
+        return None
+
+    def steps(self, line: int, frames: int) -> int:
+        """Return in how many steps a line's next ``frames`` are decoded: more than one if a chunk begins."""
+        return 1
+
     def begin(self, line: int, reference: torch.Tensor | None) -> None:
+        """Begin a line, after an ICL voice's codes ``[R, groups]``; drop the number's last line."""
         self.end(line)
         if reference is None:
             self._start(line, None)
@@ -87,11 +102,30 @@ class _AfterReferences(ABC):
         self._take_kept(line)
 
     def missing(self, line: int) -> int:
+        """Return how many frames of its reference must still be decoded before a line's own."""
         return self._references.missing(self._behind[line]) if line in self._behind else 0
 
     def feed(self, line: int) -> None:
+        """Decode some of the missing frames, in a time as short as that of a chunk."""
         self._references.feed(self._behind[line], self._feed)
         self._take_kept(line)
+
+    @abstractmethod
+    def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
+        """Launch the next frames of lines that have begun, ``[n, groups]`` each, if possible without waiting.
+
+        Missing frames of a reference are decoded before.
+        """
+
+    def begin_ahead(self, line: int, codes: torch.Tensor) -> None:  # noqa: B027 - the host goes first, by default
+        """Launch a line's next frame, ``[groups]`` on the device, before the host knows its codes, if possible.
+
+        ``launch`` gets these codes next.
+        """
+
+    def end(self, line: int) -> None:
+        """Release a line's state."""
+        self._behind.pop(line, None)
 
     def _take_kept(self, line: int) -> None:
         if not self.missing(line):
@@ -103,10 +137,6 @@ class _AfterReferences(ABC):
             self._start(line, self._references.after(reference, self._feed))
 
     @abstractmethod
-    def end(self, line: int) -> None:
-        """Release a line's state."""
-
-    @abstractmethod
     def _start(self, line: int, state: Any) -> None:
         """Begin a line with a state; None: it has no reference."""
 
@@ -115,23 +145,13 @@ class _AfterReferences(ABC):
         """Return the state after some more frames of a reference; ``state`` None: at its first."""
 
 
-class SingleLines(_AfterReferences):
+class SingleLines(LineCodec):
     """A ``LineCodec`` that decodes one line at a time, with upstream's arithmetic."""
 
     def __init__(self, model: Model, references: References):
         super().__init__(references)
         self._codec = CodecStream(model)
         self._states: dict[int, CodecState] = {}
-
-    def prepare(self) -> None:
-        """Do nothing."""
-
-    def step_s(self, lines: int) -> float | None:
-        """Return None: each line takes its own time."""
-        return None
-
-    def steps(self, line: int, frames: int) -> int:
-        return 1
 
     def _start(self, line: int, state: CodecState | None) -> None:
         self._states[line] = CodecState() if state is None else state.copy()
@@ -145,17 +165,16 @@ class SingleLines(_AfterReferences):
         """Decode at once: the host waits."""
         for line in codes:
             self._take_state(line)
-        return _Made({line: self._codec.decode(self._states[line], part) for line, part in codes.items()})
-
-    def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
-        """Do nothing: the host goes first."""
+        return WavesInFlight(
+            {line: self._codec.decode(self._states[line], part) for line, part in codes.items()}
+        )
 
     def end(self, line: int) -> None:
+        super().end(line)
         self._states.pop(line, None)
-        self._behind.pop(line, None)
 
 
-class SharedRow(_AfterReferences):
+class SharedRow(LineCodec):
     """A ``LineCodec`` over a row of many lines. A line without an index in the row is paused."""
 
     def __init__(self, row: RowStream, references: References):
@@ -207,14 +226,12 @@ class SharedRow(_AfterReferences):
         }
         return _Shared(begun, [*self._launch(late)])
 
-    def _claim_ahead(self, line: int, codes: torch.Tensor) -> FrameAhead | np.ndarray | None:
+    def _claim_ahead(self, line: int, codes: torch.Tensor) -> SamplesInFlight | np.ndarray | None:
         """Return the frame that was begun ahead, complete or not, or None; its codes are the first of ``codes``."""
         if line in self._early:
             return self._early.pop(line)
         index = self._indices.get(line)
-        if index is None or not self._row.has_ahead(index):
-            return None
-        return self._row.claim_ahead(index, codes[0])
+        return None if index is None or not len(codes) else self._row.claim_ahead(index, codes[0])
 
     def _launch(self, codes: Mapping[int, torch.Tensor]) -> Iterator[tuple[dict[int, int], StepsInFlight]]:
         """Launch the steps of as many lines at a time as there are indices; yield lines by index, and the steps."""
@@ -226,8 +243,8 @@ class SharedRow(_AfterReferences):
             yield {index: line for line, index in at.items()}, launched
 
     def end(self, line: int) -> None:
+        super().end(line)
         self._paused.pop(line, None)
-        self._behind.pop(line, None)
         self._early.pop(line, None)
         if (index := self._indices.pop(line, None)) is not None:
             self._holders[index] = None
@@ -249,48 +266,37 @@ class SharedRow(_AfterReferences):
             (index, one) for index, one in enumerate(self._holders) if one is not None and one not in needed
         )
         if (wave := self._row.take_ahead(index)) is not None:
-            self._early[holder] = wave.numpy()
+            self._early[holder] = wave
         self._paused[holder] = self._row.pause(index)
         self._holders[index] = None
         del self._indices[holder]
         return index
 
 
-@dataclass(frozen=True)
-class _Made:
-    """Complete samples."""
-
-    waves: dict[int, np.ndarray]
-    is_ready = True
-    seconds = None
-
-    def wait(self) -> dict[int, np.ndarray]:
-        return self.waves
-
-
-@dataclass(frozen=True)
-class _Shared:
+class _Shared(WavesInFlight):
     """Samples of a row: of frames ``begun`` ahead, and of ``steps`` with their lines by index."""
 
-    begun: Mapping[int, FrameAhead | np.ndarray]
-    steps: Sequence[tuple[dict[int, int], StepsInFlight]]
+    def __init__(
+        self,
+        begun: Mapping[int, SamplesInFlight | np.ndarray],
+        steps: Sequence[tuple[dict[int, int], StepsInFlight]],
+    ):
+        super().__init__({line: one for line, one in begun.items() if isinstance(one, np.ndarray)})
+        self._ahead = {line: one for line, one in begun.items() if isinstance(one, SamplesInFlight)}
+        self._steps = steps
 
     @property
     def is_ready(self) -> bool:
-        ahead = (one for one in self.begun.values() if isinstance(one, FrameAhead))
-        return all(one.is_ready for one in ahead) and all(step.is_ready for _, step in self.steps)
+        return all(one.is_ready for one in (*self._ahead.values(), *(step for _, step in self._steps)))
 
     @property
     def seconds(self) -> float | None:
-        took = [step.seconds for _, step in self.steps]
-        return None if self.begun or None in took else sum(filter(None, took))
+        took = [step.seconds for _, step in self._steps]
+        return None if self.waves or self._ahead or None in took else sum(filter(None, took))
 
     def wait(self) -> dict[int, np.ndarray]:
-        made = {
-            line: one.wait()[0].numpy() if isinstance(one, FrameAhead) else one
-            for line, one in self.begun.items()
-        }
-        for lines, step in self.steps:
+        made = self.waves | {line: one.wait()[0] for line, one in self._ahead.items()}
+        for lines, step in self._steps:
             for index, wave in step.wait().items():
                 line = lines[index]
                 made[line] = np.concatenate((made[line], wave)) if line in made else wave

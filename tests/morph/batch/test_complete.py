@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.morph.waveform.in_flight import Made
+from qwen3_tts_morph.morph.waveform.in_flight import InFlight
 
 from tests.morph.endless import pin_ends
 from tests.patience import wait_until
@@ -158,7 +158,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 def test_as_many_pieces_fit_as_readers_have_time_for(clock: list[float]) -> None:
     def begin(codes, _):
         clock[0] += 0.01 * sum(map(len, codes))
-        return Made([np.zeros(1, np.float32) for _ in codes])
+        return InFlight([np.zeros(1, np.float32) for _ in codes])
 
     codec, line = WholeCodec(begin), Wanting()
     codec.add(line, Codes(10))
@@ -271,7 +271,7 @@ def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
             return Broken(codes)
         if len(codes[0]) == 2:
             raise NotFinite("of this one")
-        return Made([np.zeros(1, np.float32)])
+        return InFlight([np.zeros(1, np.float32)])
 
     codec, good, bad = WholeCodec(begin), Wanting(), Wanting()
     pieces = [Codes(4), Codes(1), Codes(2), Codes(3)]

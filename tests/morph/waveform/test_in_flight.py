@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.codec.packing import Chunk, PackedChunk
 from qwen3_tts_morph.morph.waveform import in_flight as module
-from qwen3_tts_morph.morph.waveform.in_flight import MOST_ROWS, Made, RowsInFlight, take_all
+from qwen3_tts_morph.morph.waveform.in_flight import MOST_ROWS, InFlight, RowsInFlight, take_all
 
 
 @dataclass
@@ -23,9 +23,9 @@ class Row:
     def is_ready(self) -> bool:
         return self.number in self.done
 
-    def wait(self) -> np.ndarray:
+    def wait(self) -> list[np.ndarray]:
         self.waited.append(self.number)
-        return np.array([self.number])
+        return [np.array([self.number])]
 
 
 class Copying:
@@ -109,7 +109,7 @@ def test_who_wants_the_result_waits_for_all_rows() -> None:
     made = in_flight(21, rows, waited=waited)
     assert [int(wave[0]) for wave in take_all(made)] == list(range(21)) and waited == list(range(20))
     assert in_flight(0, []).is_done
-    assert take_all(Made([np.zeros(2), np.zeros(1)]))[0].shape == (2,) and take_all(Made([])) == []
+    assert take_all(InFlight([np.zeros(2), np.zeros(1)]))[0].shape == (2,) and take_all(InFlight([])) == []
 
 
 def test_copies_are_not_waited_for_by_who_only_looks(copying: Copying) -> None:

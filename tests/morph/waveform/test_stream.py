@@ -14,8 +14,7 @@ from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.waveform import stream as stream_module
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
-from qwen3_tts_morph.morph.waveform.references import References
-from qwen3_tts_morph.morph.waveform.stream import SharedRow, SingleLines
+from qwen3_tts_morph.morph.waveform.stream import References, SharedRow, SingleLines
 
 from tests.morph.codec_lines import (
     FLOAT32_DB,
