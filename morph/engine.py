@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .codec.complete import decode_waveforms
+from .codec.stream import decode_waveforms
 from .decode import eager
 from .decode.decoded import Decoded
 from .decode.loop import decode_lines

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from qwen3_tts_morph.morph.codec.complete import encode_waveform
+from qwen3_tts_morph.morph.codec.stream import encode_waveform
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.pieces import normalizer_of

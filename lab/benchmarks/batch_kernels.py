@@ -11,8 +11,7 @@ from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, attend_lines
 from qwen3_tts_morph.morph.kernels.embed import look_up
 from qwen3_tts_morph.morph.kernels.linear.launch import project
-from qwen3_tts_morph.morph.kernels.linear.projection import Projection
-from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
+from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Projection, Residual
 from qwen3_tts_morph.morph.model.layers import LayerStack
 
 from .bench import Bench, call_each

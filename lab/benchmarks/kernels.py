@@ -26,7 +26,7 @@ from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
 from qwen3_tts_morph.morph.kernels import frame as fused
 from qwen3_tts_morph.morph.kernels.embed import look_up
-from qwen3_tts_morph.morph.kernels.layer import run_layers
+from qwen3_tts_morph.morph.kernels.frame import run_layers
 from qwen3_tts_morph.morph.kernels.linear.tiles import MAX_FOLDED_ROWS
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
 from qwen3_tts_morph.morph.model.layers import LayerPass, LayerStack

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.kernels.linear.launch import project
-from qwen3_tts_morph.morph.kernels.linear.projection import Projection
-from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
+from qwen3_tts_morph.morph.kernels.states import Inputs, Projection, Residual
 
 from .bench import Bench, call_each
 from .random_weights import unquantized

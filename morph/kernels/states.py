@@ -9,6 +9,7 @@ import torch
 from ..model.alignment import Watch
 from ..model.layers import Angles
 from ..model.static_cache import StaticCache
+from ..model.weights.linear import Weight
 from .constants import SUM_WIDTH
 from .plan import Plan
 
@@ -109,3 +110,26 @@ class Residual:
         squares = self.squares[:, length - 1 :: length]
         squares = plan.empty("last squares", squares.shape, squares).copy_(squares)
         return Residual(values, scaled, squares)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A linear layer, and what is fused into its kernel before and after the product."""
+
+    weight: Weight  # [N, K], or when ``gated`` (SwiGLU) [2 N, K], gates first
+    norm: torch.Tensor | None = None  # RMSNorm of the input, [K]
+    eps: float = 0.0
+    bias: torch.Tensor | None = None  # [N]
+    gated: bool = False
+    partials: torch.Tensor | None = None  # of the last projection, [split_k, rows, ..], for GEMV only
+    residual: Residual | None = None  # stream that the product is added to, in place
+    starts: Residual | None = None  # stream that the product starts
+    next_norm: torch.Tensor | None = None  # GEMMs leave the stream times it, cuBLAS after that norm
+    input_copy: torch.Tensor | None = None  # [rows, K], gets the input (GEMV only)
+    normed_copy: torch.Tensor | None = None  # [rows, K], gets it after the norm
+
+    def __post_init__(self) -> None:
+        if self.residual is not None and self.starts is not None:
+            raise ValueError("a projection adds to a residual stream or starts one: give residual or starts")
+        if self.normed_copy is not None and self.norm is None:
+            raise ValueError("normed_copy is the input after the norm: give norm, too")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..codec.complete import encode_waveform
+from ..codec.stream import encode_waveform
 from ..model.model import Model
 from ..model.names import KIND_NAMES
 from ..model.threads import limit_threads

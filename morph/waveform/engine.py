@@ -2,7 +2,7 @@
 
 The result equals upstream's chunked decoding up to rounding: in float32 the difference is at least 80 dB below the
 signal, in bf16 no larger than that of upstream's own bf16 (tests and ``lab/benchmarks/codec.py`` measure both, with
-random weights, which amplify rounding). The eager engine's lines are decoded by ``codec.complete.decode_waveforms``,
+random weights, which amplify rounding). The eager engine's lines are decoded by ``codec.stream.decode_waveforms``,
 bit-equal to upstream.
 """
 
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..codec.complete import cut_reference
 from ..codec.forward import Slabs, TorchOps, synthesise
 from ..codec.packing import (
     CHUNK_FRAMES,
@@ -28,6 +27,7 @@ from ..codec.packing import (
     row_sizes,
     write_plan,
 )
+from ..codec.stream import cut_reference
 from ..codec.weights import CodecWeights
 from ..model.finite import check_samples
 from ..model.model import Model

@@ -2,7 +2,7 @@
 
 A step takes up to ``STEP_FRAMES`` new frames of each line. The transformer runs over them with the keys and values of
 its window. The convolutions run again over the transformer's last ``CONTEXT`` outputs that they depend on, and the new
-ones (``codec/newest.py``): that costs some arithmetic, but the kernels are those of offline lines. The row has the same
+ones (``convolve_newest``): that costs some arithmetic, but the kernels are those of offline lines. The row has the same
 length for any step, so a CUDA graph can hold it, and a frame's samples do not depend on the sizes of the steps. If a
 GEMM computes all its rows in the same way, two schedules give the same bits.
 """
@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ..codec.forward import Rings, TorchOps, dequantise, run_layers
-from ..codec.newest import convolve_newest
+from ..codec.forward import Rings, TorchOps, convolve_newest, dequantise, run_layers
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES, PART_FRAMES, first_needed
 from ..codec.weights import Attention, CodecWeights, Transformer
 from ..model.layers import Angles

@@ -11,7 +11,7 @@ import transformers
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
-from qwen3_tts_morph.morph.codec.complete import decode_waveforms
+from qwen3_tts_morph.morph.codec.stream import decode_waveforms
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine

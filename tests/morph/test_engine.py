@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.codec.complete import decode_waveform
+from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import backend as fused

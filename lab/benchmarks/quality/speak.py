@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from qwen3_tts_morph.morph.codec.complete import decode_waveform
+from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.model.model import Model

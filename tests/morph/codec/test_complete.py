@@ -8,7 +8,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import DEMO_VOICE_PATH
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.codec.complete import decode_waveform, encode_waveform
+from qwen3_tts_morph.morph.codec.stream import decode_waveform, encode_waveform
 from qwen3_tts_morph.morph.options import LoadOptions
 
 from lab.upstream.over import codec_of, upstream_of, wrap

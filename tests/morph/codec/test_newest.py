@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.codec import newest
-from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps, convolve
-from qwen3_tts_morph.morph.codec.newest import convolve_newest
+from qwen3_tts_morph.morph.codec import forward
+from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps, convolve, convolve_newest
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 
 from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
@@ -38,7 +37,7 @@ def alone(weights, x, keep) -> torch.Tensor:
 
 @pytest.mark.parametrize("slab", [1, 2 * NEW, 100])
 def test_each_line_has_the_samples_that_it_has_alone(weights, frames, monkeypatch, slab):
-    monkeypatch.setattr(newest, "SLAB_FRAMES", slab)
+    monkeypatch.setattr(forward, "SLAB_FRAMES", slab)
     with torch.inference_mode():
         wave = convolve_newest(weights, *(part.clone() for part in frames), TorchOps(), NEW)
         expected = [alone(weights, x, keep) for x, keep in zip(*frames, strict=True)]

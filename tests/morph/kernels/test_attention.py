@@ -5,8 +5,7 @@ import torch
 
 pytest.importorskip("triton", reason="not run: the kernels need triton")
 
-from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, attend
-from qwen3_tts_morph.morph.kernels.attention.layout import o_proj_split_k
+from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs, attend, o_proj_split_k
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Residual
 from qwen3_tts_morph.morph.model.layers import Angles, Layer, LayerStack

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.codec.complete import decode_waveform
 from qwen3_tts_morph.morph.codec.forward import Rings, TorchOps, causal_conv
+from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import Block, Snake, Unit
 from qwen3_tts_morph.morph.kernels.codec import ops as ops_module
 from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, convolve, split_channels

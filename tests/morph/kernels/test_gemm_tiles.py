@@ -8,10 +8,9 @@ import torch
 pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.kernels.linear.launch import project
-from qwen3_tts_morph.morph.kernels.linear.projection import Projection
 from qwen3_tts_morph.morph.kernels.linear.tiles import GemmShape, gemm_tile
 from qwen3_tts_morph.morph.kernels.plan import Plan, has_gluon
-from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
+from qwen3_tts_morph.morph.kernels.states import Inputs, Projection, Residual
 
 from tests.morph.kernels.test_linear import check, check_operand, random, residual_of, rms_norm
 

@@ -13,9 +13,8 @@ import triton.language as tl
 from qwen3_tts_morph.morph.kernels import unsupported
 from qwen3_tts_morph.morph.kernels.linear.int8 import UNPACKED, unpack
 from qwen3_tts_morph.morph.kernels.linear.launch import project
-from qwen3_tts_morph.morph.kernels.linear.projection import Projection
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.kernels.states import Inputs
+from qwen3_tts_morph.morph.kernels.states import Inputs, Projection
 from qwen3_tts_morph.morph.model.weights.int8 import quantize
 
 from lab.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights

@@ -9,10 +9,9 @@ pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.kernels.embed import look_up
 from qwen3_tts_morph.morph.kernels.linear.launch import project
-from qwen3_tts_morph.morph.kernels.linear.projection import Projection
 from qwen3_tts_morph.morph.kernels.linear.tiles import GemmShape, library_tile
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
+from qwen3_tts_morph.morph.kernels.states import Inputs, Projection, Residual
 from qwen3_tts_morph.morph.model.weights.int8 import quantize
 
 from tests.morph.kernels.test_frame import both, check_equal, check_frames, decode_frame, torch_frame

@@ -8,10 +8,9 @@ pytest.importorskip("triton", reason="not run: the kernels need triton")
 from qwen3_tts_morph.morph.kernels.embed import look_up
 from qwen3_tts_morph.morph.kernels.linear.gemm import SUM_WIDTH
 from qwen3_tts_morph.morph.kernels.linear.launch import project
-from qwen3_tts_morph.morph.kernels.linear.projection import Projection
 from qwen3_tts_morph.morph.kernels.linear.tiles import SPLIT_MULTIPLE, GemmShape, gemm_tile
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.kernels.states import Inputs, Residual
+from qwen3_tts_morph.morph.kernels.states import Inputs, Projection, Residual
 
 from tests.morph.pairwise import each_value, pairwise, thinned
 

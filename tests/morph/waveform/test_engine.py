@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.codec.complete import decode_waveform
 from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
 from qwen3_tts_morph.morph.codec.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
+from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.runtime.capture import CaptureStream
 from qwen3_tts_morph.morph.runtime.fallback import Fallback

@@ -6,9 +6,9 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.codec.complete import decode_waveform as whole_line
 from qwen3_tts_morph.morph.codec.forward import TorchOps
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
+from qwen3_tts_morph.morph.codec.stream import decode_waveform as whole_line
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, graphs_keep_memory
 from qwen3_tts_morph.morph.waveform import incremental

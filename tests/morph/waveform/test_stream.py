@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph import engine as engine_module
-from qwen3_tts_morph.morph.codec.complete import decode_waveform
 from qwen3_tts_morph.morph.codec.forward import TorchOps
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
+from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.waveform import stream as stream_module
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
