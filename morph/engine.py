@@ -1,7 +1,5 @@
 """Choose the engine and run it: by the user's choice, the machine and the checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager

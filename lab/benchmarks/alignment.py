@@ -28,7 +28,7 @@ from qwen3_tts_morph.morph.frame.buffers import Buffers, PrefillBatch
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.kernels import frame as fused
-from qwen3_tts_morph.morph.words.head import AlignmentHead, TalkerShape, published_head
+from qwen3_tts_morph.morph.words.head import PUBLISHED_HEADS, AlignmentHead, TalkerShape
 from qwen3_tts_morph.morph.words.trace import SCALE
 
 from .bench import Bench, measure_shapes, parser
@@ -52,7 +52,7 @@ class Work:
 def head_of(bench: Bench) -> AlignmentHead:
     """Return the published head of a shape; of another one, some head."""
     talker = bench.shape.talker
-    known = published_head(TalkerShape(talker.hidden, talker.layers, talker.heads))
+    known = PUBLISHED_HEADS.get(TalkerShape(talker.hidden, talker.layers, talker.heads))
     return known or AlignmentHead(1, 0)
 
 

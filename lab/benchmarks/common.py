@@ -36,7 +36,7 @@ from qwen3_tts_morph.morph.options import (
 )
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
+from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder
 
 from ..random_checkpoint import SHAPES, write_checkpoint
 from .origin import add_output
@@ -121,7 +121,7 @@ def _load(path: Path, options: argparse.Namespace) -> Model:
 def make_prompt(model: Model) -> Prompt:
     """Build the prompt that all lines use."""
     name = "ryan" if "ryan" in model.speakers else model.speakers[0]
-    return build_prompt(model, TEXT, preset_voice(model, name), "english")
+    return PromptBuilder(model).build(TEXT, preset_voice(model, name), "english")
 
 
 def decode_fixed(

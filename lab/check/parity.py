@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.model.threads import limit_threads
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 
 from ..streams import render_lines, stream_line
 from ..upstream.over import upstream_of, wrap
@@ -123,7 +123,7 @@ def upstream_settings(sampling: Sampling) -> dict[str, Any]:
 
 def _requests(model: Model, line: Line, sampling: Sampling) -> list[LineRequest]:
     """Return a line as upstream takes it: its text as it is, in one piece, to the cap."""
-    prompt = build_prompt(model, str(line.text), line.voice, line.language, line.instruct)
+    prompt = PromptBuilder(model).build(str(line.text), line.voice, line.language, line.instruct)
     return [LineRequest(prompt, Guard(sampling.max_frames, detect_loops=False), line.seed)]
 
 

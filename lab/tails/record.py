@@ -18,7 +18,7 @@ from qwen3_tts_morph.morph.speech.pieces import guard_line
 from qwen3_tts_morph.morph.voice.blend import blend_voices
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
 from safetensors import SafetensorError
 
@@ -144,7 +144,7 @@ def plan_lines(texts: Sequence[str], voices: Sequence[Voice], count: int, seed: 
 
 def record(model: Model, lines: Sequence[RecordedLine], batch_size: int, seed: int) -> Recording:
     """Speak the lines with the checkpoint's own sampling."""
-    prompts = [build_prompt(model, line.text, line.voice) for line in lines]
+    prompts = [PromptBuilder(model).build(line.text, line.voice) for line in lines]
     parts = []
     options = GenerateOptions(PREDICTED_GROUPS, batch_size=batch_size)
     requests = [

@@ -1,7 +1,5 @@
 """Read LoRA adapters as peft writes them: a folder with ``adapter_config.json`` and ``adapter_model.safetensors``."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from ...postprocess.checks import is_number, is_whole
 from ..model.adapter import Adapter, LowRank, merge
@@ -20,9 +18,9 @@ from ..model.finite import all_finite
 from ..model.model import Model
 from ..options import check_strength
 from ..runtime.whole_file import TooLarge, read_whole
-from .find import ADAPTER, fingerprint_digest, weight_files
+from .find import ADAPTER, fingerprint_digest
 from .json_file import read_object
-from .tensor_file import unpack_tensors
+from .tensor_file import read_tensor, unpack_tensors
 
 WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"  # never read: loading a pickle may run any program
@@ -98,11 +96,7 @@ def adapt(model: Model, adapter: Adapter, strength: float, folder: Path) -> Mode
             raise ValueError(
                 f"checkpoint {model.name} has changed on the disk since it was loaded: load it again"
             )
-        for file in weight_files(folder):
-            with safe_open(file, framework="pt") as weights:
-                if f"{layer}.weight" in weights.keys():  # noqa: SIM118  (not a mapping)
-                    return weights.get_tensor(f"{layer}.weight")
-        raise ValueError(f"checkpoint {model.name} lacks {layer}.weight: download all of it again")
+        return read_tensor(folder, f"{layer}.weight")
 
     return merge(model, adapter, check_strength(strength), read_weight)
 

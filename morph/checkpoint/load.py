@@ -1,7 +1,5 @@
 """Load a checkpoint folder with a precision and an attention implementation that the machine supports."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 from pathlib import Path
@@ -110,11 +108,6 @@ def assign_weights(folder: Path, module: torch.nn.Module, dtype: torch.dtype) ->
     module.load_state_dict(state, assign=True)
 
 
-def talker_shape(model: Model) -> TalkerShape:
-    config = model.config.talker_config
-    return TalkerShape(config.hidden_size, config.num_hidden_layers, config.num_attention_heads)
-
-
 def load_model(
     path: Path, options: LoadOptions | None = None, device: torch.device | str = "cpu", move: bool = True
 ) -> Model:
@@ -143,7 +136,9 @@ def load_model(
             model = _read_model(path, dtype)
         model.talker.config.attention = model.talker.code_predictor.config.attention = attention
         model.profile, model.fingerprint = profile, fingerprint
-        model.alignment = read_alignment(path, talker_shape(model))
+        talker = model.config.talker_config
+        shape = TalkerShape(talker.hidden_size, talker.num_hidden_layers, talker.num_attention_heads)
+        model.alignment = read_alignment(path, shape)
         if options.weights == "int8":
             quantize_talker(model.talker)  # before the move: the device never holds the full weights
         if move:

@@ -1,14 +1,12 @@
 """Read a checkpoint's own settings: an optional ``morph.json`` beside its config.json, which upstream ignores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..text.profile import TextProfile
-from ..words.head import AlignmentHead, TalkerShape, published_head
+from ..words.head import PUBLISHED_HEADS, AlignmentHead, TalkerShape
 from .json_file import read_object
 
 FILE = "morph.json"
@@ -39,7 +37,7 @@ def read_alignment(path: Path, shape: TalkerShape) -> AlignmentHead | None:
     try:
         given = _read(path)
         if ALIGNMENT not in given:
-            return published_head(shape)
+            return PUBLISHED_HEADS.get(shape)
         return None if given[ALIGNMENT] is None else _head(given[ALIGNMENT], shape)
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from error

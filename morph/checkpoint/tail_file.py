@@ -1,7 +1,5 @@
 """Load a checkpoint's trained tails: ``crossbar.safetensors``, with tails for one or more SEQ_GROUPS."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -9,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from ..model.tail import About, Tail
 from ..model.weights.linear import Weight
 from ..runtime.whole_file import TooLarge, read_whole
-from .find import weight_files
-from .tensor_file import unpack_tensors
+from .tensor_file import read_tensor, unpack_tensors
 
 FILE = "crossbar.safetensors"
 FORMAT = "qwen3-tts-crossbar"
@@ -31,21 +28,13 @@ def predictor_fingerprint(checkpoint: Path) -> str:
     It comes from the file, not the loaded model, so that the result does not depend on the chosen precision.
     """
     try:
-        for file in weight_files(checkpoint):
-            with safe_open(file, framework="pt") as weights:
-                if LAST_HEAD in weights.keys():  # noqa: SIM118  (not a mapping)
-                    return _digest(weights.get_tensor(LAST_HEAD))
+        head = read_tensor(checkpoint, LAST_HEAD)
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"checkpoint {checkpoint.name} cannot be read ({error}): download all of it again"
         ) from error
-    raise ValueError(f"checkpoint {checkpoint.name} lacks {LAST_HEAD}: download all of it again")
-
-
-def _digest(head: torch.Tensor) -> str:
-    return hashlib.sha256(
-        head.to(torch.bfloat16).contiguous().view(torch.uint8).numpy().tobytes()
-    ).hexdigest()
+    content = head.to(torch.bfloat16).contiguous().view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(content).hexdigest()
 
 
 def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:

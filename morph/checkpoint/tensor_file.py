@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, deserialize, safe_open
 
 from ..runtime.whole_file import write_whole
+from .find import weight_files
 
 if TYPE_CHECKING:
     import torch
@@ -56,3 +57,12 @@ def read_metadata(path: Path) -> dict[str, str]:
     """Return a file's metadata without reading its tensors; SafetensorError or OSError if the header is damaged."""
     with safe_open(path, framework="np") as file:  # for "pt" it would open the file again
         return file.metadata() or {}
+
+
+def read_tensor(checkpoint: Path, name: str) -> torch.Tensor:
+    """Return a tensor of a checkpoint's weight files; ValueError if none has it, SafetensorError or OSError."""
+    for file in weight_files(checkpoint):
+        with safe_open(file, framework="pt") as weights:
+            if name in weights.keys():  # noqa: SIM118  (not a mapping)
+                return weights.get_tensor(name)
+    raise ValueError(f"checkpoint {checkpoint.name} lacks {name}: download all of it again")

@@ -4,8 +4,6 @@ Models are built on torch's meta device, without memory, and their tensors' name
 files' headers: that finds damaged files, and absurd sizes before they allocate gigabytes.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The codec's encoder, Mimi: a waveform to codes. transformers' ``MimiModel.encode`` in its operations and names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -10,14 +8,7 @@ from torch.nn import functional
 
 from ..model.network.modules import rotate
 from ..model.rope import RopeTable, head_dim_of
-from .layers import (
-    CODEBOOK_EPSILON,
-    CausalConv,
-    Weights,
-    attend,
-    attention_projections,
-    project_heads,
-)
+from .layers import CODEBOOK_EPSILON, CausalConv, Weights, attend, attention_projections, project_heads
 
 SETTINGS = {
     "use_causal_conv": True,

@@ -1,7 +1,5 @@
 """The codec's modules. Those of its decoder only hold weights: ``stream`` and ``forward`` compute with them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

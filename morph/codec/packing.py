@@ -5,8 +5,6 @@ zeros on its left. Here the chunks of many lines are concatenated in one row of 
 zeros as wide as the widest padding, so a chunk's convolutions see what they would see alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -57,14 +57,7 @@ class Model:
     ``config`` has the attributes of config.json, those of the talker in ``config.talker_config``.
     """
 
-    def __init__(
-        self,
-        name: str,
-        config: SimpleNamespace,
-        network: Network,
-        codec: Any,
-        texts: TextIds,
-    ):
+    def __init__(self, name: str, config: SimpleNamespace, network: Network, codec: Any, texts: TextIds):
         self.name, self.config, self.texts = name, config, texts
         self.network, self.talker, self.codec = network, network.talker, codec
         self.module = Qwen3TTS(network, codec)

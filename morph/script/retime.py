@@ -10,10 +10,7 @@ from ..text.scripts.script import ScriptLine
 
 def retiming_of(line: ScriptLine) -> Stretch:
     """Return the speed and the pitch that a script asks for."""
-    return Stretch(
-        1.0 if line.speed is None else line.speed,
-        0.0 if line.pitch is None else line.pitch,
-    )
+    return Stretch(1.0 if line.speed is None else line.speed, 0.0 if line.pitch is None else line.pitch)
 
 
 def check_retiming(lines: Iterable[ScriptLine]) -> None:

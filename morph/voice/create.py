@@ -1,7 +1,5 @@
 """Create voices: clone a recording, choose a preset, or describe a voice."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, replace
 
@@ -9,10 +7,10 @@ import numpy as np
 
 from ..codec.stream import encode_waveform
 from ..model.model import Model
-from ..model.names import KIND_NAMES
+from ..model.names import KIND_NAMES, known_speaker
 from ..model.threads import limit_threads
 from .reference import prepare_reference
-from .voice import Voice, check_design, check_speaker, check_transcript, check_voice
+from .voice import Voice, check_design, check_transcript, check_voice
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +75,7 @@ def clone_voice(
 
 def preset_voice(model: Model, speaker: str, instruct: str = "") -> Voice:
     """Return a named speaker of a checkpoint of any type, with an instruction if the checkpoint follows them."""
-    name = check_speaker(model, speaker)
+    name = known_speaker(speaker, model.speakers, model.name)
     voice = Voice("preset", model.size, name=name, speaker=name, instruct=instruct.strip() or None)
     check_voice(model, voice)
     return voice

@@ -3,8 +3,6 @@
 Bit-equal to upstream: tokens go through ``text_projection`` in the same groups, so that the same GEMMs run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,12 +113,6 @@ class _Specials:
     pad: torch.Tensor
 
 
-def build_prompt(
-    model: Model, text: str, voice: Voice, language: str = "auto", instruct: str | None = None
-) -> Prompt:
-    return PromptBuilder(model).build(text, voice, language, instruct)
-
-
 class _LineIds:
     """A line's token ids (``TextIds.line``), moved to the device on first use."""
 
@@ -169,13 +161,7 @@ class PromptBuilder:
         self._shared.use_model(model)
 
     @torch.inference_mode()
-    def build(
-        self,
-        text: str,
-        voice: Voice,
-        language: str = "auto",
-        instruct: str | None = None,
-    ) -> Prompt:
+    def build(self, text: str, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
         """Build a line's prompt; ``instruct`` overrides the voice's.
 
         Preset and designed voices get the complete text in the prefill, clones one token per frame, as upstream does

@@ -200,7 +200,7 @@ def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None
             f"{KIND_NAMES.get(model.type, model.type)}: load a {wanted}"
         )
     for speaker in voice.speakers:
-        spelled = check_speaker(model, speaker)
+        spelled = known_speaker(speaker, model.speakers, model.name)
         if spelled != speaker:
             raise ValueError(
                 f"voice {voice.name!r} names speaker {speaker!r}, who is {spelled!r} in {model.name}: "
@@ -231,8 +231,3 @@ def check_tensors(model: Model, voice: Voice) -> None:
             f"voice {voice.name!r} has reference codes from {int(codes.min())} to {int(codes.max())} and "
             f"{model.name}'s go from 0 to {codebook - 1}: clone the voice again with this model"
         )
-
-
-def check_speaker(model: Model, speaker: str) -> str:
-    """Return a preset's name as the config spells it; ValueError, with the known names, for others."""
-    return known_speaker(speaker, model.speakers, model.name)

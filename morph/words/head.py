@@ -42,10 +42,6 @@ PUBLISHED_HEADS = {
 }
 
 
-def published_head(shape: TalkerShape) -> AlignmentHead | None:
-    return PUBLISHED_HEADS.get(shape)
-
-
 def no_word_times(name: str) -> str:
     """Return the error text for a checkpoint without an alignment head."""
     return (

@@ -1,7 +1,5 @@
 """The data of a spoken line for its word times."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..text.pronunciation import Reading

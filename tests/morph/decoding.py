@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder as GraphRowsDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.words.trace import Trace
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
@@ -65,7 +65,7 @@ def prompts_of(model, kind: str = "preset", rows=range(3), recording=None):
         voice = design_voice(model, "a calm old man")
     else:
         voice = clone_voice(model, recording, 24000, CloneOptions(kind, transcript="a tone"))
-    return [build_prompt(model, TEXTS[row], voice) for row in rows]
+    return [PromptBuilder(model).build(TEXTS[row], voice) for row in rows]
 
 
 def line_requests(prompts, guards=None, seeds=None) -> list[LineRequest]:

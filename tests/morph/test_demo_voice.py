@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.speech.wrong_words import wrong_words
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import check_voice
 from qwen3_tts_morph.morph.words.trace import Trace
 
@@ -68,7 +68,7 @@ def test_it_has_the_published_format(demo):
 @pytest.mark.parametrize("frames", [20, pytest.param(305, id="beyond one chunk", marks=pytest.mark.slow)])
 def test_the_codec_engine_makes_its_waveforms(demo, frames):
     """In torch operations and float32, the error is at least 80 dB below upstream's signal."""
-    prompt = build_prompt(demo, "A kettle sang in the kitchen.", preset_voice(demo, "emma"))
+    prompt = PromptBuilder(demo).build("A kettle sang in the kitchen.", preset_voice(demo, "emma"))
     sampling = Sampling(max_new_tokens=40)
     engine = Engine("graph")
     [line] = engine.decode(demo, line_requests([prompt], [Guard(40)], [1]), GenerateOptions(5, sampling))
@@ -127,7 +127,9 @@ def test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar(demo):
 
 def test_it_has_four_different_speakers(demo):
     assert demo.speakers == SPEAKERS
-    prompts = [build_prompt(demo, "Hello.", preset_voice(demo, name.upper())).embeds for name in SPEAKERS]
+    prompts = [
+        PromptBuilder(demo).build("Hello.", preset_voice(demo, name.upper())).embeds for name in SPEAKERS
+    ]
     assert all(not torch.equal(one, other) for at, one in enumerate(prompts) for other in prompts[:at])
 
 

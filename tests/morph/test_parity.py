@@ -9,7 +9,7 @@ from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.check.parity import upstream_settings
@@ -70,7 +70,7 @@ def speak(wrapper, text: str, voice: Voice, language: str, settings: dict) -> No
 
 def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling):
     """Return the codes of our engine with one stream for all lines, as upstream, and the random state afterwards."""
-    prompts = [build_prompt(model, text, voice, language) for text in texts]
+    prompts = [PromptBuilder(model).build(text, voice, language) for text in texts]
     guards = [Guard(sampling.max_frames, detect_loops=False) for _ in texts]
     torch.manual_seed(1234)
     decoded = decode(

@@ -1,7 +1,5 @@
 """Launch a layer's attention: choose its kernels by lines, new positions and window."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -6,8 +6,6 @@ subtracted and a polynomial evaluated: the error is below 3e-7 for arguments bel
 """
 
 # mypy: disable-error-code="no-untyped-def"
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
@@ -73,18 +71,8 @@ def activate(
     columns = min(COLUMNS, triton.next_power_of_2(channels))
     rows = ELEMENTS // columns
     launch(
-        _activate,
-        (triton.cdiv(length, rows), triton.cdiv(channels, columns)),
-        x,
-        snake.turns,
-        snake.scale,
-        snake.bias,
-        keep.view(torch.uint8),
-        out,
-        length,
-        PER_FRAME=length // len(keep),
-        CHANNELS=channels,
-        ROWS=rows,
-        COLUMNS=columns,
-    )
+        _activate, (triton.cdiv(length, rows), triton.cdiv(channels, columns)), x, snake.turns, snake.scale,
+        snake.bias, keep.view(torch.uint8), out, length, PER_FRAME=length // len(keep), CHANNELS=channels,
+        ROWS=rows, COLUMNS=columns,
+    )  # fmt: skip
     return out

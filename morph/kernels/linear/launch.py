@@ -1,7 +1,5 @@
 """Launch a linear layer: choose its kernel and tile."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

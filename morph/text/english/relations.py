@@ -122,9 +122,6 @@ RULES: tuple[Rule, ...] = (
     (NUMBER_ROW, lambda match: match[0].replace("-", " ")),
 )
 # Behind prices and dates, which may have hyphens too.
-RANGES: tuple[Rule, ...] = (
-    (UNIT_RANGE, r"\1 to "),
-    (RANGE, _range),
-)
+RANGES: tuple[Rule, ...] = ((UNIT_RANGE, r"\1 to "), (RANGE, _range))
 # Before titles: Gen. is also a general.
 BOOKS_IN_WHOLE: tuple[Rule, ...] = ((SHORT_BOOK, lambda match: f"{SHORT_BOOKS[match[1]]} "),)

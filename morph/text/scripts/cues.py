@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from pathlib import Path
 
 from ..names import name_key
 
@@ -30,23 +31,7 @@ TAG = re.compile(r"</?[A-Za-z][^<>|]*>|< ?/? ?[A-Za-z] ?>|<[\d:.]+>")
 STYLE = re.compile(r"\{\\[^{}]*\}")  # of ASS, found in SRT too; other braces are words
 ENTITY = re.compile(r"&#?\w{1,31};")  # only with its semicolon: R&D and "Q&not" are words
 # White words on a film, grey until they are said. Sizes are for a height of 1080.
-ASS_HEAD = """\
-[Script Info]
-WrapStyle: 0
-ScaledBorderAndShadow: yes
-Collisions: Normal
-PlayResX: 1920
-PlayResY: 1080
-ScriptType: v4.00+
-
-[V4+ Styles]
-Format: Name, Fontname, Fontsize, PrimaryColour, SecondaryColour, OutlineColour, BackColour, Bold, Italic, Underline, \
-StrikeOut, ScaleX, ScaleY, Spacing, Angle, BorderStyle, Outline, Shadow, Alignment, MarginL, MarginR, MarginV, Encoding
-Style: Default,Arial,64,&H00FFFFFF,&H00969696,&H00000000,&H00000000,0,0,0,0,100,100,0,0,1,2,2,2,10,10,60,1
-
-[Events]
-Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
-"""
+ASS_HEAD = Path(__file__).with_name("head.ass").read_text(encoding="utf-8")
 # Braces hold commands in ASS, and so does what is after a backslash: a word joiner makes it a letter.
 ASS_LETTERS = str.maketrans({"{": "(", "}": ")", "\\": "\\\u2060"})
 

@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.adapters import __main__ as command
@@ -86,7 +86,7 @@ def spoken(model: Model, voice: Voice) -> torch.Tensor:
     """Return the codes ``[F, 16]`` that the model speaks greedily."""
     greedy = TokenSampling(do_sample=False)
     sampling = Sampling(greedy, greedy, repetition_penalty=1.0, max_new_tokens=FRAMES + 1)
-    line = LineRequest(build_prompt(model, TEXT, voice), Guard(FRAMES, detect_loops=False), 0)
+    line = LineRequest(PromptBuilder(model).build(TEXT, voice), Guard(FRAMES, detect_loops=False), 0)
     return Engine("eager").decode(model, [line], GenerateOptions(15, sampling))[0].codes
 
 

@@ -10,7 +10,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.voice.prompt import Prompt, build_prompt
+from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder
 
 from lab.check import alignment
 from lab.check.alignment import score_heads, through
@@ -38,7 +38,7 @@ def test_a_way_through_the_text_is_diagonal(tokens: list[int], count: int, share
 @torch.inference_mode()
 def test_the_attention_is_upstreams_of_all_layers(load) -> None:
     model = load("tiny", "custom_voice")
-    prompt = build_prompt(model, TEXT, preset_voice(model, "ryan"))
+    prompt = PromptBuilder(model).build(TEXT, preset_voice(model, "ryan"))
     codes = torch.randint(64, (9, 16), generator=torch.Generator().manual_seed(0))
     wanted = attentions(model, prompt, codes)
     found = list(alignment.attention(model, prompt, codes))

@@ -10,7 +10,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.options import LoadOptions, Sampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from safetensors.torch import load_file, save_file
 
 FP32 = LoadOptions("fp32", "sdpa")
@@ -36,7 +36,7 @@ def tuned(checkpoint, tmp_path) -> Path:
 def test_several_speakers_are_loaded(tuned):
     model = load_model(tuned, FP32)
     assert model.speakers == ["anna", "Ben"] and not model.can_clone
-    spoken = [build_prompt(model, "Hi.", preset_voice(model, name)).embeds for name in ("anna", "ben")]
+    spoken = [PromptBuilder(model).build("Hi.", preset_voice(model, name)).embeds for name in ("anna", "ben")]
     assert not torch.equal(*spoken)
 
 

@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.decode.rows import RowPlan
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from transformers import (
     MinNewTokensLengthLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
@@ -32,7 +32,7 @@ SEEDS = [11, 12, 13]
 
 def decode(model, rows, frames: int = 30, seq_groups: int = 5, on_frame=None, guards=None):
     voice = preset_voice(model, "ryan")
-    prompts = [build_prompt(model, TEXTS[row], voice) for row in rows]
+    prompts = [PromptBuilder(model).build(TEXTS[row], voice) for row in rows]
     guards = guards or [Guard(frames, detect_loops=False) for _ in rows]
     seeds = [SEEDS[row] for row in rows]
     return eager.decode(
@@ -43,7 +43,7 @@ def decode(model, rows, frames: int = 30, seq_groups: int = 5, on_frame=None, gu
 def test_another_seed_gives_other_codes(load) -> None:
     model = load("tiny", "custom_voice")
     voice = preset_voice(model, "ryan")
-    prompt = build_prompt(model, TEXTS[0], voice)
+    prompt = PromptBuilder(model).build(TEXTS[0], voice)
     runs = [
         eager.decode(
             model, line_requests([prompt], [Guard(10, False)], [seed]), GenerateOptions(5, Sampling())
@@ -70,7 +70,7 @@ def test_lines_end_by_eos_and_by_cap_and_keep_their_frames(load) -> None:
 
 def test_a_list_is_decoded_line_by_line_and_streams_take_turns(load) -> None:
     model = load("tiny", "custom_voice")
-    prompt = build_prompt(model, TEXTS[2], preset_voice(model, "ryan"))
+    prompt = PromptBuilder(model).build(TEXTS[2], preset_voice(model, "ryan"))
     requests = [LineRequest(prompt, Guard(3, False)) for _ in range(2)]
     for late, turns in ((False, [1, 1, 1, 1, 1, 1]), (True, [2, 2, 2])):
         counted: list[int] = []
@@ -131,7 +131,7 @@ def test_no_line_ends_within_its_first_two_tokens(load) -> None:
 def test_each_line_ends_no_earlier_than_its_own_minimum(load) -> None:
     model = load("tiny", "custom_voice")
     eos = model.config.talker_config.codec_eos_token_id
-    plain = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
+    plain = PromptBuilder(model).build(TEXTS[0], preset_voice(model, "ryan"))
     prompts = [plain, replace(plain, min_frames=7), replace(plain, min_frames=3)]
     guards = [Guard(20, False) for _ in prompts]
     with talker_says(model, lambda step: one_likely(model, eos)):
@@ -145,9 +145,8 @@ def test_each_line_ends_no_earlier_than_its_own_minimum(load) -> None:
 
 @pytest.mark.parametrize("frames", [1, 0, -3])
 def test_a_minimum_below_upstreams_is_refused(load, frames) -> None:
-    plain = build_prompt(
-        load("tiny", "custom_voice"), "Hi.", preset_voice(load("tiny", "custom_voice"), "ryan")
-    )
+    model = load("tiny", "custom_voice")
+    plain = PromptBuilder(model).build("Hi.", preset_voice(model, "ryan"))
     with pytest.raises(ValueError, match=f"min_frames is {frames}: choose 2 or more"):
         replace(plain, min_frames=frames)
 
@@ -201,7 +200,7 @@ def test_group_0_is_sampled_as_by_transformers_processors_in_their_order(load, s
 @torch.inference_mode()
 def test_an_observer_gets_the_states_that_each_frame_was_made_from(load):
     model = load("tiny", "custom_voice")
-    prompt = build_prompt(model, TEXTS[0], preset_voice(model, "ryan"))
+    prompt = PromptBuilder(model).build(TEXTS[0], preset_voice(model, "ryan"))
     seen = []
     [line] = eager.decode(
         model,

@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.graph.readback import Readback
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, CaptureStream
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 
 from tests.morph import decoding
 from tests.morph.decoding import (
@@ -212,7 +212,7 @@ def test_many_lines_that_join_together_have_one_pass(load, ran, lines, alone):
 def test_a_long_prompt_is_run_in_the_batch(load, ran):
     """It takes as long in either."""
     model = load("tiny", "custom_voice")
-    long = build_prompt(model, 9 * TEXTS[2], preset_voice(model, "ryan"))
+    long = PromptBuilder(model).build(9 * TEXTS[2], preset_voice(model, "ryan"))
     assert long.length > SHORT_PROMPTS[-1]
     decode_joining(GraphDecoder(3), model, [[one] for one in line_requests([long])])
     assert count(ran, "enter") == 0 < count(ran, "frame")

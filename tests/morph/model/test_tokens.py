@@ -9,7 +9,7 @@ import transformers
 from qwen3_tts_morph.morph.checkpoint.tokenizer_file import read_tokenizer
 from qwen3_tts_morph.morph.model.tokens import ArrivingIds, TextIds
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from lab.qwen_tokenizer import SPECIAL_TOKENS, write_tokenizer
@@ -166,16 +166,16 @@ def test_texts_transcripts_and_instructions_of_a_prompt_hold_no_control_tokens(l
     typed = "Hello<|im_end|> there."
     model = load("tiny", "voice_design")
     described, plain = (
-        build_prompt(model, "Hi.", design_voice(model, text)) for text in (typed, "x" * len(typed))
+        PromptBuilder(model).build("Hi.", design_voice(model, text)) for text in (typed, "x" * len(typed))
     )
     assert len(described.embeds) == len(plain.embeds)
-    assert build_prompt(model, typed, design_voice(model, "old")).text_tokens == len(typed)
+    assert PromptBuilder(model).build(typed, design_voice(model, "old")).text_tokens == len(typed)
     model = load("tiny", "base")
     lengths = {
         len(
-            build_prompt(
-                model, "Hi " * 9, clone_voice(model, recording, 24000, CloneOptions("icl", text))
-            ).trailing
+            PromptBuilder(model)
+            .build("Hi " * 9, clone_voice(model, recording, 24000, CloneOptions("icl", text)))
+            .trailing
         )
         for text in (typed, "x" * len(typed))
     }

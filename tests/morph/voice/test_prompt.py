@@ -4,7 +4,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
-from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, build_prompt, check_language
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, check_language
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.upstream.over import upstream_of, wrap
@@ -51,7 +51,7 @@ def upstream_prompt(model, text: str, voice: Voice, language: str, instruct: str
 
 def assert_same_prompt(model, text, voice, language, instruct):
     embeds, trailing, pad = upstream_prompt(model, text, voice, language, instruct or voice.instruct)
-    ours = build_prompt(model, text, voice, language, instruct)
+    ours = PromptBuilder(model).build(text, voice, language, instruct)
     assert ours.embeds.dtype == model.dtype
     assert torch.equal(ours.embeds, embeds)
     assert len(ours.trailing) == len(trailing) and torch.equal(ours.text_rows, trailing)
@@ -77,7 +77,7 @@ def test_a_reference_shorter_or_longer_than_the_texts(load, recording, frames, t
     codes = torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(0))
     icl = Voice("icl", model.size, "x", voice.speaker_embedding, codes, "ten tokens")
     assert_same_prompt(model, "and six", icl, "german", None)
-    prompt = build_prompt(model, "and six", icl, "german")
+    prompt = PromptBuilder(model).build("and six", icl, "german")
     assert len(prompt.trailing) == trails
     assert torch.equal(prompt.text_rows, prompt.pad) == (frames >= 17)
 
@@ -95,8 +95,8 @@ def test_an_instruction_of_the_line_overrides_the_voices_own(load):
     voice = preset_voice(model, "ryan", "whispering")
     assert_same_prompt(model, "Hi there.", voice, "auto", None)
     assert_same_prompt(model, "Hi there.", voice, "auto", "shouting out loud")
-    bare = build_prompt(model, "Hi there.", preset_voice(model, "ryan"))
-    assert torch.equal(build_prompt(model, "Hi there.", voice, "auto", "").embeds, bare.embeds)
+    bare = PromptBuilder(model).build("Hi there.", preset_voice(model, "ryan"))
+    assert torch.equal(PromptBuilder(model).build("Hi there.", voice, "auto", "").embeds, bare.embeds)
 
 
 def test_lines_that_share_what_they_can_have_the_prompts_of_lines_alone(load, recording, monkeypatch):
@@ -120,7 +120,7 @@ def test_lines_that_share_what_they_can_have_the_prompts_of_lines_alone(load, re
                 projected.clear()
                 shared = builder.build(f"Hi there, {turn}.", voice, language)
                 assert len(projected) <= 2 or (not turn and not number)
-                alone = build_prompt(model, f"Hi there, {turn}.", voice, language)
+                alone = PromptBuilder(model).build(f"Hi there, {turn}.", voice, language)
                 for part in ("embeds", "text_rows", "pad"):
                     assert torch.equal(getattr(shared, part), getattr(alone, part))
 
@@ -137,7 +137,7 @@ def test_a_dialect_is_spoken_only_by_its_speaker_and_not_in_other_languages(load
     table = model.talker.model.codec_embedding.weight
 
     def language_row(speaker: str, language: str) -> torch.Tensor:
-        prompt = build_prompt(model, "Hi.", preset_voice(model, speaker), language)
+        prompt = PromptBuilder(model).build("Hi.", preset_voice(model, speaker), language)
         return prompt.embeds[5] - prompt.pad[0]  # role, think, think_bos, then the language
 
     for speaker, language, spoken in [
@@ -159,13 +159,13 @@ def test_an_unknown_language_is_refused_with_the_list(load, language):
 def test_a_text_beyond_the_context_is_refused_with_the_fix(load, recording, monkeypatch):
     model = load()
     voice = clone_voice(model, recording, 24000)
-    prompt = build_prompt(model, "x" * 50, voice)
+    prompt = PromptBuilder(model).build("x" * 50, voice)
     needed = len(prompt.embeds) + len(prompt.trailing)
     monkeypatch.setattr(model.config.talker_config, "max_position_embeddings", needed)
     with pytest.raises(ValueError, match=f"needs {needed} positions and .* has {needed}: split it"):
-        build_prompt(model, "x" * 50, voice)
+        PromptBuilder(model).build("x" * 50, voice)
     monkeypatch.setattr(model.config.talker_config, "max_position_embeddings", needed + 1)
-    assert len(build_prompt(model, "x" * 50, voice).embeds) == len(prompt.embeds)
+    assert len(PromptBuilder(model).build("x" * 50, voice).embeds) == len(prompt.embeds)
 
 
 def test_an_icl_voice_without_codes_cannot_be_made():

@@ -8,7 +8,7 @@ from qwen3_tts_morph.morph.options import SHIFT_STRENGTHS
 from qwen3_tts_morph.morph.text.pronunciation import PronunciationList
 from qwen3_tts_morph.morph.voice.blend import LEAST_SHARE, MOST_SHARE, Shift, blend_voices, shift_voice
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import LONGEST_RECIPE, Voice, check_voice
 
 
@@ -92,7 +92,9 @@ def test_presets_are_shifted_where_blends_are_spoken(load):
     assert made.kind == "blend" and made.speakers == (one.name, two.name, three.name)
     check_voice(model, made)
     still = shift_voice(one, Shift([two], [three], 0.0), model)
-    assert torch.equal(build_prompt(model, "Yes.", still).embeds, build_prompt(model, "Yes.", one).embeds)
+    assert torch.equal(
+        PromptBuilder(model).build("Yes.", still).embeds, PromptBuilder(model).build("Yes.", one).embeds
+    )
     with pytest.raises(ValueError, match=r"\(CustomVoice\) cannot be blended with cloned voices"):
         shift_voice(one, Shift([clone("a", 1.0)], [clone("b", 2.0)]), model)
     with pytest.raises(ValueError, match="needs its checkpoint: connect Load Qwen3-TTS Model to model"):

@@ -8,7 +8,7 @@ import torch
 from qwen3_tts_morph.morph.codec.stream import encode_waveform
 from qwen3_tts_morph.morph.voice.blend import blend_voices
 from qwen3_tts_morph.morph.voice.create import CUT_OFF, CloneOptions, clone_voice, design_voice, preset_voice
-from qwen3_tts_morph.morph.voice.prompt import build_prompt
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice, check_voice
 
 from tests.morph.voice.made_speech import RATE as MADE_RATE
@@ -242,7 +242,7 @@ def test_presets_blend_into_a_voice_that_is_spoken_as_presets_are(load):
     check_voice(model, blend)
     alone = blend_voices([one, one], [1, 1], model)
     assert torch.equal(
-        build_prompt(model, "Hello.", alone).embeds, build_prompt(model, "Hello.", one).embeds
+        PromptBuilder(model).build("Hello.", alone).embeds, PromptBuilder(model).build("Hello.", one).embeds
     ), "of one preset alone the prompt is the preset's"
     again = blend_voices([blend, one], [1, 1], model)
     assert again.kind == "blend" and set(again.speakers) == set(blend.speakers)
@@ -300,8 +300,8 @@ def test_a_fine_tuned_speaker_is_found_in_any_case(load, monkeypatch):
     for spelled in ("my_voice", "MY_VOICE", " My_Voice "):
         voice = preset_voice(model, spelled)
         assert voice.speaker.lower() == "my_voice"
-        told = build_prompt(model, "Hello.", voice).embeds
-        assert not torch.equal(told, build_prompt(model, "Hello.", preset_voice(model, "ryan")).embeds)
+        told = PromptBuilder(model).build("Hello.", voice).embeds
+        assert not torch.equal(told, PromptBuilder(model).build("Hello.", preset_voice(model, "ryan")).embeds)
     assert preset_voice(model, "RYAN").speaker == "ryan"
 
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.words.head import AlignmentHead, TalkerShape, published_head
+from qwen3_tts_morph.morph.words.head import PUBLISHED_HEADS, AlignmentHead, TalkerShape
 from qwen3_tts_morph.morph.words.trace import NO_TOKEN, SCALE, Trace
 
 NUMBERS = np.array([[NO_TOKEN, 0, 0], [1, SCALE // 2, SCALE], [4, SCALE // 4, SCALE // 2]])
@@ -53,8 +53,9 @@ def test_other_lists_are_refused(damage: dict) -> None:
 
 def test_published_talkers_have_a_head_that_we_have_not_tried() -> None:
     heads = {
-        name: published_head(TalkerShape(width, 28, 16)) for name, width in (("0.6B", 1024), ("1.7B", 2048))
+        name: PUBLISHED_HEADS.get(TalkerShape(width, 28, 16))
+        for name, width in (("0.6B", 1024), ("1.7B", 2048))
     }
     assert heads == {"0.6B": AlignmentHead(6, 5, is_tried=False), "1.7B": AlignmentHead(3, 0, is_tried=False)}
-    assert published_head(TalkerShape(384, 6, 6)) is None
+    assert PUBLISHED_HEADS.get(TalkerShape(384, 6, 6)) is None
     assert heads["0.6B"].describe() == "layer 6 head 5 (published, not tried by us)"
