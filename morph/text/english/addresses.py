@@ -2,7 +2,7 @@
 
 import re
 
-from ..lists import table
+from ..lists import alternatives_of, table
 from .letters import spell
 from .rules import Rule, alternatives, rule
 from .short_forms import DIRECTIONS
@@ -17,10 +17,7 @@ PORT = re.compile(
 )  # localhost:8080
 WINDOWS_PATH = re.compile(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)")
 SIGN_NAMES = table("addresses.sign_names")
-FILE = re.compile(
-    r"(?<![\w./@])([\w-]{1,60})\.(txt|pdf|docx?|xlsx?|pptx?|exe|py|js|ts|css|html?|xml|csv|md|jpe?g|png|gif|svg|webp|mp[34]|"
-    r"wav|flac|ogg|zip|gz|tar|rar|json|ya?ml|toml|ini|log|bat|sh|dll|iso|psd|epub|safetensors)(?![\w/]|\.\w)"
-)
+FILE = re.compile(rf"(?<![\w./@])([\w-]{{1,60}})\.({alternatives_of('addresses.files')})(?![\w/]|\.\w)")
 READ_AS_WORDS = frozenset("com org net gov zip gif json bat log ini wav flac tar yaml toml jpeg".split())  # noqa: SIM905
 PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see"}
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
@@ -37,10 +34,7 @@ STATES = table("addresses.states")
 NEWS_STATES = table("addresses.news_states")
 STATE = re.compile(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)")
 # N. Korea, NE winds; British codes after a town: SW1Y 4LB
-PARTS_OF_COUNTRIES = re.compile(
-    r"\b([NSEW])\. (?=(?:Korea|Korean|Africa|African|America|American|Carolina|Dakota|Sudan|Virginia|Ireland|Asia|"
-    r"Europe|Yemen|Vietnam|Yorkshire|Wales|London|Germany|Bank|Coast|Side)\b)"
-)
+PARTS_OF_COUNTRIES = re.compile(rf"\b([NSEW])\. (?=(?:{alternatives_of('addresses.parts_of_countries')})\b)")
 CORNERS = re.compile(r"\b(NE|NW|SE|SW)\b(?= (?:winds?|coast|corner|side|part|of|region|edge|tip|suburbs?)\b)")
 OTHER_STATES = re.compile(
     r"(?:(?<=Orleans, )|(?<=Rouge, ))(LA)\b|(?:(?<=Baltimore, )|(?<=Bethesda, ))(MD)\b|"

@@ -2,7 +2,7 @@
 
 import re
 
-from ..lists import table, word_set
+from ..lists import alternatives_of, table, word_set
 from .letters import spell
 from .money import CODES
 from .rules import Rule, rule
@@ -24,11 +24,8 @@ LONG_NUMBER = re.compile(
     r"(?<![\w.,:#/+-])(?<!\d )[1-9]\d{4,8}(?![\w/+-]|[.,:]\d| \d)(?:(?<=00)|(?= (?:[a-z]{3,40}s|people)\b))"
 )
 # What names something by a number, and ZIP codes after a state: NY 10000.
-IDENTIFIER = re.compile(
-    r"\b(?:[A-Z]{2,}|(?i:account|apartment|box|build|bus|call|card|code|dial|error|extension|fax|flight|highway|invoice|"
-    r"item|line|model|number|order|part|password|phone|pin|port|room|route|serial|suite|tel|ticket|version|zip))"
-    r"\W{1,3}(?:(?:is|was|no|number)\W{1,3})?\Z"
-)
+NUMBERED = alternatives_of("figures.numbered")
+IDENTIFIER = re.compile(rf"\b(?:[A-Z]{{2,}}|(?i:{NUMBERED}))\W{{1,3}}(?:(?:is|was|no|number)\W{{1,3}})?\Z")
 # Four digits that count: she left him 1999 books, 1250 feet, but in 1999 books were cheap.
 COUNTED = re.compile(
     r"(?<![\w.,:#/+$-])([A-Za-z]+) ([1-9]\d{3})(?= (?:(?:new|more|other|confirmed|additional|different|young|square|"

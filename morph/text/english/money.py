@@ -46,13 +46,10 @@ JOINED_PRICE = re.compile(
 PERIODS = table("money.periods")
 BILLIONS = re.compile(r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:[.,]\d+)*) ?(bn|mn|tn|bln|mln|trn)\b")
 # Letters that are also meters: only before what is counted in millions.
+COUNTED = alternatives_of("money.counted")
 COUNTED_MILLIONS = re.compile(
     r"(?<![\w.,$\u00a3\u20ac/-])(\d+(?:\.\d+)?) ?m (?=(?:(?:more|new|other|young|poor|of its|of the|[A-Z][a-z]+) )?"
-    r"(?:people|barrels|users|jobs|homes|households|houses|customers|subscribers|viewers|visitors|tons|tonnes|copies|"
-    r"tourists|children|workers|residents|inhabitants|followers|views|listeners|patients|refugees|migrants|voters|votes|"
-    r"passengers|cars|vehicles|units|shares|euros|dollars|pounds|downloads|members|students|adults|deaths|cases|doses|"
-    r"Americans|Britons|Europeans|miles|acres|hectares|years|times|books|tickets|players|men|women|families|animals|"
-    r"birds|trees|lives|words|pages|fans)\b)"
+    rf"(?:{COUNTED})\b)"
 )
 COUNTED_BEHIND = re.compile(r"\+? (?!this\b|was\b|has\b)(?:[a-z]{3,}s|people)\b")
 

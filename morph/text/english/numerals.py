@@ -10,9 +10,7 @@ from .words import in_pairs, ordinal, small_number
 VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 ROMAN = re.compile(r"(?=[IVXLCDM])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 NUMBERED = re.compile(
-    r"(?:(?<![\w'])([A-Za-z]{1,8}) )?\b((?i:chapter|part|act|volume|book|section|scene|phase|world war|type|appendix|"
-    r"stage|grade|level|class|schedule|division|title|article|episode|mark|figure|table|tier|round|season|canto|psalm|"
-    r"apollo|saturn|rocky|rambo|gta|grand theft auto|civilization|street fighter|final fantasy)) ([IVX]{1,5})\b"
+    rf"(?:(?<![\w'])([A-Za-z]{{1,8}}) )?\b((?i:{alternatives_of('numerals.numbered')})) ([IVX]{{1,5}})\b"
 )
 PARTS = frozenset(("part", "chapter", "act", "volume", "book", "scene", "appendix", "phase", "stage", "type"))
 # Small letters: no single i, which may be the speaker in small letters.

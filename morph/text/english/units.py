@@ -2,7 +2,7 @@
 
 import re
 
-from ..lists import pairs, table
+from ..lists import alternatives_of, pairs, table
 from .money import NO_NOUN
 from .numerals import is_initial
 from .rules import Rule, alternatives, rule
@@ -52,10 +52,7 @@ DETERMINER = r"\b(?i:an?|the|this|that|his|her|my|your|their|our|one|another) (?
 NUMBER_BEFORE = re.compile(rf"({DETERMINER})?(?<![\w.,/])([\d.,]+(?:/\d+)?) ?\Z")
 LONGEST_NUMBER = 24
 # What is nearly always described by a length or a weight: the 100 m dash, a cheap 9 mm pistol.
-DESCRIBED = re.compile(
-    r" (?:dash|sprint|hurdles|race|relay|freestyle|butterfly|backstroke|breaststroke|pistols?|guns?|handguns?|rifles?|"
-    r"lens|film|bullets?|cannons?|wrench|cans?|bottles?|bags?|steaks?|outlets?|cameras?|bulbs?|batter(?:y|ies)|radius|rounds?|shells?)\b"
-)
+DESCRIBED = re.compile(rf" (?:{alternatives_of('units.described')})\b")
 NOUN = re.compile(rf" (?!(?:{NO_NOUN})\b)[a-z]")
 
 
