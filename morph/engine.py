@@ -15,8 +15,7 @@ from .decode.loop import decode_lines
 from .decode.request import LineRequest
 from .decode.rows import RowPlan, Rows
 from .graph.pool import DecoderPool
-from .model.model import Model
-from .model.threads import is_small_on_cpu
+from .model.model import Model, is_small_on_cpu
 from .options import GenerateOptions, LoadOptions
 from .runtime.capture import NO_CUDA, CaptureStream
 from .runtime.exclusive import Exclusive

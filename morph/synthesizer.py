@@ -14,8 +14,7 @@ from .checkpoint.load import load_model
 from .engine import Engine
 from .graph.engine import on_device
 from .model.adapter import Adapter
-from .model.model import Model
-from .model.threads import limit_threads
+from .model.model import Model, limit_threads
 from .options import LoadOptions
 
 

@@ -14,8 +14,7 @@ from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.engine import Choice, Engine
-from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.threads import limit_threads
+from qwen3_tts_morph.morph.model.model import Model, limit_threads
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer

@@ -18,6 +18,7 @@ from ..model.finite import all_finite
 from ..model.model import Model
 from ..options import check_strength
 from ..runtime.whole_file import TooLarge, read_whole
+from .configs import UNSUPPORTED
 from .find import ADAPTER, fingerprint_digest
 from .json_file import read_object
 from .tensor_file import read_tensor, unpack_tensors
@@ -30,23 +31,6 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # peft matches its patterns as regular expressions, and writes names: ends of them, or all of one after ^. Others from
 # outside are never matched: that may take for ever.
 PATTERN = re.compile(r"(?:\.\*\\?\.)?(\^?(?:[\w-]|\\?\.)+)\$?")
-# What peft can do beside adding B A to a weight, by the field of its config.
-UNSUPPORTED = {
-    "use_dora": "DoRA",
-    "modules_to_save": "complete layers beside the adapter",
-    "trainable_token_indices": "tokens that were trained",
-    "target_parameters": "parameters outside of linear layers",
-    "layer_replication": "copies of layers",
-    "lora_bias": "biases",
-    "fan_in_fan_out": "transposed weights",
-    "use_qalora": "QALoRA",
-    "use_bdlora": "BD-LoRA",
-    "alora_invocation_tokens": "aLoRA",
-    "arrow_config": "Arrow",
-    "kasa_config": "KaSA",
-    "velora_config": "VeLoRA",
-    "monteclora_config": "MonteCLoRA",
-}
 # Ways to begin a training that leave the checkpoint's weights as they are; the others change them.
 BEGUN = (True, False, "gaussian", "eva", "orthogonal")
 

@@ -24,8 +24,9 @@ CODEC_IDS = tuple(
 TABLES = ("codec_language_id", "spk_id")
 KINDS = ("base", "custom_voice", "voice_design")
 TEXT_IDS = tuple(f"{name}_token_id" for name in ("im_start", "im_end", "tts_pad", "tts_bos", "tts_eos"))
-# The defaults of upstream's config classes, for the fields that the pack reads; an object is a config of its own.
-MODEL, CODEC = json.loads(Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")).values()
+# The defaults of upstream's config classes, for the fields that the pack reads; an object is a config of its own. And
+# what peft can do beside adding B A to a weight, by the field of an adapter's config.
+MODEL, CODEC, UNSUPPORTED = json.loads(Path(__file__).with_name("fields.json").read_text("utf-8")).values()
 
 
 def fill_in(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> SimpleNamespace:

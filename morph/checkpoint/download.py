@@ -1,7 +1,5 @@
 """Download a published checkpoint with huggingface_hub, with progress in bytes; it can be cancelled."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Find checkpoints where users keep them, and name the files that an incomplete one lacks."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Read small JSON files from outside: without blocking, filling the memory, or raising unexpected exceptions."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Load a checkpoint's table of letters, which finds wrong words: ``letters.safetensors``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from safetensors import SafetensorError

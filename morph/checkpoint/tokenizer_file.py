@@ -1,7 +1,5 @@
 """Read a checkpoint's text tokenizer: Qwen's byte-level BPE, with the token ids of upstream's processor."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers

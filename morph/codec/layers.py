@@ -1,7 +1,5 @@
 """Layers of the codec: holders of weights with the names of the published files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ batch, row and device, and a frame can be recomputed. It is two rounds of a 32-b
 Triton and Python agree to the bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

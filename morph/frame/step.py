@@ -3,8 +3,6 @@
 For capture: no host sync, no data-dependent shape, every result in place. On the CPU it is called directly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

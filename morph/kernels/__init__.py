@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
     from ..frame.buffers import Buffers, LastPositions, PrefillBatch
     from ..frame.weights import Weights
     from .plan import Plan
-
-DecodeFrame: TypeAlias = "Callable[[Weights, Buffers, int, int], None]"
-Predict: TypeAlias = "Callable[[Weights, Buffers, int], None]"
-Advance: TypeAlias = "Callable[[Weights, Buffers, int], None]"
-StartLines: TypeAlias = "Callable[[Weights, Buffers, torch.Tensor], None]"
-BeginLines: TypeAlias = "Callable[[Weights, Buffers, LastPositions, int], None]"
-RunPrompt: TypeAlias = "Callable[[Weights, Buffers, PrefillBatch], None]"
 
 OLDEST_CAPABILITY = (8, 0)
 
@@ -104,13 +97,14 @@ def _compile(weights: Weights, run_pass: Callable[[Plan], None]) -> None:
 class Passes:
     """The functions of a frame and the operations of a prefill, as kernels or torch operations."""
 
-    decode: DecodeFrame
-    predict: Predict  # the first part of ``decode``
-    advance: Advance  # the second part
-    begin: BeginLines
-    start: StartLines
+    decode: Callable[[Weights, Buffers, int, int], None]
+    predict: Callable[[Weights, Buffers, int], None]  # the first part of ``decode``
+    advance: Callable[[Weights, Buffers, int], None]  # the second part
+    begin: Callable[[Weights, Buffers, LastPositions, int], None]
+    start: Callable[[Weights, Buffers, torch.Tensor], None]
     ops: LayerOps
-    prompt: RunPrompt | None = None  # a single line's short prompt, in fewer launches
+    # A single line's short prompt, in fewer launches
+    prompt: Callable[[Weights, Buffers, PrefillBatch], None] | None = None
 
 
 def torch_passes() -> Passes:

@@ -80,10 +80,6 @@ class Plan:
     sampling_values: int = 8  # logits per thread
     sampling_programs: int = 256  # from here on programs share multiprocessors: twice the logits each
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.gemv_max_rows <= 2:
-            raise ValueError(f"gemv_max_rows is {self.gemv_max_rows}: the GEMV kernel computes up to 2 rows")
-
     @classmethod
     def of(cls, device: torch.device) -> Plan:
         held = has_held_gemms(device)  # at capability 9.0

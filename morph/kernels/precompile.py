@@ -5,8 +5,6 @@ threads (Triton's ``AsyncCompileMode``). Torch operations in between do run, on 
 must not write to buffers in use.
 """
 
-from __future__ import annotations
-
 import contextvars
 import os
 from collections.abc import Callable

@@ -127,9 +127,3 @@ class Projection:
     next_norm: torch.Tensor | None = None  # GEMMs leave the stream times it, cuBLAS after that norm
     input_copy: torch.Tensor | None = None  # [rows, K], gets the input (GEMV only)
     normed_copy: torch.Tensor | None = None  # [rows, K], gets it after the norm
-
-    def __post_init__(self) -> None:
-        if self.residual is not None and self.starts is not None:
-            raise ValueError("a projection adds to a residual stream or starts one: give residual or starts")
-        if self.normed_copy is not None and self.norm is None:
-            raise ValueError("normed_copy is the input after the norm: give norm, too")

@@ -4,8 +4,6 @@ The base model keeps its weights, so nothing has to be subtracted again: it spea
 join its module, so that they move between devices together.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """The alignment head: which text token a position is on, and its share of the head's attention."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

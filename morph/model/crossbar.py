@@ -4,8 +4,6 @@ After SEQ_GROUPS sequential passes of the code predictor, its last state is mult
 above at once. A trained tail (``tail.py``) corrects that state and the heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

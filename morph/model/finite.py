@@ -1,7 +1,5 @@
 """Errors for numbers that are not finite: a damaged checkpoint or voice, or fp16 that overflows."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import numpy as np

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,10 @@ from .tail import Tail
 from .tokens import TextIds
 from .weights.int8 import Int8Linear
 from .weights.joined_weights import stack
+
+# The demo voice has 256, the smallest published checkpoint 1,024. GEMMs up to this width take about ten microseconds: a
+# second thread gains nothing, and beside other programs, threads wait for one another at each GEMM.
+SMALL_WIDTH = 512
 
 
 class Qwen3TTS(torch.nn.Module):
@@ -78,7 +83,7 @@ class Model:
         """Hold the model exclusively inside the ``with``; other threads wait.
 
         Speaking and cloning hold it: the first use joins weights in place, and torch's thread count is shared by the
-        process (see ``threads.limit_threads``). To use the engine's caches too, take ``Engine.exclusive`` after it.
+        process (see ``limit_threads``). To use the engine's caches too, take ``Engine.exclusive`` after it.
         """
         return self._use
 
@@ -199,3 +204,26 @@ class Model:
             precision += ", int8 weights"
         loaded = f"{self.nbytes / 1e9:.3g} GB"
         return f"{self.title} ({size} {kind}, {precision}, {self.attention}, {self.device}, {loaded})"
+
+
+def is_small_on_cpu(model: Model) -> bool:
+    return model.device.type == "cpu" and model.width <= SMALL_WIDTH
+
+
+@contextmanager
+def limit_threads(model: Model) -> Iterator[None]:
+    """Let torch compute on one thread for a small model on a CPU, for the length of the ``with``.
+
+    torch keeps the number per thread, and threads that start later get the number set last. Threads that start inside
+    the ``with`` therefore also use one; if two renderings overlap, the last to end decides for later threads. Use it
+    inside ``Model.exclusive``: then renderings of one model do not overlap.
+    """
+    if not is_small_on_cpu(model):
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,7 +1,5 @@
 """Names of checkpoints, speakers and languages, without torch, so that a wrong name is refused immediately."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 SIZE_NAMES = {"0b6": "0.6B", "1b7": "1.7B", "0b02": "0.02B"}  # the last is the demo voice's

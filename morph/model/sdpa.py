@@ -1,7 +1,5 @@
 """Which of torch's attention kernels may run: torch keeps that per process, not per thread."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

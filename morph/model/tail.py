@@ -11,8 +11,6 @@ has any of these parts (G = 15 - SEQ_GROUPS; H and V are the predictor's width a
 ``crossbar.tail_logits`` applies them; ``checkpoint/tail_file.py`` saves and loads them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Tokenize users' texts as upstream does, except that nothing in a text becomes a control token."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import cached_property

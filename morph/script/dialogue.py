@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...postprocess.join import Spacing, join
+from ...postprocess.stretch import Stretch, check_installed, stretch
 from ..batch.speaks import Checks, Speaks
 from ..kept.once import Listener, Once, speak_lines
 from ..options import GenerateOptions
-from ..speech.lines import Line, Spoken
+from ..speech.lines import Line, PieceSpan, Spoken
 from ..speech.retries import hash_seed, take_seed
 from ..speech.takes import ERROR
 from ..text.pronunciation import PronunciationList
 from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood
 from ..voice.voice import Voice
-from .retime import check_retiming, retime, retiming_of
 from .sentences import caption_of, sentence_captions
 
 SHOWN_INSTRUCTION = 40  # characters, in errors
@@ -182,3 +182,34 @@ def assemble(script: Script, asked: list[Line], spoken: Sequence[Spoken], reques
 def captions_of(start: int, spoken: Spoken, sentences: bool) -> list[Cue]:
     """Return the captions of a line whose first sample is ``start``: one, or one per sentence."""
     return sentence_captions(start, spoken) if sentences else [caption_of(start, spoken)]
+
+
+def retiming_of(line: ScriptLine) -> Stretch:
+    """Return the speed and the pitch that a script asks for."""
+    return Stretch(1.0 if line.speed is None else line.speed, 0.0 if line.pitch is None else line.pitch)
+
+
+def check_retiming(lines: Iterable[ScriptLine]) -> None:
+    """Raise ValueError for a line with speed or pitch where their library is not installed."""
+    if not all(retiming_of(line).changes_nothing for line in lines):
+        check_installed()
+
+
+def retime(spoken: Spoken, by: Stretch) -> Spoken:
+    """Return a line at another speed and pitch; the same line if nothing changes.
+
+    The times of its pieces are exact to within a hop (15 ms); its frames stay those that were decoded.
+    """
+    if by.changes_nothing or not len(spoken.waveform):
+        return spoken
+    waveform = stretch(spoken.waveform, spoken.sample_rate, by)
+    spans = tuple(_move(span, by.speed, len(waveform)) for span in spoken.spans)
+    report = replace(spoken.report, seconds=len(waveform) / spoken.sample_rate)
+    speed = spoken.speed * by.speed
+    return replace(spoken, waveform=waveform, spans=spans, report=report, speed=speed)
+
+
+def _move(span: PieceSpan, speed: float, length: int) -> PieceSpan:
+    """Return a piece at its place in a waveform of ``length`` samples; ``speed`` made it that long."""
+    start, end = (min(length, round(place / speed)) for place in (span.start, span.end))
+    return replace(span, start=start, end=end, trimmed=round(span.trimmed / speed), speed=span.speed * speed)

@@ -25,8 +25,7 @@ from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import NARRATOR, Script
 from ..text.split import shorten
 from ..voice.voice import Voice
-from .dialogue import ScriptRequest, amplify_line, check_instructions, lines_of
-from .retime import retime, retiming_of
+from .dialogue import ScriptRequest, amplify_line, check_instructions, lines_of, retime, retiming_of
 from .sentences import caption_of
 
 DOES_NOT_FIT = "does not fit its caption"  # as a recording of it is marked

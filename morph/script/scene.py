@@ -11,8 +11,7 @@ from ..kept.once import Listener
 from ..speech.lines import Spoken
 from ..text.scripts.script import Script
 from ..words.timing import WordTime, retime_words
-from .dialogue import amplify, spacing_of
-from .retime import retiming_of
+from .dialogue import amplify, retiming_of, spacing_of
 
 PAUSE_PORTION_S = 1.0  # of a pause per chunk: the reader of a stream wants small ones
 NOTHING = np.zeros(0, dtype=np.float32)

@@ -1,7 +1,5 @@
 """One line at several SEQ_GROUPS: the speed of each, and the distance of its distributions from exact."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

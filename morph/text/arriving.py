@@ -1,7 +1,5 @@
 """Texts that arrive in parts: complete sentences, however the parts are cut."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import pairwise

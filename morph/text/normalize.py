@@ -5,8 +5,6 @@ kitten-text-processing (NeMo's grammars in plain Python), sentence by sentence a
 ``signs.py`` and ``english/``. In other languages only numbers are written out.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import unicodedata

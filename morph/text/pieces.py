@@ -1,7 +1,5 @@
 """Cut a text into pieces, complete or while it is written out: each is yielded when later text cannot change it."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Iterator

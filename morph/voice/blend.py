@@ -8,8 +8,6 @@ A shift adds a multiple of the difference of two voices: "the same speaker angry
 direction in which any voice of that space can move. Other differences between the two (room, loudness) come with it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

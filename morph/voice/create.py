@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..codec.stream import encode_waveform
-from ..model.model import Model
+from ..model.model import Model, limit_threads
 from ..model.names import KIND_NAMES, known_speaker
-from ..model.threads import limit_threads
 from .reference import prepare_reference
 from .voice import Voice, check_design, check_transcript, check_voice
 

@@ -5,8 +5,6 @@ pauses beyond half a second, a fifth of a second for each clipped 20 ms, a quart
 the level of its phrases varies, and a second for each end outside a pause. Of equal parts the first is taken.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -112,8 +112,14 @@ def read_voice(path: Path, content: bytes | None = None) -> tuple[Voice, str]:
 
     Nothing is read if its ``content`` is given.
     """
-    content = _content(path) if content is None else content
-    return parse_voice(content, path.name), _described(content, path.name)["description"]
+    voice, description = _parse(_content(path) if content is None else content, path.name)
+    with _readable(path.name):
+        return voice, check_description(description)
+
+
+def parse_voice(content: bytes, name: str) -> Voice:
+    """Return the voice in the bytes of a voice file; errors as ``load_voice`` name the file ``name``."""
+    return _parse(content, name)[0]
 
 
 def read_fields(path: Path) -> dict[str, Any]:
@@ -121,12 +127,8 @@ def read_fields(path: Path) -> dict[str, Any]:
 
     Tensors are as ``unpack_parts`` returns them: their checksum is checked, their values are not.
     """
-    return _described(_content(path), path.name)
-
-
-def _described(content: bytes, name: str) -> dict[str, Any]:
-    fields = _fields_of(content, name)
-    with _readable(name):
+    fields = _fields_of(_content(path), path.name)
+    with _readable(path.name):
         return fields | {"description": check_description(fields["description"])}
 
 
@@ -134,13 +136,12 @@ def _damaged(name: str, why: object) -> ValueError:
     return ValueError(f"voice file {name} is damaged ({why}): save the voice again")
 
 
-def parse_voice(content: bytes, name: str) -> Voice:
-    """Return the voice in the bytes of a voice file; errors as ``load_voice`` name the file ``name``."""
+def _parse(content: bytes, name: str) -> tuple[Voice, str]:
     fields = _fields_of(content, name)
     with _readable(name):
         tensors, _ = unpack_tensors(content)
         given: dict[str, Any] = {key: fields.get(key) for key in TEXTS}
-        return Voice(**given | {key: tensors.get(key) for key in TENSORS})
+        return Voice(**given | {key: tensors.get(key) for key in TENSORS}), fields["description"]
 
 
 def _fields_of(content: bytes, name: str) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Tell which checkpoints a voice fits, from its fields and a checkpoint's config."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The voice library: voices and recordings in a folder. Names are looked up in its listing; none becomes a path."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

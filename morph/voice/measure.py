@@ -3,8 +3,6 @@
 Everything comes from levels: music counts as speech, and a steady noise is the noise of the room.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

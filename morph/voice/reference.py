@@ -3,8 +3,6 @@
 Ordinary recordings are only mixed down and resampled, as upstream does.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Transcribe a reference recording with a speech recogniser."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..hearing.whisper import RATE, Recogniser

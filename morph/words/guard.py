@@ -5,8 +5,6 @@ cheapest path that stays on its token or goes to the next one with each frame; f
 nothing, have a cost. A line whose cost grows faster than a good line's has gone wrong.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The alignment head hardly moves for a single word that is repeated or invented; 
 letters of the text is compared with the best ones that skip words, go back, or leave the text for a while.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

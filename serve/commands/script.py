@@ -136,8 +136,7 @@ def read_named_lines(
     text: str, ready: Opened, lists: tuple[PronunciationList, ...], options: argparse.Namespace
 ) -> tuple[Script, list[Line]]:
     """Return the script and its lines; ValueError if it cannot be read, or for an unknown name."""
-    from ...morph.script.dialogue import ScriptRequest, lines_of
-    from ...morph.script.retime import check_retiming
+    from ...morph.script.dialogue import ScriptRequest, check_retiming, lines_of
 
     listed = parse_named_lines(text, ready.cast, ready.speaks.languages, options)
     check_retiming(listed.script.lines)

@@ -32,7 +32,7 @@ from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
 from qwen3_tts_morph.morph.kept.word_check import WordCheck
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
-from qwen3_tts_morph.morph.script.retime import retime
+from qwen3_tts_morph.morph.script.dialogue import retime
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.word_times import word_times

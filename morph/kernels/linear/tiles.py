@@ -1,7 +1,5 @@
 """Tile sizes of the linear kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ Modules may be built on torch's meta device; the checkpoint's tensors are assign
 them, the graph engine only reads their weights (``model/layers.py``).
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 import torch

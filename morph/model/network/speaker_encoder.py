@@ -1,7 +1,5 @@
 """The speaker encoder of Base checkpoints, an ECAPA-TDNN: upstream's parameter names and arithmetic, bit for bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

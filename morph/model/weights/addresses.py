@@ -1,7 +1,5 @@
 """Notice that a model was moved or a weight replaced, before anything made from it is used again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

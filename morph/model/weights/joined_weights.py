@@ -4,8 +4,6 @@
 kept. A move to another device gives every parameter its own storage; ``join`` then joins again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

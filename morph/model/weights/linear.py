@@ -1,7 +1,5 @@
 """Linear layers in full precision or INT8: the only module that distinguishes them."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import torch

@@ -293,13 +293,7 @@ def test_split_k_is_off_where_a_normed_copy_is_left(device):
     check(out, wanted @ weight.double().T, torch.float32)
 
 
-def test_wrong_settings_are_refused(device):
-    weight, residual = random(device, 4, 4), Residual(random(device, 1, 4), None)
-    with pytest.raises(ValueError, match="give residual or starts"):
-        Projection(weight, residual=residual, starts=residual)
-    with pytest.raises(ValueError, match="give norm, too"):
-        Projection(weight, normed_copy=residual.values)
-    with pytest.raises(ValueError, match="gemv_max_rows is 3"):
-        Plan(gemv_max_rows=3)
+def test_a_stream_for_one_line_is_refused_by_a_gemm(device):
+    residual = Residual(random(device, 1, 4), None)
     with pytest.raises(ValueError, match="no scaled copy"):
         residual.operand(OURS)

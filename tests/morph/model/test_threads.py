@@ -7,7 +7,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.model.threads import limit_threads
+from qwen3_tts_morph.morph.model.model import limit_threads
 
 SMALL = SimpleNamespace(device=torch.device("cpu"), width=256)
 

@@ -9,7 +9,7 @@ from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.tokenizer_file import read_tokenizer
 from qwen3_tts_morph.morph.model.tokens import TextIds
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.script.retime import retime
+from qwen3_tts_morph.morph.script.dialogue import retime
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, PieceSpan, Spoken
 from qwen3_tts_morph.morph.speech.word_times import check_word_times, track_words, word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
