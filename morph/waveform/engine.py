@@ -9,7 +9,6 @@ bit-equal to upstream.
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -43,20 +42,9 @@ log = logging.getLogger(__name__)
 
 LARGEST_ROW = 1152  # frames: 92 s of audio
 LONG_ROW = 288  # frames; longer rows are limited by occupancy, shorter ones by memory traffic
+# A row takes about 0.15 MB per frame in bf16, and 1.4 MB for each frame of a slab.
 # With the second block in the slabs of long rows too, 4 and 16 lines of 10 s took 113 and 136 ms instead of 13 and 35.
 SLABS, SHORT_SLABS = Slabs(288, 2), Slabs(24, 1)
-
-
-@dataclass(frozen=True)
-class RowSettings:
-    """How rows of frames are decoded.
-
-    While it is computed, a row takes about 0.15 MB per frame in bf16, and 1.4 MB for each frame of a slab.
-    """
-
-    largest: int = LARGEST_ROW  # frames of the longest row
-    slabs: Slabs | None = None  # of the last blocks; None chooses by the row's length
-    capture: bool = True  # replay from CUDA graphs, unless graphs_keep_memory
 
 
 class BatchCodec:
@@ -73,24 +61,17 @@ class BatchCodec:
         captures: the stream for captures, which nothing else may use meanwhile; None creates one.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        ops: TorchOps | None = None,
-        rows: RowSettings | None = None,
-        captures: CaptureStream | None = None,
-    ):
+    def __init__(self, model: Model, ops: TorchOps | None = None, captures: CaptureStream | None = None):
         # Not the model itself: it must be freed as soon as its last user releases it.
         self.codec = model.codec
         self._samples_per_frame = model.samples_per_frame
         self._ops, self._ops_here = ops, TorchOps()
         self.fallback: Fallback | None = None
-        self._rows = rows or RowSettings()
         self._captures, self._own = captures or CaptureStream(), CaptureStream()
         self._replays: CapturedGraphs | None = None
         self._weights: CodecWeights | None = None
         self._seen: set[int] = set()
-        self.sizes = row_sizes(model.codec.decoder.config.sliding_window, self._rows.largest)
+        self.sizes = row_sizes(model.codec.decoder.config.sliding_window, LARGEST_ROW)
         self.free()
 
     def free(self) -> None:
@@ -191,7 +172,7 @@ class BatchCodec:
         into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
         into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
         ops = self._ops_here
-        slabs = self._rows.slabs or choose_slabs(size)
+        slabs = SLABS if size > LONG_ROW else SHORT_SLABS
 
         is_first = size not in self._seen
 
@@ -210,7 +191,7 @@ class BatchCodec:
 
     def _graphs_on(self, device: torch.device) -> CapturedGraphs | None:
         """Return the graphs of rows on a device, or None if they would keep temporaries."""
-        if not self._rows.capture or graphs_keep_memory(device):
+        if graphs_keep_memory(device):
             return None
         if self._replays is None or self._replays.device != device:
             self._replays = CapturedGraphs(device, self._captures)
@@ -241,10 +222,7 @@ class BatchCodec:
         return self._ops_here
 
     def look_up(self) -> CodecWeights:
-        """Return the weights' views, and release graphs if addresses have changed.
-
-        Raises ValueError for a codec that the batch codec does not compute.
-        """
+        """Return the weights' views, and release graphs if addresses have changed."""
         decoder = self.codec.decoder
         if self._weights is None or self._where is None or not self._where.unchanged():
             self.free()
@@ -253,10 +231,6 @@ class BatchCodec:
                 self._ops_here = self._ops or self._choose_ops(self._weights)
             self._where = TensorAddresses(decoder)
         return self._weights
-
-
-def choose_slabs(size: int) -> Slabs:
-    return SLABS if size > LONG_ROW else SHORT_SLABS
 
 
 def try_kernels(weights: CodecWeights) -> TorchOps:

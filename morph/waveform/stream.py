@@ -287,7 +287,8 @@ class _Shared(WavesInFlight):
 
     @property
     def is_ready(self) -> bool:
-        return all(one.is_ready for one in (*self._ahead.values(), *(step for _, step in self._steps)))
+        ahead = all(one.is_ready for one in self._ahead.values())
+        return ahead and all(step.is_ready for _, step in self._steps)
 
     @property
     def seconds(self) -> float | None:

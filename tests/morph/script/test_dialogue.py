@@ -190,7 +190,7 @@ def test_speed_without_its_library_is_refused_before_a_frame_is_made(speaks, cas
     def never(*_: object) -> None:
         raise AssertionError("rendered")
 
-    monkeypatch.setattr("qwen3_tts_morph.morph.script.retime.check_installed", missing)
+    monkeypatch.setattr("qwen3_tts_morph.morph.script.dialogue.check_installed", missing)
     monkeypatch.setattr(dialogue, "speak_lines", never)
     with pytest.raises(ValueError, match="need the package python-stretch"):
         render_script(speaks, ScriptRequest("ANNA: [speed 1.1] Hello.", cast), OPTIONS)

@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.runtime.capture import CaptureStream
 from qwen3_tts_morph.morph.runtime.fallback import Fallback
 from qwen3_tts_morph.morph.waveform import engine as waveforms
-from qwen3_tts_morph.morph.waveform.engine import BatchCodec, RowSettings
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, random_codes, signal_to_noise
@@ -44,9 +44,10 @@ def test_lines_of_different_lengths_equal_upstreams(model):
 
 
 @pytest.mark.parametrize("slabs", [Slabs(5, 0), Slabs(24, 1), Slabs(7, 3)], ids=str)
-def test_slabs_from_any_block_on_change_no_sample(model, slabs):
+def test_slabs_from_any_block_on_change_no_sample(model, slabs, monkeypatch):
     codes = random_codes(model, 40)
-    [wave] = take_all(BatchCodec(model, rows=RowSettings(slabs=slabs)).begin_waveforms([codes]))
+    monkeypatch.setattr(waveforms, "SHORT_SLABS", slabs)
+    [wave] = take_all(BatchCodec(model).begin_waveforms([codes]))
     assert_near(wave, decode_waveform(model, codes))
 
 
@@ -109,11 +110,7 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
 
     lines = [random_codes(model, 300, seed) for seed in range(4)]
     with pytest.raises(Cancelled):
-        take_all(
-            BatchCodec(model, rows=RowSettings(largest=360)).begin_waveforms(
-                lines, on_chunk=cancel_at_the_second
-            )
-        )
+        take_all(BatchCodec(model).begin_waveforms(lines, on_chunk=cancel_at_the_second))
     calls.clear()
     engine.free()
     assert (
@@ -174,8 +171,9 @@ def test_rows_of_all_lengths_are_captured_before_a_line_waits_for_them(model, mo
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((3, 30, 299))]
     wanted = [take_all(BatchCodec(model).begin_waveforms([line]))[0] for line in lines]
     monkeypatch.setattr(waveforms, "CapturedGraphs", Recordings)
+    monkeypatch.setattr(waveforms, "LARGEST_ROW", 360)
     graphs, captures = note_graphs(monkeypatch), CaptureStream()
-    engine = BatchCodec(model, rows=RowSettings(largest=360), captures=captures)
+    engine = BatchCodec(model, captures=captures)
     engine.prepare()
     prepare_all(captures)
     assert [[*one.recordings] for one in graphs] == [[("row", size) for size in reversed(engine.sizes)]]
@@ -199,9 +197,9 @@ class OutOfResources(Exception):
 
 def test_a_kernel_that_fails_is_logged_once_and_no_line_is_lost(model, caplog):
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41))]
-    wanted = take_all(BatchCodec(model, rows=RowSettings(largest=360)).begin_waveforms(lines))
+    wanted = take_all(BatchCodec(model).begin_waveforms(lines))
     ops = FailingOps(OutOfResources("shared memory\nmore"))
-    engine = BatchCodec(model, ops=ops, rows=RowSettings(largest=360))
+    engine = BatchCodec(model, ops=ops)
     for _ in range(2):
         for ours, theirs in zip(take_all(engine.begin_waveforms(lines)), wanted, strict=True):
             assert np.array_equal(ours, theirs)
@@ -263,11 +261,13 @@ def test_rows_of_the_published_window_are_these():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_replayed_rows_equal_direct_ones_on_cuda(checkpoint, precision):
+def test_replayed_rows_equal_direct_ones_on_cuda(checkpoint, precision, monkeypatch):
     model = load_model(checkpoint("tiny", "base"), LoadOptions(precision), "cuda")
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((300, 7, 330, 40))]
     others = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41, 330), 10)]
-    plain = take_all(BatchCodec(model, rows=RowSettings(capture=False)).begin_waveforms(lines))
+    with monkeypatch.context() as patch:
+        patch.setattr(waveforms, "graphs_keep_memory", lambda _: True)
+        plain = take_all(BatchCodec(model).begin_waveforms(lines))
     engine = BatchCodec(model)
     for batch in (lines, others, others):  # direct, captured, replayed
         take_all(engine.begin_waveforms(batch))
