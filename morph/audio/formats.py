@@ -1,6 +1,10 @@
-"""The table of sound formats, of which each front end offers its part. Imports nothing: argument parsers read it."""
+"""The table of sound formats (``formats.json``), of which each front end offers its part."""
+# Imports nothing of the pack: argument parsers read it.
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -10,12 +14,14 @@ class Format:
     Args:
         media_type: of the server's answers; "": the server does not offer the format.
         muxer, codec: FFmpeg's names; no codec: FFmpeg only reads it.
-        stream_options: FFmpeg's, for a container that is written while it is sent.
+        stream_options: FFmpeg's, for a container that is written while it is sent; a page of opus (in microseconds) per
+            packet.
         libsndfile: its names of the format and the subtype; none: it cannot write files of it.
         served_by_ffmpeg: whether the server's complete files are FFmpeg's although libsndfile has the format.
         rates: the sample rates that it can hold, in Hz; none: any.
         most_kbit_s: the highest bit rate that the encoder takes for one channel; 0: it is lossless.
-        kbit_s: of the server's sound; 0: the encoder's own.
+        kbit_s: of the server's sound; 0: the encoder's own. LAME's own 32 kb/s leave speech at 18 dB above what they
+            lose, 64 at 25 (recordings/austen.flac).
         held_s: seconds that FFmpeg or libsndfile hold back of a stream, at most; 0: neither makes it.
     """
 
@@ -23,9 +29,9 @@ class Format:
     muxer: str = ""
     codec: str = ""
     stream_options: dict[str, str] = field(default_factory=dict)
-    libsndfile: tuple[str, str] | None = None
+    libsndfile: Sequence[str] | None = None
     served_by_ffmpeg: bool = False
-    rates: tuple[int, ...] = ()
+    rates: Sequence[int] = ()
     most_kbit_s: int = 0
     kbit_s: int = 0
     held_s: float = 0.0
@@ -35,36 +41,8 @@ class Format:
         return self.most_kbit_s > 0
 
 
-FORMATS = {
-    "flac": Format("audio/flac", "flac", "flac", libsndfile=("FLAC", "PCM_16"), held_s=0.08),
-    "wav": Format("audio/wav", "wav", "pcm_s16le", libsndfile=("WAV", "PCM_16")),
-    "mp3": Format(
-        "audio/mpeg",
-        "mp3",
-        "libmp3lame",
-        {"write_xing": "0", "id3v2_version": "0"},
-        ("MP3", "MPEG_LAYER_III"),
-        rates=(8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000),
-        most_kbit_s=320,
-        # LAME's own 32 kb/s leave speech at 18 dB above what they lose, these at 25 (recordings/austen.flac).
-        kbit_s=64,
-        held_s=0.08,
-    ),
-    "opus": Format(
-        "audio/ogg",
-        "ogg",
-        "libopus",
-        {"page_duration": "20000"},  # microseconds: a page per packet
-        ("OGG", "OPUS"),
-        served_by_ffmpeg=True,
-        rates=(8000, 12000, 16000, 24000, 48000),
-        most_kbit_s=256,
-        held_s=0.03,
-    ),
-    "ogg": Format(muxer="ogg", libsndfile=("OGG", "VORBIS")),
-    "aac": Format("audio/aac", "adts", "aac", most_kbit_s=144, held_s=0.08),
-    "pcm": Format("audio/pcm"),
-}
+ROWS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+FORMATS = {name: Format(**row) for name, row in ROWS.items()}
 # Of the server's answers: media types.
 SERVED = {name: one.media_type for name, one in FORMATS.items() if one.media_type}
 # By suffix, what the command line writes, and FFmpeg's name to read it: guessing could open other files.

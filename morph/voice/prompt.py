@@ -5,7 +5,7 @@ Bit-equal to upstream: tokens go through ``text_projection`` in the same groups,
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -113,21 +113,6 @@ class _Specials:
     pad: torch.Tensor
 
 
-class _LineIds:
-    """A line's token ids (``TextIds.line``), moved to the device on first use."""
-
-    def __init__(self, model: Model, text: str):
-        self._model, self._ids = model, model.texts.line(text)
-
-    @property
-    def tokens(self) -> int:
-        return len(self._ids) - ROLE_TOKENS - END_TOKENS
-
-    @cached_property
-    def on_device(self) -> torch.Tensor:
-        return self._model.put_ids(self._ids)
-
-
 class SharedParts(Recent[Hashable, tuple[Voice | None, Any]]):
     """Parts that prompts of one model share, most recently used first, on the model's device.
 
@@ -170,23 +155,24 @@ class PromptBuilder:
         Raises ValueError for an unknown language, or a prompt that exceeds the talker's context.
         """
         model, pad = self.model, self._specials.pad[0]
-        text_ids = _LineIds(model, text)
-        prefix, codec = self._beginning(text_ids, voice, language, instruct)
-        tokens, before = text_ids.tokens, len(prefix.embeds)
+        ids = model.texts.line(text)
+        on_device = cache(lambda: model.put_ids(ids))
+        prefix, codec = self._beginning(voice, language, instruct)
+        tokens, before = len(ids) - ROLE_TOKENS - END_TOKENS, len(prefix.embeds)
         start = before
         inputs: Rows
         trailing: Rows
         if voice.kind == "icl":
             reference = self._reference(voice)
-            spoken, trailing = self._icl_body(text_ids.on_device, *reference)
+            spoken, trailing = self._icl_body(on_device(), *reference)
             inputs = torch.cat((prefix.embeds, spoken[0]))
             start += reference[0].shape[1]  # the reference's text comes first
         elif voice.kind == "x_vector":
             first = slice(ROLE_TOKENS, ROLE_TOKENS + 1)
-            inputs = LaterRows(before + 1, lambda: self._first(text_ids.on_device[:, first], prefix, codec))
-            trailing = LaterRows(tokens, lambda: self._rest(text_ids.on_device))
+            inputs = LaterRows(before + 1, lambda: self._first(on_device()[:, first], prefix, codec))
+            trailing = LaterRows(tokens, lambda: self._rest(on_device()))
         else:
-            inputs = LaterRows(before + tokens + 2, lambda: self._whole(text_ids, prefix))
+            inputs = LaterRows(before + tokens + 2, lambda: self._whole(on_device(), prefix))
             trailing = pad
         check_context(model, len(inputs) + len(trailing))
         own_prefix = prefix if voice.kind == "x_vector" else None
@@ -196,16 +182,16 @@ class PromptBuilder:
         """Return the prefix and the text's first token (int64 ``[1, 1]``), ``[T, H]``."""
         return torch.cat((prefix.embeds, (_project(self.model, token) + codec)[0]))
 
-    def _whole(self, ids: _LineIds, prefix: PromptPrefix) -> torch.Tensor:
+    def _whole(self, ids: torch.Tensor, prefix: PromptPrefix) -> torch.Tensor:
         """Return the prefix and the complete text, ``[T, H]`` (upstream's ``non_streaming_mode``)."""
-        text = _project(self.model, ids.on_device[:, ROLE_TOKENS:-END_TOKENS])
+        text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS])
         return torch.cat((prefix.embeds, (text + self._codec_token("codec_pad_id"))[0], self._text_end[0]))
 
     @torch.inference_mode()
     def begin(self, token: int, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
         """Build an x-vector clone's prompt from the first text token; ``rows`` are the rest. Errors as ``build``."""
         check_streams_text(voice)
-        prefix, codec = self._beginning(_LineIds(self.model, ""), voice, language, instruct)
+        prefix, codec = self._beginning(voice, language, instruct)
         embeds = self._first(torch.tensor([[token]], device=self.model.device), prefix, codec)
         specials = self._specials
         return Prompt(
@@ -223,7 +209,7 @@ class PromptBuilder:
         return torch.cat((self._specials.pad[0, :0], *rows, *([self._specials.eos[0]] if ended else [])))
 
     def _beginning(
-        self, ids: _LineIds, voice: Voice, language: str, instruct: str | None
+        self, voice: Voice, language: str, instruct: str | None
     ) -> tuple[PromptPrefix, torch.Tensor]:
         """Return the prefix, and the codec's bos ``[1, 1, H]``, which is added to what follows."""
         model = self.model
@@ -233,7 +219,9 @@ class PromptBuilder:
         def make() -> PromptPrefix:
             padding = self._specials.pad.expand(-1, codec.shape[1] - 2, -1)
             tags = torch.cat((padding, self._specials.bos), dim=1) + codec[:, :-1]
-            role = self._once("role", lambda: _project(model, ids.on_device[:, :ROLE_TOKENS]))
+            role = self._once(
+                "role", lambda: _project(model, model.tokenize_turn("assistant", "")[:, :ROLE_TOKENS])
+            )
             parts = (*self._instruction(instruct), role, tags)
             return PromptPrefix(torch.cat(parts, dim=1)[0])
 

@@ -43,15 +43,9 @@ TAGS = (
     "[pause SECONDS], [seed NUMBER], [take NUMBER], [gain DB], [speed FACTOR], [pitch SEMITONES], [lang LANGUAGE] or "
     "[instruct HOW TO SPEAK]"
 )
-SETTINGS = {  # tag word -> field of ScriptLine
-    "seed": "seed",
-    "take": "take",
-    "gain": "gain_db",
-    "speed": "speed",
-    "pitch": "pitch",
-    "lang": "language",
-    "instruct": "instruct",
-}
+# Tag word to field of ScriptLine.
+SETTINGS = {word: word for word in ("seed", "take", "speed", "pitch", "instruct")}
+SETTINGS |= {"gain": "gain_db", "lang": "language"}
 NARRATOR = "narrator"  # speaks lines without a name; upper or lower case
 LONGEST_NAME = 3  # words before a colon that are taken for a name
 MOST_TAKES = 10_000
@@ -63,7 +57,7 @@ COLON = re.compile("[:\uff1a]")  # also the full-width one
 TAG = re.compile(r"\[([^\[\]]*)\]")
 SIGNED = re.compile(rf"[+-]?(?:{DECIMAL.pattern})")
 TAG_WORD = re.compile(r"\w+")
-KNOWN_TAG = re.compile(r"\[\s*(?:pause|seed|take|gain|speed|pitch|lang|instruct)\b[^\]]*\]?", re.IGNORECASE)
+KNOWN_TAG = re.compile(rf"\[\s*(?:pause|{'|'.join(SETTINGS)})\b[^\]]*\]?", re.IGNORECASE)
 MANNER = re.compile(r"([^()]+)\(([^()]+)\)")  # a name, and a mood of it or an instruction
 
 
